@@ -1,0 +1,47 @@
+# The only entry points. Each target sets itself up: a virtual environment in .venv, the native build, the package.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CORE := $(wildcard core/*.cc core/*.h) CMakeLists.txt pyproject.toml
+
+.PHONY: demo test test-slow lint bench sanitize fuzz clean
+
+demo: $(VENV)/.built
+	$(BIN)/scurry demo
+
+test: lint
+	$(BIN)/pytest -n 2 -m "not slow" -q
+
+test-slow: $(VENV)/.built
+	$(BIN)/pytest -m slow -q
+
+lint: $(VENV)/.built
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.bench
+	$(BIN)/python benchmarks/peers.py
+
+# The same tests against a core compiled with AddressSanitizer and UBSan.
+sanitize: $(VENV)/.built
+	CMAKE_ARGS="-DSCURRY_SANITIZE=ON -DSCURRY_WERROR=ON" $(BIN)/pip install -q --no-deps --no-build-isolation --upgrade \
+	  --config-settings=build-dir=build/sanitize --target build/sanitized .
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
+	  PYTHONPATH=build/sanitized $(BIN)/python -P -m pytest tests/core -q -p no:cacheprovider
+
+$(VENV)/.ready: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q "scikit-build-core>=0.11" "nanobind>=2.4" cmake ninja
+	touch $@
+
+$(VENV)/.built: $(VENV)/.ready $(CORE)
+	CMAKE_ARGS="-DSCURRY_WERROR=ON" $(BIN)/pip install -q --no-build-isolation -e ".[test]"
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.built
+	$(BIN)/pip install -q -e ".[bench]" --no-build-isolation
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist demo

@@ -1,0 +1,54 @@
+// A forest as Python holds it: pointers into its arrays, valid while an Engine is built, and the header's enums.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace scurry {
+
+enum class Aggregation : std::uint8_t { kMean, kVote, kSum };
+enum class Link : std::uint8_t {
+  kIdentity, kLogistic, kSoftmax, kLogisticEach, kExp, kSignedSquare, kLog1pExp, kStep
+};
+enum class MissingKind : std::uint8_t { kNan = 0, kNanAndZero = 1, kNothing = 2 };
+
+struct ForestView {
+  std::span<const std::int64_t> tree_offset;
+  std::span<const std::int32_t> feature, left, right, category_set;
+  std::span<const double> threshold;
+  std::span<const std::uint8_t> default_left, missing;
+  const double* value = nullptr;  // [n_nodes][n_columns]
+  std::size_t n_columns = 0;
+  std::span<const std::int32_t> tree_output;
+  std::span<const double> base_score;
+  std::span<const std::int64_t> category_offset;
+  std::span<const std::uint32_t> category_bits;
+
+  std::size_t n_features = 0;
+  std::size_t n_classes = 0;  // 0: a regressor
+  Aggregation aggregation = Aggregation::kMean;
+  bool float32_input = true;
+  bool float32_score = false;
+  bool strict_comparison = false;  // left iff x < threshold
+  bool label_from_score = false;
+  bool truncate_categories = false;
+  Link link = Link::kIdentity;
+  double link_scale = 1.0;
+  double decision_threshold = 0.0;
+
+  std::size_t n_trees() const { return tree_offset.size() - 1; }
+  std::size_t n_nodes() const { return feature.size(); }
+  std::size_t n_outputs() const { return base_score.size(); }
+};
+
+// Rows of a caller's matrix, any strides (in elements), float or double.
+struct RowsView {
+  const void* data = nullptr;
+  std::size_t n_rows = 0;
+  std::ptrdiff_t row_stride = 0;
+  std::ptrdiff_t column_stride = 0;
+  bool is_float32 = true;
+};
+
+}  // namespace scurry

@@ -1,0 +1,47 @@
+// The hot loops, compiled once per instruction set and chosen at run time. Every variant gives the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "trees.h"
+
+namespace scurry {
+
+constexpr std::size_t kLanes = 8;  // rows walked together; blocks are padded to a multiple of it
+
+// Everything a walk over one tree needs, for a block of rows or a single one.
+template <class Node>
+struct Walk {
+  const Node* nodes;  // of all trees
+  const CategoryTest* category_tests;
+  const std::uint32_t* category_bits;
+  std::uint32_t pad;  // columns above it are categorical
+  std::uint32_t stride;
+  bool has_categories;
+};
+
+struct Kernels {
+  // payload[row] of the leaf each of n rows (a multiple of kLanes) reaches; scratch holds 2 n words.
+  void (*walk_narrow)(const Walk<NarrowNode>&, const Tree&, const std::uint32_t* keys, std::size_t n,
+                      std::uint32_t* payload, std::uint32_t* scratch);
+  void (*walk_wide)(const Walk<WideNode>&, const Tree&, const std::uint32_t* keys, std::size_t n, std::uint32_t* payload,
+                    std::uint32_t* scratch);
+  // payload[tree] for one row over n trees.
+  void (*row_narrow)(const Walk<NarrowNode>&, const Tree*, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload);
+  void (*row_wide)(const Walk<WideNode>&, const Tree*, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload);
+
+  // scores[row] += table[payload[row]]
+  void (*add_doubles)(const double* table, const std::uint32_t* payload, std::size_t n, double* scores);
+  // scores[row] += the float whose bits are payload[row]
+  void (*add_floats)(const std::uint32_t* payload, std::size_t n, float* scores);
+  // scores[row][0..width) += table[payload[row]][0..width)
+  void (*add_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n, double* scores);
+
+  const char* name;
+};
+
+// The fastest set this processor runs.
+const Kernels& kernels();
+
+}  // namespace scurry

@@ -1,0 +1,87 @@
+#include "trees.h"
+
+#include <algorithm>
+
+namespace scurry {
+namespace {
+
+constexpr std::uint32_t kMaxOnePhase = 12;  // deeper trees are walked in phases
+
+// Nodes that act as leaves: the forest's own, and inner nodes whose whole subtree has one payload.
+std::vector<std::uint8_t> merge_equal_siblings(const ForestView& forest, Leaves& leaves) {
+  std::vector<std::uint8_t> is_leaf(forest.n_nodes());
+  for (std::size_t node = forest.n_nodes(); node-- > 0;) {
+    const std::int32_t left = forest.left[node], right = forest.right[node];
+    is_leaf[node] = left < 0;
+    if (left < 0 || !leaves.mergeable || !is_leaf[left] || !is_leaf[right]) continue;
+    if (leaves.payload_of_node[left] != leaves.payload_of_node[right]) continue;
+    leaves.payload_of_node[node] = leaves.payload_of_node[left];
+    is_leaf[node] = 1;
+  }
+  return is_leaf;
+}
+
+}  // namespace
+
+Trees::Trees(const ForestView& forest, const Columns& columns, Leaves leaves) {
+  const std::vector<std::uint8_t> is_leaf = merge_equal_siblings(forest, leaves);
+  std::int64_t largest = 0;
+  for (std::size_t t = 0; t < forest.n_trees(); ++t) {
+    largest = std::max(largest, forest.tree_offset[t + 1] - forest.tree_offset[t]);
+  }
+  category_bits_.assign(forest.category_bits.begin(), forest.category_bits.end());
+  trees_.reserve(forest.n_trees());
+  if (largest > 65536 || columns.size() > 65536) {
+    lower(forest, columns, leaves, is_leaf, wide_);
+  } else {
+    lower(forest, columns, leaves, is_leaf, narrow_);
+  }
+}
+
+template <class Node>
+void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves& leaves,
+                  const std::vector<std::uint8_t>& is_leaf, std::vector<Node>& nodes) {
+  using Index = decltype(Node::left);
+  std::vector<std::int32_t> queue;  // forest indices in breadth-first order; position = lowered index
+  for (std::size_t t = 0; t < forest.n_trees(); ++t) {
+    Tree tree{static_cast<std::uint32_t>(nodes.size()), 0, 0, forest.tree_output[t]};
+    queue.assign(1, static_cast<std::int32_t>(forest.tree_offset[t]));
+    std::size_t level_end = 1, leaf_levels = 0, n_leaves = 0;
+    for (std::size_t at = 0; at < queue.size(); ++at) {
+      if (at == level_end) {
+        ++tree.depth;
+        level_end = queue.size();
+      }
+      const auto node = static_cast<std::size_t>(queue[at]);
+      if (is_leaf[node]) {
+        nodes.push_back({leaves.payload_of_node[node], static_cast<Index>(columns.pad()), static_cast<Index>(at)});
+        leaf_levels += tree.depth;
+        ++n_leaves;
+        continue;
+      }
+      std::uint32_t key = 0;
+      if (forest.category_set[node] >= 0) {
+        key = static_cast<std::uint32_t>(category_tests_.size());
+        const std::int64_t* words = &forest.category_offset[forest.category_set[node]];
+        category_tests_.push_back({static_cast<std::uint32_t>(words[0]), static_cast<std::uint32_t>(32 * (words[1] - words[0])),
+                                   forest.default_left[node] != 0});
+      } else {
+        key = columns.key_of_node(forest, node);
+      }
+      nodes.push_back({key, static_cast<Index>(columns.column_of_node(node)), static_cast<Index>(queue.size())});
+      queue.push_back(forest.left[node]);
+      queue.push_back(forest.right[node]);
+    }
+    const auto mean_path = static_cast<std::uint32_t>(leaf_levels / n_leaves);
+    tree.first_phase = tree.depth <= kMaxOnePhase ? tree.depth : std::min(tree.depth, mean_path);
+    trees_.push_back(tree);
+  }
+  nodes.shrink_to_fit();
+}
+
+std::size_t Trees::bytes() const {
+  return narrow_.size() * sizeof(NarrowNode) + wide_.size() * sizeof(WideNode) + trees_.size() * sizeof(Tree) +
+         category_tests_.size() * sizeof(CategoryTest) + category_bits_.size() * sizeof(std::uint32_t);
+}
+
+}  // namespace scurry

@@ -1,0 +1,68 @@
+// Trees as the kernels walk them: siblings adjacent, breadth first, a leaf pointing at itself.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "columns.h"
+#include "forest_view.h"
+
+namespace scurry {
+
+// A step is `left + (keys[column] > key)`. A leaf has left = itself and column = the pad, whose key 0 exceeds nothing, so
+// its `key` is free to hold what the leaf is worth (a payload) and walking on from it is harmless.
+struct NarrowNode {
+  std::uint32_t key;
+  std::uint16_t column;
+  std::uint16_t left;
+};
+struct WideNode {
+  std::uint32_t key;
+  std::uint32_t column;
+  std::uint32_t left;
+};
+
+struct CategoryTest {
+  std::uint32_t first_word;
+  std::uint32_t n_bits;
+  bool nan_left;
+};
+
+struct Tree {
+  std::uint32_t first;        // its root in the node array
+  std::uint32_t depth;
+  std::uint32_t first_phase;  // levels walked by every row before the unfinished ones are gathered
+  std::int32_t output;        // the score it adds to, -1: all
+};
+
+// What a leaf's payload means is decided by whoever lowers the forest.
+struct Leaves {
+  std::vector<std::uint32_t> payload_of_node;  // by the forest's node index; read at leaves only
+  bool mergeable = true;  // equal siblings may become one leaf
+};
+
+class Trees {
+ public:
+  Trees(const ForestView& forest, const Columns& columns, Leaves leaves);
+
+  bool is_wide() const { return !wide_.empty(); }
+  const std::vector<NarrowNode>& narrow() const { return narrow_; }
+  const std::vector<WideNode>& wide() const { return wide_; }
+  const std::vector<Tree>& trees() const { return trees_; }
+  const std::vector<CategoryTest>& category_tests() const { return category_tests_; }
+  const std::vector<std::uint32_t>& category_bits() const { return category_bits_; }
+  std::size_t bytes() const;
+
+ private:
+  template <class Node>
+  void lower(const ForestView& forest, const Columns& columns, const Leaves& leaves,
+             const std::vector<std::uint8_t>& is_leaf, std::vector<Node>& nodes);
+
+  std::vector<NarrowNode> narrow_;
+  std::vector<WideNode> wide_;
+  std::vector<Tree> trees_;
+  std::vector<CategoryTest> category_tests_;
+  std::vector<std::uint32_t> category_bits_;
+};
+
+}  // namespace scurry

@@ -1,0 +1,459 @@
+"""Forest: what a tree ensemble is, as immutable flat arrays.
+
+Importers make it, algorithms read it, the native engine is lowered from it. Nothing else in scurry represents trees.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from os import PathLike
+from typing import Any, NoReturn, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from scurry import _core, structure
+from scurry.errors import InputError
+from scurry.rows import as_rows, thread_count
+from scurry.storage import Container, write_container
+
+NODE_ARRAYS: dict[str, type] = {
+    "feature": np.int32,
+    "threshold": np.float64,
+    "left": np.int32,
+    "right": np.int32,
+    "default_left": np.bool_,
+    "cover": np.float64,
+    "missing": np.uint8,
+    "category_set": np.int32,
+}
+ARRAYS: dict[str, type] = NODE_ARRAYS | {
+    "tree_offset": np.int64,
+    "value": np.float64,
+    "tree_output": np.int32,
+    "base_score": np.float64,
+    "category_offset": np.int64,
+    "category_bits": np.uint32,
+}
+HEADER = (
+    "n_features",
+    "aggregation",
+    "input_dtype",
+    "score_dtype",
+    "comparison",
+    "link",
+    "link_scale",
+    "label_from",
+    "decision_threshold",
+    "category_rounding",
+    "encode_numbers",
+)
+
+
+class Forest:
+    """A tree ensemble as flat, read-only arrays over all trees.
+
+    Nodes of tree ``t`` are ``tree_offset[t]:tree_offset[t + 1]``, its root first, children after their parent.
+    A numeric split sends a row left iff ``x <= threshold`` (or ``<``, see `comparison`); a categorical split iff
+    its category is in the node's set. The score of a row is, per output, ``base_score`` plus the sum of its leaves'
+    values in tree order and in `score_dtype`, divided by the number of rounds where `aggregation` is "mean".
+
+    Parameters
+    ----------
+    tree_offset : int64 array of shape (n_trees + 1,)
+    feature, left, right : int32 arrays of shape (n_nodes,)
+        Children are global node indices, -1 at leaves; ``feature`` is ignored there.
+    threshold : float64 array of shape (n_nodes,)
+    value : float64 array of shape (n_nodes, n_outputs) or (n_nodes, 1)
+        Present on inner nodes too: what the tree answers if stopped there. One column if each tree serves a
+        single output (`tree_output`).
+    n_features : int
+    default_left : bool array of shape (n_nodes,), optional
+        Where a missing value goes; right by default.
+    cover : float64 array of shape (n_nodes,), optional
+        The training weight that reached the node; NaN where the source does not say.
+    classes : array, optional
+        The model's own labels; None makes it a regressor.
+    aggregation : {"mean", "vote", "sum"}
+        "vote": each leaf votes for its largest value, lowest class on ties.
+    tree_output : int32 array of shape (n_trees,), optional
+        The output a tree adds to, -1 (the default) if its values have a column for every output.
+    base_score : float64 array of shape (n_outputs,), optional
+    input_dtype, score_dtype : {"float32", "float64"}
+        The precision in which the source compares inputs and sums leaves. Both are part of the model.
+    comparison : {"<=", "<"}
+    link, link_scale : str, float
+        Maps scores (times the scale) to probabilities, or a regressor's scores to predictions.
+    label_from : {"probability", "score"}
+        Whether the source takes the argmax of probabilities or of scores: they differ where rounding makes ties.
+    decision_threshold : float
+        With two classes and one output, a row is positive iff ``score >= decision_threshold``.
+    missing : uint8 array of shape (n_nodes,), optional
+        What counts as missing: 0 NaN (the default), 1 NaN and |x| <= 1e-35, 2 nothing (NaN is read as 0).
+    category_set : int32 array of shape (n_nodes,), optional
+        -1 at numeric splits, else ``s``: category ``c`` goes left iff bit ``c`` is set in
+        ``category_bits[category_offset[s]:category_offset[s + 1]]`` (32 bits a word).
+    category_offset, category_bits : int64 and uint32 arrays, optional
+    category_rounding : {"floor", "trunc"}
+        How a number becomes a category; one below 0 is in no set.
+    feature_names : sequence of str, optional
+    categories : mapping of feature index to array, optional
+        The values that codes 0, 1, … stand for, to encode non-numeric columns.
+    encode_numbers : bool
+        Whether numeric columns of `categories` hold values to be encoded too, not codes.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+    ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+    >>> forest = scurry.Forest.from_trees([stump], classes=["no", "yes"])
+    >>> forest.predict([[0.0], [1.0]])
+    array(['no', 'yes'], dtype='<U3')
+    >>> forest
+    Forest(n_trees=1, n_nodes=3, max_depth=1, n_features=1, n_classes=2, aggregation='mean')
+    """
+
+    tree_offset: NDArray[np.int64]
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.float64]
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    value: NDArray[np.float64]
+    default_left: NDArray[np.bool_]
+    cover: NDArray[np.float64]
+    missing: NDArray[np.uint8]
+    tree_output: NDArray[np.int32]
+    base_score: NDArray[np.float64]
+    category_set: NDArray[np.int32]
+    category_offset: NDArray[np.int64]
+    category_bits: NDArray[np.uint32]
+
+    def __init__(
+        self,
+        *,
+        tree_offset: ArrayLike,
+        feature: ArrayLike,
+        threshold: ArrayLike,
+        left: ArrayLike,
+        right: ArrayLike,
+        value: ArrayLike,
+        n_features: int,
+        default_left: ArrayLike | None = None,
+        cover: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        aggregation: str = "mean",
+        tree_output: ArrayLike | None = None,
+        base_score: ArrayLike | None = None,
+        input_dtype: str = "float32",
+        score_dtype: str = "float64",
+        comparison: str = "<=",
+        link: str = "identity",
+        link_scale: float = 1.0,
+        label_from: str = "probability",
+        decision_threshold: float = 0.0,
+        missing: ArrayLike | None = None,
+        category_set: ArrayLike | None = None,
+        category_offset: ArrayLike | None = None,
+        category_bits: ArrayLike | None = None,
+        category_rounding: str = "floor",
+        feature_names: Sequence[str] | None = None,
+        categories: Mapping[int, ArrayLike] | None = None,
+        encode_numbers: bool = False,
+    ) -> None:
+        n_nodes, n_trees = np.shape(feature)[0], np.shape(tree_offset)[0] - 1
+        n_columns = np.shape(value)[1] if np.ndim(value) == 2 else 1
+        n_outputs = n_columns if tree_output is None else int(np.max(tree_output, initial=0)) + 1
+        given: dict[str, ArrayLike] = {
+            "tree_offset": tree_offset,
+            "feature": feature,
+            "threshold": threshold,
+            "left": left,
+            "right": right,
+            "value": value,
+            "default_left": np.zeros(n_nodes) if default_left is None else default_left,
+            "cover": np.full(n_nodes, np.nan) if cover is None else cover,
+            "missing": np.zeros(n_nodes) if missing is None else missing,
+            "tree_output": np.full(n_trees, -1) if tree_output is None else tree_output,
+            "base_score": np.zeros(max(n_outputs, n_columns)) if base_score is None else base_score,
+            "category_set": np.full(n_nodes, -1) if category_set is None else category_set,
+            "category_offset": [0] if category_offset is None else category_offset,
+            "category_bits": [] if category_bits is None else category_bits,
+        }
+        state = self.__dict__
+        for name, dtype in ARRAYS.items():
+            state[name] = structure.frozen(given[name], dtype, name)
+        self.n_features = int(n_features)
+        self.classes: NDArray[Any] | None = None if classes is None else structure.frozen(classes, None, "classes")
+        self.aggregation, self.comparison = aggregation, comparison
+        self.input_dtype, self.score_dtype = input_dtype, score_dtype
+        self.link, self.link_scale = link, float(link_scale)
+        self.label_from, self.decision_threshold = label_from, float(decision_threshold)
+        self.category_rounding, self.encode_numbers = category_rounding, bool(encode_numbers)
+        self.feature_names: tuple[str, ...] | None = None if feature_names is None else tuple(map(str, feature_names))
+        self.categories: Mapping[int, NDArray[Any]] = {
+            int(f): structure.frozen(values, None, f"categories[{f}]") for f, values in (categories or {}).items()
+        }
+        state["_levels"] = structure.check(self)
+        state["_lock"] = threading.Lock()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if "_lock" in self.__dict__:
+            raise AttributeError(f"a Forest is immutable; build a new one instead of setting {name!r}")
+        super().__setattr__(name, value)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Forest is not pickled; use forest.save(path) and scurry.load(path)")
+
+    @classmethod
+    def from_trees(
+        cls,
+        trees: Sequence[Mapping[str, Any]],
+        *,
+        classes: ArrayLike | None = None,
+        n_features: int | None = None,
+        aggregation: str = "mean",
+        input_dtype: str = "float32",
+    ) -> Self:
+        """Build a forest from one mapping per tree.
+
+        Parameters
+        ----------
+        trees : sequence of mappings
+            Each with ``feature``, ``threshold``, ``left``, ``right`` (indices inside the tree, -1 at leaves),
+            ``value`` of shape (n_nodes, n_classes) and optionally ``cover``; other keys are ignored. A node's children
+            come after it.
+        classes : array, optional
+            Labels; by default 0, 1, … where ``value`` has several columns, and a regressor where it has one.
+        n_features : int, optional
+            By default the highest feature used, plus one.
+        aggregation : {"mean", "vote", "sum"}
+        input_dtype : {"float32", "float64"}
+
+        Returns
+        -------
+        Forest
+        """
+        if not trees:
+            raise InputError("trees is empty; a forest needs at least one tree")
+        parts = [structure.tree_arrays(tree, index) for index, tree in enumerate(trees)]
+        sizes = [len(part["feature"]) for part in parts]
+        offset = np.concatenate([[0], np.cumsum(sizes)])
+        joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        shift = np.repeat(offset[:-1], sizes)
+        leaf = joined["left"] < 0
+        for side in ("left", "right"):
+            joined[side] = np.where(joined[side] < 0, -1, joined[side] + shift)
+        n_columns = joined["value"].shape[1]
+        used = int(np.max(joined["feature"], where=~leaf, initial=-1)) + 1
+        return cls(
+            **joined,
+            tree_offset=offset,
+            n_features=used if n_features is None else n_features,
+            classes=np.arange(n_columns) if classes is None and n_columns > 1 else classes,
+            aggregation=aggregation,
+            input_dtype=input_dtype,
+        )
+
+    def __repr__(self) -> str:
+        kind = f"n_classes={self.n_classes}" if self.is_classifier else "regressor"
+        return (
+            f"Forest(n_trees={self.n_trees}, n_nodes={self.n_nodes}, max_depth={self.max_depth}, "
+            f"n_features={self.n_features}, {kind}, aggregation={self.aggregation!r})"
+        )
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return len(self.tree_offset) - 1
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes over all trees, leaves included."""
+        return len(self.feature)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of scores per row."""
+        return len(self.base_score)
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether predictions are labels."""
+        return self.classes is not None
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, 0 for a regressor."""
+        return 0 if self.classes is None else len(self.classes)
+
+    @property
+    def is_leaf(self) -> NDArray[np.bool_]:
+        """Whether each node is a leaf."""
+        return self.left < 0
+
+    @property
+    def node_depth(self) -> NDArray[np.int32]:
+        """Edges from the root to each node, shape (n_nodes,)."""
+        levels: NDArray[np.int32] = self.__dict__["_levels"]
+        return levels
+
+    @cached_property
+    def tree_depth(self) -> NDArray[np.int32]:
+        """Depth of each tree, shape (n_trees,); a single leaf has depth 0."""
+        depth = np.maximum.reduceat(self.node_depth, self.tree_offset[:-1])
+        depth.flags.writeable = False
+        return depth
+
+    @property
+    def max_depth(self) -> int:
+        """Depth of the deepest tree."""
+        return int(self.tree_depth.max())
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of everything that decides a prediction, as hex."""
+        sha = hashlib.sha256()
+        for name in ARRAYS:
+            sha.update(name.encode() + self.__dict__[name].tobytes())
+        sha.update(repr([getattr(self, name) for name in HEADER]).encode())
+        sha.update(repr([None if self.classes is None else self.classes.tolist(), self.feature_names]).encode())
+        sha.update(repr([(f, values.tolist()) for f, values in sorted(self.categories.items())]).encode())
+        return sha.hexdigest()
+
+    @cached_property
+    def _engine(self) -> _core.Engine:
+        return self._lower(leaf_ids=False)
+
+    @cached_property
+    def _leaf_engine(self) -> _core.Engine:
+        return self._lower(leaf_ids=True)
+
+    def _lower(self, *, leaf_ids: bool) -> _core.Engine:
+        with self.__dict__["_lock"]:
+            return _core.Engine(
+                **{name: self.__dict__[name] for name in ARRAYS if name != "cover"},
+                **{name: getattr(self, name) for name in HEADER if name != "encode_numbers"},
+                classes=self._integer_classes,
+                n_classes=self.n_classes,
+                leaf_ids=leaf_ids,
+            )
+
+    @cached_property
+    def _integer_classes(self) -> NDArray[np.int64]:
+        """What the engine writes as labels: the classes themselves if they are int64, else their codes."""
+        if self.classes is not None and self.classes.dtype == np.int64:
+            return self.classes
+        return np.arange(max(self.n_classes, 1), dtype=np.int64)
+
+    def predict(self, X: Any, n_threads: int | None = 1) -> NDArray[Any]:
+        """Labels (or a regressor's values) for each row, identical to the source model's.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+            Numpy of any dtype and order, pandas, polars or Arrow. Columns are matched by name where both sides have names.
+            A 1-D array is one row.
+        n_threads : int or None, default 1
+            None uses all cores.
+
+        Returns
+        -------
+        array of shape (n_rows,)
+        """
+        X = as_rows(self, X)
+        if self.classes is None:
+            values = np.empty((len(X), 1))
+            self._engine.probabilities(X, values, thread_count(n_threads))
+            return values[:, 0]
+        labels = np.empty(len(X), np.int64)
+        self._engine.labels(X, labels, 1 if n_threads == 1 else thread_count(n_threads))
+        return labels if self._integer_classes is self.classes else self.classes.take(labels)
+
+    def predict_proba(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
+        """Class probabilities for each row.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        n_threads : int or None, default 1
+            None uses all cores.
+
+        Returns
+        -------
+        float64 array of shape (n_rows, n_classes)
+        """
+        if self.classes is None:
+            raise InputError("this forest is a regressor and has no probabilities; use predict")
+        X = as_rows(self, X)
+        out = np.empty((len(X), self.n_classes))
+        self._engine.probabilities(X, out, thread_count(n_threads))
+        return out
+
+    def scores(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
+        """Scores before the link: margins of a boosted model, mean leaf values of a forest.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        n_threads : int or None, default 1
+
+        Returns
+        -------
+        float64 array of shape (n_rows, n_outputs)
+        """
+        X = as_rows(self, X)
+        out = np.empty((len(X), self.n_outputs))
+        self._engine.scores(X, out, thread_count(n_threads))
+        return out
+
+    def apply(self, X: Any, n_threads: int | None = 1) -> NDArray[np.int32]:
+        """The leaf each row reaches in each tree.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        n_threads : int or None, default 1
+
+        Returns
+        -------
+        int32 array of shape (n_rows, n_trees)
+            Global node indices.
+        """
+        X = as_rows(self, X)
+        out = np.empty((len(X), self.n_trees), np.int32)
+        self._leaf_engine.leaves(X, out, thread_count(n_threads))
+        return out
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the forest to a ``.scurry`` file that executes nothing when loaded.
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        write_container(path, "forest", *self._parts())
+
+    def _parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The forest as a JSON header and named arrays."""
+        header = {name: getattr(self, name) for name in HEADER} | {
+            "feature_names": self.feature_names,
+            "classes": None if self.classes is None else structure.pack_values(self.classes),
+            "categories": {str(f): structure.pack_values(values) for f, values in self.categories.items()},
+        }
+        return header, {name: self.__dict__[name] for name in ARRAYS}
+
+    @classmethod
+    def _from_container(cls, container: Container) -> Self:
+        header = container.header
+        arrays = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
+        return cls(
+            **arrays,
+            **{name: container.field(name) for name in HEADER},
+            feature_names=header.get("feature_names"),
+            classes=None if header.get("classes") is None else structure.unpack_values(header["classes"]),
+            categories={int(f): structure.unpack_values(v) for f, v in dict(header.get("categories") or {}).items()},
+        )

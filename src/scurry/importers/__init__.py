@@ -1,0 +1,87 @@
+"""Importers: a trained model, or its file, as a `Forest` that gives identical labels."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from scurry.errors import FormatError, InputError, UnsupportedModelError
+from scurry.forest import Forest
+
+_ACCEPTED = (
+    "scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting and HistGradientBoosting estimators, "
+    "XGBoost and LightGBM models, and XGBoost (.json, .ubj), LightGBM (.txt) and .scurry files"
+)
+
+
+def from_model(model_or_path: Any) -> Forest:
+    """Import a trained tree ensemble exactly.
+
+    Parameters
+    ----------
+    model_or_path : estimator, booster, path or Forest
+        A fitted scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting or HistGradientBoosting
+        estimator (also frozen, or last in a Pipeline whose other steps pass data through), an XGBoost or LightGBM model,
+        or the path of a model file: XGBoost JSON or UBJ, LightGBM text, ``.scurry``.
+
+    Returns
+    -------
+    Forest
+        Its labels equal the model's on every row; its probabilities within 1e-6.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = RandomForestClassifier(10, random_state=0).fit(X, y)
+    >>> forest = scurry.from_model(model)
+    >>> bool((forest.predict(X) == model.predict(X)).all())
+    True
+    """
+    if isinstance(model_or_path, Forest):
+        return model_or_path
+    if isinstance(model_or_path, str | os.PathLike):
+        return _from_file(os.fspath(model_or_path))
+    # The framework is told from the class's module, so that none of the frameworks is imported for another's model.
+    for cls in type(model_or_path).__mro__:
+        match cls.__module__.split(".")[0]:
+            case "xgboost":
+                from scurry.importers import xgboost
+
+                return xgboost.import_model(model_or_path)
+            case "lightgbm":
+                from scurry.importers import lightgbm
+
+                return lightgbm.import_model(model_or_path)
+            case "sklearn":
+                from scurry.importers import sklearn
+
+                return sklearn.import_model(model_or_path)
+    raise UnsupportedModelError(f"cannot import a {type(model_or_path).__name__}; accepted are {_ACCEPTED}")
+
+
+def _from_file(path: str) -> Forest:
+    try:
+        with open(path, "rb") as stream:
+            head = stream.read(64)
+    except OSError as error:
+        raise InputError(f"cannot read the model file {path!r}: {error.strerror or error}") from error
+    if head.startswith(b"PK"):
+        from scurry.predictor import load_forest
+
+        return load_forest(path)
+    if head.startswith(b"tree\n") or head.startswith(b"tree\r\n"):
+        from scurry.importers import lightgbm
+
+        return lightgbm.import_file(path)
+    if head.lstrip()[:1] == b"{":
+        from scurry.importers import xgboost
+
+        return xgboost.import_file(path)
+    if head[:1] == b"\x80":
+        raise FormatError(
+            f"{path} looks like a pickle, which runs code when loaded; load it yourself and pass the model"
+        )
+    raise FormatError(f"{path} is not a model file scurry knows; accepted are {_ACCEPTED}")

@@ -1,0 +1,140 @@
+"""Rows: any table a user may hold, as a numeric matrix in a forest's feature order."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.errors import InputError
+
+if TYPE_CHECKING:
+    from scurry.forest import Forest
+
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def thread_count(n_threads: int | None) -> int:
+    """The number of threads meant by `n_threads`; None is every core this process may use."""
+    if n_threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if isinstance(n_threads, bool) or not isinstance(n_threads, int | np.integer) or n_threads < 1:
+        raise InputError(f"n_threads must be a positive integer or None (all cores), got {n_threads!r}")
+    return int(n_threads)
+
+
+def as_rows(forest: Forest, X: Any) -> NDArray[Any]:
+    """`X` as a float32 or float64 matrix of shape (n_rows, n_features), copied only where it must be."""
+    if type(X) is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and not forest.encode_numbers:
+        rows = X
+    else:
+        rows = _convert(forest, X)
+    if rows.shape[1] != forest.n_features:
+        raise InputError(f"X has {rows.shape[1]} columns, the model was trained on {forest.n_features} features")
+    return rows
+
+
+def _convert(forest: Forest, X: Any) -> NDArray[Any]:
+    if hasattr(X, "tocsr") or hasattr(X, "todense"):
+        raise InputError("X is a sparse matrix, which is not supported; pass X.toarray()")
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        return _from_frame(forest, frame)
+    if hasattr(X, "collect") and not isinstance(X, np.ndarray):
+        raise InputError(f"X is lazy ({type(X).__name__}); call .collect() first")
+    return _from_array(forest, X)
+
+
+def _from_array(forest: Forest, X: Any) -> NDArray[Any]:
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise InputError(f"X must be a table with rows of one length: {error}") from error
+    if array.ndim == 1 and array.size == forest.n_features:
+        array = array.reshape(1, -1)
+    if array.ndim != 2:
+        raise InputError(
+            f"X must have 2 dimensions (rows, {forest.n_features} features), got shape {array.shape}; "
+            "one row is X.reshape(1, -1)"
+        )
+    if array.shape[1] != forest.n_features:
+        raise InputError(f"X has {array.shape[1]} columns, the model was trained on {forest.n_features} features")
+    if array.dtype.kind == "O" or forest.encode_numbers:
+        return _from_columns(forest, [(_name(forest, j), array[:, j]) for j in range(array.shape[1])], len(array))
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"X has dtype {array.dtype}; numbers are needed (encode text and dates first)")
+    return array if array.dtype in _FLOATS else array.astype(forest.input_dtype)
+
+
+def _from_frame(forest: Forest, frame: nw.DataFrame[Any]) -> NDArray[Any]:
+    names = frame.columns
+    if forest.feature_names is not None:
+        present = set(names)
+        absent = [name for name in forest.feature_names if name not in present]
+        if absent:
+            shown = ", ".join(map(repr, absent[:10])) + (", …" if len(absent) > 10 else "")
+            raise InputError(f"X lacks {len(absent)} of the model's columns: {shown}; it has {', '.join(names[:10])}")
+        names = list(forest.feature_names)
+    elif len(names) != forest.n_features:
+        raise InputError(f"X has {len(names)} columns, the model was trained on {forest.n_features} features")
+    return _from_columns(forest, [(name, frame[name]) for name in names], len(frame))
+
+
+def _from_columns(forest: Forest, columns: list[tuple[str, Any]], n_rows: int) -> NDArray[Any]:
+    # Column-major: each column is written, and later read by the engine, in one stream.
+    rows = np.empty((n_rows, len(columns)), dtype=forest.input_dtype, order="F")
+    for j, (name, column) in enumerate(columns):
+        categories = forest.categories.get(j)
+        if isinstance(column, nw.Series):
+            rows[:, j] = _series_values(name, column, categories, forest)
+        else:
+            rows[:, j] = _encode(column, categories) if categories is not None else _numbers(name, column, forest)
+    return rows
+
+
+def _series_values(name: str, column: nw.Series[Any], categories: NDArray[Any] | None, forest: Forest) -> NDArray[Any]:
+    dtype = column.dtype
+    numeric = dtype.is_numeric() or dtype == nw.Boolean
+    if categories is not None and (not numeric or forest.encode_numbers):
+        if dtype in (nw.Categorical, nw.Enum):
+            column = column.cast(nw.String) if categories.dtype.kind in "OUS" else column
+        return _encode(np.asarray(column.to_list(), dtype=object), categories)
+    if dtype in (nw.Categorical, nw.Enum):
+        raise InputError(
+            f"column {name!r} is categorical, but the model has no list of its categories; pass the codes it was trained on"
+        )
+    if not numeric:
+        return _numbers(name, np.asarray(column.to_list(), dtype=object), forest)
+    if column.null_count():
+        column = column.cast(nw.Float64).fill_null(float("nan"))
+    return column.to_numpy()
+
+
+def _numbers(name: str, column: NDArray[Any], forest: Forest) -> NDArray[Any]:
+    """A column of Python objects as numbers; None is missing."""
+    present = [value is not None for value in column]
+    values = np.full(len(column), np.nan, dtype=forest.input_dtype)
+    wrong = next((v for v, p in zip(column, present, strict=True) if p and isinstance(v, str | bytes)), None)
+    try:
+        if wrong is not None:
+            raise ValueError
+        values[present] = np.array(list(column[present]), dtype=forest.input_dtype)
+    except (TypeError, ValueError) as error:
+        example = wrong if wrong is not None else column[present][0]
+        raise InputError(
+            f"column {name!r} is not numeric (for example {example!r}); encode it as the model was trained"
+        ) from error
+    return values
+
+
+def _encode(column: NDArray[Any], categories: NDArray[Any]) -> NDArray[np.float64]:
+    """Codes of category values; what is missing or not among them becomes NaN."""
+    code = {value: float(index) for index, value in enumerate(categories.tolist())}
+    return np.array([code.get(value, np.nan) for value in column.tolist()], dtype=np.float64)
+
+
+def _name(forest: Forest, j: int) -> str:
+    return forest.feature_names[j] if forest.feature_names is not None else str(j)

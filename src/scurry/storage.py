@@ -1,0 +1,169 @@
+"""The ``.scurry`` container: a zip of ``manifest.json`` and ``.npy`` arrays, all stored uncompressed.
+
+Nothing is executed on load, and nothing is allocated that the file does not hold: members are not compressed, so
+their sizes are bounded by the file's own, and each array's header is checked against its member's size before use.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import struct
+import tempfile
+import zipfile
+import zlib
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from scurry.errors import FormatError
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+MAX_MEMBERS = 256
+_MAX_MANIFEST_BYTES = 64 * 2**20
+_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
+
+
+class Container:
+    """An opened ``.scurry`` file: its kind, its header and its arrays."""
+
+    def __init__(self, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self.kind, self.header, self._arrays = kind, header, arrays
+
+    def array(self, name: str, dtype: type) -> NDArray[Any]:
+        """The array `name`, which must have `dtype`."""
+        if name not in self._arrays:
+            raise FormatError(f"the file lacks the array {name!r}")
+        array = self._arrays[name]
+        if array.dtype != dtype:
+            raise FormatError(f"array {name!r} has dtype {array.dtype}, expected {np.dtype(dtype)}")
+        return array
+
+    def field(self, name: str) -> Any:
+        """The header's entry `name`."""
+        if name not in self.header:
+            raise FormatError(f"the file lacks the field {name!r}")
+        return self.header[name]
+
+
+def write_container(
+    path: str | PathLike[str], kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]
+) -> None:
+    """Write `header` and `arrays` to `path` in one move: a reader sees the old file or the new one."""
+    target = Path(path)
+    manifest = {
+        "format": "scurry",
+        "version": FORMAT_VERSION,
+        "kind": kind,
+        "header": header,
+        "arrays": sorted(arrays),
+    }
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with (
+            os.fdopen(descriptor, "wb") as stream,
+            zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive,
+        ):
+            archive.writestr(zipfile.ZipInfo(MANIFEST, _TIMESTAMP), json.dumps(manifest, allow_nan=False, indent=1))
+            for name in sorted(arrays):
+                buffer = io.BytesIO()
+                npy.write_array(buffer, arrays[name], version=(1, 0), allow_pickle=False)
+                archive.writestr(zipfile.ZipInfo(f"{name}.npy", _TIMESTAMP), buffer.getbuffer())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def read_container(path: str | PathLike[str]) -> Container:
+    """Read and check a ``.scurry`` file.
+
+    Raises
+    ------
+    FormatError
+        If the file is truncated, corrupted, hostile or written by a newer version.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _read(archive, os.path.getsize(path))
+    except FormatError as error:
+        raise FormatError(f"{os.fspath(path)}: {error}") from error
+    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"{os.fspath(path)} is not a readable .scurry file: {error}") from error
+    except (NotImplementedError, RuntimeError, OverflowError, AttributeError, IndexError) as error:
+        raise FormatError(f"{os.fspath(path)} uses a zip feature .scurry files never have: {error}") from error
+
+
+def _read(archive: zipfile.ZipFile, file_size: int) -> Container:
+    members = archive.infolist()
+    names = [member.filename for member in members]
+    if len(members) > MAX_MEMBERS or len(set(names)) != len(names):
+        raise FormatError(
+            f"{len(members)} members, some perhaps twice; at most {MAX_MEMBERS} distinct ones are accepted"
+        )
+    if sum(member.file_size for member in members) > file_size:
+        raise FormatError("its members claim more bytes than the file has")
+    for member in members:
+        if (
+            member.compress_type != zipfile.ZIP_STORED
+            or member.flag_bits & 0x1
+            or member.compress_size != member.file_size
+        ):
+            raise FormatError(f"member {member.filename!r} is compressed or encrypted")
+    if MANIFEST not in names or archive.getinfo(MANIFEST).file_size > _MAX_MANIFEST_BYTES:
+        raise FormatError(f"it has no {MANIFEST} of acceptable size")
+    kind, header, listed = _manifest(archive.read(MANIFEST))
+    if {f"{name}.npy" for name in listed} | {MANIFEST} != set(names):
+        raise FormatError("its members are not those its manifest lists")
+    return Container(kind, header, {name: _array(name, archive.read(f"{name}.npy")) for name in listed})
+
+
+def _manifest(data: bytes) -> tuple[str, dict[str, Any], list[str]]:
+    try:
+        manifest = json.loads(data)
+    except RecursionError as error:
+        raise FormatError("its manifest is nested too deeply") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != "scurry":
+        raise FormatError("its manifest is not scurry's")
+    version = manifest.get("version")
+    if not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:
+        raise FormatError(
+            f"it has format version {version!r}; this scurry reads up to {FORMAT_VERSION}: upgrade scurry"
+        )
+    kind, header, listed = manifest.get("kind"), manifest.get("header"), manifest.get("arrays")
+    if not isinstance(kind, str) or not isinstance(header, dict) or not isinstance(listed, list):
+        raise FormatError("its manifest lacks kind, header or arrays")
+    if not all(isinstance(name, str) for name in listed):
+        raise FormatError("its manifest lists arrays by something else than names")
+    return kind, header, listed
+
+
+def _array(name: str, data: bytes) -> NDArray[Any]:
+    stream = io.BytesIO(data)
+    if npy.read_magic(stream) != (1, 0):
+        raise FormatError(f"array {name!r} has an unknown .npy version")
+    shape, fortran_order, dtype = npy.read_array_header_1_0(stream)
+    if fortran_order or dtype.kind not in "biuf" or dtype.byteorder == ">" or dtype.subdtype is not None:
+        raise FormatError(f"array {name!r} has a layout .scurry files never have")
+    count = 1
+    for length in shape:
+        if not isinstance(length, int) or length < 0:
+            raise FormatError(f"array {name!r} has shape {shape}")
+        count *= length
+    start = stream.tell()
+    if count * dtype.itemsize != len(data) - start:
+        raise FormatError(f"array {name!r} claims shape {shape} but has {len(data) - start} bytes")
+    return np.frombuffer(data, dtype=dtype, count=count, offset=start).reshape(shape)

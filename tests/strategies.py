@@ -1,0 +1,100 @@
+"""Inputs that break engines: forests with ties and odd shapes, rows on and beside thresholds."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from scurry import Forest
+
+SPECIAL = np.array(
+    [
+        np.nan,
+        np.inf,
+        -np.inf,
+        -0.0,
+        0.0,
+        1e-35,
+        -1e-36,
+        5e-324,
+        1e300,
+        -1e300,
+        3.4e38,
+        16777217.0,
+        0.5,
+        -0.5,
+        -1.0,
+    ]
+)
+
+
+def adversarial_rows(forest: Forest, X: np.ndarray, n_rows: int, seed: int = 0, special: bool = True) -> np.ndarray:
+    """Rows of `X` in which most cells are replaced by a threshold of their feature, a float32 or float64 neighbour of one,
+    or (with `special`) NaN, infinities, signed zeros, denormals and huge values. float64, shape (n_rows, n_features).
+    """
+    rng = np.random.default_rng(seed)
+    rows = np.asarray(X, dtype=np.float64)[rng.integers(0, len(X), n_rows)]
+    inner = (forest.left >= 0) & (forest.category_set < 0)
+    for j in range(forest.n_features):
+        thresholds = forest.threshold[inner & (forest.feature == j)]
+        thresholds = thresholds[np.isfinite(thresholds)]
+        if len(thresholds):
+            t = rng.choice(thresholds, n_rows)
+            with np.errstate(over="ignore", under="ignore"):
+                f = t.astype(np.float32)
+                beside = np.stack(
+                    [
+                        t,
+                        np.nextafter(t, -np.inf),
+                        np.nextafter(t, np.inf),
+                        f.astype(np.float64),
+                        np.nextafter(f, np.float32(-np.inf)).astype(np.float64),
+                        np.nextafter(f, np.float32(np.inf)).astype(np.float64),
+                    ]
+                )
+            pick = rng.random(n_rows) < 0.6
+            rows[pick, j] = beside[rng.integers(0, len(beside), n_rows), np.arange(n_rows)][pick]
+        if special:
+            pick = rng.random(n_rows) < 0.1
+            rows[pick, j] = rng.choice(SPECIAL, n_rows)[pick]
+    return rows
+
+
+@st.composite
+def trees(draw, n_features: int, n_columns: int, max_nodes: int = 31):
+    """One random tree as a mapping for `Forest.from_trees`, values on a coarse grid so that ties are common."""
+    n_inner = draw(st.integers(0, (max_nodes - 1) // 2))
+    seed = draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    n_nodes = 2 * n_inner + 1
+    left, right = np.full(n_nodes, -1), np.full(n_nodes, -1)
+    open_leaves, size = [0], 1
+    for _ in range(n_inner):
+        node = open_leaves.pop(rng.integers(len(open_leaves)))
+        left[node], right[node] = size, size + 1
+        open_leaves += [size, size + 1]
+        size += 2
+    value = rng.integers(0, 5, (n_nodes, n_columns)) / 4
+    if n_columns > 1:
+        value = (value + 0.25) / (value + 0.25).sum(axis=1, keepdims=True)
+    threshold = rng.choice(np.array([-1.5, -0.0, 0.0, 0.1, 0.25, np.float32(0.1), 1e-40, 3.0]), n_nodes)
+    return {
+        "feature": rng.integers(0, n_features, n_nodes),
+        "threshold": threshold,
+        "left": left,
+        "right": right,
+        "value": value,
+        "cover": np.ones(n_nodes),
+    }
+
+
+@st.composite
+def forests(draw, max_trees: int = 20, max_features: int = 5, max_classes: int = 4):
+    """A random forest of any aggregation and input precision."""
+    n_features = draw(st.integers(1, max_features))
+    n_columns = draw(st.integers(1, max_classes))
+    aggregation = draw(st.sampled_from(["mean", "sum"] if n_columns == 1 else ["mean", "vote", "sum"]))
+    return Forest.from_trees(
+        draw(st.lists(trees(n_features, n_columns), min_size=1, max_size=max_trees)),
+        n_features=n_features,
+        aggregation=aggregation,
+        input_dtype=draw(st.sampled_from(["float32", "float64"])),
+    )
