@@ -27,8 +27,9 @@ SPECIAL = np.array(
 
 
 def adversarial_rows(forest: Forest, X: np.ndarray, n_rows: int, seed: int = 0, special: bool = True) -> np.ndarray:
-    """Rows of `X` in which most cells are replaced by a threshold of their feature, a float32 or float64 neighbour of one,
-    or (with `special`) NaN, infinities, signed zeros, denormals and huge values. float64, shape (n_rows, n_features).
+    """Rows of `X` in which most cells are replaced by a threshold of their feature, a float32 or float64 neighbour
+    of one, or (with `special`) NaN, infinities, signed zeros, denormals and huge values.
+    float64, shape (n_rows, n_features).
     """
     rng = np.random.default_rng(seed)
     rows = np.asarray(X, dtype=np.float64)[rng.integers(0, len(X), n_rows)]

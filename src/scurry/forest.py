@@ -242,7 +242,7 @@ class Forest:
         parts = [structure.tree_arrays(tree, index) for index, tree in enumerate(trees)]
         sizes = [len(part["feature"]) for part in parts]
         offset = np.concatenate([[0], np.cumsum(sizes)])
-        joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        joined: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         shift = np.repeat(offset[:-1], sizes)
         leaf = joined["left"] < 0
         for side in ("left", "right"):
@@ -355,8 +355,8 @@ class Forest:
         Parameters
         ----------
         X : array or DataFrame of shape (n_rows, n_features)
-            Numpy of any dtype and order, pandas, polars or Arrow. Columns are matched by name where both sides have names.
-            A 1-D array is one row.
+            Numpy of any dtype and order, pandas, polars or Arrow; columns are matched by name where both sides have
+            names. A 1-D array is one row.
         n_threads : int or None, default 1
             None uses all cores.
 
@@ -449,7 +449,7 @@ class Forest:
     @classmethod
     def _from_container(cls, container: Container) -> Self:
         header = container.header
-        arrays = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
+        arrays: dict[str, Any] = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
         return cls(
             **arrays,
             **{name: container.field(name) for name in HEADER},

@@ -117,6 +117,7 @@ def predict(forest: Forest, X: Any) -> NDArray[Any]:
         return probabilities(forest, X)[:, 0]
     raw = scores(forest, X)
     if raw.shape[1] == 1 and forest.n_classes == 2:
-        return forest.classes[(raw[:, 0] >= forest.decision_threshold).astype(int)]
-    decided = raw if forest.label_from == "score" else link(forest, raw)
-    return forest.classes[decided.argmax(axis=1)]
+        code = (raw[:, 0] >= forest.decision_threshold).astype(np.intp)
+    else:
+        code = (raw if forest.label_from == "score" else link(forest, raw)).argmax(axis=1)
+    return forest.classes.take(code)

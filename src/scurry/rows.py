@@ -104,7 +104,7 @@ def _series_values(name: str, column: nw.Series[Any], categories: NDArray[Any] |
         return _encode(np.asarray(column.to_list(), dtype=object), categories)
     if dtype in (nw.Categorical, nw.Enum):
         raise InputError(
-            f"column {name!r} is categorical, but the model has no list of its categories; pass the codes it was trained on"
+            f"column {name!r} is categorical, but the model has no list of categories for it; pass its codes"
         )
     if not numeric:
         return _numbers(name, np.asarray(column.to_list(), dtype=object), forest)

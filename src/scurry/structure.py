@@ -33,7 +33,7 @@ def frozen(values: ArrayLike, dtype: type | None, name: str) -> NDArray[Any]:
     if dtype is not None and array.dtype != dtype:
         try:
             with np.errstate(invalid="ignore"):
-                cast = array.astype(dtype)
+                cast: NDArray[Any] = array.astype(dtype)
         except (TypeError, ValueError) as error:
             raise InputError(f"{name} must be numeric, got {array.dtype}") from error
         if not np.array_equal(cast, array, equal_nan=array.dtype.kind == "f"):
@@ -74,7 +74,7 @@ def tree_arrays(tree: Mapping[str, Any], index: int) -> dict[str, NDArray[Any]]:
         if outside.any():
             at = int(np.argmax(outside))
             raise InputError(
-                f"tree {index}: {side}[{at}] = {arrays[side][at]} is outside the tree's {n_nodes} nodes; use -1 at leaves"
+                f"tree {index}: {side}[{at}] = {arrays[side][at]} is outside its {n_nodes} nodes; use -1 at leaves"
             )
     return arrays
 

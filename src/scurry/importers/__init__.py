@@ -21,8 +21,8 @@ def from_model(model_or_path: Any) -> Forest:
     ----------
     model_or_path : estimator, booster, path or Forest
         A fitted scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting or HistGradientBoosting
-        estimator (also frozen, or last in a Pipeline whose other steps pass data through), an XGBoost or LightGBM model,
-        or the path of a model file: XGBoost JSON or UBJ, LightGBM text, ``.scurry``.
+        estimator (also frozen, or last in a Pipeline whose other steps pass data through), an XGBoost or LightGBM
+        model, or the path of a model file: XGBoost JSON or UBJ, LightGBM text, ``.scurry``.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def _from_file(path: str) -> Forest:
         from scurry.predictor import load_forest
 
         return load_forest(path)
-    if head.startswith(b"tree\n") or head.startswith(b"tree\r\n"):
+    if head.startswith((b"tree\n", b"tree\r\n")):
         from scurry.importers import lightgbm
 
         return lightgbm.import_file(path)
