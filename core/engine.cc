@@ -21,7 +21,7 @@ std::size_t round_up(std::size_t n, std::size_t step) { return (n + step - 1) / 
 // Distinct vectors of doubles, each given an index: pure leaves of a whole forest share a handful of them.
 class VectorTable {
  public:
-  VectorTable(std::size_t width, std::vector<double>& values) : width_(width), values_(values) {}
+  VectorTable(std::size_t width, AlignedVector<double>& values) : width_(width), values_(values) {}
 
   std::uint32_t index_of(const double* vector) {
     std::uint64_t hash = 0x9E3779B97F4A7C15u;
@@ -41,24 +41,24 @@ class VectorTable {
 
  private:
   std::size_t width_;
-  std::vector<double>& values_;
+  AlignedVector<double>& values_;
   std::unordered_multimap<std::uint64_t, std::uint32_t> by_hash_;
 };
 
 }  // namespace
 
 struct Engine::Scratch {
-  std::vector<std::uint32_t> keys, payload, walk;
-  std::vector<double> doubles;
-  std::vector<float> floats;
+  AlignedVector<std::uint32_t> keys, columns, payload, walk;
+  Block block{};
+  AlignedVector<double> doubles;
+  AlignedVector<float> floats;
 
-  void reserve(std::size_t n, std::size_t stride, std::size_t n_payloads) {
-    if (keys.size() < n * stride) keys.resize(n * stride);
-    if (payload.size() < n_payloads) payload.resize(n_payloads);
-    if (walk.size() < n) walk.resize(n);
+  static std::uint32_t* grown(AlignedVector<std::uint32_t>& buffer, std::size_t n) {
+    if (buffer.size() < n) buffer.resize(n);
+    return buffer.data();
   }
   template <class Real>
-  std::vector<Real>& sums() {
+  AlignedVector<Real>& sums() {
     if constexpr (std::is_same_v<Real, float>) return floats;
     else return doubles;
   }
@@ -73,6 +73,7 @@ Engine::Engine(const ForestView& forest, std::vector<std::int64_t> labels, bool 
     : n_features_(forest.n_features),
       leaf_ids_(leaf_ids),
       vector_leaves_(forest.n_columns > 1),
+      width_(forest.n_columns <= 2 ? forest.n_columns : round_up(forest.n_columns, 8)),
       columns_(forest),
       trees_(forest, columns_, make_leaves(forest)),
       readout_(forest, std::move(labels)) {
@@ -82,8 +83,8 @@ Engine::Engine(const ForestView& forest, std::vector<std::int64_t> labels, bool 
 
 Leaves Engine::make_leaves(const ForestView& forest) {
   Leaves leaves{std::vector<std::uint32_t>(forest.n_nodes()), !leaf_ids_};
-  VectorTable table(forest.n_columns, values_);
-  std::vector<double> vote(forest.n_columns);
+  VectorTable table(width_, values_);
+  std::vector<double> vector(width_);
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     if (forest.left[node] >= 0) continue;
     const double* value = forest.value + node * forest.n_columns;
@@ -91,12 +92,14 @@ Leaves Engine::make_leaves(const ForestView& forest) {
       leaves.payload_of_node[node] = static_cast<std::uint32_t>(node);
     } else if (forest.float32_score && !vector_leaves_) {
       leaves.payload_of_node[node] = std::bit_cast<std::uint32_t>(static_cast<float>(*value));
-    } else if (forest.aggregation == Aggregation::kVote) {
-      std::fill(vote.begin(), vote.end(), 0.0);
-      vote[static_cast<std::size_t>(std::max_element(value, value + vote.size()) - value)] = 1.0;
-      leaves.payload_of_node[node] = table.index_of(vote.data());
     } else {
-      leaves.payload_of_node[node] = table.index_of(value);
+      if (forest.aggregation == Aggregation::kVote) {
+        std::fill(vector.begin(), vector.end(), 0.0);
+        vector[static_cast<std::size_t>(std::max_element(value, value + forest.n_columns) - value)] = 1.0;
+      } else {
+        std::copy_n(value, forest.n_columns, vector.begin());
+      }
+      leaves.payload_of_node[node] = table.index_of(vector.data());
     }
   }
   return leaves;
@@ -112,12 +115,30 @@ Walk<Node> walk_of(const std::vector<Node>& nodes, const Trees& trees, const Col
 
 }  // namespace
 
-void Engine::walk(const Tree& tree, Scratch& scratch, std::size_t n) const {
+// Encodes rows [first, first + n) into the scratch block, padded with rows of zero keys.
+void Engine::load(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const {
+  const std::size_t stride = columns_.stride(), padded = round_up(n, kChunk);
+  std::uint32_t* keys = Scratch::grown(scratch.keys, padded * stride);
+  Scratch::grown(scratch.payload, padded);
+  Scratch::grown(scratch.walk, padded);
+  columns_.encode(rows, first, n, keys);
+  std::fill(keys + n * stride, keys + padded * stride, 0u);
+  scratch.block = {keys, nullptr, padded + 16, padded};
+  if (n < kChunk / 2) return;
+  const std::size_t n_columns = columns_.pad() + 1;
+  std::uint32_t* by_column = Scratch::grown(scratch.columns, scratch.block.column_stride * n_columns);
+  for (std::size_t row = 0; row < padded; ++row) {
+    for (std::size_t c = 0; c < n_columns; ++c) by_column[c * scratch.block.column_stride + row] = keys[row * stride + c];
+  }
+  scratch.block.by_column = by_column;
+}
+
+void Engine::walk(const Tree& tree, Scratch& scratch) const {
   std::uint32_t *payload = scratch.payload.data(), *rows = scratch.walk.data();
   if (trees_.is_wide()) {
-    kernels().walk_wide(walk_of(trees_.wide(), trees_, columns_), tree, scratch.keys.data(), n, payload, rows);
+    kernels().walk_wide(walk_of(trees_.wide(), trees_, columns_), tree, scratch.block, payload, rows);
   } else {
-    kernels().walk_narrow(walk_of(trees_.narrow(), trees_, columns_), tree, scratch.keys.data(), n, payload, rows);
+    kernels().walk_narrow(walk_of(trees_.narrow(), trees_, columns_), tree, scratch.block, payload, rows);
   }
 }
 
@@ -136,7 +157,7 @@ void Engine::for_each_block(std::size_t n_rows, std::size_t n_threads, Work work
   std::size_t block = kBlockBytes / (columns_.stride() * sizeof(std::uint32_t));
   block = std::clamp(block, kMinBlockRows, kMaxBlockRows);
   if (n_threads > 1) block = std::min(block, std::max<std::size_t>(64, n_rows / (4 * n_threads)));
-  block = round_up(block, kLanes);
+  block = round_up(block, kChunk);
   const std::size_t n_blocks = (n_rows + block - 1) / block;
   n_threads = std::max<std::size_t>(1, std::min(n_threads, n_blocks));
 
@@ -159,32 +180,32 @@ void Engine::for_each_block(std::size_t n_rows, std::size_t n_threads, Work work
 }
 
 template <class Real>
-void Engine::sum_block(Scratch& scratch, std::size_t n, std::vector<Real>& sums) const {
-  const std::size_t n_outputs = readout_.n_outputs(), padded = round_up(n, kLanes);
-  sums.resize(padded * n_outputs);
+void Engine::sum_block(Scratch& scratch, AlignedVector<Real>& sums) const {
+  const std::size_t n_outputs = readout_.n_outputs(), padded = scratch.block.n;
+  sums.resize(padded * (vector_leaves_ ? width_ : n_outputs));
   for (std::size_t k = 0; k < n_outputs; ++k) {
     const auto base = static_cast<Real>(readout_.base_score(k));
     if (vector_leaves_) {
-      for (std::size_t row = 0; row < padded; ++row) sums[row * n_outputs + k] = base;
+      for (std::size_t row = 0; row < padded; ++row) sums[row * width_ + k] = base;
     } else {
       std::fill_n(sums.begin() + static_cast<std::ptrdiff_t>(k * padded), padded, base);
     }
   }
   for (const Tree& tree : trees_.trees()) {
-    walk(tree, scratch, padded);
+    walk(tree, scratch);
     const std::uint32_t* payload = scratch.payload.data();
     if constexpr (std::is_same_v<Real, float>) {
-      kernels().add_floats(payload, n, sums.data() + static_cast<std::size_t>(std::max(tree.output, 0)) * padded);
+      kernels().add_floats(payload, padded, sums.data() + static_cast<std::size_t>(std::max(tree.output, 0)) * padded);
     } else if (vector_leaves_) {
-      kernels().add_vectors(values_.data(), n_outputs, payload, n, sums.data());
+      kernels().add_vectors(values_.data(), width_, payload, padded, sums.data());
     } else {
-      kernels().add_doubles(values_.data(), payload, n, sums.data() + static_cast<std::size_t>(std::max(tree.output, 0)) * padded);
+      kernels().add_doubles(values_.data(), payload, padded, sums.data() + static_cast<std::size_t>(std::max(tree.output, 0)) * padded);
     }
   }
 }
 
 template <class Real>
-void Engine::sum_row(Scratch& scratch, std::vector<Real>& sums) const {
+void Engine::sum_row(Scratch& scratch, AlignedVector<Real>& sums) const {
   const std::size_t n_outputs = readout_.n_outputs();
   sums.resize(n_outputs);
   for (std::size_t k = 0; k < n_outputs; ++k) sums[k] = static_cast<Real>(readout_.base_score(k));
@@ -195,7 +216,7 @@ void Engine::sum_row(Scratch& scratch, std::vector<Real>& sums) const {
     if constexpr (std::is_same_v<Real, float>) {
       sums[static_cast<std::size_t>(std::max(trees[t].output, 0))] += std::bit_cast<float>(payload);
     } else if (vector_leaves_) {
-      for (std::size_t k = 0; k < n_outputs; ++k) sums[k] += values_[payload * n_outputs + k];
+      for (std::size_t k = 0; k < n_outputs; ++k) sums[k] += values_[payload * width_ + k];
     } else {
       sums[static_cast<std::size_t>(std::max(trees[t].output, 0))] += values_[payload];
     }
@@ -204,25 +225,20 @@ void Engine::sum_row(Scratch& scratch, std::vector<Real>& sums) const {
 
 template <class Real, class Finish>
 void Engine::sum_blocks(const RowsView& rows, std::size_t n_threads, Finish finish) const {
-  const std::size_t stride = columns_.stride();
   if (rows.n_rows == 1) {
     Scratch& scratch = Scratch::of_this_thread();
-    scratch.reserve(1, stride, n_trees());
-    columns_.encode(rows, 0, 1, scratch.keys.data());
+    Scratch::grown(scratch.payload, n_trees());
+    columns_.encode(rows, 0, 1, Scratch::grown(scratch.keys, columns_.stride()));
     sum_row(scratch, scratch.sums<Real>());
     finish(std::size_t{0}, std::size_t{1}, scratch.sums<Real>().data(), std::size_t{0}, std::size_t{1});
     return;
   }
   for_each_block(rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
     Scratch& scratch = Scratch::of_this_thread();
-    const std::size_t padded = round_up(n, kLanes);
-    scratch.reserve(padded, stride, padded);
-    columns_.encode(rows, first, n, scratch.keys.data());
-    std::fill(scratch.keys.begin() + static_cast<std::ptrdiff_t>(n * stride),
-              scratch.keys.begin() + static_cast<std::ptrdiff_t>(padded * stride), 0u);
-    std::vector<Real>& sums = scratch.sums<Real>();
-    sum_block(scratch, n, sums);
-    finish(first, n, sums.data(), vector_leaves_ ? n_outputs() : 1, vector_leaves_ ? 1 : padded);
+    load(rows, first, n, scratch);
+    AlignedVector<Real>& sums = scratch.sums<Real>();
+    sum_block(scratch, sums);
+    finish(first, n, sums.data(), vector_leaves_ ? width_ : 1, vector_leaves_ ? 1 : scratch.block.n);
   });
 }
 
@@ -257,16 +273,12 @@ void Engine::scores(const RowsView& rows, double* out, std::size_t n_threads) co
 }
 
 void Engine::leaves(const RowsView& rows, std::int32_t* out, std::size_t n_threads) const {
-  const std::size_t stride = columns_.stride(), n_trees_all = n_trees();
+  const std::size_t n_trees_all = n_trees();
   for_each_block(rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
     Scratch& scratch = Scratch::of_this_thread();
-    const std::size_t padded = round_up(n, kLanes);
-    scratch.reserve(padded, stride, padded);
-    columns_.encode(rows, first, n, scratch.keys.data());
-    std::fill(scratch.keys.begin() + static_cast<std::ptrdiff_t>(n * stride),
-              scratch.keys.begin() + static_cast<std::ptrdiff_t>(padded * stride), 0u);
+    load(rows, first, n, scratch);
     for (std::size_t t = 0; t < n_trees_all; ++t) {
-      walk(trees_.trees()[t], scratch, padded);
+      walk(trees_.trees()[t], scratch);
       for (std::size_t row = 0; row < n; ++row) {
         out[(first + row) * n_trees_all + t] = static_cast<std::int32_t>(scratch.payload[row]);
       }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "aligned.h"
 #include "columns.h"
 #include "kernels.h"
 #include "readout.h"
@@ -33,16 +34,17 @@ class Engine {
   struct Scratch;
 
   Leaves make_leaves(const ForestView& forest);
-  void walk(const Tree& tree, Scratch& scratch, std::size_t n) const;
+  void load(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const;
+  void walk(const Tree& tree, Scratch& scratch) const;
   void walk_one_row(const std::uint32_t* keys, std::uint32_t* payload) const;
 
   // Calls finish(first_row, n_rows, sums, spacing of rows, spacing of outputs) once per block.
   template <class Real, class Finish>
   void sum_blocks(const RowsView& rows, std::size_t n_threads, Finish finish) const;
   template <class Real>
-  void sum_block(Scratch& scratch, std::size_t n, std::vector<Real>& sums) const;
+  void sum_block(Scratch& scratch, AlignedVector<Real>& sums) const;
   template <class Real>
-  void sum_row(Scratch& scratch, std::vector<Real>& sums) const;
+  void sum_row(Scratch& scratch, AlignedVector<Real>& sums) const;
   template <class Finish>
   void sum_and_finish(const RowsView& rows, std::size_t n_threads, Finish finish) const;
   template <class Work>
@@ -51,8 +53,9 @@ class Engine {
   std::size_t n_features_;
   bool leaf_ids_;
   bool vector_leaves_;  // a leaf adds to every output, not to its tree's one
+  std::size_t width_;   // doubles per leaf value and per row's sums, padded for the kernels
   Columns columns_;
-  std::vector<double> values_;  // distinct leaf values, [payload][n_columns]
+  AlignedVector<double> values_;  // distinct leaf values, [payload][width_]
   Trees trees_;
   Readout readout_;
 };
