@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <cmath>
 #include <stdexcept>
 #include <string>
 
@@ -144,5 +145,7 @@ NB_MODULE(_core, m) {
       .def_prop_ro("node_bytes", &Engine::node_bytes)
       .def_prop_ro("leaf_bytes", &Engine::leaf_bytes);
   m.def("logistic_threshold", &logistic_threshold, "scale"_a, "float32"_a);
+  // The C library's own logf, which numpy's vectorised float32 logarithm differs from in the last bit.
+  m.def("log_float32", [](float x) { return std::log(x); }, "x"_a);
   m.def("kernels", [] { return kernels().name; });
 }
