@@ -487,7 +487,7 @@ def server(monkeypatch):
 
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     here = f"http://127.0.0.1:{http.server_address[1]}"
-    thread = threading.Thread(target=http.serve_forever)
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     monkeypatch.setattr("sklearn.datasets._openml.urlopen", lambda ask: urlopen(here + urlparse(ask.full_url).path))
     monkeypatch.setattr("time.sleep", lambda seconds: None)
