@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from os import PathLike
+from types import UnionType
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -38,19 +39,19 @@ ARRAYS: dict[str, type] = NODE_ARRAYS | {
     "category_offset": np.int64,
     "category_bits": np.uint32,
 }
-HEADER = (
-    "n_features",
-    "aggregation",
-    "input_dtype",
-    "score_dtype",
-    "comparison",
-    "link",
-    "link_scale",
-    "label_from",
-    "decision_threshold",
-    "category_rounding",
-    "encode_numbers",
-)
+HEADER: dict[str, type | UnionType] = {
+    "n_features": int,
+    "aggregation": str,
+    "input_dtype": str,
+    "score_dtype": str,
+    "comparison": str,
+    "link": str,
+    "link_scale": int | float,
+    "label_from": str,
+    "decision_threshold": int | float,
+    "category_rounding": str,
+    "encode_numbers": bool,
+}
 
 
 class Forest:
@@ -448,12 +449,15 @@ class Forest:
 
     @classmethod
     def _from_container(cls, container: Container) -> Self:
-        header = container.header
         arrays: dict[str, Any] = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
+        classes, names = container.field("classes", dict | None), container.field("feature_names", list | None)
         return cls(
             **arrays,
-            **{name: container.field(name) for name in HEADER},
-            feature_names=header.get("feature_names"),
-            classes=None if header.get("classes") is None else structure.unpack_values(header["classes"]),
-            categories={int(f): structure.unpack_values(v) for f, v in dict(header.get("categories") or {}).items()},
+            **{name: container.field(name, kind) for name, kind in HEADER.items()},
+            feature_names=names,
+            classes=None if classes is None else structure.unpack_values(classes),
+            categories={
+                int(f) if f.isdecimal() else -1: structure.unpack_values(values)
+                for f, values in container.field("categories", dict).items()
+            },
         )

@@ -31,13 +31,15 @@ def load(path: str | PathLike[str]) -> Forest:
     ...     scurry.load(os.path.join(folder, "stump.scurry")).digest == forest.digest
     True
     """
-    container = read_container(path)
-    if container.kind != "forest":
-        raise FormatError(f"{path} holds a {container.kind!r}, which this version of scurry does not know")
     try:
+        container = read_container(path)
+        if container.kind != "forest":
+            raise FormatError(f"it holds a {container.kind!r}, which this version of scurry does not know")
         return Forest._from_container(container)
     except InputError as error:
         raise FormatError(f"{path} does not hold a sound forest: {error}") from error
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from error
 
 
 load_forest = load
