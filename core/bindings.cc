@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "early_exit.h"
 #include "engine.h"
 
 namespace nb = nanobind;
@@ -19,6 +20,7 @@ template <class T>
 using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Rows = nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu>;
+using Thresholds = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
 
@@ -37,7 +39,8 @@ Enum parse(const std::string& name, const std::string& value, std::initializer_l
   throw std::invalid_argument("unknown " + name + " " + value);
 }
 
-RowsView view_of(const Engine& engine, const Rows& rows) {
+template <class Runner>
+RowsView view_of(const Runner& engine, const Rows& rows) {
   const bool is_float32 = rows.dtype() == nb::dtype<float>();
   if (!is_float32 && rows.dtype() != nb::dtype<double>()) throw std::invalid_argument("rows must be float32 or float64");
   if (rows.shape(1) != engine.n_features()) throw std::invalid_argument("rows have the wrong number of columns");
@@ -56,67 +59,80 @@ void check_output(std::size_t got, std::size_t expected) {
   if (got != expected) throw std::invalid_argument("output array has the wrong size");
 }
 
-ForestView make_view(const Array<std::int64_t>& tree_offset, const Array<std::int32_t>& feature,
-                     const Array<double>& threshold, const Array<std::int32_t>& left, const Array<std::int32_t>& right,
-                     const nb::ndarray<const bool, nb::ndim<1>, nb::c_contig>& default_left, const Matrix& value,
-                     const Array<std::uint8_t>& missing, const Array<std::int32_t>& tree_output,
-                     const Array<double>& base_score, const Array<std::int32_t>& category_set,
-                     const Array<std::int64_t>& category_offset, const Array<std::uint32_t>& category_bits) {
-  ForestView forest;
-  forest.tree_offset = span_of(tree_offset);
-  forest.feature = span_of(feature);
-  forest.threshold = span_of(threshold);
-  forest.left = span_of(left);
-  forest.right = span_of(right);
-  forest.default_left = {reinterpret_cast<const std::uint8_t*>(default_left.data()), default_left.shape(0)};
-  forest.value = value.data();
-  forest.n_columns = value.shape(1);
-  forest.missing = span_of(missing);
-  forest.tree_output = span_of(tree_output);
-  forest.base_score = span_of(base_score);
-  forest.category_set = span_of(category_set);
-  forest.category_offset = span_of(category_offset);
-  forest.category_bits = span_of(category_bits);
-  return forest;
+// A forest's arrays, kept alive, and the view of them that core/ works with.
+struct ForestArrays {
+  nb::object arrays;
+  ForestView view;
+};
+
+template <class T>
+std::span<const T> field(const nb::dict& arrays, const char* name) {
+  return span_of(nb::cast<Array<T>>(arrays[name]));
+}
+
+ForestArrays make_forest(const nb::dict& arrays, const nb::dict& header) {
+  ForestView view;
+  view.tree_offset = field<std::int64_t>(arrays, "tree_offset");
+  view.feature = field<std::int32_t>(arrays, "feature");
+  view.threshold = field<double>(arrays, "threshold");
+  view.left = field<std::int32_t>(arrays, "left");
+  view.right = field<std::int32_t>(arrays, "right");
+  const auto default_left = field<bool>(arrays, "default_left");
+  view.default_left = {reinterpret_cast<const std::uint8_t*>(default_left.data()), default_left.size()};
+  const Matrix value = nb::cast<Matrix>(arrays["value"]);
+  view.value = value.data();
+  view.n_columns = value.shape(1);
+  view.missing = field<std::uint8_t>(arrays, "missing");
+  view.tree_output = field<std::int32_t>(arrays, "tree_output");
+  view.base_score = field<double>(arrays, "base_score");
+  view.category_set = field<std::int32_t>(arrays, "category_set");
+  view.category_offset = field<std::int64_t>(arrays, "category_offset");
+  view.category_bits = field<std::uint32_t>(arrays, "category_bits");
+
+  const auto text = [&](const char* name) { return nb::cast<std::string>(header[name]); };
+  view.n_features = nb::cast<std::size_t>(header["n_features"]);
+  view.n_classes = nb::cast<std::size_t>(header["n_classes"]);
+  view.aggregation = parse<Aggregation>("aggregation", text("aggregation"), {"mean", "vote", "sum"});
+  view.float32_input = text("input_dtype") == "float32";
+  view.float32_score = text("score_dtype") == "float32";
+  view.strict_comparison = text("comparison") == "<";
+  view.label_from_score = text("label_from") == "score";
+  view.truncate_categories = text("category_rounding") == "trunc";
+  view.link = parse<Link>("link", text("link"), {"identity", "logistic", "softmax", "logistic-each", "exp",
+                                                 "signed-square", "log1p-exp", "step"});
+  view.link_scale = nb::cast<double>(header["link_scale"]);
+  view.decision_threshold = nb::cast<double>(header["decision_threshold"]);
+  return {arrays, view};
+}
+
+EarlyExit make_early_exit(const ForestArrays& forest, const Array<std::int32_t>& order, const Array<std::int32_t>& increments,
+                          const Array<double>& weights, const Thresholds& lower, const Thresholds& upper, std::int32_t start,
+                          std::uint64_t seed, bool shuffle_rows) {
+  if (increments.shape(0) != forest.view.n_nodes()) throw std::invalid_argument("an increment is needed for every node");
+  std::vector<ExitPolicy> policies;
+  for (std::size_t p = 0; p < weights.shape(0); ++p) {
+    const std::int32_t *low = &lower(p, 0), *high = &upper(p, 0);
+    policies.push_back({weights(p), {low, low + lower.shape(1)}, {high, high + upper.shape(1)}});
+  }
+  return EarlyExit(forest.view, span_of(order), span_of(increments), std::move(policies), start, seed, shuffle_rows);
 }
 
 }  // namespace
 
 NB_MODULE(_core, m) {
+  nb::class_<ForestArrays>(m, "ForestArrays")
+      .def("__init__", [](ForestArrays* self, const nb::dict& arrays, const nb::dict& header) {
+        new (self) ForestArrays(make_forest(arrays, header));
+      });
   nb::class_<Engine>(m, "Engine")
       .def(
           "__init__",
-          [](Engine* self, const Array<std::int64_t>& tree_offset, const Array<std::int32_t>& feature,
-             const Array<double>& threshold, const Array<std::int32_t>& left, const Array<std::int32_t>& right,
-             const nb::ndarray<const bool, nb::ndim<1>, nb::c_contig>& default_left, const Matrix& value,
-             const Array<std::uint8_t>& missing, const Array<std::int32_t>& tree_output, const Array<double>& base_score,
-             const Array<std::int32_t>& category_set, const Array<std::int64_t>& category_offset,
-             const Array<std::uint32_t>& category_bits, std::size_t n_features, const std::string& aggregation,
-             const std::string& input_dtype, const std::string& score_dtype, const std::string& comparison,
-             const std::string& link, double link_scale, const std::string& label_from, double decision_threshold,
-             const std::string& category_rounding, const Array<std::int64_t>& classes, std::size_t n_classes, bool leaf_ids) {
-            ForestView forest = make_view(tree_offset, feature, threshold, left, right, default_left, value, missing,
-                                          tree_output, base_score, category_set, category_offset, category_bits);
-            forest.n_features = n_features;
-            forest.n_classes = n_classes;
-            forest.aggregation = parse<Aggregation>("aggregation", aggregation, {"mean", "vote", "sum"});
-            forest.float32_input = input_dtype == "float32";
-            forest.float32_score = score_dtype == "float32";
-            forest.strict_comparison = comparison == "<";
-            forest.label_from_score = label_from == "score";
-            forest.truncate_categories = category_rounding == "trunc";
-            forest.link = parse<Link>("link", link, {"identity", "logistic", "softmax", "logistic-each", "exp",
-                                                     "signed-square", "log1p-exp", "step"});
-            forest.link_scale = link_scale;
-            forest.decision_threshold = decision_threshold;
+          [](Engine* self, const ForestArrays& forest, const Array<std::int64_t>& classes, bool leaf_ids) {
             std::vector<std::int64_t> labels(classes.data(), classes.data() + classes.shape(0));
             nb::gil_scoped_release release;
-            new (self) Engine(forest, std::move(labels), leaf_ids);
+            new (self) Engine(forest.view, std::move(labels), leaf_ids);
           },
-          nb::kw_only(), "tree_offset"_a, "feature"_a, "threshold"_a, "left"_a, "right"_a, "default_left"_a, "value"_a,
-          "missing"_a, "tree_output"_a, "base_score"_a, "category_set"_a, "category_offset"_a, "category_bits"_a,
-          "n_features"_a, "aggregation"_a, "input_dtype"_a, "score_dtype"_a, "comparison"_a, "link"_a, "link_scale"_a,
-          "label_from"_a, "decision_threshold"_a, "category_rounding"_a, "classes"_a, "n_classes"_a, "leaf_ids"_a)
+          "forest"_a, nb::kw_only(), "classes"_a, "leaf_ids"_a)
       .def("labels",
            [](const Engine& engine, const Rows& rows, const Out<std::int64_t>& out, std::size_t n_threads) {
              const RowsView view = view_of(engine, rows);
@@ -144,6 +160,27 @@ NB_MODULE(_core, m) {
            })
       .def_prop_ro("node_bytes", &Engine::node_bytes)
       .def_prop_ro("leaf_bytes", &Engine::leaf_bytes);
+  nb::class_<EarlyExit>(m, "EarlyExit")
+      .def(
+          "__init__",
+          [](EarlyExit* self, const ForestArrays& forest, const Array<std::int32_t>& order,
+             const Array<std::int32_t>& increments, const Array<double>& weights, const Thresholds& lower,
+             const Thresholds& upper, std::int32_t start, std::uint64_t seed, bool shuffle_rows) {
+            new (self) EarlyExit(
+                make_early_exit(forest, order, increments, weights, lower, upper, start, seed, shuffle_rows));
+          },
+          "forest"_a, nb::kw_only(), "order"_a, "increments"_a, "weights"_a, "lower"_a, "upper"_a, "start"_a, "seed"_a,
+          "shuffle_rows"_a)
+      .def("run",
+           [](const EarlyExit& exit, const Rows& rows, const Out<std::int32_t>& sums, const Out<std::int32_t>& n_trees,
+              const Out<std::uint8_t>& sides, std::size_t n_threads) {
+             const RowsView view = view_of(exit, rows);
+             check_output(sums.size(), view.n_rows);
+             check_output(n_trees.size(), view.n_rows);
+             check_output(sides.size(), view.n_rows);
+             without_gil(rows, [&] { exit.run(view, {sums.data(), n_trees.data(), sides.data()}, n_threads); });
+           })
+      .def_prop_ro("bytes", &EarlyExit::bytes);
   m.def("logistic_threshold", &logistic_threshold, "scale"_a, "float32"_a);
   // The C library's own logf, which numpy's vectorised float32 logarithm differs from in the last bit.
   m.def("log_float32", [](float x) { return std::log(x); }, "x"_a);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 #ifndef SCURRY_ISA
 #error "compile kernels.cc once per instruction set, with SCURRY_ISA naming it"
@@ -213,10 +216,40 @@ void add_vectors(const double* table, std::size_t width, const u32* payload, std
   }
 }
 
+using Signed [[gnu::vector_size(64), gnu::may_alias]] = std::int32_t;
+
+// Bit i of the result is the sign of lane i.
+inline std::uint64_t bits_of(Signed lanes) {
+#if defined(__AVX512F__)
+  return _mm512_movepi32_mask(reinterpret_cast<__m512i>(lanes));
+#elif defined(__AVX2__)
+  const auto* halves = reinterpret_cast<const __m256*>(&lanes);
+  return static_cast<u32>(_mm256_movemask_ps(halves[0])) | static_cast<u32>(_mm256_movemask_ps(halves[1])) << 8;
+#else
+  std::uint64_t bits = 0;
+  for (int lane = 0; lane < 16; ++lane) bits |= static_cast<std::uint64_t>(lanes[lane] < 0) << lane;
+  return bits;
+#endif
+}
+
+std::size_t add_and_test(const u32* payload, std::size_t n, std::int32_t* sums, std::int32_t lower, std::int32_t upper,
+                         u32* exits) {
+  std::size_t n_exits = 0;
+  for (std::size_t row = 0; row < n; row += 16) {
+    Signed& sum = *reinterpret_cast<Signed*>(sums + row);
+    sum += *reinterpret_cast<const Signed*>(payload + row);
+    std::uint64_t bits = bits_of((sum <= lower) | (sum >= upper));
+    if (n - row < 16) bits &= (1u << (n - row)) - 1;
+    for (; bits != 0; bits &= bits - 1) exits[n_exits++] = static_cast<u32>(row + std::countr_zero(bits));
+  }
+  return n_exits;
+}
+
 }  // namespace
 
 extern const Kernels kTable;
 const Kernels kTable = {walk_tree<NarrowNode>, walk_tree<WideNode>, walk_one_row<NarrowNode>, walk_one_row<WideNode>,
-                        add_doubles,           add_floats,          add_vectors,             SCURRY_TEXT(SCURRY_ISA)};
+                        add_doubles,           add_floats,          add_vectors,             add_and_test,
+                        SCURRY_TEXT(SCURRY_ISA)};
 
 }  // namespace scurry::SCURRY_ISA

@@ -45,6 +45,11 @@ struct Kernels {
   // scores[row][0..width) += table[payload[row]][0..width), both 64-byte aligned; width is 2 or a multiple of 8
   void (*add_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n, double* scores);
 
+  // sums[row] += the signed payload[row]; exits receives the rows with sums <= lower or >= upper, ascending, and their
+  // number is returned. payload, sums and exits have room for n rounded up to a multiple of kChunk.
+  std::size_t (*add_and_test)(const std::uint32_t* payload, std::size_t n, std::int32_t* sums, std::int32_t lower,
+                              std::int32_t upper, std::uint32_t* exits);
+
   const char* name;
 };
 

@@ -1,9 +1,39 @@
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+class ForestArrays:
+    def __init__(self, arrays: dict[str, NDArray[Any]], header: dict[str, Any], /) -> None: ...
+
+class EarlyExit:
+    def __init__(
+        self,
+        forest: ForestArrays,
+        *,
+        order: NDArray[np.int32],
+        increments: NDArray[np.int32],
+        weights: NDArray[np.float64],
+        lower: NDArray[np.int32],
+        upper: NDArray[np.int32],
+        start: int,
+        seed: int,
+        shuffle_rows: bool,
+    ) -> None: ...
+    def run(
+        self,
+        rows: NDArray[Any],
+        sums: NDArray[np.int32],
+        n_trees: NDArray[np.int32],
+        sides: NDArray[np.uint8],
+        n_threads: int,
+        /,
+    ) -> None: ...
+    @property
+    def bytes(self) -> int: ...
+
 class Engine:
-    def __init__(self, **fields: Any) -> None: ...
+    def __init__(self, forest: ForestArrays, *, classes: NDArray[np.int64], leaf_ids: bool) -> None: ...
     def labels(self, rows: NDArray[Any], out: NDArray[Any], n_threads: int, /) -> None: ...
     def probabilities(self, rows: NDArray[Any], out: NDArray[Any], n_threads: int, /) -> None: ...
     def scores(self, rows: NDArray[Any], out: NDArray[Any], n_threads: int, /) -> None: ...

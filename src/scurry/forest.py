@@ -335,13 +335,13 @@ class Forest:
 
     def _lower(self, *, leaf_ids: bool) -> _core.Engine:
         with self.__dict__["_lock"]:
-            return _core.Engine(
-                **{name: self.__dict__[name] for name in ARRAYS if name != "cover"},
-                **{name: getattr(self, name) for name in HEADER if name != "encode_numbers"},
-                classes=self._integer_classes,
-                n_classes=self.n_classes,
-                leaf_ids=leaf_ids,
-            )
+            return _core.Engine(self._arrays, classes=self._integer_classes, leaf_ids=leaf_ids)
+
+    @cached_property
+    def _arrays(self) -> _core.ForestArrays:
+        """The forest as the native core sees it."""
+        header = {name: getattr(self, name) for name in HEADER} | {"n_classes": self.n_classes}
+        return _core.ForestArrays({name: self.__dict__[name] for name in ARRAYS}, header)
 
     @cached_property
     def _integer_classes(self) -> NDArray[np.int64]:
