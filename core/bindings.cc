@@ -9,6 +9,7 @@
 
 #include "early_exit.h"
 #include "engine.h"
+#include "leader_exit.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -180,7 +181,53 @@ NB_MODULE(_core, m) {
              check_output(sides.size(), view.n_rows);
              without_gil(rows, [&] { exit.run(view, {sums.data(), n_trees.data(), sides.data()}, n_threads); });
            })
+      .def("labels",
+           [](const EarlyExit& exit, const Rows& rows, const Out<std::int64_t>& out, const Engine& exact,
+              std::int64_t lower_label, std::int64_t upper_label, std::int32_t threshold, std::int32_t tolerance,
+              std::size_t n_threads) {
+             const RowsView view = view_of(exit, rows);
+             check_output(out.size(), view.n_rows);
+             without_gil(rows, [&] {
+               exit.labels(view, {lower_label, upper_label, threshold, tolerance}, exact, out.data(), n_threads);
+             });
+           })
       .def_prop_ro("bytes", &EarlyExit::bytes);
+  nb::class_<LeaderExit>(m, "LeaderExit")
+      .def(
+          "__init__",
+          [](LeaderExit* self, const ForestArrays& forest, const Array<std::int32_t>& order, std::size_t trees_per_round,
+             const Thresholds& increments, const Array<std::int32_t>& start, const Array<std::int32_t>& lead,
+             const Thresholds& need) {
+            if (increments.shape(0) != forest.view.n_nodes() || increments.shape(1) != forest.view.n_columns) {
+              throw std::invalid_argument("an increment is needed for every node");
+            }
+            if (trees_per_round == 0) throw std::invalid_argument("a round has at least one tree");
+            new (self) LeaderExit(forest.view, span_of(order), trees_per_round, {increments.data(), increments.size()},
+                                  {start.data(), start.data() + start.size()},
+                                  {{lead.data(), lead.data() + lead.size()}, {need.data(), need.data() + need.size()}});
+          },
+          "forest"_a, nb::kw_only(), "order"_a, "trees_per_round"_a, "increments"_a, "start"_a, "lead"_a, "need"_a)
+      .def("run",
+           [](const LeaderExit& exit, const Rows& rows, const Out<std::int32_t>& sums, const Out<std::int32_t>& n_trees,
+              const Out<std::int32_t>& leaders, const Out<std::uint8_t>& decided, std::size_t n_threads) {
+             const RowsView view = view_of(exit, rows);
+             check_output(sums.size(), view.n_rows * exit.n_classes());
+             check_output(n_trees.size(), view.n_rows);
+             check_output(leaders.size(), view.n_rows);
+             check_output(decided.size(), view.n_rows);
+             without_gil(rows, [&] {
+               exit.run(view, {sums.data(), n_trees.data(), leaders.data(), decided.data()}, n_threads);
+             });
+           })
+      .def("labels",
+           [](const LeaderExit& exit, const Rows& rows, const Out<std::int64_t>& out, const Engine& exact,
+              const Array<std::int64_t>& classes, std::int32_t tolerance, std::size_t n_threads) {
+             const RowsView view = view_of(exit, rows);
+             check_output(out.size(), view.n_rows);
+             check_output(classes.size(), exit.n_classes());
+             without_gil(rows, [&] { exit.labels(view, span_of(classes), tolerance, exact, out.data(), n_threads); });
+           })
+      .def_prop_ro("bytes", &LeaderExit::bytes);
   m.def("logistic_threshold", &logistic_threshold, "scale"_a, "float32"_a);
   // The C library's own logf, which numpy's vectorised float32 logarithm differs from in the last bit.
   m.def("log_float32", [](float x) { return std::log(x); }, "x"_a);

@@ -1,13 +1,14 @@
 #include "early_exit.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 #include <stdexcept>
 
+#include "alive_rows.h"
+
 namespace scurry {
 namespace {
-
-constexpr std::size_t kFewRows = 4;  // as many or fewer finish one by one, many trees at a time
 
 std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -52,47 +53,6 @@ struct Buffers {
 
 }  // namespace
 
-struct EarlyExit::Alive {
-  Scratch& scratch;
-  std::size_t stride, n_columns;
-  std::uint32_t* keys;  // [n][stride], the block's rows
-  std::uint32_t* ids;   // each row's place in the batch
-  std::int32_t* sums;
-  std::uint32_t* exits;
-  std::size_t n;
-
-  void record(std::uint32_t at, std::size_t n_trees, ExitSide side, const ExitOutcome& outcome) const {
-    outcome.sums[ids[at]] = sums[at];
-    outcome.n_trees[ids[at]] = static_cast<std::int32_t>(n_trees);
-    outcome.sides[ids[at]] = static_cast<std::uint8_t>(side);
-  }
-
-  // Closes the gaps of the first n_exits `exits` (ascending) with rows from the end: never more moves than exits.
-  void remove(std::size_t n_exits) {
-    const std::size_t left = n - n_exits;
-    std::size_t in_tail = std::lower_bound(exits, exits + n_exits, static_cast<std::uint32_t>(left)) - exits;
-    std::size_t gap = 0;
-    for (std::size_t from = left; from < n; ++from) {
-      if (in_tail < n_exits && exits[in_tail] == from) {
-        ++in_tail;
-      } else {
-        move(from, exits[gap++]);
-      }
-    }
-    n = left;
-  }
-
-  void move(std::size_t from, std::size_t to) {
-    std::copy_n(keys + from * stride, stride, keys + to * stride);
-    if (scratch.block.by_column != nullptr) {
-      std::uint32_t* column = scratch.columns.data();
-      for (std::size_t c = 0; c < n_columns; ++c, column += scratch.block.column_stride) column[to] = column[from];
-    }
-    ids[to] = ids[from];
-    sums[to] = sums[from];
-  }
-};
-
 EarlyExit::EarlyExit(const ForestView& forest, std::span<const std::int32_t> order,
                      std::span<const std::int32_t> increments, std::vector<ExitPolicy> policies, std::int32_t start,
                      std::uint64_t seed, bool shuffle_rows)
@@ -105,15 +65,41 @@ EarlyExit::EarlyExit(const ForestView& forest, std::span<const std::int32_t> ord
   for (const std::int32_t tree : order) plan_.push_back(walker_.trees().at(static_cast<std::size_t>(tree)));
   if (policies_.empty()) throw std::invalid_argument("an early exit needs a policy");
   for (const ExitPolicy& policy : policies_) {
-    if (policy.lower.size() != plan_.size() || policy.upper.size() != plan_.size()) {
-      throw std::invalid_argument("a policy needs a threshold for every position");
+    if (policy.lower.size() != plan_.size() + 1 || policy.upper.size() != plan_.size() + 1) {
+      throw std::invalid_argument("a policy needs thresholds for every number of trees");
     }
   }
 }
 
 void EarlyExit::run(const RowsView& rows, const ExitOutcome& outcome, std::size_t n_threads) const {
   walker_.for_each_block(rows.n_rows, n_threads,
-                         [&](std::size_t first, std::size_t n) { run_block(rows, first, n, outcome); });
+                         [&](std::size_t first, std::size_t n) {
+                           run_block(rows, first, n, {outcome.sums + first, outcome.n_trees + first, outcome.sides + first});
+                         });
+}
+
+void EarlyExit::labels(const RowsView& rows, const ExitDecision& decision, const Engine& exact, std::int64_t* out,
+                       std::size_t n_threads) const {
+  walker_.for_each_block(rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
+    thread_local std::vector<std::int32_t> sums, n_trees;
+    thread_local std::vector<std::uint8_t> sides;
+    sums.resize(n);
+    n_trees.resize(n);
+    sides.resize(n);
+    run_block(rows, first, n, {sums.data(), n_trees.data(), sides.data()});
+    for (std::size_t i = 0; i < n; ++i) {
+      bool upper = sides[i] == static_cast<std::uint8_t>(ExitSide::kUpper);
+      if (sides[i] == static_cast<std::uint8_t>(ExitSide::kNone)) {
+        const std::int64_t above = std::int64_t{sums[i]} - decision.threshold;
+        if (std::abs(above) <= decision.tolerance) {
+          exact.labels(rows.row(first + i), out + first + i, 1);
+          continue;
+        }
+        upper = above >= 0;
+      }
+      out[first + i] = upper ? decision.upper_label : decision.lower_label;
+    }
+  });
 }
 
 // Only what the forest reads is hashed, in the form it is compared: float32 and float64 input draw alike.
@@ -136,9 +122,9 @@ std::size_t EarlyExit::draw_policy(const std::uint32_t* keys) const {
 void EarlyExit::run_block(const RowsView& rows, std::size_t first, std::size_t n, const ExitOutcome& outcome) const {
   Scratch& scratch = Scratch::of_this_thread();
   const std::size_t stride = walker_.columns().stride();
-  if (n <= kFewRows || shuffle_rows_) {
-    for (std::size_t row = first; row < first + n; ++row) {
-      walker_.load_row(rows, row, kLanes, scratch);
+  if (n <= AliveRows::kFew || shuffle_rows_) {
+    for (std::size_t row = 0; row < n; ++row) {
+      walker_.load_row(rows, first + row, kLanes, scratch);
       const std::uint32_t* keys = scratch.keys.data();
       if (shuffle_rows_) {
         run_shuffled(keys, row, outcome);
@@ -155,10 +141,10 @@ void EarlyExit::run_block(const RowsView& rows, std::size_t first, std::size_t n
   buffers.ids.resize(room);
   buffers.exits.resize(room);
   buffers.sums.assign(room, start_);
-  Alive alive{scratch, stride, walker_.columns().pad() + 1, nullptr, buffers.ids.data(), buffers.sums.data(), buffers.exits.data(), 0};
+  AliveRows alive{scratch,          stride, walker_.columns().pad() + 1, 1, scratch.keys.data(), buffers.ids.data(),
+                  buffers.sums.data(), buffers.exits.data(), 0};
   if (policies_.size() == 1) {
-    std::iota(alive.ids, alive.ids + n, static_cast<std::uint32_t>(first));
-    alive.keys = scratch.keys.data();
+    std::iota(alive.ids, alive.ids + n, 0u);
     alive.n = n;
     return run_alive(policies_[0], alive, outcome);
   }
@@ -167,64 +153,58 @@ void EarlyExit::run_block(const RowsView& rows, std::size_t first, std::size_t n
   buffers.policy_of_row.resize(n);
   for (std::size_t row = 0; row < n; ++row) buffers.policy_of_row[row] = draw_policy(buffers.keys.data() + row * stride);
   for (std::size_t p = 0; p < policies_.size(); ++p) {
-    alive.keys = scratch.keys.data();
     alive.n = 0;
     for (std::size_t row = 0; row < n; ++row) {
       if (buffers.policy_of_row[row] != p) continue;
       std::copy_n(buffers.keys.data() + row * stride, stride, alive.keys + alive.n * stride);
-      alive.ids[alive.n] = static_cast<std::uint32_t>(first + row);
+      alive.ids[alive.n] = static_cast<std::uint32_t>(row);
       alive.sums[alive.n++] = start_;
     }
     run_alive(policies_[p], alive, outcome);
   }
 }
 
-void EarlyExit::run_alive(const ExitPolicy& policy, Alive& alive, const ExitOutcome& outcome) const {
-  constexpr std::size_t kEnoughForColumns = kChunk / 2;
-  Block& block = alive.scratch.block;
-  block = {alive.keys, nullptr, 0, round_up(alive.n, kChunk)};
-  if (alive.n >= kEnoughForColumns) walker_.index_columns(alive.scratch);
-  for (std::size_t position = 0; position < plan_.size() && alive.n > kFewRows; ++position) {
-    if (alive.n < kEnoughForColumns) block.by_column = nullptr;
-    block.n = round_up(alive.n, block.by_column != nullptr ? kChunk : kLanes);
-    walker_.walk(plan_[position], alive.scratch);
-    const std::int32_t lower = policy.lower[position], upper = policy.upper[position];
+void EarlyExit::run_alive(const ExitPolicy& policy, AliveRows& alive, const ExitOutcome& outcome) const {
+  alive.scratch.block = {alive.keys, nullptr, 0, round_up(alive.n, kChunk)};
+  if (alive.n >= AliveRows::kEnoughForColumns) walker_.index_columns(alive.scratch);
+  std::size_t n_trees = 0;
+  // Some policies answer without asking a tree; they leave all rows to run_row.
+  const bool asks = side_of(start_, policy.lower[0], policy.upper[0]) == ExitSide::kNone;
+  while (asks && n_trees < plan_.size() && alive.n > AliveRows::kFew) {
+    alive.fit_block();
+    walker_.walk(plan_[n_trees++], alive.scratch);
+    const std::int32_t lower = policy.lower[n_trees], upper = policy.upper[n_trees];
     const std::size_t n_exits =
         kernels().add_and_test(alive.scratch.payload.data(), alive.n, alive.sums, lower, upper, alive.exits);
     for (std::size_t e = 0; e < n_exits; ++e) {
-      alive.record(alive.exits[e], position + 1, side_of(alive.sums[alive.exits[e]], lower, upper), outcome);
+      const std::uint32_t at = alive.exits[e], row = alive.ids[at];
+      outcome.sums[row] = alive.sums[at];
+      outcome.n_trees[row] = static_cast<std::int32_t>(n_trees);
+      outcome.sides[row] = static_cast<std::uint8_t>(side_of(alive.sums[at], lower, upper));
     }
     if (n_exits > 0) alive.remove(n_exits);
-    if (position + 1 == plan_.size()) {
-      for (std::uint32_t at = 0; at < alive.n; ++at) alive.record(at, plan_.size(), ExitSide::kNone, outcome);
-      return;
-    }
-    if (alive.n > kFewRows) continue;
-    for (std::size_t at = 0; at < alive.n; ++at) {
-      run_row(policy, plan_, alive.keys + at * alive.stride, position + 1, alive.sums[at], alive.ids[at], outcome);
-    }
-    return;
   }
   for (std::size_t at = 0; at < alive.n; ++at) {
-    run_row(policy, plan_, alive.keys + at * alive.stride, 0, start_, alive.ids[at], outcome);
+    run_row(policy, plan_, alive.keys + at * alive.stride, n_trees, alive.sums[at], alive.ids[at], outcome);
   }
 }
 
-// One row from `position` on: several trees are walked ahead, their increments then tested one by one.
+// One row from its first `n_trees` trees on: several are walked ahead, their increments then tested one by one.
 void EarlyExit::run_row(const ExitPolicy& policy, const std::vector<Tree>& plan, const std::uint32_t* keys,
-                        std::size_t position, std::int32_t sum, std::size_t row, const ExitOutcome& outcome) const {
+                        std::size_t n_trees, std::int32_t sum, std::size_t row, const ExitOutcome& outcome) const {
   std::uint32_t payload[kLanes];
-  ExitSide side = ExitSide::kNone;
-  while (position < plan.size() && side == ExitSide::kNone) {
-    const std::size_t ahead = std::min(kLanes, plan.size() - position);
-    walker_.walk_row(plan.data() + position, ahead, keys, payload);
-    for (std::size_t i = 0; i < ahead && side == ExitSide::kNone; ++i, ++position) {
+  ExitSide side = side_of(sum, policy.lower[n_trees], policy.upper[n_trees]);
+  while (n_trees < plan.size() && side == ExitSide::kNone) {
+    const std::size_t ahead = std::min(kLanes, plan.size() - n_trees);
+    walker_.walk_row(plan.data() + n_trees, ahead, keys, payload);
+    for (std::size_t i = 0; i < ahead && side == ExitSide::kNone; ++i) {
       sum += static_cast<std::int32_t>(payload[i]);
-      side = side_of(sum, policy.lower[position], policy.upper[position]);
+      ++n_trees;
+      side = side_of(sum, policy.lower[n_trees], policy.upper[n_trees]);
     }
   }
   outcome.sums[row] = sum;
-  outcome.n_trees[row] = static_cast<std::int32_t>(position);
+  outcome.n_trees[row] = static_cast<std::int32_t>(n_trees);
   outcome.sides[row] = static_cast<std::uint8_t>(side);
 }
 

@@ -1,7 +1,7 @@
 // EarlyExit: trees in a fixed order, a running integer per row, and after every tree a test whether the row may stop.
 //
 // Votes and margins are the same thing here: a leaf's payload is a signed increment (a vote, or a leaf score in fixed
-// point), and a row stops at position r once its sum is <= lower[r] or >= upper[r]. Sums of integers do not depend on
+// point), and a row stops after r trees once its sum is <= lower[r] or >= upper[r]. Sums of integers do not depend on
 // order or rounding, so batch, block size, threads and a single row give identical outcomes.
 #pragma once
 
@@ -10,20 +10,30 @@
 #include <span>
 #include <vector>
 
-#include "walker.h"
+#include "engine.h"
 
 namespace scurry {
+
+struct AliveRows;
 
 constexpr std::int32_t kNeverBelow = std::numeric_limits<std::int32_t>::min();
 constexpr std::int32_t kNeverAbove = std::numeric_limits<std::int32_t>::max();
 
-// Thresholds per position. A row draws one policy, with these weights, from the seed and its own values.
+// Thresholds by number of trees seen, from 0 to all of them. A row draws one policy, with these weights, from the seed and
+// its own values.
 struct ExitPolicy {
   double weight;
   std::vector<std::int32_t> lower, upper;
 };
 
 enum class ExitSide : std::uint8_t { kNone = 0, kLower = 1, kUpper = 2 };
+
+// How outcomes become labels: by the side a row left on, or, having asked every tree, by its sum.
+struct ExitDecision {
+  std::int64_t lower_label, upper_label;
+  std::int32_t threshold;  // sums >= threshold are on the upper side ...
+  std::int32_t tolerance;  // ... and sums this close to it are decided by the exact engine
+};
 
 // Where a batch's outcomes go, one entry a row.
 struct ExitOutcome {
@@ -39,16 +49,16 @@ class EarlyExit {
             std::vector<ExitPolicy> policies, std::int32_t start, std::uint64_t seed, bool shuffle_rows);
 
   void run(const RowsView& rows, const ExitOutcome& outcome, std::size_t n_threads) const;
+  void labels(const RowsView& rows, const ExitDecision& decision, const Engine& exact, std::int64_t* out,
+              std::size_t n_threads) const;
   std::size_t n_features() const { return n_features_; }
   std::size_t bytes() const { return walker_.bytes(); }
 
  private:
-  struct Alive;  // the rows of a block that have not stopped
-
   std::uint64_t hash_row(const std::uint32_t* keys) const;
   std::size_t draw_policy(const std::uint32_t* keys) const;
   void run_block(const RowsView& rows, std::size_t first, std::size_t n, const ExitOutcome& outcome) const;
-  void run_alive(const ExitPolicy& policy, Alive& alive, const ExitOutcome& outcome) const;
+  void run_alive(const ExitPolicy& policy, AliveRows& alive, const ExitOutcome& outcome) const;
   void run_row(const ExitPolicy& policy, const std::vector<Tree>& plan, const std::uint32_t* keys, std::size_t position,
                std::int32_t sum, std::size_t row, const ExitOutcome& outcome) const;
   void run_shuffled(const std::uint32_t* keys, std::size_t row, const ExitOutcome& outcome) const;

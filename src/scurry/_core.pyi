@@ -29,6 +29,53 @@ class EarlyExit:
         n_threads: int,
         /,
     ) -> None: ...
+    def labels(
+        self,
+        rows: NDArray[Any],
+        out: NDArray[np.int64],
+        exact: Engine,
+        lower_label: int,
+        upper_label: int,
+        threshold: int,
+        tolerance: int,
+        n_threads: int,
+        /,
+    ) -> None: ...
+    @property
+    def bytes(self) -> int: ...
+
+class LeaderExit:
+    def __init__(
+        self,
+        forest: ForestArrays,
+        *,
+        order: NDArray[np.int32],
+        trees_per_round: int,
+        increments: NDArray[np.int32],
+        start: NDArray[np.int32],
+        lead: NDArray[np.int32],
+        need: NDArray[np.int32],
+    ) -> None: ...
+    def run(
+        self,
+        rows: NDArray[Any],
+        sums: NDArray[np.int32],
+        n_trees: NDArray[np.int32],
+        leaders: NDArray[np.int32],
+        decided: NDArray[np.uint8],
+        n_threads: int,
+        /,
+    ) -> None: ...
+    def labels(
+        self,
+        rows: NDArray[Any],
+        out: NDArray[np.int64],
+        exact: Engine,
+        classes: NDArray[np.int64],
+        tolerance: int,
+        n_threads: int,
+        /,
+    ) -> None: ...
     @property
     def bytes(self) -> int: ...
 

@@ -436,9 +436,9 @@ class Forest:
         ----------
         path : str or path
         """
-        write_container(path, "forest", *self._parts())
+        write_container(path, "forest", *self.to_parts())
 
-    def _parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """The forest as a JSON header and named arrays."""
         header = {name: getattr(self, name) for name in HEADER} | {
             "feature_names": self.feature_names,
@@ -448,16 +448,18 @@ class Forest:
         return header, {name: self.__dict__[name] for name in ARRAYS}
 
     @classmethod
-    def _from_container(cls, container: Container) -> Self:
-        arrays: dict[str, Any] = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
-        classes, names = container.field("classes", dict | None), container.field("feature_names", list | None)
-        return cls(
-            **arrays,
-            **{name: container.field(name, kind) for name, kind in HEADER.items()},
-            feature_names=names,
-            classes=None if classes is None else structure.unpack_values(classes),
-            categories={
-                int(f) if f.isdecimal() else -1: structure.unpack_values(values)
-                for f, values in container.field("categories", dict).items()
-            },
-        )
+    def from_container(cls, container: Container) -> Self:
+        """The forest of a ``.scurry`` file, be it saved alone or with a plan."""
+        with container.reading("forest"):
+            arrays: dict[str, Any] = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
+            classes = container.field("classes", dict | None)
+            return cls(
+                **arrays,
+                **{name: container.field(name, kind) for name, kind in HEADER.items()},
+                feature_names=container.field("feature_names", list | None),
+                classes=None if classes is None else structure.unpack_values(classes),
+                categories={
+                    int(f) if f.isdecimal() else -1: structure.unpack_values(values)
+                    for f, values in container.field("categories", dict).items()
+                },
+            )

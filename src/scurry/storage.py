@@ -15,6 +15,8 @@ import struct
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from types import UnionType
@@ -24,7 +26,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from scurry.errors import FormatError
+from scurry.errors import FormatError, InputError
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -42,8 +44,16 @@ _NPY_HEADER = re.compile(
 class Container:
     """An opened ``.scurry`` file: its kind, its header and its arrays."""
 
-    def __init__(self, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self.kind, self.header, self._arrays = kind, header, arrays
+    def __init__(self, path: str, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self.path, self.kind, self.header, self._arrays = path, kind, header, arrays
+
+    @contextmanager
+    def reading(self, what: str) -> Iterator[None]:
+        """Turn what is found wrong while making a `what` of the content into a FormatError that names the file."""
+        try:
+            yield
+        except (InputError, FormatError) as error:
+            raise FormatError(f"{self.path} does not hold a sound {what}: {error}") from error
 
     def array(self, name: str, dtype: type) -> NDArray[Any]:
         """The array `name`, which must have `dtype`."""
@@ -107,12 +117,13 @@ def read_container(path: str | PathLike[str]) -> Container:
     FormatError
         If the file is truncated, corrupted, hostile or written by a newer version.
     """
-    with open(path, "rb") as stream:
+    name = os.fspath(path)
+    with open(name, "rb") as stream:
         try:
             with zipfile.ZipFile(stream) as archive:
-                return _read(archive, os.fstat(stream.fileno()).st_size)
-        except FormatError:
-            raise
+                return Container(name, *_read(archive, os.fstat(stream.fileno()).st_size))
+        except FormatError as error:
+            raise FormatError(f"{name}: {error}") from error
         # What zipfile and json are known to raise on broken input: a fuzzer found most of them.
         except (
             zipfile.BadZipFile,
@@ -124,12 +135,12 @@ def read_container(path: str | PathLike[str]) -> Container:
             KeyError,
             TypeError,
         ) as error:
-            raise FormatError(f"not a readable .scurry file: {error}") from error
+            raise FormatError(f"{name} is not a readable .scurry file: {error}") from error
         except (NotImplementedError, RuntimeError, OverflowError, AttributeError, IndexError) as error:
-            raise FormatError(f"it uses a zip feature .scurry files never have: {error}") from error
+            raise FormatError(f"{name} uses a zip feature .scurry files never have: {error}") from error
 
 
-def _read(archive: zipfile.ZipFile, file_size: int) -> Container:
+def _read(archive: zipfile.ZipFile, file_size: int) -> tuple[str, dict[str, Any], dict[str, NDArray[Any]]]:
     members = archive.infolist()
     names = [member.filename for member in members]
     if len(members) > MAX_MEMBERS or len(set(names)) != len(names):
@@ -150,7 +161,7 @@ def _read(archive: zipfile.ZipFile, file_size: int) -> Container:
     kind, header, listed = _manifest(archive.read(MANIFEST))
     if {f"{name}.npy" for name in listed} | {MANIFEST} != set(names):
         raise FormatError("its members are not those its manifest lists")
-    return Container(kind, header, {name: _array(name, archive.read(f"{name}.npy")) for name in listed})
+    return kind, header, {name: _array(name, archive.read(f"{name}.npy")) for name in listed}
 
 
 def _manifest(data: bytes) -> tuple[str, dict[str, Any], list[str]]:

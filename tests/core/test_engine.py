@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import scurry
 from scurry import Forest, reference
-from strategies import SPECIAL, adversarial_rows, forests
+from strategies import SPECIAL, adversarial_rows, complete_forest, forests
 
 RNG = np.random.default_rng(0)
 
@@ -35,39 +35,15 @@ def test_random_forests(forest, seed, n_rows):
         assert_equals_reference(forest, rows.astype(np.float32))
 
 
-def random_forest(n_trees=30, depth=8, n_features=6, n_columns=3, seed=0, **header) -> Forest:
-    """Complete binary trees with random tests; `header` goes to Forest."""
-    rng = np.random.default_rng(seed)
-    size = 2 ** (depth + 1) - 1
-    inner = np.arange(size) < 2**depth - 1
-    left = np.where(inner, 2 * np.arange(size) + 1, -1)
-    offset = np.arange(n_trees + 1) * size
-    shift = np.repeat(offset[:-1], size)
-    left = np.where(np.tile(inner, n_trees), np.tile(left, n_trees) + shift, -1)
-    value = rng.random((n_trees * size, n_columns)) * (1 if n_columns == 1 else 2 / n_columns)
-    fields = {
-        "tree_offset": offset,
-        "feature": rng.integers(0, n_features, n_trees * size),
-        "threshold": rng.normal(size=n_trees * size).round(2),
-        "left": left,
-        "right": np.where(left < 0, -1, left + 1),
-        "value": value,
-        "n_features": n_features,
-        "default_left": rng.random(n_trees * size) < 0.5,
-        "classes": np.arange(n_columns) if n_columns > 1 else None,
-    }
-    return Forest(**(fields | header))
-
-
 @pytest.mark.parametrize("n_features", [1, 10, 20, 40, 60, 100, 300])
 def test_every_row_stride(n_features):
-    forest = random_forest(n_features=n_features)
+    forest = complete_forest(n_features=n_features)
     assert_equals_reference(forest, adversarial_rows(forest, RNG.normal(size=(50, n_features)), 150))
 
 
 @pytest.mark.parametrize("n_columns", [1, 2, 3, 5, 8, 9, 17, 26, 40, 130])
 def test_every_leaf_width(n_columns):
-    forest = random_forest(n_columns=n_columns, n_trees=9, depth=4)
+    forest = complete_forest(n_columns=n_columns, n_trees=9, depth=4)
     assert_equals_reference(forest, RNG.normal(size=(100, 6)))
 
 
@@ -75,7 +51,7 @@ def test_every_leaf_width(n_columns):
 @pytest.mark.parametrize("comparison", ["<=", "<"])
 @pytest.mark.parametrize("kind", [0, 1, 2])
 def test_missing_rules(input_dtype, comparison, kind):
-    forest = random_forest(input_dtype=input_dtype, comparison=comparison)
+    forest = complete_forest(input_dtype=input_dtype, comparison=comparison)
     fields = {
         name: getattr(forest, name) for name in ("tree_offset", "feature", "left", "right", "value", "default_left")
     }
@@ -95,10 +71,10 @@ def test_missing_rules(input_dtype, comparison, kind):
 @pytest.mark.parametrize("rounding", ["floor", "trunc"])
 @pytest.mark.parametrize("input_dtype", ["float32", "float64"])
 def test_categories(rounding, input_dtype):
-    base = random_forest(n_features=4)
+    base = complete_forest(n_features=4)
     sets = np.where((base.feature >= 2) & (RNG.random(base.n_nodes) < 0.8), RNG.integers(0, 20, base.n_nodes), -1)
     words = RNG.integers(1, 5, 20)
-    forest = random_forest(
+    forest = complete_forest(
         n_features=4,
         input_dtype=input_dtype,
         category_set=sets,
@@ -115,10 +91,10 @@ def test_categories(rounding, input_dtype):
 
 def test_categories_above_numeric_top_levels():
     """A category at the root leaves no level to test ahead; deeper ones leave some."""
-    base = random_forest(n_trees=6, depth=6, n_features=2)
+    base = complete_forest(n_trees=6, depth=6, n_features=2)
     for level in range(7):
         at_level = base.node_depth == level
-        forest = random_forest(
+        forest = complete_forest(
             n_trees=6,
             depth=6,
             n_features=2,
@@ -184,7 +160,7 @@ def test_single_leaf_trees():
 
 @pytest.mark.parametrize("n_rows", [0, 1, 2, 31, 32, 63, 64, 65, 511, 512, 513, 4096, 4097, 9000])
 def test_batch_size_and_threads_change_nothing(n_rows):
-    forest = random_forest(n_trees=15, depth=7)
+    forest = complete_forest(n_trees=15, depth=7)
     rows = adversarial_rows(forest, RNG.normal(size=(50, 6)), 9000, seed=3)
     whole = forest.scores(rows)
     for n_threads in (1, 2, 5, None):
@@ -194,7 +170,7 @@ def test_batch_size_and_threads_change_nothing(n_rows):
 
 
 def test_any_memory_order():
-    forest = random_forest()
+    forest = complete_forest()
     rows = RNG.normal(size=(301, 6))
     expected = forest.scores(rows)
     wide = np.zeros((301, 13))
@@ -205,7 +181,7 @@ def test_any_memory_order():
 
 
 def test_many_python_threads_share_one_forest():
-    forest = random_forest(n_trees=40, n_columns=4)
+    forest = complete_forest(n_trees=40, n_columns=4)
     batches = [RNG.normal(size=(n, 6)) for n in (1, 3, 200, 1, 5000, 64, 1, 700)] * 6
     expected = [reference.predict(forest, batch) for batch in batches[:8]] * 6
     fresh = Forest.from_trees([{"feature": [0, -1, -1], "threshold": [0] * 3, "left": [1, -1, -1], "right": [2, -1, -1],
@@ -220,7 +196,7 @@ def test_many_python_threads_share_one_forest():
 
 @pytest.mark.parametrize("isa", ["portable", "avx2"])
 def test_every_instruction_set_gives_the_same_bits(isa, tmp_path):
-    forest = random_forest(n_trees=25, n_columns=5, depth=9)
+    forest = complete_forest(n_trees=25, n_columns=5, depth=9)
     rows = adversarial_rows(forest, RNG.normal(size=(50, 6)), 1000)
     forest.save(tmp_path / "f.scurry")
     np.save(tmp_path / "rows.npy", rows)
@@ -241,13 +217,13 @@ def test_every_instruction_set_gives_the_same_bits(isa, tmp_path):
 
 
 def test_engine_memory():
-    forest = random_forest(n_trees=50, depth=10)
+    forest = complete_forest(n_trees=50, depth=10)
     assert forest._engine.node_bytes < 16 * forest.n_nodes
 
 
 def test_equal_siblings_are_merged_without_changing_a_score():
     rng = np.random.default_rng(1)
-    forest = random_forest(n_trees=20, depth=8, n_columns=2, aggregation="vote")
+    forest = complete_forest(n_trees=20, depth=8, n_columns=2, aggregation="vote")
     assert forest._engine.node_bytes < 8 * forest.n_nodes
     assert_equals_reference(forest, rng.normal(size=(300, 6)))
 
@@ -255,7 +231,7 @@ def test_equal_siblings_are_merged_without_changing_a_score():
 @pytest.mark.parametrize("link", ["identity", "logistic", "exp", "signed-square", "log1p-exp", "step"])
 @pytest.mark.parametrize("score_dtype", ["float32", "float64"])
 def test_links_of_a_regressor(link, score_dtype):
-    forest = random_forest(
+    forest = complete_forest(
         n_columns=1, aggregation="sum", link=link, link_scale=0.7, score_dtype=score_dtype, base_score=[-9.0]
     )
     rows = RNG.normal(size=(200, 6))
@@ -266,7 +242,7 @@ def test_links_of_a_regressor(link, score_dtype):
 @pytest.mark.parametrize("score_dtype", ["float32", "float64"])
 @pytest.mark.parametrize("link", ["softmax", "logistic-each"])
 def test_boosted_classes(link, score_dtype):
-    forest = random_forest(
+    forest = complete_forest(
         n_columns=1,
         aggregation="sum",
         tree_output=np.arange(30) % 3,
