@@ -30,6 +30,11 @@ std::span<const T> span_of(const Array<T>& array) {
   return {array.data(), array.shape(0)};
 }
 
+template <class T>
+std::vector<T> vector_of(const Array<T>& array) {
+  return {array.data(), array.data() + array.shape(0)};
+}
+
 template <class Enum>
 Enum parse(const std::string& name, const std::string& value, std::initializer_list<const char*> names) {
   std::uint8_t index = 0;
@@ -107,15 +112,19 @@ ForestArrays make_forest(const nb::dict& arrays, const nb::dict& header) {
 }
 
 EarlyExit make_early_exit(const ForestArrays& forest, const Array<std::int32_t>& order, const Array<std::int32_t>& increments,
-                          const Array<double>& weights, const Thresholds& lower, const Thresholds& upper, std::int32_t start,
-                          std::uint64_t seed, bool shuffle_rows) {
+                          const Array<double>& weights, const Thresholds& lower, const Thresholds& upper,
+                          const Array<std::uint32_t>& piece_offset, const Array<std::int32_t>& piece_edges,
+                          const Array<std::uint8_t>& piece_sides, std::int32_t start, std::uint64_t seed,
+                          bool shuffle_rows) {
   if (increments.shape(0) != forest.view.n_nodes()) throw std::invalid_argument("an increment is needed for every node");
   std::vector<ExitPolicy> policies;
   for (std::size_t p = 0; p < weights.shape(0); ++p) {
     const std::int32_t *low = &lower(p, 0), *high = &upper(p, 0);
     policies.push_back({weights(p), {low, low + lower.shape(1)}, {high, high + upper.shape(1)}});
   }
-  return EarlyExit(forest.view, span_of(order), span_of(increments), std::move(policies), start, seed, shuffle_rows);
+  ExitPieces pieces{vector_of(piece_offset), vector_of(piece_edges), vector_of(piece_sides)};
+  return EarlyExit(forest.view, span_of(order), span_of(increments), std::move(policies), std::move(pieces), start, seed,
+                   shuffle_rows);
 }
 
 }  // namespace
@@ -166,12 +175,13 @@ NB_MODULE(_core, m) {
           "__init__",
           [](EarlyExit* self, const ForestArrays& forest, const Array<std::int32_t>& order,
              const Array<std::int32_t>& increments, const Array<double>& weights, const Thresholds& lower,
-             const Thresholds& upper, std::int32_t start, std::uint64_t seed, bool shuffle_rows) {
-            new (self) EarlyExit(
-                make_early_exit(forest, order, increments, weights, lower, upper, start, seed, shuffle_rows));
+             const Thresholds& upper, const Array<std::uint32_t>& piece_offset, const Array<std::int32_t>& piece_edges,
+             const Array<std::uint8_t>& piece_sides, std::int32_t start, std::uint64_t seed, bool shuffle_rows) {
+            new (self) EarlyExit(make_early_exit(forest, order, increments, weights, lower, upper, piece_offset,
+                                                 piece_edges, piece_sides, start, seed, shuffle_rows));
           },
-          "forest"_a, nb::kw_only(), "order"_a, "increments"_a, "weights"_a, "lower"_a, "upper"_a, "start"_a, "seed"_a,
-          "shuffle_rows"_a)
+          "forest"_a, nb::kw_only(), "order"_a, "increments"_a, "weights"_a, "lower"_a, "upper"_a, "piece_offset"_a,
+          "piece_edges"_a, "piece_sides"_a, "start"_a, "seed"_a, "shuffle_rows"_a)
       .def("run",
            [](const EarlyExit& exit, const Rows& rows, const Out<std::int32_t>& sums, const Out<std::int32_t>& n_trees,
               const Out<std::uint8_t>& sides, std::size_t n_threads) {
@@ -203,8 +213,7 @@ NB_MODULE(_core, m) {
             }
             if (trees_per_round == 0) throw std::invalid_argument("a round has at least one tree");
             new (self) LeaderExit(forest.view, span_of(order), trees_per_round, {increments.data(), increments.size()},
-                                  {start.data(), start.data() + start.size()},
-                                  {{lead.data(), lead.data() + lead.size()}, {need.data(), need.data() + need.size()}});
+                                  vector_of(start), {vector_of(lead), {need.data(), need.data() + need.size()}});
           },
           "forest"_a, nb::kw_only(), "order"_a, "trees_per_round"_a, "increments"_a, "start"_a, "lead"_a, "need"_a)
       .def("run",

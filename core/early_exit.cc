@@ -36,10 +36,6 @@ Leaves leaves_of(std::span<const std::int32_t> increments) {
   return leaves;
 }
 
-ExitSide side_of(std::int32_t sum, std::int32_t lower, std::int32_t upper) {
-  return sum <= lower ? ExitSide::kLower : sum >= upper ? ExitSide::kUpper : ExitSide::kNone;
-}
-
 struct Buffers {
   AlignedVector<std::uint32_t> keys, ids, exits;
   AlignedVector<std::int32_t> sums;
@@ -53,12 +49,18 @@ struct Buffers {
 
 }  // namespace
 
+ExitSide ExitPieces::side_of(std::size_t n_trees, std::int32_t sum) const {
+  const auto first = edges.begin() + offset[n_trees], last = edges.begin() + offset[n_trees + 1];
+  return static_cast<ExitSide>(sides[offset[n_trees] + n_trees + static_cast<std::size_t>(std::upper_bound(first, last, sum) - first)]);
+}
+
 EarlyExit::EarlyExit(const ForestView& forest, std::span<const std::int32_t> order,
-                     std::span<const std::int32_t> increments, std::vector<ExitPolicy> policies, std::int32_t start,
-                     std::uint64_t seed, bool shuffle_rows)
+                     std::span<const std::int32_t> increments, std::vector<ExitPolicy> policies, ExitPieces pieces,
+                     std::int32_t start, std::uint64_t seed, bool shuffle_rows)
     : n_features_(forest.n_features),
       walker_(forest, leaves_of(increments)),
       policies_(std::move(policies)),
+      pieces_(std::move(pieces)),
       start_(start),
       seed_(mix(seed + 0x9E3779B97F4A7C15u)),
       shuffle_rows_(shuffle_rows) {
@@ -69,6 +71,32 @@ EarlyExit::EarlyExit(const ForestView& forest, std::span<const std::int32_t> ord
       throw std::invalid_argument("a policy needs thresholds for every number of trees");
     }
   }
+  if (pieces_.empty()) return;
+  const std::size_t n = plan_.size() + 1;
+  if (pieces_.offset.size() != n + 1 || pieces_.offset[0] != 0 || pieces_.offset[n] != pieces_.edges.size() ||
+      !std::is_sorted(pieces_.offset.begin(), pieces_.offset.end()) || pieces_.sides.size() != pieces_.edges.size() + n) {
+    throw std::invalid_argument("the pieces of an early exit do not fit together");
+  }
+}
+
+ExitSide EarlyExit::side_of(const ExitPolicy& policy, std::size_t n_trees, std::int32_t sum) const {
+  if (!pieces_.empty()) return pieces_.side_of(n_trees, sum);
+  return sum <= policy.lower[n_trees] ? ExitSide::kLower : sum >= policy.upper[n_trees] ? ExitSide::kUpper : ExitSide::kNone;
+}
+
+// Adds the payloads of the tree just walked; returns how many rows are done, their places being in alive.exits.
+std::size_t EarlyExit::test(const ExitPolicy& policy, std::size_t n_trees, AliveRows& alive) const {
+  const std::uint32_t* payload = alive.scratch.payload.data();
+  if (pieces_.empty()) {
+    return kernels().add_and_test(payload, alive.n, alive.sums, policy.lower[n_trees], policy.upper[n_trees], alive.exits);
+  }
+  std::size_t n_exits = 0;
+  for (std::uint32_t at = 0; at < alive.n; ++at) {
+    alive.sums[at] += static_cast<std::int32_t>(payload[at]);
+    alive.exits[n_exits] = at;
+    n_exits += pieces_.side_of(n_trees, alive.sums[at]) != ExitSide::kNone;
+  }
+  return n_exits;
 }
 
 void EarlyExit::run(const RowsView& rows, const ExitOutcome& outcome, std::size_t n_threads) const {
@@ -169,18 +197,14 @@ void EarlyExit::run_alive(const ExitPolicy& policy, AliveRows& alive, const Exit
   if (alive.n >= AliveRows::kEnoughForColumns) walker_.index_columns(alive.scratch);
   std::size_t n_trees = 0;
   // Some policies answer without asking a tree; they leave all rows to run_row.
-  const bool asks = side_of(start_, policy.lower[0], policy.upper[0]) == ExitSide::kNone;
+  const bool asks = side_of(policy, 0, start_) == ExitSide::kNone;
   while (asks && n_trees < plan_.size() && alive.n > AliveRows::kFew) {
     alive.fit_block();
     walker_.walk(plan_[n_trees++], alive.scratch);
-    const std::int32_t lower = policy.lower[n_trees], upper = policy.upper[n_trees];
-    const std::size_t n_exits =
-        kernels().add_and_test(alive.scratch.payload.data(), alive.n, alive.sums, lower, upper, alive.exits);
+    const std::size_t n_exits = test(policy, n_trees, alive);
     for (std::size_t e = 0; e < n_exits; ++e) {
-      const std::uint32_t at = alive.exits[e], row = alive.ids[at];
-      outcome.sums[row] = alive.sums[at];
-      outcome.n_trees[row] = static_cast<std::int32_t>(n_trees);
-      outcome.sides[row] = static_cast<std::uint8_t>(side_of(alive.sums[at], lower, upper));
+      const std::uint32_t at = alive.exits[e];
+      run_row(policy, plan_, alive.keys + at * alive.stride, n_trees, alive.sums[at], alive.ids[at], outcome);
     }
     if (n_exits > 0) alive.remove(n_exits);
   }
@@ -193,16 +217,18 @@ void EarlyExit::run_alive(const ExitPolicy& policy, AliveRows& alive, const Exit
 void EarlyExit::run_row(const ExitPolicy& policy, const std::vector<Tree>& plan, const std::uint32_t* keys,
                         std::size_t n_trees, std::int32_t sum, std::size_t row, const ExitOutcome& outcome) const {
   std::uint32_t payload[kLanes];
-  ExitSide side = side_of(sum, policy.lower[n_trees], policy.upper[n_trees]);
-  while (n_trees < plan.size() && side == ExitSide::kNone) {
+  ExitSide side = side_of(policy, n_trees, sum);
+  const auto goes_on = [&] { return n_trees < plan.size() && (side == ExitSide::kNone || side == ExitSide::kNever); };
+  while (goes_on()) {
     const std::size_t ahead = std::min(kLanes, plan.size() - n_trees);
     walker_.walk_row(plan.data() + n_trees, ahead, keys, payload);
-    for (std::size_t i = 0; i < ahead && side == ExitSide::kNone; ++i) {
+    for (std::size_t i = 0; i < ahead && goes_on(); ++i) {
       sum += static_cast<std::int32_t>(payload[i]);
       ++n_trees;
-      side = side_of(sum, policy.lower[n_trees], policy.upper[n_trees]);
+      if (side != ExitSide::kNever) side = side_of(policy, n_trees, sum);
     }
   }
+  if (side == ExitSide::kNever) side = ExitSide::kNone;
   outcome.sums[row] = sum;
   outcome.n_trees[row] = static_cast<std::int32_t>(n_trees);
   outcome.sides[row] = static_cast<std::uint8_t>(side);

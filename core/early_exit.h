@@ -26,7 +26,18 @@ struct ExitPolicy {
   std::vector<std::int32_t> lower, upper;
 };
 
-enum class ExitSide : std::uint8_t { kNone = 0, kLower = 1, kUpper = 2 };
+enum class ExitSide : std::uint8_t { kNone = 0, kLower = 1, kUpper = 2, kNever = 3 };
+
+// Instead of two thresholds: after r trees the sums are cut at edges[offset[r]..offset[r + 1]) and each interval
+// [edge, next edge) has a side; kNever means that the row asks every tree. Empty if thresholds are used.
+struct ExitPieces {
+  std::vector<std::uint32_t> offset;  // n_trees + 2 entries
+  std::vector<std::int32_t> edges;
+  std::vector<std::uint8_t> sides;  // one more than edges at every r, those of r starting at offset[r] + r
+
+  bool empty() const { return offset.empty(); }
+  ExitSide side_of(std::size_t n_trees, std::int32_t sum) const;
+};
 
 // How outcomes become labels: by the side a row left on, or, having asked every tree, by its sum.
 struct ExitDecision {
@@ -46,7 +57,8 @@ class EarlyExit {
  public:
   // `increments` holds a leaf's payload at its node's index. With shuffle_rows every row draws its own tree order.
   EarlyExit(const ForestView& forest, std::span<const std::int32_t> order, std::span<const std::int32_t> increments,
-            std::vector<ExitPolicy> policies, std::int32_t start, std::uint64_t seed, bool shuffle_rows);
+            std::vector<ExitPolicy> policies, ExitPieces pieces, std::int32_t start, std::uint64_t seed,
+            bool shuffle_rows);
 
   void run(const RowsView& rows, const ExitOutcome& outcome, std::size_t n_threads) const;
   void labels(const RowsView& rows, const ExitDecision& decision, const Engine& exact, std::int64_t* out,
@@ -55,6 +67,8 @@ class EarlyExit {
   std::size_t bytes() const { return walker_.bytes(); }
 
  private:
+  ExitSide side_of(const ExitPolicy& policy, std::size_t n_trees, std::int32_t sum) const;
+  std::size_t test(const ExitPolicy& policy, std::size_t n_trees, AliveRows& alive) const;
   std::uint64_t hash_row(const std::uint32_t* keys) const;
   std::size_t draw_policy(const std::uint32_t* keys) const;
   void run_block(const RowsView& rows, std::size_t first, std::size_t n, const ExitOutcome& outcome) const;
@@ -67,6 +81,7 @@ class EarlyExit {
   Walker walker_;
   std::vector<Tree> plan_;  // trees in the order they are asked
   std::vector<ExitPolicy> policies_;
+  ExitPieces pieces_;
   std::int32_t start_;
   std::uint64_t seed_;
   bool shuffle_rows_;

@@ -18,7 +18,7 @@ def exit_run(native, rows, n_threads=1):
     return sums, trees, sides
 
 
-def make_exit(forest: Forest, increments, policies, order=None, seed=0, shuffle_rows=False):
+def make_exit(forest: Forest, increments, policies, order=None, seed=0, shuffle_rows=False, pieces=((), (), ())):
     order = np.arange(forest.n_trees) if order is None else order
     weights, lower, upper = (np.array(part) for part in zip(*policies, strict=True))
     return _core.EarlyExit(
@@ -28,6 +28,9 @@ def make_exit(forest: Forest, increments, policies, order=None, seed=0, shuffle_
         weights=weights.astype(np.float64),
         lower=lower.astype(np.int32),
         upper=upper.astype(np.int32),
+        piece_offset=np.array(pieces[0], np.uint32),
+        piece_edges=np.array(pieces[1], np.int32),
+        piece_sides=np.array(pieces[2], np.uint8),
         start=0,
         seed=seed,
         shuffle_rows=shuffle_rows,
@@ -66,6 +69,34 @@ def test_thresholds_on_sums(seed, n_rows, depth):
     by_tree = np.pad(np.cumsum(increments[forest.apply(rows)][:, order], axis=1), ((0, 0), (1, 0)))
     for got, expected in zip(exit_run(native, rows), replay(by_tree, lower, upper), strict=True):
         np.testing.assert_array_equal(got, expected)
+
+
+def test_pieces():
+    """Sums cut into intervals, some of which stop a row, and some of which keep it to the end."""
+    rng = np.random.default_rng(2)
+    n_trees = 20
+    forest = complete_forest(n_trees=n_trees, depth=6, n_columns=2)
+    increments = rng.integers(-50, 51, forest.n_nodes)
+    edges = [np.sort(rng.choice(np.arange(-200, 200), rng.integers(0, 9), replace=False)) for _ in range(n_trees + 1)]
+    sides = [rng.choice([0, 0, 0, 0, 1, 2, 3], len(e) + 1) for e in edges]
+    sides[0][:] = 0
+    never = [(1.0, np.full(n_trees + 1, INT.min), np.full(n_trees + 1, INT.max))]
+    pieces = (np.cumsum([0, *map(len, edges)]), np.concatenate(edges), np.concatenate(sides))
+    native = make_exit(forest, increments, never, pieces=pieces)
+    rows = rng.normal(size=(700, 6))
+    expected = []
+    for row in np.cumsum(increments[forest.apply(rows)], axis=1):
+        side, stuck = 0, False
+        for i, total in enumerate(row, start=1):
+            side = 0 if stuck else sides[i][np.searchsorted(edges[i], total, side="right")]
+            stuck = stuck or side == 3
+            if side in (1, 2):
+                break
+        expected.append((total, i, 0 if stuck else side))
+    for got, wanted in zip(exit_run(native, rows), zip(*expected, strict=True), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    for part, whole in zip(exit_run(native, rows[:3]), exit_run(native, rows, 2), strict=True):
+        np.testing.assert_array_equal(part, whole[:3])
 
 
 @pytest.fixture(scope="module")
