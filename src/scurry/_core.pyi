@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -96,3 +97,15 @@ class Engine:
 def logistic_threshold(scale: float, float32: bool) -> float: ...
 def log_float32(x: float) -> float: ...
 def kernels() -> str: ...
+def fit_margins(
+    scores: NDArray[Any],
+    positive: NDArray[Any],
+    costs: NDArray[Any],
+    order: NDArray[Any],
+    *,
+    max_mistakes: int,
+    upfront: bool,
+    sides: str,
+    slack: float,
+    progress: Callable[[int, int], Any] | None,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]: ...
