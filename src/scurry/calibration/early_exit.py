@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from scurry.calibration.request import Request
-from scurry.calibration.scores import Candidate, candidates
+from scurry.calibration.scores import plan_by_scores
 from scurry.calibration.votes import plan_by_votes
 from scurry.errors import InfeasibleError
 from scurry.importers import from_model
@@ -89,27 +90,32 @@ def early_exit(
     if method == "auto":
         return Predictor(request.forest, _auto_plan(request))
     if method in ("qwyc", "fan"):
-        return Predictor(request.forest, candidates(request, method)[0].plan)
+        return Predictor(request.forest, plan_by_scores(request, method))
     return Predictor(request.forest, plan_by_votes(request, method))
 
 
 def _auto_plan(request: Request) -> Plan:
     """The cheapest plan among orders of trees, compared after certification: a search that overfits loses here."""
-    found: list[Candidate] = []
-    failure: InfeasibleError | None = None
-    for method in ("natural", "qwyc") if request.forest.n_classes == 2 else ("qwyc",):
+    plans, failures = [], []
+    methods = ["natural", "qwyc"] if request.forest.n_classes == 2 else ["qwyc"]
+    if request.forest.aggregation == "vote" and request.forest.n_classes == 2 and request.keep_scores is None:
+        methods.append("minimean")  # where the model itself votes, agreement with the vote is agreement with the model
+    for method in methods:
         try:
-            found += candidates(request, method)
+            plans.append((plan_by_votes if method == "minimean" else plan_by_scores)(request, method))
         except InfeasibleError as error:
-            failure = error
-    if not found and failure is not None:
-        raise failure
-    best = min(found, key=lambda candidate: candidate.mean_trees)
+            failures.append(error)
+    if not plans:
+        raise failures[0]
+    best = min(plans, key=_mean_trees)
     n_trees = request.forest.n_trees
-    shown = ", ".join(f"{c.plan.facts['method']} {c.mean_trees:.1f}" for c in found)
-    if best.mean_trees > _WORTH_IT * n_trees:
+    shown = ", ".join(f"{plan.facts['method']} {_mean_trees(plan):.1f}" for plan in plans)
+    if _mean_trees(best) > _WORTH_IT * n_trees:
         why = f"early exit would not pay: of {n_trees} trees a row needs {shown}"
         facts = request.facts("full", promise="the model's own labels, always", chosen_because=why)
         return Plan(order=np.arange(n_trees, dtype=np.int32), facts=facts)
-    facts = best.plan.facts | {"chosen_because": f"fewest trees per row on held-out rows: {shown}"}
-    return Plan(order=best.plan.order, stop=best.plan.stop, facts=facts)
+    return replace(best, facts=best.facts | {"chosen_because": f"fewest trees per row on held-out rows: {shown}"})
+
+
+def _mean_trees(plan: Plan) -> float:
+    return float(plan.facts["calibration_mean_trees"])

@@ -7,7 +7,6 @@ outwards, by fixed-sequence testing from the most cautious member of the family 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,6 +25,7 @@ from scurry.plan import (
     score_threshold,
     trees_per_round,
 )
+from scurry.reference import leaf_values
 from scurry.stopping import FanRule, LeadRule, MarginRule, fan, multiclass_qwyc, qwyc
 from scurry.stopping.guarantee import certified_rate, certify_rates
 
@@ -36,28 +36,19 @@ _AMOUNTS = np.concatenate([[0.0], np.geomspace(1e-3, 10.0, 120)])
 ScoredRule: TypeAlias = MarginRule | LeadRule | FanRule
 
 
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A plan on scores, and what it costs per row that neither its order nor its thresholds have seen."""
-
-    plan: Plan
-    mean_trees: float
-
-
 def score_step(forest: Forest) -> float:
     """The power of two in units of which no sum of leaf scores leaves the range of int32."""
-    values = np.abs(leaf_scores(forest) if forest.n_classes == 2 else forest.value.max(axis=1))
-    if forest.n_classes > 2:
-        values = np.abs(forest.value).max(axis=1)
-    values = np.where(forest.is_leaf, values, 0.0)
-    start = abs(score_threshold(forest)) if forest.n_classes == 2 else float(np.abs(forest.base_score).max())
-    largest = float(np.maximum.reduceat(values, forest.tree_offset[:-1]).sum()) + start
+    if forest.n_classes == 2:
+        values, start = np.abs(leaf_scores(forest)), abs(score_threshold(forest))
+    else:
+        values, start = np.abs(leaf_values(forest)).max(axis=1), float(np.abs(forest.base_score).max())
+    largest = float(np.maximum.reduceat(np.where(forest.is_leaf, values, 0.0), forest.tree_offset[:-1]).sum()) + start
     room = _LARGEST_SUM - 2 * forest.n_trees
     return float(2.0 ** -np.floor(np.log2(room / largest))) if largest > 0 else 1.0
 
 
-def candidates(request: Request, method: str) -> list[Candidate]:
-    """Plans by `method` ("qwyc", "fan"), or by thresholds on the trees' own order ("natural")."""
+def plan_by_scores(request: Request, method: str) -> Plan:
+    """A plan by `method` ("qwyc", "fan"), or by thresholds on the trees' own order ("natural")."""
     forest = request.forest
     step = score_step(forest)
     fit, held_out = _split(request)
@@ -69,8 +60,7 @@ def candidates(request: Request, method: str) -> list[Candidate]:
         rule = _fit_many_classes(request, step, fit)
     scores = tree_scores(forest, request.rows[held_out], step)
     amount, measured = _certified_amount(request, rule, scores, _decisions(forest, request.rows[held_out]))
-    plan = _plan(request, method, rule.widened(amount), step, measured)
-    return [Candidate(plan, measured["calibration_mean_trees"])]
+    return _plan(request, method, rule.widened(amount), step, measured)
 
 
 def _split(request: Request) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -92,7 +82,7 @@ def tree_scores(forest: Forest, rows: NDArray[Any], step: float) -> NDArray[np.f
     leaves = forest.apply(rows)
     if forest.n_classes == 2:
         return (np.rint(leaf_scores(forest) / step) * step)[leaves]
-    values = np.rint(forest.value / step) * step
+    values = np.rint(leaf_values(forest) / step) * step
     if forest.tree_output[0] < 0:
         return values[leaves]
     size = trees_per_round(forest)
@@ -104,20 +94,10 @@ def tree_scores(forest: Forest, rows: NDArray[Any], step: float) -> NDArray[np.f
 
 def _decisions(forest: Forest, rows: NDArray[Any]) -> NDArray[Any]:
     """The source model's labels as class indices; booleans for two classes."""
-    classes = forest.classes
-    codes = np.searchsorted(classes, forest.predict(rows)) if _is_sorted(classes) else _codes(forest, rows)
+    labels = [] if forest.classes is None else forest.classes.tolist()
+    position = {label: index for index, label in enumerate(labels)}
+    codes = np.array([position[label] for label in forest.predict(rows).tolist()], dtype=np.intp)
     return codes.astype(np.bool_) if forest.n_classes == 2 else codes
-
-
-def _is_sorted(classes: Any) -> bool:
-    return classes.dtype.kind != "O" and bool((np.sort(classes) == classes).all())
-
-
-def _codes(forest: Forest, rows: NDArray[Any]) -> NDArray[np.intp]:
-    position = {
-        label: index for index, label in enumerate(forest.classes.tolist() if forest.classes is not None else ())
-    }
-    return np.array([position[label] for label in forest.predict(rows).tolist()], dtype=np.intp)
 
 
 def _fit_two_classes(request: Request, method: str, step: float, fit: NDArray[np.intp]) -> MarginRule | FanRule:
@@ -130,8 +110,8 @@ def _fit_two_classes(request: Request, method: str, step: float, fit: NDArray[np
         if request.keep_scores is not None:
             raise InputError('keep_scores needs thresholds: use method="qwyc"')
         width = max(np.rint(0.1 / step), 1.0) * step
-        order = "natural" if request.y is None else "individual-mse"
-        return fan(scores, bin_width=width, order=order, y=_encoded(request, fit), **shared)
+        preset = "natural" if request.y is None else "individual-mse"
+        return fan(scores, bin_width=width, order=preset, y=_encoded(request, fit), **shared)
     order = "natural" if method == "natural" else None
     return qwyc(scores, order=order, negative_only=request.keep_scores == "positive", **shared)
 
@@ -161,8 +141,8 @@ def _certified_amount(
         chosen, amounts = 0, np.zeros(1)
         measured: dict[str, Any] = {
             "promise": (
-                f"at most {request.max_disagreement:g} of the calibration rows are answered differently from the model; "
-                "nothing is promised for new rows (confidence=None)"
+                f"at most {request.max_disagreement:g} of the calibration rows are answered differently from the "
+                "model; nothing is promised for new rows (confidence=None)"
             )
         }
     else:
@@ -174,8 +154,8 @@ def _certified_amount(
         chosen = len(amounts) - 1 - chosen
         measured = {
             "promise": (
-                f"with confidence {request.confidence:g}, at most {request.max_disagreement:g} of new rows are answered "
-                "differently from the model (rows drawn like the calibration rows)"
+                f"with confidence {request.confidence:g}, at most {request.max_disagreement:g} of new rows are "
+                "answered differently from the model (rows drawn like the calibration rows)"
             ),
             "certified_on_rows": n_rows,
         }
@@ -229,7 +209,7 @@ def _grid(values: NDArray[np.float64]) -> NDArray[np.int32]:
 
 
 def _pieces(rule: FanRule, step: float) -> dict[str, NDArray[Any]]:
-    """Fan's bins as intervals of the running sum: below a bin's lower threshold negative, from its upper one positive."""
+    """Fan's bins as intervals of the running sum: negative up to a bin's lower threshold, positive from its upper."""
     offset, edges, sides = [0, 0], [np.empty(0, np.int32)], [np.zeros(1, np.uint8)]
     for position in range(rule.n_models - 1):
         bins = slice(*rule.bin_offset[position : position + 2])

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scurry.calibration.request import Request
 from scurry.errors import InfeasibleError, InputError
 from scurry.plan import NEVER_ABOVE, ExitRule, LeaderRule, Plan
-from scurry.reference import leaf_values
 from scurry.stopping import VoteRule, solve, solve_plurality
 from scurry.stopping.guarantee import certify_losses
+from scurry.stopping.plurality import PairwisePolicy
 
 # Fractions of max_disagreement at which "minimean" is tried, the most cautious first.
 _FRACTIONS = np.concatenate([np.geomspace(1e-3, 0.5, 20), np.linspace(0.55, 1.0, 10)])
@@ -29,12 +29,9 @@ def plan_by_votes(request: Request, method: str) -> Plan:
         raise InputError('keep_scores needs scores: use method="qwyc"')
     votes = forest.value.argmax(axis=1)[forest.apply(request.rows)]
     order = request.rng.permutation(forest.n_trees).astype(np.int32)
-    if forest.n_classes == 2:
-        stop, measured = _two_classes(request, method, votes.sum(axis=1))
-    else:
-        stop, measured = _many_classes(request, method, votes)
-    plan = Plan(order=order, stop=stop, facts=request.facts(method, **measured, **_agreement(request, votes)))
-    return plan
+    calibrate = _two_classes if forest.n_classes == 2 else _many_classes
+    stop, measured = calibrate(request, method, votes)
+    return Plan(order=order, stop=stop, facts=request.facts(method, **measured, **_agreement(request, votes)))
 
 
 def _agreement(request: Request, votes: NDArray[np.intp]) -> dict[str, Any]:
@@ -45,10 +42,12 @@ def _agreement(request: Request, votes: NDArray[np.intp]) -> dict[str, Any]:
     return {"vote_agrees_with_model": float((labels == forest.predict(request.rows)).mean())}
 
 
-def _two_classes(request: Request, method: str, positives: NDArray[np.intp]) -> tuple[ExitRule, dict[str, Any]]:
-    n_trees = request.forest.n_trees
+def _two_classes(
+    request: Request, method: str, votes: NDArray[np.intp]
+) -> tuple[ExitRule | LeaderRule, dict[str, Any]]:
+    n_trees, positives = request.forest.n_trees, votes.sum(axis=1)
     # Half a row more for every number of positive votes: states that no calibration row reaches stay meaningful.
-    distribution = np.bincount(positives, minlength=n_trees + 1) + 0.5
+    distribution = np.bincount(positives, minlength=n_trees + 1).astype(np.float64) + 0.5
     rule = _certified_rule(request, method, positives, distribution)
     measured = {
         "promise": _promise(request, method),
@@ -84,18 +83,23 @@ def _certified_rule(
 
 
 def _promise(request: Request, method: str) -> str:
-    over = "any order of trees drawn per row" if request.shuffle == "row" else "the draw of one order of trees"
+    over = "the order of trees it draws" if request.shuffle == "row" else "the one order of trees drawn for all rows"
     alpha = f"{request.max_disagreement:g}"
     if request.max_disagreement == 0:
         return "the full vote, always"
     if method in ("minimax", "minimixed"):
         return f"every row differs from the full vote with a chance of at most {alpha}, over {over}"
     if request.confidence is None:
-        return f"on average over rows like the calibration rows, and over {over}, at most {alpha} differ from the full vote"
-    return f"with confidence {request.confidence:g}, at most {alpha} of new rows differ from the full vote, on average over {over}"
+        return f"at most {alpha} of rows like the calibration rows differ from the full vote, on average over {over}"
+    return (
+        f"with confidence {request.confidence:g}, at most {alpha} of new rows differ from the full vote, "
+        f"on average over {over}"
+    )
 
 
-def _many_classes(request: Request, method: str, votes: NDArray[np.intp]) -> tuple[LeaderRule, dict[str, Any]]:
+def _many_classes(
+    request: Request, method: str, votes: NDArray[np.intp]
+) -> tuple[ExitRule | LeaderRule, dict[str, Any]]:
     if method in ("minimean", "schwing"):
         raise InputError(
             f'method={method!r} is for two classes, the model has {request.forest.n_classes}; use "minimixed"'
@@ -105,7 +109,7 @@ def _many_classes(request: Request, method: str, votes: NDArray[np.intp]) -> tup
     n_trees, n_classes = request.forest.n_trees, request.forest.n_classes
     rule = solve_plurality(n_trees, n_classes, request.max_disagreement)
     # The strictest of the rule's policies, instead of a draw: it never stops earlier, so the bound holds for it too.
-    upper = np.max([policy.upper for policy in rule.policies], axis=0)
+    upper = np.max([policy.upper for policy in rule.policies if isinstance(policy, PairwisePolicy)], axis=0)
     stop = LeaderRule(kind="votes", lead=np.zeros(n_trees + 1, np.int32), need=_votes_needed(upper))
     return stop, {"promise": _promise(request, "minimixed")}
 
@@ -121,10 +125,5 @@ def _votes_needed(upper: NDArray[np.int32]) -> NDArray[np.int32]:
         if len(crossed):
             pairwise[b] = crossed[0]
     certain = second[None, :] + (n_voters - np.arange(n_voters + 1))[:, None] + 1
-    return np.minimum(pairwise[None, :], certain).astype(np.int32)
-
-
-def positive_votes(request: Request) -> NDArray[np.intp]:
-    """How many trees vote for the second class, per calibration row."""
-    votes: NDArray[np.float64] = leaf_values(request.forest)[:, -1]
-    return votes[request.forest.apply(request.rows)].sum(axis=1).astype(np.intp)
+    needed: NDArray[np.int64] = np.minimum(pairwise[None, :], certain)
+    return needed.astype(np.int32)
