@@ -1,4 +1,4 @@
-// The only file that knows Python.
+// With the other bind*.cc, the only files that know Python.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "bind.h"
 #include "engine.h"
 
 namespace nb = nanobind;
@@ -145,4 +146,5 @@ NB_MODULE(_core, m) {
       .def_prop_ro("leaf_bytes", &Engine::leaf_bytes);
   m.def("logistic_threshold", &logistic_threshold, "scale"_a, "float32"_a);
   m.def("kernels", [] { return kernels().name; });
+  bind_votes(m);
 }
