@@ -1,21 +1,17 @@
-#include <nanobind/ndarray.h>
-
 #include <algorithm>
 #include <stdexcept>
 
 #include "bind.h"
 #include "votes.h"
 
-namespace nb = nanobind;
+namespace scurry {
+
 using namespace nb::literals;
-using namespace scurry;
 
 namespace {
 
 template <class T>
 using In = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
 
 template <class T>
 std::span<const T> span_of(const In<T>& array) {
@@ -77,3 +73,5 @@ void bind_votes(nb::module_& m) {
           vote_outcomes(n_voters, span_of(weight), span_of(lower), span_of(upper), votes_out, disagreement_out);
         });
 }
+
+}  // namespace scurry

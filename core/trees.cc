@@ -21,6 +21,22 @@ std::vector<std::uint8_t> merge_equal_siblings(const ForestView& forest, Leaves&
   return is_leaf;
 }
 
+// How many levels from the root can be tested for all rows at once: as deep as the tree, at most kMaxTop, no category.
+std::uint32_t top_levels(const ForestView& forest, const std::vector<std::uint8_t>& is_leaf, std::int32_t root) {
+  std::vector<std::int32_t> level{root}, next;
+  for (std::uint32_t depth = 0; depth < Trees::kMaxTop; ++depth, level.swap(next)) {
+    next.clear();
+    for (std::int32_t node : level) {
+      if (is_leaf[node]) continue;
+      if (forest.category_set[node] >= 0) return depth;
+      next.push_back(forest.left[node]);
+      next.push_back(forest.right[node]);
+    }
+    if (next.empty()) return depth;
+  }
+  return Trees::kMaxTop;
+}
+
 }  // namespace
 
 Trees::Trees(const ForestView& forest, const Columns& columns, Leaves leaves) {
@@ -31,7 +47,7 @@ Trees::Trees(const ForestView& forest, const Columns& columns, Leaves leaves) {
   }
   category_bits_.assign(forest.category_bits.begin(), forest.category_bits.end());
   trees_.reserve(forest.n_trees());
-  if (largest > 65536 || columns.size() > 65536) {
+  if (largest + (2 << kMaxTop) > 65536 || columns.size() > 65536) {
     lower(forest, columns, leaves, is_leaf, wide_);
   } else {
     lower(forest, columns, leaves, is_leaf, narrow_);
@@ -44,8 +60,9 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
   using Index = decltype(Node::left);
   std::vector<std::int32_t> queue;  // forest indices in breadth-first order; position = lowered index
   for (std::size_t t = 0; t < forest.n_trees(); ++t) {
-    Tree tree{static_cast<std::uint32_t>(nodes.size()), 0, 0, forest.tree_output[t]};
-    queue.assign(1, static_cast<std::int32_t>(forest.tree_offset[t]));
+    const auto root = static_cast<std::int32_t>(forest.tree_offset[t]);
+    Tree tree{static_cast<std::uint32_t>(nodes.size()), 0, top_levels(forest, is_leaf, root), 0, forest.tree_output[t]};
+    queue.assign(1, root);
     std::size_t level_end = 1, leaf_levels = 0, n_leaves = 0;
     for (std::size_t at = 0; at < queue.size(); ++at) {
       if (at == level_end) {
@@ -53,8 +70,14 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
         level_end = queue.size();
       }
       const auto node = static_cast<std::size_t>(queue[at]);
+      if (is_leaf[node] && tree.depth < tree.top) {
+        // A leaf above the heap's last level becomes a split that always goes left, to a copy of the leaf.
+        nodes.push_back({0xFFFFFFFFu, static_cast<Index>(columns.pad()), static_cast<Index>(queue.size() - at)});
+        queue.insert(queue.end(), 2, queue[at]);
+        continue;
+      }
       if (is_leaf[node]) {
-        nodes.push_back({leaves.payload_of_node[node], static_cast<Index>(columns.pad()), static_cast<Index>(at)});
+        nodes.push_back({leaves.payload_of_node[node], static_cast<Index>(columns.pad()), 0});
         leaf_levels += tree.depth;
         ++n_leaves;
         continue;
@@ -68,7 +91,7 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
       } else {
         key = columns.key_of_node(forest, node);
       }
-      nodes.push_back({key, static_cast<Index>(columns.column_of_node(node)), static_cast<Index>(queue.size())});
+      nodes.push_back({key, static_cast<Index>(columns.column_of_node(node)), static_cast<Index>(queue.size() - at)});
       queue.push_back(forest.left[node]);
       queue.push_back(forest.right[node]);
     }

@@ -1,4 +1,4 @@
-// Trees as the kernels walk them: siblings adjacent, breadth first, a leaf pointing at itself.
+// Trees as the kernels walk them: breadth first, siblings adjacent, children found by their distance, 0 at a leaf.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace scurry {
 
-// A step is `left + (keys[column] > key)`. A leaf has left = itself and column = the pad, whose key 0 exceeds nothing, so
-// its `key` is free to hold what the leaf is worth (a payload) and walking on from it is harmless.
+// A step is `at += left + (keys[column] > key)`, left being the distance to the left child. A leaf has left = 0 and the
+// pad as its column, whose key 0 exceeds nothing: walking on from it is harmless, and its `key` is free to hold what the
+// leaf is worth (a payload).
 struct NarrowNode {
   std::uint32_t key;
   std::uint16_t column;
@@ -29,8 +30,9 @@ struct CategoryTest {
 };
 
 struct Tree {
-  std::uint32_t first;        // its root in the node array
+  std::uint32_t first;  // its root in the node array
   std::uint32_t depth;
+  std::uint32_t top;          // levels laid out as a complete binary heap, without leaves or categories
   std::uint32_t first_phase;  // levels walked by every row before the unfinished ones are gathered
   std::int32_t output;        // the score it adds to, -1: all
 };
@@ -52,6 +54,8 @@ class Trees {
   const std::vector<CategoryTest>& category_tests() const { return category_tests_; }
   const std::vector<std::uint32_t>& category_bits() const { return category_bits_; }
   std::size_t bytes() const;
+
+  static constexpr std::uint32_t kMaxTop = 5;
 
  private:
   template <class Node>

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from os import PathLike
+from types import UnionType
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -38,19 +39,19 @@ ARRAYS: dict[str, type] = NODE_ARRAYS | {
     "category_offset": np.int64,
     "category_bits": np.uint32,
 }
-HEADER = (
-    "n_features",
-    "aggregation",
-    "input_dtype",
-    "score_dtype",
-    "comparison",
-    "link",
-    "link_scale",
-    "label_from",
-    "decision_threshold",
-    "category_rounding",
-    "encode_numbers",
-)
+HEADER: dict[str, type | UnionType] = {
+    "n_features": int,
+    "aggregation": str,
+    "input_dtype": str,
+    "score_dtype": str,
+    "comparison": str,
+    "link": str,
+    "link_scale": int | float,
+    "label_from": str,
+    "decision_threshold": int | float,
+    "category_rounding": str,
+    "encode_numbers": bool,
+}
 
 
 class Forest:
@@ -334,13 +335,13 @@ class Forest:
 
     def _lower(self, *, leaf_ids: bool) -> _core.Engine:
         with self.__dict__["_lock"]:
-            return _core.Engine(
-                **{name: self.__dict__[name] for name in ARRAYS if name != "cover"},
-                **{name: getattr(self, name) for name in HEADER if name != "encode_numbers"},
-                classes=self._integer_classes,
-                n_classes=self.n_classes,
-                leaf_ids=leaf_ids,
-            )
+            return _core.Engine(self._arrays, classes=self._integer_classes, leaf_ids=leaf_ids)
+
+    @cached_property
+    def _arrays(self) -> _core.ForestArrays:
+        """The forest as the native core sees it."""
+        header = {name: getattr(self, name) for name in HEADER} | {"n_classes": self.n_classes}
+        return _core.ForestArrays({name: self.__dict__[name] for name in ARRAYS}, header)
 
     @cached_property
     def _integer_classes(self) -> NDArray[np.int64]:
@@ -435,9 +436,9 @@ class Forest:
         ----------
         path : str or path
         """
-        write_container(path, "forest", *self._parts())
+        write_container(path, "forest", *self.to_parts())
 
-    def _parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """The forest as a JSON header and named arrays."""
         header = {name: getattr(self, name) for name in HEADER} | {
             "feature_names": self.feature_names,
@@ -447,13 +448,18 @@ class Forest:
         return header, {name: self.__dict__[name] for name in ARRAYS}
 
     @classmethod
-    def _from_container(cls, container: Container) -> Self:
-        header = container.header
-        arrays: dict[str, Any] = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
-        return cls(
-            **arrays,
-            **{name: container.field(name) for name in HEADER},
-            feature_names=header.get("feature_names"),
-            classes=None if header.get("classes") is None else structure.unpack_values(header["classes"]),
-            categories={int(f): structure.unpack_values(v) for f, v in dict(header.get("categories") or {}).items()},
-        )
+    def from_container(cls, container: Container) -> Self:
+        """The forest of a ``.scurry`` file, be it saved alone or with a plan."""
+        with container.reading("forest"):
+            arrays: dict[str, Any] = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
+            classes = container.field("classes", dict | None)
+            return cls(
+                **arrays,
+                **{name: container.field(name, kind) for name, kind in HEADER.items()},
+                feature_names=container.field("feature_names", list | None),
+                classes=None if classes is None else structure.unpack_values(classes),
+                categories={
+                    int(f) if f.isdecimal() else -1: structure.unpack_values(values)
+                    for f, values in container.field("categories", dict).items()
+                },
+            )

@@ -204,6 +204,45 @@ def _node_depths(forest: Forest, inner: NDArray[np.bool_]) -> NDArray[np.int32]:
     return depth
 
 
+def mean_of_leaves(
+    tree_offset: NDArray[np.int64],
+    left: NDArray[Any],
+    right: NDArray[Any],
+    weight: NDArray[np.float64],
+    leaf_value: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """What a tree stopped at each node should answer: the weighted mean of the leaves below.
+
+    Parameters
+    ----------
+    tree_offset, left, right : integer arrays
+        As `Forest` has them.
+    weight, leaf_value : float64 arrays of shape (n_nodes,)
+        Entries of inner nodes are ignored.
+
+    Returns
+    -------
+    float64 array of shape (n_nodes,)
+
+    Examples
+    --------
+    >>> left, right = np.array([1, -1, -1]), np.array([2, -1, -1])
+    >>> mean_of_leaves(np.array([0, 3]), left, right, np.array([0.0, 3.0, 1.0]), np.array([0.0, 2.0, 6.0]))
+    array([3., 2., 6.])
+    """
+    weight, value = weight.copy(), leaf_value.copy()
+    levels, nodes = [], tree_offset[:-1]
+    while len(nodes := nodes[left[nodes] >= 0]):
+        levels.append(nodes)
+        nodes = np.concatenate([left[nodes], right[nodes]])
+    with np.errstate(over="ignore", invalid="ignore"):
+        for nodes in reversed(levels):
+            low, high = left[nodes], right[nodes]
+            weight[nodes] = weight[low] + weight[high]
+            value[nodes] = value[low] + (value[high] - value[low]) * (weight[high] / weight[nodes])
+    return value
+
+
 def pack_values(values: NDArray[Any]) -> dict[str, Any]:
     """Labels or category values as JSON that `unpack_values` reads back with the same dtype."""
     kind = values.dtype.kind

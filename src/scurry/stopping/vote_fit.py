@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry.errors import InfeasibleError, InputError
-from scurry.stopping.guarantee import checked_confidence, last_certified, p_value, upper_bound
+from scurry.stopping.guarantee import certified_mean, checked_confidence, last_certified, loss_p_value
 from scurry.stopping.vote_policy import FloatArray
 from scurry.stopping.vote_request import METHODS, check_choice, checked_count, checked_rate
 from scurry.stopping.vote_rule import VoteRule
@@ -101,7 +101,7 @@ def fit_votes(
         return VoteFit(solve(n_voters, alpha, method, _smoothed(rows, n_voters)), None)
     confidence = checked_confidence(confidence)
     if alpha == 0.0 or method in ("minimixed", "minimax"):
-        rule = solve(n_voters, alpha, "minimixed" if alpha == 0.0 else method, _smoothed(rows, n_voters))
+        rule = solve(n_voters, alpha, method, _smoothed(rows, n_voters))
         return VoteFit(rule, Promise(alpha, 1.0, 0, float(rule.disagreement().max())))
     shuffled = np.random.default_rng(random_state).permutation(rows)
     n_shaping = int(_SHAPING_SHARE * len(rows))
@@ -114,7 +114,7 @@ def _certified(alpha: float, method: str, confidence: float, shape: FloatArray, 
     candidates = (solve(n_voters, float(alpha * fraction), method, shape) for fraction in _FRACTIONS)
 
     def p_value_of(rule: VoteRule) -> float:
-        return p_value(rule.disagreement(), alpha, max_loss=float(rule.disagreement().max()), repeats=tested)
+        return loss_p_value(rule.disagreement(), alpha, max_loss=float(rule.disagreement().max()), repeats=tested)
 
     rule = last_certified(candidates, p_value_of, confidence)
     if method == "minimean":
@@ -135,7 +135,7 @@ def _certified(alpha: float, method: str, confidence: float, shape: FloatArray, 
 
 def _established(rule: VoteRule, confidence: float, tested: NDArray[np.int64]) -> float:
     losses = rule.disagreement()
-    return upper_bound(losses, confidence, max_loss=float(losses.max()), repeats=tested)
+    return certified_mean(losses, confidence, max_loss=float(losses.max()), repeats=tested)
 
 
 def _smoothed(rows: NDArray[np.int64], n_voters: int) -> FloatArray:
