@@ -33,6 +33,8 @@ _LARGEST_SUM = 2**31 - 2
 # In units of the spread of full scores (or of gamma): from "as fitted" to "hardly ever stop".
 _AMOUNTS = np.concatenate([[0.0], np.geomspace(1e-3, 10.0, 120)])
 
+_ROUNDING = 1e-4  # steps: far above the error of products near 2**31, far below one step
+
 ScoredRule: TypeAlias = MarginRule | LeadRule | FanRule
 
 
@@ -217,7 +219,8 @@ def _pieces(rule: FanRule, step: float) -> dict[str, NDArray[Any]]:
         stop = start + np.rint(rule.bin_width / step)
         middle = (rule.decision_threshold + rule.mean[bins]) / step
         reach = rule.gamma * rule.deviation[bins] / step
-        lower, upper = np.ceil(middle - reach), np.floor(middle + reach) + 1
+        # A row exactly `gamma` deviations away goes on; rounding in these products must not stop it.
+        lower, upper = np.ceil(middle - reach - _ROUNDING), np.floor(middle + reach + _ROUNDING) + 1
         cuts = np.stack([start, np.clip(lower, start, stop), np.clip(upper, start, stop), stop], axis=1)
         values, codes = _merged(cuts)
         edges.append(values)
