@@ -65,7 +65,8 @@ def main() -> None:
         "Early exit in wall-clock time",
         f"Batches of {N_BATCH_ROWS:,} held-out rows (repeated where there are fewer), one thread, engines take turns, "
         f"the shortest of {arguments.rounds} rounds counts, in {'CPU' if arguments.cpu_time else 'wall-clock'} time. "
-        "Changed: labels unlike the full vote (votes) or the model's own (scores). Efficiency: speed-up over scurry's full evaluation × share of trees asked.",
+        "Changed: labels unlike the full vote (votes) or the model's own (scores). Efficiency: speed-up over scurry's "
+        "full evaluation × share of trees asked.",
         PACKAGES,
     )
     for name in arguments.cases:
