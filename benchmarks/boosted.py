@@ -60,6 +60,7 @@ def _boost(X: NDArray[Any], y: NDArray[Any], n_trees: int, learning_rate: float,
         max_depth=depth,
         num_leaves=2**depth,
         min_child_samples=20,
+        n_jobs=1,  # threads that wait for each other crawl on a busy machine
         random_state=0,
         verbose=-1,
     )

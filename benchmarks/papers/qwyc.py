@@ -381,7 +381,8 @@ def _promise(report: Report, n_draws: int) -> None:
 
     rng = np.random.default_rng(0)
     X, y = noisy_rows(rng, 4000)
-    forest = scurry.from_model(LGBMClassifier(n_estimators=100, num_leaves=16, random_state=0, verbose=-1).fit(X, y))
+    model = LGBMClassifier(n_estimators=100, num_leaves=16, n_jobs=1, random_state=0, verbose=-1).fit(X, y)
+    forest = scurry.from_model(model)
     new = noisy_rows(rng, 200_000)[0]
     full = forest.predict(new)
 
