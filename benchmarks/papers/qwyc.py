@@ -376,14 +376,14 @@ def _nearest(forest: scurry.Forest, calibration: Any, new: Any, **asked: Any) ->
 
 
 def _promise(report: Report, n_draws: int) -> None:
-    """Violations of α over independent draws of calibration rows; the truth is measured on 200,000 further rows."""
+    """Violations of α over independent draws of calibration rows; the truth is measured on 100,000 further rows."""
     from lightgbm import LGBMClassifier
 
     rng = np.random.default_rng(0)
     X, y = noisy_rows(rng, 4000)
     model = LGBMClassifier(n_estimators=100, num_leaves=16, n_jobs=1, random_state=0, verbose=-1).fit(X, y)
     forest = scurry.from_model(model)
-    new = noisy_rows(rng, 200_000)[0]
+    new = noisy_rows(rng, 100_000)[0]
     full = forest.predict(new)
 
     def disagreement(predictor: scurry.Predictor) -> tuple[float, float]:
