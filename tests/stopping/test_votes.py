@@ -139,8 +139,9 @@ def test_primal_and_dual_meet(problem):
 def test_primal_and_dual_meet_for_many_voters(n_voters, method):
     weights = np.bincount(np.random.default_rng(0).binomial(n_voters, 0.3, 500), minlength=n_voters + 1) + 0.5
     rule = solve(n_voters, 1e-3, method, weights)
-    assert relative_gap(rule) <= 1e-9
-    assert broken(rule) <= 1e-9
+    assert 0 < relative_gap(rule) <= 1e-10  # rounding is taken off the bound, so they never quite meet
+    assert broken(rule) <= 1e-12
+    assert sum(policy.weight for policy in rule.policies) == pytest.approx(1, abs=1e-14)
 
 
 @settings(max_examples=25, deadline=None)
