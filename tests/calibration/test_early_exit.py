@@ -265,8 +265,31 @@ def test_data_that_makes_no_sense(forest, boosted):
 
 def test_infeasible_says_what_is_achievable(boosted):
     X, _ = two_classes(1000, 16)
-    with pytest.raises(
-        InfeasibleError, match=r"cannot be certified with confidence 0\.95 on 500 rows; 0\.00597 can"
-    ) as caught:
-        scurry.early_exit(boosted, X, max_disagreement=0.001, random_state=0)
+    message = r"cannot be certified with confidence 0\.95 on 500 rows; 0\.00597 can.*at least 5989 calibration rows"
+    with pytest.raises(InfeasibleError, match=message) as caught:
+        scurry.early_exit(boosted, X, max_disagreement=0.001, method="qwyc", random_state=0)
     assert caught.value.achievable == pytest.approx(1 - 0.05 ** (1 / 500))
+    with pytest.raises(InfeasibleError, match=r"confidence 0\.95 on 500 rows"):
+        scurry.early_exit(boosted, X, max_disagreement=0.001, random_state=0)
+
+
+def test_rows_to_fit_leave_all_calibration_rows_to_certify(boosted):
+    fit, _ = two_classes(4000, 17)
+    X, _ = two_classes(1000, 18)
+    fast = scurry.early_exit(boosted, X, X_fit=fit, max_disagreement=0.02, method="qwyc", random_state=0)
+    assert fast.plan.facts["certified_on_rows"] == 1000
+    new, _ = two_classes(20_000, 19)
+    run = fast.run(new)
+    assert (run.labels != boosted.predict(new)).mean() <= 0.02
+    assert run.mean_trees < 55
+    with pytest.raises(InputError, match="4 columns"):
+        scurry.early_exit(boosted, X, X_fit=fit[:, :4])
+
+
+def test_auto_shares_its_risk_but_states_the_asked_confidence(boosted):
+    X, _ = two_classes(8000, 20)
+    facts = scurry.early_exit(boosted, X, max_disagreement=0.01, random_state=0).plan.facts
+    assert facts["confidence"] == 0.95
+    assert "confidence 0.95," in facts["promise"]
+    assert "natural" in facts["chosen_because"]
+    assert "qwyc" in facts["chosen_because"]

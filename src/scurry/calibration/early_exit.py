@@ -112,8 +112,9 @@ def _auto_plan(request: Request) -> Plan:
             plans.append((plan_by_votes if method == "minimean" else plan_by_scores)(shared_risk, method))
         except InfeasibleError as error:
             failures.append(error)
+    in_shares, asked = f"confidence {shared_risk.confidence}", f"confidence {request.confidence}"
     if not plans:
-        raise failures[0]
+        raise InfeasibleError(str(failures[0]).replace(in_shares, asked), failures[0].achievable)
     best = min(plans, key=_mean_trees)
     n_trees = request.forest.n_trees
     shown = ", ".join(f"{plan.facts['method']} {_mean_trees(plan):.1f}" for plan in plans)
@@ -121,15 +122,15 @@ def _auto_plan(request: Request) -> Plan:
         why = f"early exit would not pay: of {n_trees} trees a row needs {shown}"
         facts = request.facts("full", promise="the model's own labels, always", chosen_because=why)
         return Plan(order=np.arange(n_trees, dtype=np.int32), facts=facts)
-    facts = best.facts | {"confidence": request.confidence, "chosen_because": f"fewest trees on held-out rows: {shown}"}
-    if request.confidence is not None:
-        mine, shares = f"confidence {request.confidence:g}", f"confidence {shared_risk.confidence:g}"
-        facts["promise"] = str(facts["promise"]).replace(shares, mine)
-    return replace(best, facts=facts)
+    why = f"fewest trees per row on held-out rows: {shown}"
+    promise = str(best.facts["promise"]).replace(in_shares, asked)
+    return replace(
+        best, facts=best.facts | {"confidence": request.confidence, "promise": promise, "chosen_because": why}
+    )
 
 
 def _shared(request: Request, n_plans: int) -> float:
-    return 1 - (1 - (request.confidence or 0.0)) / n_plans
+    return round(1 - (1 - (request.confidence or 0.0)) / n_plans, 9)
 
 
 def _mean_trees(plan: Plan) -> float:

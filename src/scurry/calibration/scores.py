@@ -34,6 +34,8 @@ _LARGEST_SUM = 2**31 - 2
 # In units of the spread of full scores (or of gamma): from "as fitted" to "hardly ever stop".
 _AMOUNTS = np.concatenate([[0.0], np.geomspace(1e-3, 10.0, 120)])
 
+_FIT_SHARE = 0.3
+_MIN_BIN_ROWS = 5  # bins of fewer rows show no deviation, and would stop rows at any gamma
 _ROUNDING = 1e-4  # steps: far above the error of products near 2**31, far below one step
 
 ScoredRule: TypeAlias = MarginRule | LeadRule | FanRule
@@ -113,16 +115,22 @@ def _fit_two_classes(
     scores, decisions = tree_scores(forest, rows, step), _decisions(forest, rows)
     threshold = float(np.rint(score_threshold(forest) / step) * step)
     shared: dict[str, Any] = {"decision_threshold": threshold, "decisions": decisions}
-    shared["max_disagreement"] = request.max_disagreement
+    shared["max_disagreement"] = _fitted_disagreement(request)
     if method == "fan":
         if request.keep_scores is not None:
             raise InputError('keep_scores needs thresholds: use method="qwyc"')
         width = max(np.rint(0.1 / step), 1.0) * step
         preset = "natural" if y is None else "individual-mse"
         positive = None if y is None or forest.classes is None else np.asarray(y == forest.classes[1])
-        return fan(scores, bin_width=width, order=preset, y=positive, **shared)
+        return fan(scores, bin_width=width, order=preset, y=positive, min_rows=_MIN_BIN_ROWS, **shared)
     order = "natural" if method == "natural" else None
     return qwyc(scores, order=order, negative_only=request.keep_scores == "positive", **shared)
+
+
+def _fitted_disagreement(request: Request) -> float:
+    """The budget of the fit. One that will be widened until it is certified starts better from a stricter rule."""
+    share = 1.0 if request.confidence is None else _FIT_SHARE
+    return request.max_disagreement * share
 
 
 def _fit_many_classes(request: Request, step: float, rows: NDArray[Any]) -> LeadRule:
@@ -131,7 +139,7 @@ def _fit_many_classes(request: Request, step: float, rows: NDArray[Any]) -> Lead
     forest = request.forest
     base = np.rint(forest.base_score / step) * step
     scores = tree_scores(forest, rows, step)
-    return multiclass_qwyc(scores, max_disagreement=request.max_disagreement, base_score=base)
+    return multiclass_qwyc(scores, max_disagreement=_fitted_disagreement(request), base_score=base)
 
 
 def _certified_amount(
@@ -157,7 +165,7 @@ def _certified_amount(
         chosen = len(amounts) - 1 - chosen
         measured = {
             "promise": (
-                f"with confidence {request.confidence:g}, at most {request.max_disagreement:g} of new rows are "
+                f"with confidence {request.confidence}, at most {request.max_disagreement:g} of new rows are "
                 "answered differently from the model (rows drawn like the calibration rows)"
             ),
             "certified_on_rows": n_rows,
@@ -177,7 +185,7 @@ def _infeasible(request: Request, n_mistakes: int, n_rows: int) -> InfeasibleErr
     )
     more = f", at least {needed} calibration rows" if needed else ""
     return InfeasibleError(
-        f"max_disagreement={request.max_disagreement:g} cannot be certified with confidence {confidence:g} on {n_rows} "
+        f"max_disagreement={request.max_disagreement:g} cannot be certified with confidence {confidence} on {n_rows} "
         f"rows; {achievable:.3g} can. Pass max_disagreement={achievable:.2g}{more}, or confidence=None for no promise",
         achievable,
     )

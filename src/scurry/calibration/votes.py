@@ -12,6 +12,7 @@ from scurry.errors import InputError
 from scurry.plan import NEVER_ABOVE, ExitRule, LeaderRule, Plan
 from scurry.stopping import VotePolicy, VoteRule, fit_votes, solve_plurality
 from scurry.stopping.plurality import PairwisePolicy
+from scurry.stopping.vote_policy import outcomes
 
 _WORTH_OF_LOTS = 1.03  # a row's draw and the split of its block cost about as much as 3 % more trees
 
@@ -52,42 +53,30 @@ def _two_classes(
         confidence=request.confidence,
         random_state=request.rng,
     )
-    rule = _without_lots(rule)
+    policies = _without_lots(rule)
+    votes_asked, disagreement = outcomes(policies)
     measured = {
         "promise": _promise(request, method),
-        "calibration_disagreement": float(rule.disagreement(positives).mean()),
-        "calibration_mean_trees": float(rule.expected_votes(positives).mean()),
+        "calibration_disagreement": float(disagreement[positives].mean()),
+        "calibration_mean_trees": float(votes_asked[positives].mean()),
     }
-    weights = np.array([policy.weight for policy in rule.policies])
-    lower = np.stack([policy.lower for policy in rule.policies]).astype(np.int32)
-    upper = np.stack([policy.upper for policy in rule.policies]).astype(np.int32)
+    weights = np.array([policy.weight for policy in policies])
+    lower = np.stack([policy.lower for policy in policies]).astype(np.int32)
+    upper = np.stack([policy.upper for policy in policies]).astype(np.int32)
     seed = int(request.rng.integers(2**63))
     stop = ExitRule(kind="votes", weights=weights, lower=lower, upper=upper, shuffle=request.shuffle, seed=seed)
     return stop, measured
 
 
-def _without_lots(rule: VoteRule) -> VoteRule:
-    """The rule's most cautious policy alone where that costs next to nothing: drawing lots takes time as well.
-
-    A mixture keeps its bounds because some of its policies differ from the full vote less than they allow.
-    """
-    cautious = min(rule.policies, key=lambda policy: _alone(rule, policy).mean_disagreement)
-    alone = _alone(rule, cautious)
-    keeps_bounds = bool((alone.disagreement() <= np.maximum(rule.disagreement(), rule.disagreement().max())).all())
-    affordable = float(rule.distribution @ alone.expected_votes()) <= _WORTH_OF_LOTS * float(
-        rule.distribution @ rule.expected_votes()
-    )
-    return alone if keeps_bounds and alone.mean_disagreement <= rule.mean_disagreement and affordable else rule
-
-
-def _alone(rule: VoteRule, policy: VotePolicy) -> VoteRule:
-    return VoteRule(
-        method=rule.method,
-        max_disagreement=rule.max_disagreement,
-        distribution=rule.distribution,
-        policies=[policy._replace(weight=1.0)],
-        max_conditional=rule.max_conditional,
-    )
+def _without_lots(rule: VoteRule) -> tuple[VotePolicy, ...]:
+    """The rule's most cautious policy alone where that costs next to nothing: drawing lots takes time as well."""
+    alone = [(policy._replace(weight=1.0),) for policy in rule.policies]
+    mean_disagreement = [float(rule.distribution @ outcomes(policies)[1]) for policies in alone]
+    cautious = alone[int(np.argmin(mean_disagreement))]
+    votes, disagreement = outcomes(cautious)
+    keeps_bounds = disagreement.max() <= rule.disagreement().max() and min(mean_disagreement) <= rule.mean_disagreement
+    affordable = rule.distribution @ votes <= _WORTH_OF_LOTS * (rule.distribution @ rule.expected_votes())
+    return cautious if keeps_bounds and affordable else rule.policies
 
 
 def _promise(request: Request, method: str) -> str:
