@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,9 +13,11 @@ import scurry
 from cells import Task
 from engines import Call, Engine, Refused, build, engines_of
 
+T = TypeVar("T")
+
 THREADS = (1, 2)
 N_SINGLE_ROWS = 256
-_SETTLE_S = 0.01  # idle before each turn: some engines' threads spin on for a while after a batch
+_MAX_SETTLE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Speed:
     """What one engine did in one cell."""
 
     rows_per_s: dict[int, float]  # by number of threads
-    rows_per_cpu_s: float  # one thread, by CPU time: what a busy machine's other work does not count in
+    rows_per_cpu_s: float  # one thread, by its CPU time, in which other work on the machine does not count
     p50_us: float
     p99_us: float
     n_changed: int
@@ -114,23 +116,39 @@ def _single_rows(engine: Engine, task: Task) -> list[Any]:
     return [engine.prepare(task.batch[at : at + 1].copy()) for at in range(N_SINGLE_ROWS)]
 
 
+def _settle() -> None:
+    """Wait until this process is idle: some engines' threads spin for up to 80 ms after a batch."""
+    give_up = time.perf_counter() + _MAX_SETTLE_S
+    while time.perf_counter() < give_up:
+        start = time.process_time()
+        time.sleep(0.01)
+        if time.process_time() - start < 0.0005:
+            return
+
+
+def _rounds(turns: Sequence[T], n_rounds: int) -> Iterator[T]:
+    """Every turn once a round; each round starts with another, so that none always follows the same one."""
+    for first in range(n_rounds):
+        at = first % max(len(turns), 1)
+        yield from (*turns[at:], *turns[:at])
+
+
 def _race_batches(
     engines: Mapping[str, Engine], task: Task, n_repeats: int
 ) -> dict[tuple[str, int], tuple[float, float]]:
-    """The shortest wall and CPU time of a batch in seconds, by engine and number of threads."""
+    """The shortest time of a batch in seconds, by engine and number of threads: wall, and the calling thread's CPU."""
     batches = {name: engine.prepare(task.batch) for name, engine in engines.items()}
     heads = {name: engine.prepare(task.batch[:64]) for name, engine in engines.items()}
     best = {(name, n_threads): (float("inf"), float("inf")) for name in engines for n_threads in THREADS}
-    for _ in range(n_repeats):
-        for name, n_threads in best:
-            time.sleep(_SETTLE_S)
-            call = engines[name].with_threads(n_threads)
-            call(heads[name])  # some engines start their threads at the first call
-            start, cpu_start = time.perf_counter(), time.process_time()
-            call(batches[name])
-            cpu, wall = time.process_time() - cpu_start, time.perf_counter() - start
-            best_wall, best_cpu = best[name, n_threads]
-            best[name, n_threads] = (min(best_wall, wall), min(best_cpu, cpu))
+    for name, n_threads in _rounds(list(best), n_repeats):
+        _settle()
+        call = engines[name].with_threads(n_threads)
+        call(heads[name])  # some engines start their threads at the first call
+        start, cpu_start = time.perf_counter(), time.thread_time()
+        call(batches[name])
+        cpu, wall = time.thread_time() - cpu_start, time.perf_counter() - start
+        best_wall, best_cpu = best[name, n_threads]
+        best[name, n_threads] = (min(best_wall, wall), min(best_cpu, cpu))
     return best
 
 
@@ -140,11 +158,10 @@ def _race_single_rows(
     """p50 and p99 in µs of single-row calls, each the lowest of the rounds; every call asks the next of the rows."""
     rows = {name: _single_rows(engine, task) for name, engine in engines.items()}
     best = dict.fromkeys(engines, (float("inf"), float("inf")))
-    for _ in range(n_repeats):
-        for name, engine in engines.items():
-            time.sleep(_SETTLE_S)
-            p50, p99 = np.percentile(_call_times_us(engine.with_threads(1), rows[name], n_calls), [50, 99])
-            best[name] = (min(best[name][0], float(p50)), min(best[name][1], float(p99)))
+    for name in _rounds(list(engines), n_repeats):
+        _settle()
+        p50, p99 = np.percentile(_call_times_us(engines[name].with_threads(1), rows[name], n_calls), [50, 99])
+        best[name] = (min(best[name][0], float(p50)), min(best[name][1], float(p99)))
     return best
 
 
