@@ -17,6 +17,7 @@ namespace nb = nanobind;
 void bind_engine(nb::module_& m);
 void bind_exits(nb::module_& m);
 void bind_margins(nb::module_& m);
+void bind_orders(nb::module_& m);
 void bind_votes(nb::module_& m);
 
 template <class T>

@@ -5,5 +5,6 @@ NB_MODULE(_core, m) {
   scurry::bind_engine(m);
   scurry::bind_exits(m);
   scurry::bind_margins(m);
+  scurry::bind_orders(m);
   scurry::bind_votes(m);
 }

@@ -133,3 +133,51 @@ def vote_outcomes(
     disagreement: NDArray[Any],
     /,
 ) -> None: ...
+
+class Descent:
+    def __init__(
+        self,
+        *,
+        tree_offset: NDArray[Any],
+        left: NDArray[Any],
+        right: NDArray[Any],
+        level: NDArray[Any],
+        change: NDArray[Any],
+        leaf: NDArray[Any],
+        target: NDArray[Any],
+        start: NDArray[Any],
+        regression: bool,
+        last_class_wins_ties: bool,
+    ) -> None: ...
+    @property
+    def n_steps(self) -> int: ...
+    def losses(self, steps: NDArray[np.int32]) -> NDArray[np.float64]: ...
+
+class Squirrel:
+    def __init__(self, descent: Descent, *, down: bool) -> None: ...
+    def look(self) -> NDArray[np.float64]: ...
+    def step(self, tree: int) -> None: ...
+
+class Grid:
+    def __init__(self, descent: Descent) -> None: ...
+    @property
+    def n_states(self) -> int: ...
+    def seconds(self, n_threads: int) -> float: ...
+    def optimal(
+        self, *, worst: bool, n_threads: int, progress: Callable[[float], object] | None
+    ) -> NDArray[np.int32]: ...
+
+def squirrel_order(descent: Descent, *, down: bool) -> NDArray[np.int32]: ...
+def beam_order(
+    descent: Descent, *, steepness: float, same_tree: float, other_tree: float, width: int, down: bool
+) -> NDArray[np.int32]: ...
+def refined_order(
+    descent: Descent,
+    steps: NDArray[np.int32],
+    *,
+    steepness: float,
+    same_tree: float,
+    other_tree: float,
+    max_states: int,
+    max_sweeps: int,
+) -> NDArray[np.int32]: ...
