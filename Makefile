@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BENCH := .venv-bench
 CORE := $(wildcard core/*.cc core/*.h) CMakeLists.txt pyproject.toml
 
 .PHONY: demo test test-slow lint bench sanitize fuzz clean
@@ -20,8 +21,9 @@ lint: $(VENV)/.built
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.bench
-	$(BIN)/python benchmarks/peers.py
+# BENCH_FLAGS="--quick --cells adult/*" narrows it down.
+bench: $(BENCH)/.built
+	$(BENCH)/bin/python benchmarks/peers.py $(BENCH_FLAGS)
 
 # The same tests against a core compiled with AddressSanitizer and UBSan.
 sanitize: $(VENV)/.built
@@ -39,9 +41,11 @@ $(VENV)/.built: $(VENV)/.ready $(CORE)
 	CMAKE_ARGS="-DSCURRY_WERROR=ON" $(BIN)/pip install -q --no-build-isolation -e ".[test]"
 	touch $@
 
-$(VENV)/.bench: $(VENV)/.built
-	$(BIN)/pip install -q -e ".[bench]" --no-build-isolation
+# An environment of its own: some of the other engines need older packages than the tests should run with.
+$(BENCH)/.built: $(CORE) $(wildcard src/scurry/*.py src/scurry/*/*.py)
+	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/pip install -q --config-settings=build-dir=build/bench ".[bench]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist demo
+	rm -rf $(VENV) $(BENCH) build dist demo

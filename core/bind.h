@@ -18,6 +18,7 @@ void bind_anytime(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_exits(nb::module_& m);
 void bind_margins(nb::module_& m);
+void bind_votes(nb::module_& m);
 
 template <class T>
 using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;

@@ -6,4 +6,5 @@ NB_MODULE(_core, m) {
   scurry::bind_engine(m);
   scurry::bind_exits(m);
   scurry::bind_margins(m);
+  scurry::bind_votes(m);
 }

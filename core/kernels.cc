@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -288,6 +289,41 @@ std::size_t add_and_test(const u32* payload, std::size_t n, std::int32_t* sums, 
   return n_exits;
 }
 
+void add_int_vectors(const std::int32_t* table, std::size_t width, const u32* payload, std::size_t n, std::int32_t* sums) {
+  const std::size_t vectors = width / kIntLanes;
+  for (std::size_t row = 0; row < n; ++row) {
+    const auto* from = reinterpret_cast<const Signed*>(table) + payload[row] * vectors;
+    auto* to = reinterpret_cast<Signed*>(sums) + row * vectors;
+    for (std::size_t v = 0; v < vectors; ++v) to[v] += from[v];
+  }
+}
+
+inline Signed larger(Signed a, Signed b) { return a > b ? a : b; }
+
+inline std::int32_t largest(Signed v) {
+  v = larger(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  v = larger(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
+  v = larger(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+  v = larger(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
+  return v[0];
+}
+
+void top_two(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first, std::int32_t* second) {
+  const std::size_t vectors = width / kIntLanes;
+  for (std::size_t row = 0; row < n; ++row) {
+    const auto* v = reinterpret_cast<const Signed*>(sums) + row * vectors;
+    // Lane by lane: the largest, and the largest of the others.
+    Signed high = v[0], low = Signed{} + std::numeric_limits<std::int32_t>::min();
+    for (std::size_t i = 1; i < vectors; ++i) {
+      low = larger(low, high < v[i] ? high : v[i]);
+      high = larger(high, v[i]);
+    }
+    first[row] = largest(high);
+    const Signed leads = high == first[row];
+    second[row] = std::has_single_bit(bits_of(leads)) ? largest(leads ? low : larger(high, low)) : first[row];
+  }
+}
+
 }  // namespace
 
 extern const Kernels kTable;
@@ -295,6 +331,7 @@ const Kernels kTable = {walk_tree<NarrowNode>,    walk_tree<WideNode>,    walk_o
                         walk_one_row<WideNode>,   descend_tree<NarrowNode>, descend_tree<WideNode>,
                         take_steps<NarrowNode>,   take_steps<WideNode>,   add_doubles,
                         add_floats,               add_vectors,            add_and_test,
+                        add_int_vectors,          top_two,
                         SCURRY_TEXT(SCURRY_ISA)};
 
 }  // namespace scurry::SCURRY_ISA

@@ -9,9 +9,11 @@
 namespace scurry {
 namespace {
 
+constexpr std::int32_t kNeverLeads = std::numeric_limits<std::int32_t>::min() / 2;
+
 struct Buffers {
   AlignedVector<std::uint32_t> ids, exits;
-  AlignedVector<std::int32_t> sums;
+  AlignedVector<std::int32_t> sums, first, second;
 
   static Buffers& of_this_thread() {
     thread_local Buffers buffers;
@@ -26,6 +28,7 @@ LeaderExit::LeaderExit(const ForestView& forest, std::span<const std::int32_t> o
     : n_features_(forest.n_features),
       n_classes_(start.size()),
       vector_leaves_(forest.n_columns > 1),
+      width_(round_up(n_classes_, kIntLanes)),
       walker_(forest, make_leaves(forest, increments)),
       trees_per_round_(trees_per_round),
       n_rounds_(order.size() / trees_per_round),
@@ -37,6 +40,7 @@ LeaderExit::LeaderExit(const ForestView& forest, std::span<const std::int32_t> o
       (!rule_.need.empty() && rule_.need.size() != n * n)) {
     throw std::invalid_argument("the parts of a leader rule do not fit together");
   }
+  start_.resize(width_, kNeverLeads);
 }
 
 Leaves LeaderExit::make_leaves(const ForestView& forest, std::span<const std::int32_t> increments) {
@@ -50,27 +54,22 @@ Leaves LeaderExit::make_leaves(const ForestView& forest, std::span<const std::in
       continue;
     }
     const auto [entry, added] = index.try_emplace({vector, vector + n_classes_}, static_cast<std::uint32_t>(index.size()));
-    if (added) table_.insert(table_.end(), vector, vector + n_classes_);
+    if (added) {
+      table_.insert(table_.end(), vector, vector + n_classes_);
+      table_.resize(index.size() * width_);
+    }
     leaves.payload_of_node[node] = entry->second;
   }
   return leaves;
 }
 
-LeaderExit::Standing LeaderExit::standing(const std::int32_t* sums) const {
-  Standing s{0, sums[0], std::numeric_limits<std::int32_t>::min()};
-  for (std::size_t k = 1; k < n_classes_; ++k) {
-    if (sums[k] > s.first) {
-      s = {static_cast<std::int32_t>(k), sums[k], s.first};
-    } else {
-      s.second = std::max(s.second, sums[k]);
-    }
-  }
-  return s;
+std::int32_t LeaderExit::leader(const std::int32_t* sums) const {
+  return static_cast<std::int32_t>(std::max_element(sums, sums + n_classes_) - sums);
 }
 
-bool LeaderExit::stops(std::size_t round, const Standing& s) const {
-  if (!rule_.need.empty()) return s.first >= rule_.need[round * (n_rounds_ + 1) + static_cast<std::size_t>(s.second)];
-  return std::int64_t{s.first} - s.second >= rule_.lead[round];
+bool LeaderExit::stops(std::size_t round, std::int32_t first, std::int32_t second) const {
+  if (!rule_.need.empty()) return first >= rule_.need[round * (n_rounds_ + 1) + static_cast<std::size_t>(second)];
+  return std::int64_t{first} - second >= rule_.lead[round];
 }
 
 void LeaderExit::add(const Tree& tree, std::uint32_t payload, std::int32_t* sums) const {
@@ -78,7 +77,7 @@ void LeaderExit::add(const Tree& tree, std::uint32_t payload, std::int32_t* sums
     sums[tree.output] += static_cast<std::int32_t>(payload);
     return;
   }
-  const std::int32_t* vector = table_.data() + payload * n_classes_;
+  const std::int32_t* vector = table_.data() + payload * width_;
   for (std::size_t k = 0; k < n_classes_; ++k) sums[k] += vector[k];
 }
 
@@ -86,7 +85,7 @@ void LeaderExit::record(const std::int32_t* sums, std::size_t round, bool decide
                         const LeaderOutcome& outcome) const {
   std::copy_n(sums, n_classes_, outcome.sums + row * n_classes_);
   outcome.n_trees[row] = static_cast<std::int32_t>(round * trees_per_round_);
-  outcome.leaders[row] = standing(sums).leader;
+  outcome.leaders[row] = leader(sums);
   outcome.decided[row] = decided;
 }
 
@@ -108,11 +107,13 @@ void LeaderExit::labels(const RowsView& rows, std::span<const std::int64_t> clas
     decided.resize(n);
     run_block(rows, first, n, {sums.data(), n_trees.data(), leaders.data(), decided.data()});
     for (std::size_t i = 0; i < n; ++i) {
-      const Standing s = standing(sums.data() + i * n_classes_);
-      if (!decided[i] && std::int64_t{s.first} - s.second <= tolerance) {
+      std::int32_t* sum = sums.data() + i * n_classes_;
+      out[first + i] = classes[static_cast<std::size_t>(leaders[i])];
+      if (decided[i] || tolerance < 0) continue;
+      const std::int64_t leading = sum[leaders[i]];
+      sum[leaders[i]] = kNeverLeads;
+      if (leading - *std::max_element(sum, sum + n_classes_) <= tolerance) {
         exact.labels(rows.row(first + i), out + first + i, 1);
-      } else {
-        out[first + i] = classes[static_cast<std::size_t>(s.leader)];
       }
     }
   });
@@ -125,12 +126,14 @@ void LeaderExit::run_block(const RowsView& rows, std::size_t first, std::size_t 
   buffers.ids.resize(n);
   std::iota(buffers.ids.begin(), buffers.ids.end(), 0u);
   buffers.exits.resize(n);
-  buffers.sums.resize(n * n_classes_);
-  for (std::size_t row = 0; row < n; ++row) std::copy(start_.begin(), start_.end(), buffers.sums.begin() + row * n_classes_);
+  buffers.first.resize(n);
+  buffers.second.resize(n);
+  buffers.sums.resize(n * width_);
+  for (std::size_t row = 0; row < n; ++row) std::copy(start_.begin(), start_.end(), buffers.sums.begin() + row * width_);
   AliveRows alive{scratch,
                   walker_.columns().stride(),
                   walker_.columns().pad() + 1,
-                  n_classes_,
+                  width_,
                   scratch.keys.data(),
                   buffers.ids.data(),
                   buffers.sums.data(),
@@ -143,19 +146,25 @@ void LeaderExit::run_block(const RowsView& rows, std::size_t first, std::size_t 
     for (std::size_t t = 0; t < trees_per_round_; ++t) {
       const Tree& tree = plan_[round * trees_per_round_ + t];
       walker_.walk(tree, scratch);
-      for (std::size_t at = 0; at < alive.n; ++at) add(tree, scratch.payload[at], alive.sums + at * n_classes_);
+      if (vector_leaves_) {
+        kernels().add_int_vectors(table_.data(), width_, scratch.payload.data(), alive.n, alive.sums);
+      } else {
+        for (std::size_t at = 0; at < alive.n; ++at) add(tree, scratch.payload[at], alive.sums + at * width_);
+      }
     }
     ++round;
+    if (rule_.lead[round] == std::numeric_limits<std::int32_t>::max()) continue;
+    kernels().top_two(alive.sums, width_, alive.n, buffers.first.data(), buffers.second.data());
     std::size_t n_exits = 0;
-    for (std::size_t at = 0; at < alive.n && rule_.lead[round] != std::numeric_limits<std::int32_t>::max(); ++at) {
-      if (!stops(round, standing(alive.sums + at * n_classes_))) continue;
-      record(alive.sums + at * n_classes_, round, true, alive.ids[at], outcome);
-      alive.exits[n_exits++] = static_cast<std::uint32_t>(at);
+    for (std::uint32_t at = 0; at < alive.n; ++at) {
+      if (!stops(round, buffers.first[at], buffers.second[at])) continue;
+      record(alive.sums + at * width_, round, true, alive.ids[at], outcome);
+      alive.exits[n_exits++] = at;
     }
     if (n_exits > 0) alive.remove(n_exits);
   }
   for (std::size_t at = 0; at < alive.n; ++at) {
-    finish_row(alive.keys + at * alive.stride, round, alive.sums + at * n_classes_, alive.ids[at], outcome);
+    finish_row(alive.keys + at * alive.stride, round, alive.sums + at * width_, alive.ids[at], outcome);
   }
 }
 
@@ -169,7 +178,10 @@ void LeaderExit::finish_row(const std::uint32_t* keys, std::size_t round, std::i
     walker_.walk_row(plan_.data() + tree, ahead, keys, payload);
     for (std::size_t i = 0; i < ahead && !decided; ++i, ++tree) {
       add(plan_[tree], payload[i], sums);
-      if ((tree + 1) % trees_per_round_ == 0) decided = stops(++round, standing(sums));
+      if ((tree + 1) % trees_per_round_ != 0) continue;
+      std::int32_t first, second;
+      kernels().top_two(sums, width_, 1, &first, &second);
+      decided = stops(++round, first, second);
     }
   }
   record(sums, round, decided, row, outcome);

@@ -44,13 +44,9 @@ class LeaderExit {
   std::size_t bytes() const { return walker_.bytes() + table_.size() * sizeof(std::int32_t); }
 
  private:
-  struct Standing {
-    std::int32_t leader, first, second;
-  };
-
   Leaves make_leaves(const ForestView& forest, std::span<const std::int32_t> increments);
-  Standing standing(const std::int32_t* sums) const;
-  bool stops(std::size_t round, const Standing& standing) const;
+  std::int32_t leader(const std::int32_t* sums) const;
+  bool stops(std::size_t round, std::int32_t first, std::int32_t second) const;
   void add(const Tree& tree, std::uint32_t payload, std::int32_t* sums) const;
   void run_block(const RowsView& rows, std::size_t first, std::size_t n, const LeaderOutcome& outcome) const;
   void finish_row(const std::uint32_t* keys, std::size_t round, std::int32_t* sums, std::size_t row,
@@ -59,7 +55,8 @@ class LeaderExit {
 
   std::size_t n_features_, n_classes_;
   bool vector_leaves_;
-  std::vector<std::int32_t> table_;  // distinct leaf vectors, [payload][n_classes]
+  std::size_t width_;                  // sums per row: the classes, and lanes that never lead
+  AlignedVector<std::int32_t> table_;  // distinct leaf vectors, [payload][width_]
   Walker walker_;
   std::vector<Tree> plan_;
   std::size_t trees_per_round_, n_rounds_;

@@ -109,3 +109,27 @@ def fit_margins(
     slack: float,
     progress: Callable[[int, int], Any] | None,
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]: ...
+
+class VoteSweep:
+    def __init__(self, n_voters: int, time_measures: NDArray[Any], risk_measures: NDArray[Any]) -> None: ...
+    def cheapest(
+        self,
+        time_price: NDArray[Any],
+        risk_price: NDArray[Any],
+        lower: NDArray[Any],
+        upper: NDArray[Any],
+        time: NDArray[Any],
+        risk: NDArray[Any],
+        stops: NDArray[Any],
+        /,
+    ) -> None: ...
+
+def vote_outcomes(
+    n_voters: int,
+    weight: NDArray[Any],
+    lower: NDArray[Any],
+    upper: NDArray[Any],
+    votes: NDArray[Any],
+    disagreement: NDArray[Any],
+    /,
+) -> None: ...

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
+from scurry.reference import leaf_values
 from scurry.storage import Container
 
 NEVER_BELOW = int(np.iinfo(np.int32).min)
@@ -150,7 +151,7 @@ class LeaderRule(_StopRule):
         if self.kind == "votes":
             votes: NDArray[np.int32] = np.eye(forest.n_classes, dtype=np.int32)[forest.value.argmax(axis=1)]
             return votes
-        return np.rint(forest.value / self.step).astype(np.int32)
+        return np.rint(leaf_values(forest) / self.step).astype(np.int32)
 
     def start(self, forest: Forest) -> NDArray[np.int32]:
         """Sums before the first tree, shape (n_classes,)."""
@@ -164,9 +165,10 @@ def leaf_scores(forest: Forest) -> NDArray[np.float64]:
     """
     if forest.n_classes != 2:
         raise InputError(f"scores of two classes are needed, the model has {forest.n_classes or 'none: a regressor'}")
+    values = leaf_values(forest)
     if forest.n_outputs == 1:
-        return forest.value[:, 0]
-    return (forest.value[:, 1] - forest.value[:, 0]) / 2
+        return values[:, 0]
+    return (values[:, 1] - values[:, 0]) / 2
 
 
 def score_threshold(forest: Forest) -> float:

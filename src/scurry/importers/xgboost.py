@@ -50,10 +50,6 @@ _LINKS = {
     "multi:softmax": "softmax",
     "multi:softprob": "softmax",
 }
-_DROPPED_FORMAT = (
-    "is in XGBoost's old binary format, which XGBoost itself no longer reads; "
-    "load it with XGBoost 3.0 or older and save it as .json or .ubj"
-)
 
 
 def import_model(model: Any) -> Forest:
@@ -139,7 +135,10 @@ def import_file(path: str | PathLike[str]) -> Forest:
 
 def _parse(data: bytes) -> Any:
     if data.startswith(b"binf"):
-        raise FormatError(f"this file {_DROPPED_FORMAT}")
+        raise FormatError(
+            "this is XGBoost's old binary format, which XGBoost itself no longer reads; "
+            "load the file with XGBoost 3.0 or older and save it as .json or .ubj"
+        )
     # After its brace JSON has a quoted name, UBJSON the marker of a length.
     if data[:1] == b"{" and data[1:2] in (b"i", b"U", b"I", b"l", b"L"):
         return ubjson.loads(data)
@@ -160,6 +159,7 @@ def _saved_estimator(document: Any) -> str | None:
 
 
 def _forest(document: Any, estimator: str | None) -> Forest:
+    """What a document predicts for an estimator ("classifier", "regressor" or "ranker"), or for a `Booster` (None)."""
     learner = field(document, "learner", dict)
     parameters = field(learner, "learner_model_param", dict)
     attributes = field(learner, "attributes", dict)
@@ -167,7 +167,8 @@ def _forest(document: Any, estimator: str | None) -> Forest:
     model, tree_weight = _boosted_trees(field(learner, "gradient_booster", dict))
     n_outputs = _output_count(parameters, field(model, "trees", list))
     readout = _readout(objective, n_outputs, estimator)
-    base_score = _base_margins(parameters, n_outputs, _LINKS[objective], document)
+    version = numbers([document], "version", np.int64).tolist()
+    base_score = _base_margins(parameters, n_outputs, _LINKS[objective], version)
     n_trees = _trees_used(model, attributes, estimator, n_outputs)
     output = numbers([model], "tree_info", np.int32)[:n_trees]
     if len(output) != n_trees or output.min() < 0 or output.max() >= n_outputs:
@@ -249,9 +250,7 @@ def _readout(objective: str, n_outputs: int, estimator: str | None) -> dict[str,
     return {"classes": np.arange(2), "link": link, "decision_threshold": thresholds[link]}
 
 
-def _base_margins(
-    parameters: dict[str, Any], n_outputs: int, link: str, document: dict[str, Any]
-) -> NDArray[np.float32]:
+def _base_margins(parameters: dict[str, Any], n_outputs: int, link: str, version: list[int]) -> NDArray[np.float32]:
     """The margins before the first tree, shape (n_outputs,)."""
     text = field(parameters, "base_score", str)
     try:
@@ -263,7 +262,7 @@ def _base_margins(
         ) from error
     one = np.float32(1)
     if link == "logistic":
-        if numbers([document], "version", np.int64).tolist() >= [3, 2]:
+        if version >= [3, 2]:
             bound = np.float32(1e-6)
             scores = np.clip(scores, bound, one - bound)
         with np.errstate(divide="ignore", invalid="ignore"):

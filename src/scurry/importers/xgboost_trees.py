@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def field(parent: Any, name: str, kind: type[T], default: T | None = None) -> T:
-    """The member `name` of an object of a document, which must be of type `kind`; it may lack if it has a default."""
+    """The member `name` of an object of a document, which must be of type `kind`; absent, it is the default."""
     value = parent.get(name, default) if isinstance(parent, dict) else None
     if not isinstance(value, kind):
         raise FormatError(f"the model has no {name!r}, or one that is not of type {kind.__name__}")
@@ -44,12 +44,12 @@ def numbers(parents: list[Any], name: str, dtype: DTypeLike, sizes: list[int] | 
         raise FormatError(f"the model's {name!r} do not have the sizes of their trees")
     try:
         joined = np.concatenate([np.asarray(array) for array in arrays])
-        if joined.ndim != 1 or (joined.size and joined.dtype.kind not in "biuf"):
-            raise FormatError(f"the model's {name!r} must hold numbers, got {joined.dtype}")
-        with np.errstate(over="ignore", invalid="ignore"):
-            cast = joined.astype(dtype)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise FormatError(f"the model's {name!r} must hold numbers: {error}") from error
+    except ValueError as error:
+        raise FormatError(f"the model's {name!r} must be a plain list of numbers") from error
+    if joined.ndim != 1 or (joined.size and joined.dtype.kind not in "biuf"):
+        raise FormatError(f"the model's {name!r} must be a plain list of numbers, got {joined.dtype}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = joined.astype(dtype)
     if cast.dtype.kind in "biu" and not np.array_equal(cast, joined):
         raise FormatError(f"the model's {name!r} must hold values of type {cast.dtype}")
     return cast

@@ -1,19 +1,32 @@
-"""When to stop asking: rules that end an evaluation early."""
+"""When to stop asking: rules that end a vote or a sum of scores once its outcome is clear enough."""
 
 from scurry.stopping.fan import FanRule, fan
 from scurry.stopping.margins import MarginRule, qwyc
 from scurry.stopping.multiclass import LeadRule, multiclass_qwyc
+from scurry.stopping.plurality import PluralityRule, PluralityStopper, solve_plurality
 from scurry.stopping.preset_orders import preset_order
 from scurry.stopping.score_rule import ScoreRule, ScoreStopper
+from scurry.stopping.stopper import VoteStopper
+from scurry.stopping.vote_policy import VotePolicy
+from scurry.stopping.vote_rule import ExactOptimum, VoteRule
+from scurry.stopping.votes import solve
 
 __all__ = [
+    "ExactOptimum",
     "FanRule",
     "LeadRule",
     "MarginRule",
+    "PluralityRule",
+    "PluralityStopper",
     "ScoreRule",
     "ScoreStopper",
+    "VotePolicy",
+    "VoteRule",
+    "VoteStopper",
     "fan",
     "multiclass_qwyc",
     "preset_order",
     "qwyc",
+    "solve",
+    "solve_plurality",
 ]

@@ -37,7 +37,8 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.stopping.preset_orders import resolve_order
 from scurry.stopping.score_matrix import (
     FloatArray,
-    full_decisions,
+    calibration_decisions,
+    is_positive,
     mistake_budget,
     model_costs,
     on_grid,
@@ -117,8 +118,8 @@ class FanRule(ScoreRule):
     def _start(self, n_rows: int) -> FloatArray:
         return np.zeros(n_rows)
 
-    def _full_decision(self, sums: FloatArray) -> NDArray[np.bool_]:
-        return sums >= self.decision_threshold
+    def _full_decision(self, scores: FloatArray, sums: FloatArray) -> NDArray[np.bool_]:
+        return is_positive(scores, sums, self.step, self.decision_threshold)
 
     def _leaves_for(
         self, position: int, sums: FloatArray, amounts: FloatArray
@@ -184,12 +185,12 @@ def fan(
     """
     array = score_array(scores)
     grid = on_grid(array)
-    positive = full_decisions(grid.values, decision_threshold, decisions)
+    positive = calibration_decisions(array, grid, decision_threshold, decisions)
     if (gamma is None) == (max_disagreement is None):
         raise InputError("give max_disagreement (to find gamma) or gamma itself, not both or neither")
     if ddof not in (0, 1) or min_rows < 1:
         raise InputError(f"ddof must be 0 or 1 and min_rows at least 1, got {ddof} and {min_rows}")
-    found = resolve_order(order, array, y, decision_threshold, random_state)
+    found = resolve_order(order, array, positive if y is None else y, random_state)
     rule = FanRule(
         order=found,
         costs=model_costs(costs, len(found)),
@@ -202,7 +203,7 @@ def fan(
     )
     if max_disagreement is not None:
         rule = replace(rule, gamma=_smallest_gamma(rule, grid.values, positive, max_disagreement))
-    return rule.calibrated(grid.values, positive)
+    return rule.calibrated(array, positive)
 
 
 def _bin_statistics(values: FloatArray, bin_width: float, min_rows: int, ddof: int) -> dict[str, Any]:
@@ -249,6 +250,6 @@ def _smallest_gamma(rule: FanRule, values: FloatArray, positive: NDArray[np.bool
     if len(feasible) == 0:
         achievable = n_mistakes.min() / len(positive)
         raise InfeasibleError(
-            f"no gamma keeps the disagreement below {max_disagreement:g}; {achievable:g} is possible", achievable
+            f"no gamma keeps the disagreement at or below {max_disagreement:g}; {achievable:g} is possible", achievable
         )
     return float(gammas[feasible[0]])

@@ -45,7 +45,8 @@ from scurry.errors import InputError
 from scurry.stopping.preset_orders import resolve_order
 from scurry.stopping.score_matrix import (
     FloatArray,
-    full_decisions,
+    calibration_decisions,
+    is_positive,
     mistake_budget,
     model_costs,
     on_grid,
@@ -119,8 +120,8 @@ class MarginRule(ScoreRule):
     def _start(self, n_rows: int) -> FloatArray:
         return np.zeros(n_rows)
 
-    def _full_decision(self, sums: FloatArray) -> NDArray[np.bool_]:
-        return sums >= self.decision_threshold
+    def _full_decision(self, scores: FloatArray, sums: FloatArray) -> NDArray[np.bool_]:
+        return is_positive(scores, sums, self.step, self.decision_threshold)
 
     def _leaves_for(
         self, position: int, sums: FloatArray, amounts: FloatArray
@@ -192,10 +193,14 @@ def qwyc(
     """
     array = score_array(scores)
     grid = on_grid(array)
-    positive = full_decisions(grid.values, decision_threshold, decisions)
+    positive = calibration_decisions(array, grid, decision_threshold, decisions)
     n_models, n_rows = grid.values.shape
     model_cost = model_costs(costs, n_models)
-    given = np.empty(0, np.int64) if order is None else resolve_order(order, array, y, decision_threshold, random_state)
+    given = (
+        np.empty(0, np.int64)
+        if order is None
+        else resolve_order(order, array, positive if y is None else y, random_state)
+    )
     side_rule = "negative-only" if negative_only else one_of("sides", sides, SIDES)
     found, lower, upper, n_entering, n_mistakes = _core.fit_margins(
         grid.values,

@@ -11,6 +11,7 @@ candidate for every row and class at every position, as no sorted end bounds it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -70,16 +71,16 @@ class LeadRule(ScoreRule):
         return len(self.base_score)
 
     def _start(self, n_rows: int) -> FloatArray:
-        return np.tile(self.base_score, (n_rows, 1))
+        return np.tile(snap(self.base_score, self.step), (n_rows, 1))
 
-    def _full_decision(self, sums: FloatArray) -> NDArray[np.intp]:
-        return np.asarray(np.argmax(sums, axis=1))
+    def _full_decision(self, scores: FloatArray, sums: FloatArray) -> NDArray[np.intp]:
+        return _leaders(scores, sums, self.step, self.base_score)
 
     def _leaves_for(
         self, position: int, sums: FloatArray, amounts: FloatArray
     ) -> tuple[NDArray[np.int64], NDArray[Any]]:
         needed = self.lead[position] + amounts * self.spread
-        return np.searchsorted(needed, _leads(sums), side="right"), self._full_decision(sums)
+        return np.searchsorted(needed, _leads(sums), side="right"), np.argmax(sums, axis=1)
 
 
 def multiclass_qwyc(
@@ -136,9 +137,8 @@ def multiclass_qwyc(
     budget = mistake_budget(max_disagreement, n_rows)
     upfront = one_of("spending", spending, SPENDING) == "upfront"
     found = model_order(np.arange(n_models) if order is None else order, n_models)
-    base = snap(base, grid.step)
-    full = base + grid.values.sum(axis=0)
-    answers = np.argmax(full, axis=1)
+    full = snap(base, grid.step) + grid.values.sum(axis=0)
+    answers = _leaders(array, full, grid.step, base)
     if (answers == answers[0]).all():
         raise InputError(
             f"the full ensemble answers class {answers[0]} on all {n_rows} calibration rows: nothing can be learnt "
@@ -149,11 +149,11 @@ def multiclass_qwyc(
         costs=model_costs(costs, n_models),
         step=grid.step,
         n_rows=n_rows,
-        lead=_least_leads(grid.values[found], base, answers, budget, upfront, grid.rounding),
+        lead=_least_leads(grid.values[found], snap(base, grid.step), answers, budget, upfront, grid.rounding),
         base_score=base,
         spread=float(np.std(_leads(full))),
     )
-    return rule.calibrated(grid.values, answers)
+    return rule.calibrated(array, answers)
 
 
 def _least_leads(
@@ -180,6 +180,15 @@ def _least_leads(
             n_mistakes += int((leaves & wrong).sum())
             rows, sums = rows[~leaves], sums[~leaves]
     return thresholds
+
+
+def _leaders(scores: FloatArray, sums: FloatArray, step: float, base_score: FloatArray) -> NDArray[np.intp]:
+    """The class with the largest sum; where the grid is too coarse to tell, the original scores are summed."""
+    leader = np.asarray(np.argmax(sums, axis=1))
+    close = _leads(sums) <= 2 * (scores.shape[1] + 1) * step
+    for row in np.flatnonzero(close):
+        leader[row] = np.argmax([math.fsum(column) for column in np.vstack([base_score, scores[row]]).T])
+    return leader
 
 
 def _leads(sums: FloatArray) -> FloatArray:

@@ -66,13 +66,12 @@ def preset_order(
 def resolve_order(
     order: str | ArrayLike,
     scores: FloatArray,
-    y: ArrayLike | None,
-    decision_threshold: float,
+    y: ArrayLike,
     random_state: int | np.random.Generator | None,
 ) -> NDArray[np.int64]:
     """A preset by name, or the permutation itself."""
     if isinstance(order, str):
-        return preset_order(order, scores, y=y, decision_threshold=decision_threshold, random_state=random_state)
+        return preset_order(order, scores, y=y, random_state=random_state)
     return model_order(order, scores.shape[1])
 
 

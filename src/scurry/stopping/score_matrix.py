@@ -4,11 +4,13 @@ Sums of floats depend on their order, and a rule that reorders models must not f
 rounded to multiples of a power of two, `step`, chosen so that no sum of them can need more than the 53 bits of a
 float64: then every partial sum is exact, in any order. The step is 2**-52 of (a power of two above) the largest sum
 possible, ``sum over models of max over rows of |score|``, so the rounding is no coarser than that of one float64 sum.
-Scores that already are such multiples (integers, quantised leaves) are left as they are.
+Scores that already are such multiples (integers, quantised leaves) are left as they are. What the full ensemble decides
+does not depend on the grid: where its sum is too close to call, the original scores are summed without rounding.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -97,20 +99,42 @@ def on_grid(scores: FloatArray, start: ArrayLike = 0.0) -> ScoreGrid:
 
 def snap(scores: FloatArray, step: float) -> FloatArray:
     """Round `scores` to multiples of `step`, halves to even."""
-    return np.rint(scores / step) * step
+    rounded = np.asarray(np.divide(scores, step))
+    np.rint(rounded, out=rounded)
+    rounded *= step
+    return rounded
 
 
-def full_decisions(values: FloatArray, decision_threshold: float, decisions: ArrayLike | None) -> NDArray[np.bool_]:
-    """Which rows the full ensemble answers positive, given `values` of shape (n_models, n_rows) on the grid.
+def is_positive(scores: FloatArray, sums: FloatArray, step: float, decision_threshold: float) -> NDArray[np.bool_]:
+    """Whether each row's scores sum to at least the threshold, decided without rounding.
 
-    `decisions`, if given, are these answers. Rules cannot be fitted where all are alike.
+    Parameters
+    ----------
+    scores : float64 array of shape (n_rows, n_models)
+        In any order of models.
+    sums : float64 array of shape (n_rows,)
+        Of the same scores rounded to multiples of `step`.
+    step, decision_threshold : float
     """
+    positive = sums >= decision_threshold
+    doubtful = np.abs(sums - decision_threshold) <= scores.shape[1] * step
+    positive[doubtful] = [math.fsum([*row, -decision_threshold]) >= 0.0 for row in scores[doubtful].tolist()]
+    return positive
+
+
+def calibration_decisions(
+    scores: FloatArray, grid: ScoreGrid, decision_threshold: float, decisions: ArrayLike | None
+) -> NDArray[np.bool_]:
+    """What the full ensemble decides on calibration rows, unless `decisions` says so. One answer for all is refused."""
     if not np.isfinite(decision_threshold):
         raise InputError(f"decision_threshold must be finite, got {decision_threshold}")
-    positive = values.sum(axis=0) >= decision_threshold if decisions is None else np.asarray(decisions)
-    if positive.shape != values.shape[1:] or positive.dtype != np.bool_:
+    if decisions is None:
+        positive = is_positive(scores, grid.values.sum(axis=0), grid.step, decision_threshold)
+    else:
+        positive = np.asarray(decisions)
+    if positive.shape != (len(scores),) or positive.dtype != np.bool_:
         raise InputError(
-            f"decisions must be bool, one per row ({values.shape[1]}), got {positive.dtype} of shape {positive.shape}"
+            f"decisions must be bool, one per row ({len(scores)}), got {positive.dtype} of shape {positive.shape}"
         )
     if positive.all() or not positive.any():
         raise InputError(

@@ -119,10 +119,9 @@ class ScoreRule(ABC):
         Decisions
             ``decision, n_models_used = rule.decide(scores)``.
         """
-        values = self._read(scores)
-        decision = self._full_decision(self._start(values.shape[1]) + values.sum(axis=0))
-        used = np.empty(values.shape[1], dtype=np.int64)
-        for exits in self._trace(values, decision.copy(), np.zeros(1)):
+        values, full = self._read(scores)
+        decision, used = full.copy(), np.empty(len(full), dtype=np.int64)
+        for exits in self._trace(values, full, np.zeros(1)):
             decision[exits.rows] = exits.decision
             used[exits.rows] = exits.position + 1
         return Decisions(decision, used)
@@ -151,8 +150,7 @@ class ScoreRule(ABC):
         family = np.asarray(amounts, dtype=np.float64)
         if family.ndim != 1 or not np.isfinite(family).all() or (family < 0).any() or (np.diff(family) < 0).any():
             raise InputError("amounts must be a one-dimensional ascending array of finite numbers, none negative")
-        values = self._read(scores)
-        full = self._full_decision(self._start(values.shape[1]) + values.sum(axis=0))
+        values, full = self._read(scores)
         expected = full if decisions is None else np.asarray(decisions)
         if expected.shape != full.shape:
             raise InputError(f"decisions must have one entry per row ({len(full)}), got shape {expected.shape}")
@@ -189,14 +187,16 @@ class ScoreRule(ABC):
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(f"not the parts of a {cls.__name__}: {error}") from error
 
-    def calibrated(self, values: FloatArray, expected: NDArray[Any]) -> Self:
-        """The same rule with its cost and mistakes on calibration scores of shape (n_models, n_rows[, n_classes])."""
-        curve = self.widening_curve(np.moveaxis(values, 0, 1), [0.0], decisions=expected)
+    def calibrated(self, scores: FloatArray, decisions: NDArray[Any]) -> Self:
+        """The same rule with its cost and mistakes on calibration rows, given the full ensemble's decisions."""
+        curve = self.widening_curve(scores, [0.0], decisions=decisions)
         return replace(self, mean_cost=float(curve.mean_cost[0]), n_mistakes=int(curve.n_mistakes[0]))
 
-    def _read(self, scores: ArrayLike) -> FloatArray:
+    def _read(self, scores: ArrayLike) -> tuple[FloatArray, NDArray[Any]]:
+        """Scores on the grid, models first, and what the full ensemble decides."""
         array = score_array(scores, n_models=self.n_models, n_classes=self._n_classes)
-        return snap(np.ascontiguousarray(np.moveaxis(array, 1, 0)), self.step)
+        values = snap(np.ascontiguousarray(np.moveaxis(array, 1, 0)), self.step)
+        return values, self._full_decision(array, self._start(len(array)) + values.sum(axis=0))
 
     def _trace(self, values: FloatArray, full: NDArray[Any], amounts: FloatArray) -> Iterator[_Exits]:
         rows = np.arange(len(full))
@@ -228,8 +228,8 @@ class ScoreRule(ABC):
         """Running sums before the first model."""
 
     @abstractmethod
-    def _full_decision(self, sums: FloatArray) -> NDArray[Any]:
-        """What the full ensemble decides."""
+    def _full_decision(self, scores: FloatArray, sums: FloatArray) -> NDArray[Any]:
+        """What the full ensemble decides, given its scores (models in any order) and their sums on the grid."""
 
     @abstractmethod
     def _leaves_for(
@@ -245,8 +245,6 @@ class ScoreStopper:
     ----------
     decision : bool or int or None
         The answer, None until there is one.
-    n_seen : int
-        Scores taken so far.
 
     Examples
     --------
@@ -263,10 +261,15 @@ class ScoreStopper:
 
     def __init__(self, rule: ScoreRule) -> None:
         self._rule = rule
+        self._scores: list[FloatArray] = []
         self._sums = rule._start(1)
         self._never = False
         self.decision: bool | int | None = None
-        self.n_seen = 0
+
+    @property
+    def n_seen(self) -> int:
+        """Scores taken so far."""
+        return len(self._scores)
 
     @property
     def next_model(self) -> int | None:
@@ -280,10 +283,10 @@ class ScoreStopper:
         value = np.asarray(score, dtype=np.float64)
         if value.shape != self._sums.shape[1:] or not np.isfinite(value).all():
             raise InputError(f"a score must be finite and of shape {self._sums.shape[1:]}, got {score!r}")
+        self._scores.append(value)
         self._sums += snap(value, self._rule.step)
-        self.n_seen += 1
         if self.n_seen == self._rule.n_models:
-            self.decision = self._rule._full_decision(self._sums).item()
+            self.decision = self._rule._full_decision(np.stack(self._scores)[np.newaxis], self._sums).item()
         elif not self._never:
             leaves, decision = self._rule._leaves_for(self.n_seen - 1, self._sums, np.zeros(1))
             self._never = leaves.item() == NEVER
