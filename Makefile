@@ -25,12 +25,14 @@ lint: $(VENV)/.built
 bench: $(BENCH)/.built
 	$(BENCH)/bin/python benchmarks/peers.py $(BENCH_FLAGS)
 
-# The same tests against a core compiled with AddressSanitizer and UBSan.
+# The tests of the core against one compiled with AddressSanitizer and UBSan. The interpreter is started outside the
+# virtual environment, whose editable install would otherwise be imported instead.
 sanitize: $(VENV)/.built
 	CMAKE_ARGS="-DSCURRY_SANITIZE=ON -DSCURRY_WERROR=ON" $(BIN)/pip install -q --no-deps --no-build-isolation --upgrade \
 	  --config-settings=build-dir=build/sanitize --target build/sanitized .
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
-	  PYTHONPATH=build/sanitized $(BIN)/python -P -m pytest tests/core -q -p no:cacheprovider
+	  PYTHONPATH="build/sanitized:$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+	  SCURRY_SANITIZED=1 $$($(BIN)/python -c 'import sys; print(sys._base_executable)') -P -m pytest tests/core -q -p no:cacheprovider
 
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -16,7 +16,6 @@ import os
 import platform
 import subprocess
 import sys
-import textwrap
 import warnings
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -43,18 +42,20 @@ def main() -> int:
     header = _header(n_repeats, n_row_calls)
     path = FOLDER / "results" / f"peers-{header['date'][:16].replace(':', '')}-{header['commit']}"
     results: dict[Cell, Result] = {}
+    skipped: dict[str, str] = {}
     texts = [_heading(header)]
     print(texts[0], flush=True)
     for cell in arguments.cells:
         try:
             task = fit(cell)
         except (ScurryError, ImportError) as error:
-            texts.append(f"### {cell.title}\n\n- skipped: {error}")
+            skipped[cell.name] = str(error)
+            texts.append(f"### {cell.title}\n\n" + tables.wrapped(f"- skipped: {error}", indent="  "))
         else:
             results[cell] = compare(task, n_repeats, n_row_calls)
             texts.append(tables.cell_text(cell.title, results[cell]))
         print(f"\n{texts[-1]}", flush=True)
-        _write(path, header, texts, results)
+        _write(path, header | {"skipped": skipped}, texts, results)
     print(f"\n{_summary(results)}\n\nWritten to {path}.md and .json")
     exact = all("scurry" in r.speeds and r.speeds["scurry"].n_changed == 0 for r in results.values())
     return 0 if exact else 1
@@ -105,12 +106,8 @@ def _heading(header: dict[str, Any]) -> str:
         "an engine returns probabilities, turning them into labels is not timed. Labels changed: against the source "
         "model's own predict, on the held-out rows."
     )
-    return "\n\n".join(
-        [
-            "# Speed beside other engines",
-            *[textwrap.fill(text, tables.WIDTH) for text in (machine, f"{versions}.", protocol)],
-        ]
-    )
+    paragraphs = map(tables.wrapped, (machine, f"{versions}.", protocol))
+    return "\n\n".join(["# Speed beside other engines", *paragraphs])
 
 
 def _summary(results: dict[Cell, Result]) -> str:
@@ -119,7 +116,7 @@ def _summary(results: dict[Cell, Result]) -> str:
         "p50: one row from Python; ÷ best: its share of the best other engine's. Changed: labels."
     )
     table = tables.summary_text({cell.name: result for cell, result in results.items()})
-    return "\n\n".join(["## scurry in one table", table, textwrap.fill(legend, tables.WIDTH)])
+    return "\n\n".join(["## scurry in one table", table, tables.wrapped(legend)])
 
 
 def _write(path: Path, header: dict[str, Any], texts: list[str], results: dict[Cell, Result]) -> None:

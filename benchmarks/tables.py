@@ -112,5 +112,10 @@ def _effort_line(effort: Effort) -> str:
     )
 
 
+def wrapped(text: str, indent: str = "") -> str:
+    """The text in lines of at most `WIDTH`, those after the first indented."""
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+
+
 def _bullets(lines: Sequence[str]) -> str:
-    return "\n".join(textwrap.fill(f"- {line}", WIDTH, subsequent_indent="  ") for line in lines)
+    return "\n".join(wrapped(f"- {line}", indent="  ") for line in lines)

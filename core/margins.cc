@@ -100,6 +100,11 @@ struct Thresholds {
   std::size_t n_exits = 0, n_mistakes = 0;
 };
 
+struct Choice {
+  std::size_t model;
+  Thresholds thresholds;
+};
+
 class Search {
  public:
   explicit Search(const MarginTask& task) : task_(task), remaining_(task.n_models()) {
@@ -108,7 +113,7 @@ class Search {
     active_.row.resize(n);
     std::iota(active_.row.begin(), active_.row.end(), 0u);
     active_.positive.assign(task.positive.begin(), task.positive.end());
-    std::iota(remaining_.begin(), remaining_.end(), std::int64_t{0});
+    std::iota(remaining_.begin(), remaining_.end(), std::size_t{0});
     ranges_.reserve(task.n_models());
     for (std::size_t model = 0; model < task.n_models(); ++model) {
       const auto [least, most] = std::minmax_element(column(model), column(model) + n);
@@ -117,15 +122,12 @@ class Search {
   }
 
   MarginFit run(const std::function<void(std::size_t)>& between_positions) {
-    const std::size_t n_models = task_.n_models();
-    for (std::size_t position = 0; position < n_models; ++position) {
+    for (std::size_t position = 0; position < task_.n_models(); ++position) {
       fit_.n_entering.push_back(static_cast<std::int64_t>(active_.size()));
-      const bool last = position + 1 == n_models;
-      Thresholds chosen;
-      const std::int64_t model = choose(position, last ? nullptr : &chosen);
-      fit_.order.push_back(model);
-      std::erase(remaining_, model);
-      if (!last) leave(static_cast<std::size_t>(model), chosen);
+      const Choice choice = choose(position);
+      fit_.order.push_back(static_cast<std::int64_t>(choice.model));
+      std::erase(remaining_, choice.model);
+      if (position + 1 < task_.n_models()) leave(choice);
       between_positions(position + 1);
     }
     return std::move(fit_);
@@ -141,42 +143,37 @@ class Search {
     return earned - std::min(earned, fit_.n_mistakes);
   }
 
-  // The model with the least cost per row that leaves, and its thresholds; the lowest index on ties.
-  std::int64_t choose(std::size_t position, Thresholds* chosen) {
+  // The given model, or the one with the least cost per row that leaves: the lowest index on ties.
+  Choice choose(std::size_t position) {
     const bool search = task_.order.empty();
-    const std::int64_t first = search ? remaining_.front() : task_.order[position];
-    if (chosen == nullptr || active_.size() == 0) return first;
+    Choice best{search ? remaining_.front() : static_cast<std::size_t>(task_.order[position]), {}};
+    if (active_.size() == 0 || position + 1 == task_.n_models()) return best;
     sort_active();
     const std::size_t allowed = allowance();
     if (!search) {
-      improve(static_cast<std::size_t>(first), allowed, -1.0, *chosen);
-      return first;
+      scan(best.model, allowed);
+      return {best.model, optimise(allowed)};
     }
-    std::int64_t best = first;
-    double best_cost = -1.0;
-    for (std::int64_t model : remaining_) {
-      if (!improve(static_cast<std::size_t>(model), allowed, best_cost, *chosen)) continue;
-      best = model;
-      best_cost = task_.costs[static_cast<std::size_t>(model)];
+    for (std::size_t model : remaining_) {
+      if (!cheaper(model, scan(model, allowed), best)) continue;
+      const Thresholds found = optimise(allowed);
+      if (cheaper(model, found.n_exits, best)) best = {model, found};
     }
     return best;
   }
 
-  // Replaces `best` (of a model that costs `best_cost`, negative if none yet) if this model leaves rows more cheaply.
-  bool improve(std::size_t model, std::size_t allowed, double best_cost, Thresholds& best) {
-    const auto better = [&](std::size_t n_exits) {
-      if (n_exits == 0 || best_cost < 0.0) return n_exits > 0;
-      return task_.costs[model] * static_cast<double>(best.n_exits) < best_cost * static_cast<double>(n_exits);
-    };
-    const bool one_sided = task_.sides == Sides::kNegativeOnly;
+  bool cheaper(std::size_t model, std::size_t n_exits, const Choice& best) const {
+    if (best.thresholds.n_exits == 0) return n_exits > 0;
+    return task_.costs[model] * static_cast<double>(best.thresholds.n_exits) <
+           task_.costs[best.model] * static_cast<double>(n_exits);
+  }
+
+  // Reads the model's scores for both sides; returns a bound on the rows that can leave.
+  std::size_t scan(std::size_t model, std::size_t allowed) {
     negative_.scan(active_, column(model), ranges_[model], allowed);
-    if (!one_sided) positive_.scan(active_, column(model), ranges_[model], allowed);
-    const std::size_t most = negative_.most_exits() + (one_sided ? 0 : positive_.most_exits());
-    if (!better(std::min(most, active_.size()))) return false;
-    const Thresholds found = optimise(allowed);
-    if (!better(found.n_exits)) return false;
-    best = found;
-    return true;
+    if (task_.sides == Sides::kNegativeOnly) return negative_.most_exits();
+    positive_.scan(active_, column(model), ranges_[model], allowed);
+    return std::min(active_.size(), negative_.most_exits() + positive_.most_exits());
   }
 
   // Most exits, then fewest mistakes, then fewest of them on the negative side.
@@ -234,8 +231,9 @@ class Search {
   }
 
   // Evaluates the model, lets the rows beyond the thresholds go, and records both.
-  void leave(std::size_t model, const Thresholds& chosen) {
-    const double* scores = column(model);
+  void leave(const Choice& choice) {
+    const Thresholds& chosen = choice.thresholds;
+    const double* scores = column(choice.model);
     double above_lower = kInf, below_upper = -kInf;
     std::size_t kept = 0;
     for (std::size_t i = 0; i < active_.size(); ++i) {
@@ -260,7 +258,7 @@ class Search {
   const MarginTask& task_;
   MarginFit fit_;
   Active active_;
-  std::vector<std::int64_t> remaining_;
+  std::vector<std::size_t> remaining_;
   std::vector<Range> ranges_;
   Side negative_{false}, positive_{true};
 };

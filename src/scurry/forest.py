@@ -6,6 +6,7 @@ Importers make it, algorithms read it, the native engine is lowered from it. Not
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -39,19 +40,12 @@ ARRAYS: dict[str, type] = NODE_ARRAYS | {
     "category_offset": np.int64,
     "category_bits": np.uint32,
 }
-HEADER: dict[str, type | UnionType] = {
-    "n_features": int,
-    "aggregation": str,
-    "input_dtype": str,
-    "score_dtype": str,
-    "comparison": str,
-    "link": str,
-    "link_scale": int | float,
-    "label_from": str,
-    "decision_threshold": int | float,
-    "category_rounding": str,
-    "encode_numbers": bool,
-}
+_CHOICES = ("aggregation", "input_dtype", "score_dtype", "comparison", "link", "label_from", "category_rounding")
+HEADER: dict[str, type | UnionType] = (
+    {"n_features": int, "encode_numbers": bool}
+    | dict.fromkeys(_CHOICES, str)
+    | dict.fromkeys(("link_scale", "decision_threshold"), int | float)
+)
 
 
 class Forest:
@@ -238,21 +232,10 @@ class Forest:
         -------
         Forest
         """
-        if not trees:
-            raise InputError("trees is empty; a forest needs at least one tree")
-        parts = [structure.tree_arrays(tree, index) for index, tree in enumerate(trees)]
-        sizes = [len(part["feature"]) for part in parts]
-        offset = np.concatenate([[0], np.cumsum(sizes)])
-        joined: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        shift = np.repeat(offset[:-1], sizes)
-        leaf = joined["left"] < 0
-        for side in ("left", "right"):
-            joined[side] = np.where(joined[side] < 0, -1, joined[side] + shift)
+        joined, used = structure.join_trees(trees)
         n_columns = joined["value"].shape[1]
-        used = int(np.max(joined["feature"], where=~leaf, initial=-1)) + 1
         return cls(
             **joined,
-            tree_offset=offset,
             n_features=used if n_features is None else n_features,
             classes=np.arange(n_columns) if classes is None and n_columns > 1 else classes,
             aggregation=aggregation,
@@ -316,13 +299,11 @@ class Forest:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything that decides a prediction, as hex."""
-        sha = hashlib.sha256()
-        for name in ARRAYS:
-            sha.update(name.encode() + self.__dict__[name].tobytes())
-        sha.update(repr([getattr(self, name) for name in HEADER]).encode())
-        sha.update(repr([None if self.classes is None else self.classes.tolist(), self.feature_names]).encode())
-        sha.update(repr([(f, values.tolist()) for f, values in sorted(self.categories.items())]).encode())
+        """SHA-256 of everything a saved forest holds, as hex."""
+        header, arrays = self.to_parts()
+        sha = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+        for name, array in sorted(arrays.items()):
+            sha.update(name.encode() + array.tobytes())
         return sha.hexdigest()
 
     @cached_property

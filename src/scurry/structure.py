@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,6 +77,25 @@ def tree_arrays(tree: Mapping[str, Any], index: int) -> dict[str, NDArray[Any]]:
                 f"tree {index}: {side}[{at}] = {arrays[side][at]} is outside its {n_nodes} nodes; use -1 at leaves"
             )
     return arrays
+
+
+def join_trees(trees: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], int]:
+    """The arrays of all `trees` as `Forest` takes them, and the number of features they use."""
+    if not trees:
+        raise InputError("trees is empty; a forest needs at least one tree")
+    parts = [tree_arrays(tree, index) for index, tree in enumerate(trees)]
+    widths = {part["value"].shape[1] for part in parts}
+    if len(widths) > 1:
+        raise InputError(f"value has {' and '.join(map(str, sorted(widths)))} columns in different trees")
+    sizes = [len(part["feature"]) for part in parts]
+    offset = np.concatenate([[0], np.cumsum(sizes)])
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    shift = np.repeat(offset[:-1], sizes)
+    inner = joined["left"] >= 0
+    for side in ("left", "right"):
+        joined[side] = np.where(joined[side] < 0, -1, joined[side] + shift)
+    n_used = int(np.max(joined["feature"], where=inner, initial=-1)) + 1
+    return joined | {"tree_offset": offset}, n_used
 
 
 def check(forest: Forest) -> NDArray[np.int32]:

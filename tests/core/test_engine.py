@@ -18,6 +18,11 @@ from strategies import SPECIAL, adversarial_rows, complete_forest, forests
 RNG = np.random.default_rng(0)
 
 
+def test_a_sanitized_run_tests_the_sanitized_core():
+    if os.environ.get("SCURRY_SANITIZED"):
+        assert "sanitized" in scurry._core.__file__
+
+
 def assert_equals_reference(forest: Forest, rows: np.ndarray) -> None:
     np.testing.assert_array_equal(forest.apply(rows), reference.apply(forest, rows))
     np.testing.assert_array_equal(forest.scores(rows), reference.scores(forest, rows))

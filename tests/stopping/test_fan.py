@@ -180,7 +180,7 @@ def test_infeasible_says_what_is_possible():
         ({}, "give max_disagreement .* or gamma itself, not both or neither"),
         ({"gamma": 1.0, "max_disagreement": 0.1}, "not both or neither"),
         ({"gamma": -1.0}, "gamma must not be negative"),
-        ({"gamma": float("nan")}, "gamma must not be negative"),
+        ({"gamma": float("nan")}, "gamma must be a finite number, got nan"),
         ({"gamma": 1.0, "bin_width": 0.0}, "bin_width must be positive and finite, got 0"),
         ({"gamma": 1.0, "ddof": 2}, "ddof must be 0 or 1"),
         ({"gamma": 1.0, "min_rows": 0}, "min_rows at least 1"),

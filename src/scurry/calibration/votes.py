@@ -8,14 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.calibration.request import Request
-from scurry.errors import InfeasibleError, InputError
+from scurry.errors import InputError
 from scurry.plan import NEVER_ABOVE, ExitRule, LeaderRule, Plan
-from scurry.stopping import VoteRule, solve, solve_plurality
-from scurry.stopping.guarantee import certify_losses
+from scurry.stopping import fit_votes, solve_plurality
 from scurry.stopping.plurality import PairwisePolicy
-
-# Fractions of max_disagreement at which "minimean" is tried, the most cautious first.
-_FRACTIONS = np.concatenate([np.geomspace(1e-3, 0.5, 20), np.linspace(0.55, 1.0, 10)])
 
 
 def plan_by_votes(request: Request, method: str) -> Plan:
@@ -46,9 +42,14 @@ def _two_classes(
     request: Request, method: str, votes: NDArray[np.intp]
 ) -> tuple[ExitRule | LeaderRule, dict[str, Any]]:
     n_trees, positives = request.forest.n_trees, votes.sum(axis=1)
-    # Half a row more for every number of positive votes: states that no calibration row reaches stay meaningful.
-    distribution = np.bincount(positives, minlength=n_trees + 1).astype(np.float64) + 0.5
-    rule = _certified_rule(request, method, positives, distribution)
+    rule, _ = fit_votes(
+        positives,
+        n_trees,
+        request.max_disagreement,
+        method=method,
+        confidence=request.confidence,
+        random_state=request.rng,
+    )
     measured = {
         "promise": _promise(request, method),
         "calibration_disagreement": float(rule.disagreement(positives).mean()),
@@ -60,26 +61,6 @@ def _two_classes(
     seed = int(request.rng.integers(2**63))
     stop = ExitRule(kind="votes", weights=weights, lower=lower, upper=upper, shuffle=request.shuffle, seed=seed)
     return stop, measured
-
-
-def _certified_rule(
-    request: Request, method: str, positives: NDArray[np.intp], distribution: NDArray[np.float64]
-) -> VoteRule:
-    alpha, n_trees = request.max_disagreement, request.forest.n_trees
-    by_mean = method in ("minimean", "schwing")
-    if not by_mean or request.confidence is None or alpha == 0:
-        return solve(n_trees, alpha, method, distribution)
-    rules = [solve(n_trees, float(alpha * fraction), method, distribution) for fraction in _FRACTIONS]
-    losses = np.stack([rule.disagreement(positives) for rule in rules])
-    largest = max(float(rule.disagreement().max()) for rule in rules)
-    chosen = certify_losses(losses, largest, alpha, request.confidence)
-    if chosen < 0:
-        raise InfeasibleError(
-            f"max_disagreement={alpha:g} cannot be certified with confidence {request.confidence:g} on "
-            f'{len(positives)} rows by {method!r}; pass more rows, or use "minimixed", which needs none',
-            None,
-        )
-    return rules[chosen]
 
 
 def _promise(request: Request, method: str) -> str:

@@ -7,6 +7,7 @@ from scurry.stopping.plurality import PluralityRule, PluralityStopper, solve_plu
 from scurry.stopping.preset_orders import preset_order
 from scurry.stopping.score_rule import ScoreRule, ScoreStopper
 from scurry.stopping.stopper import VoteStopper
+from scurry.stopping.vote_fit import Promise, VoteFit, fit_votes
 from scurry.stopping.vote_policy import VotePolicy
 from scurry.stopping.vote_rule import ExactOptimum, VoteRule
 from scurry.stopping.votes import solve
@@ -18,12 +19,15 @@ __all__ = [
     "MarginRule",
     "PluralityRule",
     "PluralityStopper",
+    "Promise",
     "ScoreRule",
     "ScoreStopper",
+    "VoteFit",
     "VotePolicy",
     "VoteRule",
     "VoteStopper",
     "fan",
+    "fit_votes",
     "multiclass_qwyc",
     "preset_order",
     "qwyc",

@@ -1,7 +1,7 @@
 """Votes counted by class: states, exact outcomes and the optimal rule for a few classes.
 
 After ``i`` votes the state is the number of votes per class. A row of states is an array with one axis of length
-``i + 1`` for each class but the first, which has the votes that remain; cells with more than ``i`` votes are not states.
+``i + 1`` for each class but the first, which has the votes that remain; cells with more than ``i`` votes are no states.
 The two-class sweep carries over with one count per class: if
 ``m_c = C(i + K - 1, K - 1) Σ_n D_n Pr(the first i votes are counted c | n)``, then
 ``m_c = Σ_k (c_k + 1) / (i + K) m_{c + e_k}``.
@@ -30,7 +30,7 @@ def counts_after(n_seen: int, n_classes: int) -> Counts:
 
 def leader(counts: Counts) -> Counts:
     """The class with most votes, the first of them if there are several."""
-    return np.argmax(counts, axis=0)
+    return np.asarray(np.argmax(counts, axis=0))
 
 
 def is_certain(counts: Counts, n_left: int) -> BoolArray:
@@ -38,7 +38,8 @@ def is_certain(counts: Counts, n_left: int) -> BoolArray:
     classes = np.arange(len(counts)).reshape(-1, *(1,) * (counts.ndim - 1))
     first = leader(counts)
     ahead = counts.max(axis=0) - counts - n_left
-    return np.all((ahead > 0) | ((ahead == 0) & (classes > first)) | (classes == first), axis=0)
+    safe = (ahead > 0) | ((ahead == 0) & (classes > first)) | (classes == first)
+    return np.asarray(safe.all(axis=0))
 
 
 def stop_rows(n_voters: int, n_classes: int, stops: Callable[[Counts], BoolArray] | None = None) -> StopRows:
@@ -81,7 +82,7 @@ def outcomes(
 
 
 def _lifted(row: FloatArray, n_seen: int) -> FloatArray:
-    """A quantity given the votes after `n_seen`, as one given the votes after ``n_seen + 1``: the last is any of them."""
+    """A quantity given the counts after `n_seen` votes, given those after one more: any of them may be the last."""
     counts = counts_after(n_seen + 1, row.ndim + 1)
     lifted = np.maximum(counts[0], 0) * np.pad(row, (0, 1))
     for axis in range(row.ndim):
@@ -95,11 +96,12 @@ def _averaged(row: FloatArray, n_seen: int) -> FloatArray:
     n_classes = row.ndim + 1
     counts = counts_after(n_seen, n_classes)
     inner = slice(0, n_seen + 1)
-    averaged = (np.maximum(counts[0], -1) + 1) * row[(inner,) * row.ndim]
+    averaged: FloatArray = (np.maximum(counts[0], -1) + 1) * row[(inner,) * row.ndim]
     for axis in range(row.ndim):
         after = tuple(slice(1, n_seen + 2) if a == axis else inner for a in range(row.ndim))
         averaged = averaged + (counts[axis + 1] + 1) * row[after]
-    return averaged / (n_seen + n_classes)
+    averaged /= n_seen + n_classes
+    return averaged
 
 
 def solve_colours(n_voters: int, n_classes: int, distribution: FloatArray, max_disagreement: float) -> Mixture:
@@ -136,7 +138,7 @@ def _cheapest(distribution: FloatArray, certain: StopRows, risk_price: float) ->
     winner = leader(counts_after(n_voters, n_classes))
     n_cells = np.prod([(n_voters + k) / k for k in range(1, n_classes)])
     ask = distribution * n_cells
-    wrong = np.stack([np.where(winner == k, 0.0, ask) for k in range(n_classes)])  # by the class answered
+    wrong = [np.where(winner == k, 0.0, ask) for k in range(n_classes)]  # by the class answered
     time, risk = np.zeros_like(ask), np.zeros_like(ask)
     policy = list(certain)
     for i in range(n_voters - 1, -1, -1):

@@ -64,6 +64,13 @@ class FanRule(ScoreRule):
         ``floor(sum / bin_width)``, ascending in each position.
     mean, deviation : float64 arrays of shape (n_bins,)
         Of ``sum - full sum`` over the calibration rows in the bin.
+
+    Examples
+    --------
+    >>> from scurry.stopping import fan
+    >>> rule = fan([[2, 1, -1], [1, 1, 1], [-2, 1, -1], [-1, -1, 1]], gamma=1, bin_width=2, order="natural")
+    >>> rule.decide([[1, -1, 0], [9, -9, -9]])
+    Decisions(decision=array([ True, False]), n_models_used=array([1, 3]))
     """
 
     gamma: float

@@ -47,6 +47,16 @@ class LeadRule(ScoreRule):
         What the sums start from.
     spread : float
         Standard deviation of the full ensemble's lead over the calibration rows: the unit of `widened`.
+
+    Examples
+    --------
+    >>> from scurry.stopping import multiclass_qwyc
+    >>> rule = multiclass_qwyc([[[3, 0, 0], [1, 0, 1]], [[0, 2, 1], [0, 0, 3]]], max_disagreement=0)
+    >>> stopper = rule.stopper()
+    >>> stopper.update([5, 0, 1])
+    True
+    >>> stopper.decision
+    0
     """
 
     lead: FloatArray
@@ -127,7 +137,7 @@ def multiclass_qwyc(
     """
     array = score_array(scores, n_classes=0)
     n_rows, n_models, n_classes = array.shape
-    base = np.zeros(n_classes) if base_score is None else np.asarray(base_score, dtype=np.float64)
+    base = np.zeros(n_classes) if base_score is None else np.array(base_score, dtype=np.float64)
     if n_classes < 2 or base.shape != (n_classes,) or not np.isfinite(base).all():
         raise InputError(
             f"scores must have at least two classes and base_score one finite entry per class, "

@@ -22,16 +22,16 @@ optimal, with mean disagreement bounded under a distribution of the full vote.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.errors import InputError
-from scurry.stopping.colours import BoolArray, Counts, StopRows, is_certain, outcomes, solve_colours, stop_rows
-from scurry.stopping.vote_policy import FloatArray, IntArray
+from scurry.errors import FormatError, InputError
+from scurry.stopping.colours import Counts, StopRows, is_certain, outcomes, solve_colours, stop_rows
+from scurry.stopping.vote_policy import BoolArray, FloatArray, IntArray
 from scurry.stopping.vote_request import check_choice, checked_count, checked_rate
 from scurry.stopping.votes import solve
 
@@ -48,7 +48,8 @@ class PairwisePolicy(NamedTuple):
     def stops(self, counts: Counts) -> BoolArray:
         """Whether to stop at `counts`, of shape (n_classes, …)."""
         runner_up, leading = np.sort(counts, axis=0)[-2:]
-        return (leading > runner_up) & (leading >= self.upper[np.clip(leading + runner_up, 0, len(self.upper) - 1)])
+        threshold = self.upper[np.clip(leading + runner_up, 0, len(self.upper) - 1)]
+        return np.asarray((leading > runner_up) & (leading >= threshold))
 
 
 class ColourPolicy(NamedTuple):
@@ -91,12 +92,12 @@ class PluralityRule:
         n_classes: int,
         max_disagreement: float,
         method: str,
-        policies: Sequence[PairwisePolicy] | Sequence[ColourPolicy],
+        policies: Sequence[PairwisePolicy | ColourPolicy],
         lower_bound: float = float("nan"),
     ) -> None:
         self.n_voters, self.n_classes = n_voters, n_classes
         self.max_disagreement, self.method = max_disagreement, method
-        self.policies = tuple(policies)
+        self.policies: tuple[PairwisePolicy | ColourPolicy, ...] = tuple(policies)
         self.lower_bound = lower_bound
 
     def __repr__(self) -> str:
@@ -128,6 +129,46 @@ class PluralityRule:
         ]
         return outcomes(self.n_voters, self.n_classes, [policy.weight for policy in self.policies], rows)
 
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """A JSON-able header and arrays from which `from_parts` makes the same rule."""
+        header = {
+            "n_voters": self.n_voters,
+            "n_classes": self.n_classes,
+            "max_disagreement": self.max_disagreement,
+            "method": self.method,
+            "lower_bound": None if np.isnan(self.lower_bound) else self.lower_bound,
+        }
+        weight = np.array([policy.weight for policy in self.policies])
+        stops = [
+            np.concatenate([row.ravel() for row in policy.rows]) if isinstance(policy, ColourPolicy) else policy.upper
+            for policy in self.policies
+        ]
+        return header, {"weight": weight, "stops": np.stack(stops)}
+
+    @classmethod
+    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The rule whose `to_parts` gave `header` and `arrays`.
+
+        Raises
+        ------
+        FormatError
+            If they are not such parts.
+        """
+        try:
+            n_voters, n_classes = (
+                checked_count("n_voters", header["n_voters"]),
+                checked_count("", header["n_classes"], 2),
+            )
+            alpha = checked_rate("max_disagreement", header["max_disagreement"])
+            check_choice("method", header["method"], PLURALITY_METHODS)
+            bound = header["lower_bound"]
+            policies = _checked_policies(header["method"], n_voters, n_classes, arrays["weight"], arrays["stops"])
+            return cls(
+                n_voters, n_classes, alpha, header["method"], policies, np.nan if bound is None else float(bound)
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise FormatError(f"not the parts of a plurality rule: {error}") from error
+
     def stopper(
         self, classes: Sequence[Hashable] | None = None, random_state: int | np.random.Generator | None = None
     ) -> PluralityStopper:
@@ -153,7 +194,7 @@ class PluralityStopper:
     ...     if stopper.update(answer):
     ...         break
     >>> stopper.decision, stopper.n_seen
-    ('B', 6)
+    ('B', 7)
     """
 
     def __init__(
@@ -163,14 +204,14 @@ class PluralityStopper:
         random_state: int | np.random.Generator | None = None,
     ) -> None:
         self.rule = rule
-        self.classes = list(range(rule.n_classes)) if classes is None else list(classes)
+        self.classes: list[Hashable] = list(range(rule.n_classes) if classes is None else classes)
         if len(set(self.classes)) != rule.n_classes or len(self.classes) != rule.n_classes:
             raise InputError(f"classes must be {rule.n_classes} different answers, got {self.classes!r}")
         self.counts = np.zeros(rule.n_classes, dtype=np.int64)
         weights = np.array([policy.weight for policy in rule.policies])
         rng = np.random.default_rng(random_state)
         self._policy = rule.policies[rng.choice(len(weights), p=weights / weights.sum())]
-        self.stopped = False
+        self.stopped = bool(self._policy.stops(self.counts))
 
     @property
     def n_seen(self) -> int:
@@ -224,7 +265,7 @@ def solve_plurality(
     --------
     >>> rule = solve_plurality(101, 7, 0.001)
     >>> int(rule.policies[0].upper[20])
-    18
+    19
     """
     n_voters, n_classes = checked_count("n_voters", n_voters), checked_count("n_classes", n_classes, smallest=2)
     alpha = checked_rate("max_disagreement", max_disagreement)
@@ -278,6 +319,29 @@ def crossing_chances(upper: IntArray) -> FloatArray:
             for row in (crossed, reached)
         )
     return chances
+
+
+def _checked_policies(
+    method: str, n_voters: int, n_classes: int, weight: NDArray[Any], stops: NDArray[Any]
+) -> list[PairwisePolicy | ColourPolicy]:
+    if weight.ndim != 1 or not np.all(weight > 0.0) or abs(weight.sum() - 1.0) > 1e-9:
+        raise ValueError("weights are not positive or do not sum to one")
+    if method == "pairwise":
+        seen = np.arange(n_voters + 1)
+        if stops.shape != (len(weight), n_voters + 1) or np.any(2 * stops <= seen) or np.any(np.diff(stops) < 0):
+            raise ValueError("thresholds are out of range")
+        return [PairwisePolicy(float(w), upper.astype(np.int32)) for w, upper in zip(weight, stops, strict=True)]
+    _check_states(n_voters, n_classes, "a colour rule")
+    ends = np.cumsum([(i + 1) ** (n_classes - 1) for i in range(n_voters + 1)])
+    if stops.dtype != np.bool_ or stops.shape != (len(weight), ends[-1]):
+        raise ValueError("stops have the wrong dtype or shape")
+    shapes = [(i + 1,) * (n_classes - 1) for i in range(n_voters + 1)]
+    return [
+        ColourPolicy(
+            float(w), [part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), shapes, strict=True)]
+        )
+        for w, flat in zip(weight, stops, strict=True)
+    ]
 
 
 def _check_states(n_voters: int, n_classes: int, what: str) -> None:

@@ -152,7 +152,7 @@ def model_costs(costs: ArrayLike | None, n_models: int) -> FloatArray:
         raise InputError(f"costs must be one number or one per model ({n_models}), got shape {array.shape}")
     if not np.isfinite(array).all() or (array < 0).any():
         raise InputError("costs must be finite and not negative")
-    return np.ascontiguousarray(np.broadcast_to(array, n_models))
+    return np.array(np.broadcast_to(array, n_models))
 
 
 def mistake_budget(max_disagreement: float, n_rows: int) -> int:

@@ -80,6 +80,15 @@ class ScoreRule(ABC):
         Calibration rows answered differently from the full ensemble; None if the rule was changed since.
     n_rows : int
         Calibration rows.
+
+    Examples
+    --------
+    >>> from scurry.stopping import qwyc
+    >>> rule = qwyc([[3, 1, -1], [2, -1, 1], [1, 1, -3], [-2, 1, -1], [-3, -1, 1]], max_disagreement=0)
+    >>> rule.decide([[1.5, 4, -3], [-4, 0, 0]])
+    Decisions(decision=array([ True, False]), n_models_used=array([3, 1]))
+    >>> rule.widening_curve([[3, -3, -3], [-3, -1, 1]], [0.0, 0.5, 1.0]).n_mistakes
+    array([1, 0, 0])
     """
 
     order: NDArray[np.int64]
@@ -94,6 +103,13 @@ class ScoreRule(ABC):
     def __post_init__(self) -> None:
         model_order(self.order, len(self.order))
         model_costs(self.costs, self.n_models)
+        for field in fields(self):
+            value = getattr(self, field.name)
+            optional = value is None and field.default is None
+            if field.name not in self.ARRAYS and not optional and not np.isfinite(value):
+                raise InputError(f"{field.name} must be a finite number, got {value!r}")
+        if not self.step > 0.0:
+            raise InputError(f"step must be positive, got {self.step}")
         for name in self.ARRAYS:
             getattr(self, name).flags.writeable = False
 
@@ -151,6 +167,8 @@ class ScoreRule(ABC):
         if family.ndim != 1 or not np.isfinite(family).all() or (family < 0).any() or (np.diff(family) < 0).any():
             raise InputError("amounts must be a one-dimensional ascending array of finite numbers, none negative")
         values, full = self._read(scores)
+        if len(full) == 0:
+            raise InputError("scores has no rows to measure mistakes on")
         expected = full if decisions is None else np.asarray(decisions)
         if expected.shape != full.shape:
             raise InputError(f"decisions must have one entry per row ({len(full)}), got shape {expected.shape}")

@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from scurry.stopping.vote_policy import Policy
-
 Number = Any  # float or Fraction, the same within a program
 Row = Any  # a sequence or array of numbers
+Policy = Any  # whatever the oracle takes for a policy
 
 _MAX_PIVOTS = 1000  # per added column; far beyond need, so that rounding cannot make floats go round in circles
 

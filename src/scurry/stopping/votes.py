@@ -47,7 +47,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -55,7 +54,7 @@ from scipy.special import betainc
 
 from scurry.stopping import vote_exact, vote_lp, vote_sweep
 from scurry.stopping.vote_mixture import Mixture, Number, Program, Row
-from scurry.stopping.vote_policy import Policy, Thresholds, VotePolicy, at_once, decided, outcomes, stop_matrix
+from scurry.stopping.vote_policy import Thresholds, VotePolicy, at_once, decided, outcomes, stop_matrix
 from scurry.stopping.vote_request import SOLVERS, VoteRequest, check_choice, check_size
 from scurry.stopping.vote_rule import ExactOptimum, VoteRule, strategy
 
@@ -212,8 +211,8 @@ def _excess(rule: VoteRule) -> float:
 
 def _with_mirror_images(mixture: Mixture) -> Mixture:
     """Each policy that is not its own mirror image mixed evenly with it."""
-    pairs: list[tuple[float, Policy]] = []
-    for weight, policy in zip(mixture.weights, cast(list[Thresholds], mixture.policies), strict=True):
+    pairs = []
+    for weight, policy in zip(mixture.weights, mixture.policies, strict=True):
         mirrored = policy.mirrored()
         images = [policy] if np.array_equal(policy, mirrored) else [policy, mirrored]
         pairs += [(weight / len(images), image) for image in images]
