@@ -57,10 +57,12 @@ Anytime::Anytime(const ForestView& forest, std::vector<std::int64_t> labels, std
   root_answer_.probabilities.resize(n_probabilities());
   root_answer_.scores.resize(n_outputs());
   ticks_per_us();  // measured now, not within the first deadline
-  Stopwatch watch;
   const AnytimeOutcome outcome{&root_answer_.label, root_answer_.probabilities.data(), root_answer_.scores.data()};
-  values_.in_float32() ? answer_as<float>(roots, outcome, 0) : answer_as<double>(roots, outcome, 0);
-  answer_ticks_ = watch.elapsed();
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    Stopwatch watch;
+    values_.in_float32() ? answer_as<float>(roots, outcome, 0) : answer_as<double>(roots, outcome, 0);
+    answer_ticks_ = static_cast<double>(watch.elapsed());  // the last one's, when memory has been touched
+  }
 }
 
 std::size_t Anytime::bytes() const {
@@ -92,12 +94,9 @@ void Anytime::run_row(const RowsView& rows, std::size_t row, const StepBudget& b
                       const AnytimeOutcome& outcome) const {
   const double rate = ticks_per_us();
   Stopwatch watch(static_cast<std::uint64_t>(budget.fake_us * rate));
-  const std::uint64_t expected = budget.fake_us > 0 ? 0 : answer_ticks_.load(std::memory_order_relaxed);
-  std::uint64_t deadline = 0;
-  if (budget.is_timed()) {
-    const auto limit = static_cast<std::uint64_t>(budget.time_us * rate);
-    deadline = limit > expected ? limit - expected : 0;
-  }
+  const bool measured = budget.is_timed() && budget.fake_us == 0;
+  const double reserve = measured ? answer_ticks_.load(std::memory_order_relaxed) : 0;
+  const auto deadline = budget.is_timed() ? static_cast<std::uint64_t>(std::max(budget.time_us * rate - reserve, 0.0)) : 0;
   RowState& state = row_of_this_thread();
   state.n_steps = 0;
   StopReason reason = StopReason::kAbort;
@@ -105,16 +104,21 @@ void Anytime::run_row(const RowsView& rows, std::size_t row, const StepBudget& b
     begin(rows, row, state);
     reason = walk(state, budget, watch, deadline);
   }
-  const std::uint64_t walked = budget.is_timed() ? watch.elapsed() : 0;
+  const std::uint64_t walked = measured ? watch.elapsed() : 0;
   answer(state, outcome, row);
-  if (budget.is_timed() && budget.fake_us == 0 && state.n_steps > 0) {
-    // A running mean that one answer interrupted by the system cannot spoil.
-    const std::uint64_t taken = std::min(watch.elapsed() - walked, 2 * expected + 100);
-    answer_ticks_.store((7 * expected + taken) / 8, std::memory_order_relaxed);
-  }
+  if (measured) learn_answer_time(static_cast<double>(watch.elapsed() - walked), state.n_steps > 0);
   if (outcome.n_steps) outcome.n_steps[row] = static_cast<std::int32_t>(state.n_steps);
   if (outcome.reasons) outcome.reasons[row] = static_cast<std::uint8_t>(reason);
   if (outcome.time_us) outcome.time_us[row] = static_cast<double>(watch.elapsed()) / rate;
+}
+
+// Follows a high percentile of what answers take, by little steps up and far smaller ones down: no single answer, however
+// long the system interrupts it, changes much. Rows without time for a step answer from the roots, which takes nothing;
+// they let the estimate sink too, but so slowly that few of them try in vain.
+void Anytime::learn_answer_time(double taken, bool answered) const {
+  const double expected = answer_ticks_.load(std::memory_order_relaxed);
+  const double change = !answered ? -1.0 / 4096 : taken > expected ? 1.0 / 16 : -1.0 / 256;
+  answer_ticks_.store(expected * (1 + change), std::memory_order_relaxed);
 }
 
 StopReason Anytime::walk(RowState& state, const StepBudget& budget, Stopwatch& watch, std::uint64_t deadline) const {
@@ -126,9 +130,11 @@ StopReason Anytime::walk(RowState& state, const StepBudget& budget, Stopwatch& w
     if (budget.is_timed()) {
       const std::uint64_t now = watch.elapsed();
       if (now >= deadline) return StopReason::kTime;
-      if (state.n_steps > 0) {
-        if (2 * (now - last) < pace) at_once = std::min(2 * at_once, kMostSteps);
-        if (now - last > pace) at_once = std::max(at_once / 2, kFewestSteps);
+      const std::uint64_t taken = now - last;
+      if (taken > pace || now + taken >= deadline) {
+        at_once = kFewestSteps;
+      } else if (2 * taken < pace && state.n_steps > 0) {
+        at_once = std::min(2 * at_once, kMostSteps);
       }
       last = now;
     }
@@ -151,6 +157,7 @@ void Anytime::advance(RowState& state, std::size_t n) const {
 }
 
 void Anytime::answer(const RowState& state, const AnytimeOutcome& outcome, std::size_t row) const {
+  if (!outcome.wants_answer()) return;
   if (state.n_steps == 0) return write(root_answer_, outcome, row);
   values_.in_float32() ? answer_as<float>(state, outcome, row) : answer_as<double>(state, outcome, row);
 }

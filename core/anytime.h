@@ -41,6 +41,8 @@ struct AnytimeOutcome {
   std::int32_t* n_steps = nullptr;
   std::uint8_t* reasons = nullptr;
   double* time_us = nullptr;  // of each row; 0 for rows that were walked together
+
+  bool wants_answer() const { return labels != nullptr || probabilities != nullptr || scores != nullptr; }
 };
 
 // Where a row stands.
@@ -78,6 +80,7 @@ class Anytime {
 
   void run_row(const RowsView& rows, std::size_t row, const StepBudget& budget, const AnytimeOutcome& outcome) const;
   StopReason walk(RowState& state, const StepBudget& budget, Stopwatch& watch, std::uint64_t deadline) const;
+  void learn_answer_time(double taken, bool answered) const;
   template <class Real>
   void run_block(const RowsView& rows, std::size_t first, std::size_t n, const std::vector<std::uint32_t>& levels,
                  const AnytimeOutcome& outcome) const;
@@ -105,7 +108,7 @@ class Anytime {
   std::vector<double> weight_;  // of every lowered node; empty if all are 1 or nothing is averaged
   Readout readout_;
   Answer root_answer_;  // what every row has before its first step
-  mutable std::atomic<std::uint64_t> answer_ticks_{0};  // how long an answer takes: it must be begun so much earlier
+  mutable std::atomic<double> answer_ticks_;  // how long an answer may take: it is begun so much before the deadline
 };
 
 }  // namespace scurry
