@@ -112,12 +112,12 @@ void Anytime::run_row(const RowsView& rows, std::size_t row, const StepBudget& b
   if (outcome.time_us) outcome.time_us[row] = static_cast<double>(watch.elapsed()) / rate;
 }
 
-// Follows a high percentile of what answers take, by little steps up and far smaller ones down: no single answer, however
+// Follows the upper fifth of what answers take, by little steps up and smaller ones down: no single answer, however
 // long the system interrupts it, changes much. Rows without time for a step answer from the roots, which takes nothing;
 // they let the estimate sink too, but so slowly that few of them try in vain.
 void Anytime::learn_answer_time(double taken, bool answered) const {
   const double expected = answer_ticks_.load(std::memory_order_relaxed);
-  const double change = !answered ? -1.0 / 4096 : taken > expected ? 1.0 / 16 : -1.0 / 256;
+  const double change = !answered ? -1.0 / 8192 : taken > expected ? 1.0 / 32 : -1.0 / 128;
   answer_ticks_.store(expected * (1 + change), std::memory_order_relaxed);
 }
 
@@ -167,7 +167,10 @@ void Anytime::answer_as(const RowState& state, const AnytimeOutcome& outcome, st
   const std::vector<Tree>& trees = walker_.trees();
   AlignedVector<Real>& sums = buffer_of_this_thread<Real>();
   values_.start(1, sums);
-  for (std::size_t t = 0; t < trees.size(); ++t) values_.add_one(trees[t], payload_[state.at[t]], sums.data());
+  AlignedVector<std::uint32_t>& payload = buffer_of_this_thread<std::uint32_t>();
+  payload.resize(trees.size());
+  for (std::size_t t = 0; t < trees.size(); ++t) payload[t] = payload_[state.at[t]];
+  values_.add_row(trees, payload.data(), sums.data());
   if (!weight_.empty()) {
     thread_local std::vector<double> weights;
     weights.assign(n_weight_sums(), 0.0);

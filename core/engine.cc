@@ -41,7 +41,7 @@ void Engine::sum_row(Scratch& scratch, AlignedVector<Real>& sums) const {
   values_.start(1, sums);
   const auto& trees = walker_.trees();
   walker_.walk_row(trees.data(), trees.size(), scratch.keys.data(), scratch.payload.data());
-  for (std::size_t t = 0; t < trees.size(); ++t) values_.add_one(trees[t], scratch.payload[t], sums.data());
+  values_.add_row(trees, scratch.payload.data(), sums.data());
 }
 
 template <class Real, class Finish>

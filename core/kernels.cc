@@ -260,6 +260,42 @@ void add_vectors(const double* table, std::size_t width, const u32* payload, std
   }
 }
 
+// kVectors = 0: in memory, not in registers.
+template <std::size_t kVectors>
+void sum_wide(const double* table, std::size_t width, const u32* payload, std::size_t n, double* sums) {
+  const std::size_t vectors = kVectors ? kVectors : width / 8;
+  auto* to = reinterpret_cast<Doubles*>(sums);
+  Doubles total[kVectors + 1];
+  std::copy_n(to, kVectors, total);
+  Doubles* const into = kVectors ? total : to;
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto* from = reinterpret_cast<const Doubles*>(table) + payload[i] * vectors;
+    for (std::size_t v = 0; v < vectors; ++v) into[v] += from[v];
+  }
+  std::copy_n(total, kVectors, to);
+}
+
+void sum_pairs(const double* table, const u32* payload, std::size_t n, double* sums) {
+  double first = sums[0], second = sums[1];
+  for (std::size_t i = 0; i < n; ++i) {
+    first += table[2 * payload[i]];
+    second += table[2 * payload[i] + 1];
+  }
+  sums[0] = first;
+  sums[1] = second;
+}
+
+void sum_vectors(const double* table, std::size_t width, const u32* payload, std::size_t n, double* sums) {
+  switch (width) {
+    case 2: return sum_pairs(table, payload, n, sums);
+    case 8: return sum_wide<1>(table, width, payload, n, sums);
+    case 16: return sum_wide<2>(table, width, payload, n, sums);
+    case 24: return sum_wide<3>(table, width, payload, n, sums);
+    case 32: return sum_wide<4>(table, width, payload, n, sums);
+    default: return sum_wide<0>(table, width, payload, n, sums);
+  }
+}
+
 using Signed [[gnu::vector_size(64), gnu::may_alias]] = std::int32_t;
 
 // Bit i of the result is the sign of lane i.
@@ -330,7 +366,7 @@ extern const Kernels kTable;
 const Kernels kTable = {walk_tree<NarrowNode>,    walk_tree<WideNode>,    walk_one_row<NarrowNode>,
                         walk_one_row<WideNode>,   descend_tree<NarrowNode>, descend_tree<WideNode>,
                         take_steps<NarrowNode>,   take_steps<WideNode>,   add_doubles,
-                        add_floats,               add_vectors,            add_and_test,
+                        add_floats,               add_vectors,            sum_vectors,             add_and_test,
                         add_int_vectors,          top_two,
                         SCURRY_TEXT(SCURRY_ISA)};
 

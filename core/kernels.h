@@ -54,6 +54,8 @@ struct Kernels {
   void (*add_floats)(const std::uint32_t* payload, std::size_t n, float* scores);
   // scores[row][0..width) += table[payload[row]][0..width), both 64-byte aligned; width is 2 or a multiple of 8
   void (*add_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n, double* scores);
+  // sums[0..width) += table[payload[0]][0..width), then table[payload[1]][0..width), …, aligned as above
+  void (*sum_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n, double* sums);
 
   // sums[row] += the signed payload[row]; exits receives the rows with sums <= lower or >= upper, ascending, and their
   // number is returned. payload, sums and exits have room for n rounded up to a multiple of kChunk.

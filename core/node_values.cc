@@ -1,6 +1,9 @@
 #include "node_values.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
+#include <type_traits>
 #include <unordered_map>
 
 #include "kernels.h"
@@ -34,6 +37,8 @@ class VectorTable {
   AlignedVector<double>& values_;
   std::unordered_multimap<std::uint64_t, std::uint32_t> by_hash_;
 };
+
+std::size_t output_of(const Tree& tree) { return static_cast<std::size_t>(std::max(tree.output, 0)); }
 
 std::size_t padded_width(std::size_t n_columns) {
   return n_columns <= 2 ? n_columns : (n_columns + 7) / 8 * 8;
@@ -92,7 +97,7 @@ void NodeValues::start(std::size_t n, AlignedVector<Real>& sums) const {
 
 template <class Real>
 void NodeValues::add(const Tree& tree, const std::uint32_t* payload, std::size_t n, Real* sums) const {
-  Real* of_output = sums + static_cast<std::size_t>(std::max(tree.output, 0)) * n;
+  Real* of_output = sums + output_of(tree) * n;
   if constexpr (std::is_same_v<Real, float>) {
     kernels().add_floats(payload, n, of_output);
   } else if (vectors_) {
@@ -102,9 +107,22 @@ void NodeValues::add(const Tree& tree, const std::uint32_t* payload, std::size_t
   }
 }
 
+template <class Real>
+void NodeValues::add_row(const std::vector<Tree>& trees, const std::uint32_t* payload, Real* sums) const {
+  if constexpr (std::is_same_v<Real, float>) {
+    for (std::size_t t = 0; t < trees.size(); ++t) sums[output_of(trees[t])] += std::bit_cast<float>(payload[t]);
+  } else if (vectors_) {
+    kernels().sum_vectors(table_.data(), width_, payload, trees.size(), sums);
+  } else {
+    for (std::size_t t = 0; t < trees.size(); ++t) sums[output_of(trees[t])] += table_[payload[t]];
+  }
+}
+
 template void NodeValues::start(std::size_t, AlignedVector<float>&) const;
 template void NodeValues::start(std::size_t, AlignedVector<double>&) const;
 template void NodeValues::add(const Tree&, const std::uint32_t*, std::size_t, float*) const;
 template void NodeValues::add(const Tree&, const std::uint32_t*, std::size_t, double*) const;
+template void NodeValues::add_row(const std::vector<Tree>&, const std::uint32_t*, float*) const;
+template void NodeValues::add_row(const std::vector<Tree>&, const std::uint32_t*, double*) const;
 
 }  // namespace scurry

@@ -1,11 +1,8 @@
 // NodeValues: what nodes add to the sums of rows, and those sums, in the source's order and precision.
 #pragma once
 
-#include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <span>
-#include <type_traits>
 #include <vector>
 
 #include "aligned.h"
@@ -38,9 +35,9 @@ class NodeValues {
   // Adds the values of the nodes that n rows reached in a tree.
   template <class Real>
   void add(const Tree& tree, const std::uint32_t* payload, std::size_t n, Real* sums) const;
-  // The same for a single row.
+  // Adds, for a single row, the values of the nodes it reached in all trees.
   template <class Real>
-  void add_one(const Tree& tree, std::uint32_t payload, Real* sums) const;
+  void add_row(const std::vector<Tree>& trees, const std::uint32_t* payload, Real* sums) const;
 
  private:
   std::vector<std::uint32_t> index(const ForestView& forest, bool leaves_only, std::span<const double> weights);
@@ -50,18 +47,5 @@ class NodeValues {
   std::vector<double> base_score_;
   AlignedVector<double> table_;  // distinct values, [payload][width_]; in float32 the payload is the value itself
 };
-
-template <class Real>
-void NodeValues::add_one(const Tree& tree, std::uint32_t payload, Real* sums) const {
-  const auto output = static_cast<std::size_t>(std::max(tree.output, 0));
-  if constexpr (std::is_same_v<Real, float>) {
-    sums[output] += std::bit_cast<float>(payload);
-  } else if (vectors_) {
-    const double* value = table_.data() + payload * width_;
-    for (std::size_t k = 0; k < base_score_.size(); ++k) sums[k] += value[k];
-  } else {
-    sums[output] += table_[payload];
-  }
-}
 
 }  // namespace scurry
