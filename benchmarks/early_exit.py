@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 import boosted
 import scurry
 from engines import LightGBM, OneDAL, Refused, ScikitLearn, build
-from race import race
+from race import Race, race
 from report import Report
 from scurry import datasets
 from scurry.errors import InfeasibleError, ScurryError
@@ -142,7 +142,7 @@ class _Exit:
     note: str
 
 
-def _compare(report: Report, case: Case, timed: Callable[[dict[str, Callable[[], Any]]], dict[str, float]]) -> None:
+def _compare(report: Report, case: Case, timed: Race) -> None:
     forest = scurry.from_model(case.model)
     exits, notes = _exits(case, forest)
     calls: dict[str, Callable[[], Any]] = {"scurry, all trees": partial(forest.predict, case.batch)}

@@ -101,10 +101,11 @@ def _heading(header: dict[str, Any]) -> str:
     versions = ", ".join(f"{package} {version}" for package, version in header["versions"].items())
     protocol = (
         f"Batches of {N_BATCH_ROWS:,} held-out rows, repeated where a dataset has fewer, as float32, NaN coded -1. "
-        f"Engines take turns; the shortest of {header['n_repeats']} rounds counts. One row: {header['n_row_calls']} "
-        f"calls from Python a round, over {N_SINGLE_ROWS} different rows; the lowest p50 and p99 of the rounds. Where "
-        "an engine returns probabilities, turning them into labels is not timed. Labels changed: against the source "
-        "model's own predict, on the held-out rows."
+        f"Engines take turns; the shortest of {header['n_repeats']} rounds counts: of wall time, and with one thread "
+        f"also of CPU time, which other work hardly touches. One row: {header['n_row_calls']} calls from "
+        f"Python a round, over {N_SINGLE_ROWS} different rows; the lowest p50 and p99 of the rounds. Where an engine "
+        "returns probabilities, turning them into labels is not timed. Labels changed: against the source model's own "
+        "predict, on the held-out rows."
     )
     paragraphs = map(tables.wrapped, (machine, f"{versions}.", protocol))
     return "\n\n".join(["# Speed beside other engines", *paragraphs])
@@ -112,8 +113,8 @@ def _heading(header: dict[str, Any]) -> str:
 
 def _summary(results: dict[Cell, Result]) -> str:
     legend = (
-        "krows/s, × own framework, × oneDAL, × the best of all others: one thread. 2 threads: over one. "
-        "p50: one row from Python; ÷ best: its share of the best other engine's. Changed: labels."
+        "krows/s, × own framework, × oneDAL, × the best of all others: one thread, by CPU time. 2 threads: over one, "
+        "by wall time. p50: one row from Python; ÷ best: its share of the best other engine's. Changed: labels."
     )
     table = tables.summary_text({cell.name: result for cell, result in results.items()})
     return "\n\n".join(["## scurry in one table", table, tables.wrapped(legend)])
@@ -122,10 +123,10 @@ def _summary(results: dict[Cell, Result]) -> str:
 def _write(path: Path, header: dict[str, Any], texts: list[str], results: dict[Cell, Result]) -> None:
     path.parent.mkdir(exist_ok=True)
     path.with_suffix(".md").write_text("\n\n".join([*texts, _summary(results)]) + "\n", encoding="utf-8")
-    cells = {
-        cell.name: dataclasses.asdict(result) | {"ratios": tables.ratios(result.speeds)}
-        for cell, result in results.items()
-    }
+    cells = {}
+    for cell, result in results.items():
+        found = tables.ratios(result.speeds)
+        cells[cell.name] = dataclasses.asdict(result) | {"ratios": found and dataclasses.asdict(found)}
     document = header | {"load_average_at_end": os.getloadavg()[0], "cells": cells}
     path.with_suffix(".json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -23,6 +23,7 @@ class Speed:
     """What one engine did in one cell."""
 
     rows_per_s: dict[int, float]  # by number of threads
+    rows_per_cpu_s: float  # one thread, by CPU time: what a busy machine's other work does not count in
     p50_us: float
     p99_us: float
     n_changed: int
@@ -66,7 +67,8 @@ def compare(task: Task, n_repeats: int, n_row_calls: int) -> Result:
     singles = _race_single_rows(ready, task, n_repeats, n_row_calls)
     speeds = {
         name: Speed(
-            {n_threads: len(task.batch) / batches[name, n_threads] for n_threads in THREADS},
+            {n_threads: len(task.batch) / batches[name, n_threads][0] for n_threads in THREADS},
+            len(task.batch) / batches[name, 1][1],
             *singles[name],
             changed[name],
         )
@@ -112,19 +114,23 @@ def _single_rows(engine: Engine, task: Task) -> list[Any]:
     return [engine.prepare(task.batch[at : at + 1].copy()) for at in range(N_SINGLE_ROWS)]
 
 
-def _race_batches(engines: Mapping[str, Engine], task: Task, n_repeats: int) -> dict[tuple[str, int], float]:
-    """The shortest time of a batch in seconds, by engine and number of threads."""
+def _race_batches(
+    engines: Mapping[str, Engine], task: Task, n_repeats: int
+) -> dict[tuple[str, int], tuple[float, float]]:
+    """The shortest wall and CPU time of a batch in seconds, by engine and number of threads."""
     batches = {name: engine.prepare(task.batch) for name, engine in engines.items()}
     heads = {name: engine.prepare(task.batch[:64]) for name, engine in engines.items()}
-    best = {(name, n_threads): float("inf") for name in engines for n_threads in THREADS}
+    best = {(name, n_threads): (float("inf"), float("inf")) for name in engines for n_threads in THREADS}
     for _ in range(n_repeats):
         for name, n_threads in best:
             time.sleep(_SETTLE_S)
             call = engines[name].with_threads(n_threads)
             call(heads[name])  # some engines start their threads at the first call
-            start = time.perf_counter()
+            start, cpu_start = time.perf_counter(), time.process_time()
             call(batches[name])
-            best[name, n_threads] = min(best[name, n_threads], time.perf_counter() - start)
+            cpu, wall = time.process_time() - cpu_start, time.perf_counter() - start
+            best_wall, best_cpu = best[name, n_threads]
+            best[name, n_threads] = (min(best_wall, wall), min(best_cpu, cpu))
     return best
 
 

@@ -107,17 +107,9 @@ void VoteSweep::average(Rows& rows, std::size_t i) const {
   }
 }
 
-// Chooses the cheaper action in row i.
-//
-// Where both following states stop and give the same answer, waiting costs a vote and gains nothing. So only the
-// neighbours of states that go on, and the one state whose followers answer differently, need be looked at.
-void VoteSweep::decide(Rows& rows, std::size_t i, std::span<const double> prices, VotePolicy& policy,
-                       std::span<std::uint8_t> stops) const {
-  const std::size_t between = (i + 1) / 2;
-  const std::size_t first = std::max(rows.lowest, std::min(between, rows.first - (rows.first > 0)));
-  const std::size_t last = std::min(rows.highest, std::max(between, rows.last));
-  const std::size_t split = std::clamp(i / 2 + 1, first, last + 1);  // from here on stopping answers positive
-
+// What it costs to stop and to go on at the states [first, last] of a row; from `split` on, stopping answers positive.
+void VoteSweep::price(Rows& rows, std::size_t first, std::size_t split, std::size_t last,
+                      std::span<const double> prices) const {
   std::fill(rows.stop.begin() + first, rows.stop.begin() + last + 1, 0.0);
   std::fill(rows.go_on.begin() + first, rows.go_on.begin() + last + 1, 0.0);
   for (std::size_t k = 0; k < measures_.size(); ++k) {
@@ -133,6 +125,19 @@ void VoteSweep::decide(Rows& rows, std::size_t i, std::span<const double> prices
     }
     add_scaled(rows.go_on.data(), prices[k], value, first, last + 1);
   }
+}
+
+// Chooses the cheaper action in row i.
+//
+// Where both following states stop and give the same answer, waiting costs a vote and gains nothing. So only the
+// neighbours of states that go on, and the one state whose followers answer differently, need be looked at.
+void VoteSweep::decide(Rows& rows, std::size_t i, std::span<const double> prices, VotePolicy& policy,
+                       std::span<std::uint8_t> stops) const {
+  const std::size_t between = (i + 1) / 2;
+  const std::size_t first = std::max(rows.lowest, std::min(between, rows.first - (rows.first > 0)));
+  const std::size_t last = std::min(rows.highest, std::max(between, rows.last));
+  const std::size_t split = std::clamp(i / 2 + 1, first, last + 1);
+  price(rows, first, split, last, prices);
 
   const auto stops_at = [&](std::size_t j) { return rows.stop[j] < rows.go_on[j]; };
   const auto stop_at = [&](std::size_t j) {

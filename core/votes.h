@@ -49,6 +49,7 @@ class VoteSweep {
 
   Measure measure_of(std::span<const double> weights) const;
   void average(Rows& rows, std::size_t i) const;
+  void price(Rows& rows, std::size_t first, std::size_t split, std::size_t last, std::span<const double> prices) const;
   void decide(Rows& rows, std::size_t i, std::span<const double> prices, VotePolicy& policy,
               std::span<std::uint8_t> stops) const;
 

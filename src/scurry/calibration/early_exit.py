@@ -24,6 +24,7 @@ def early_exit(
     X_cal: Any,
     y_cal: Any = None,
     *,
+    X_fit: Any = None,
     max_disagreement: float = 1e-3,
     method: str = "auto",
     confidence: float | None = 0.95,
@@ -41,6 +42,9 @@ def early_exit(
         Rows like those to be predicted, not used to train the model. Labels are not needed.
     y_cal : array of shape (n_rows,), optional
         Labels, used by ``method="fan"`` to order trees.
+    X_fit : array or DataFrame, optional
+        Rows that find the order of trees and the thresholds on scores, so that all of `X_cal` is left to certify them.
+        The model's training rows serve well. By default half of `X_cal`.
     max_disagreement : float in [0, 1)
         The largest share of rows whose label may change: 0.001 is one in a thousand.
     method : {"auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan"}
@@ -80,6 +84,7 @@ def early_exit(
         from_model(model),
         X_cal,
         y_cal,
+        X_fit,
         method,
         random_state,
         max_disagreement=max_disagreement,
@@ -100,9 +105,11 @@ def _auto_plan(request: Request) -> Plan:
     methods = ["natural", "qwyc"] if request.forest.n_classes == 2 else ["qwyc"]
     if request.forest.aggregation == "vote" and request.forest.n_classes == 2 and request.keep_scores is None:
         methods.append("minimean")  # where the model itself votes, agreement with the vote is agreement with the model
+    # Each candidate is certified at a share of the risk: choosing among them must not break the promise.
+    shared_risk = request if request.confidence is None else replace(request, confidence=_shared(request, len(methods)))
     for method in methods:
         try:
-            plans.append((plan_by_votes if method == "minimean" else plan_by_scores)(request, method))
+            plans.append((plan_by_votes if method == "minimean" else plan_by_scores)(shared_risk, method))
         except InfeasibleError as error:
             failures.append(error)
     if not plans:
@@ -114,7 +121,15 @@ def _auto_plan(request: Request) -> Plan:
         why = f"early exit would not pay: of {n_trees} trees a row needs {shown}"
         facts = request.facts("full", promise="the model's own labels, always", chosen_because=why)
         return Plan(order=np.arange(n_trees, dtype=np.int32), facts=facts)
-    return replace(best, facts=best.facts | {"chosen_because": f"fewest trees per row on held-out rows: {shown}"})
+    facts = best.facts | {"confidence": request.confidence, "chosen_because": f"fewest trees on held-out rows: {shown}"}
+    if request.confidence is not None:
+        mine, shares = f"confidence {request.confidence:g}", f"confidence {shared_risk.confidence:g}"
+        facts["promise"] = str(facts["promise"]).replace(shares, mine)
+    return replace(best, facts=facts)
+
+
+def _shared(request: Request, n_plans: int) -> float:
+    return 1 - (1 - (request.confidence or 0.0)) / n_plans
 
 
 def _mean_trees(plan: Plan) -> float:

@@ -27,9 +27,13 @@ class Request:
     shuffle: str
     keep_scores: str | None
     rng: np.random.Generator
+    fit_rows: NDArray[Any] | None
+    split_seed: int
 
     @classmethod
-    def checked(cls, forest: Forest, X_cal: Any, y_cal: Any, method: str, random_state: Any, **asked: Any) -> Request:
+    def checked(
+        cls, forest: Forest, X_cal: Any, y_cal: Any, X_fit: Any, method: str, random_state: Any, **asked: Any
+    ) -> Request:
         """The request if it makes sense, else an error that says what does."""
         if not forest.is_classifier:
             raise InputError("early exit compares labels, and this model is a regressor; pass a classifier")
@@ -54,7 +58,10 @@ class Request:
         y = None if y_cal is None else np.asarray(y_cal)
         if y is not None and y.shape != (len(rows),):
             raise InputError(f"y_cal has shape {y.shape}, X_cal has {len(rows)} rows")
-        return cls(forest=forest, rows=rows, y=y, rng=np.random.default_rng(random_state), **asked)
+        fit_rows = None if X_fit is None else as_rows(forest, X_fit)
+        rng = np.random.default_rng(random_state)
+        seed = int(rng.integers(2**63))
+        return cls(forest=forest, rows=rows, y=y, fit_rows=fit_rows, rng=rng, split_seed=seed, **asked)
 
     def facts(self, method: str, **measured: Any) -> dict[str, Any]:
         """What a plan says about itself."""

@@ -1,8 +1,9 @@
 """Early exit on scores: an order of trees and thresholds on the running sum, certified on rows they were not fitted to.
 
 A search for an order or thresholds overfits its calibration rows (the more so the freer it is), so the promise comes
-from other rows: half of the calibration rows fit the rule, the other half choose how far its thresholds are moved
-outwards, by fixed-sequence testing from the most cautious member of the family on.
+from other rows. Half of the calibration rows fit the rule, or rows given for that, such as the model's training rows;
+the others choose how far its thresholds are moved outwards, by fixed-sequence testing from the most cautious member of
+the family on.
 """
 
 from __future__ import annotations
@@ -53,25 +54,28 @@ def plan_by_scores(request: Request, method: str) -> Plan:
     """A plan by `method` ("qwyc", "fan"), or by thresholds on the trees' own order ("natural")."""
     forest = request.forest
     step = score_step(forest)
-    fit, held_out = _split(request)
+    fit_rows, fit_y, held_out = _split(request)
     if forest.n_classes == 2:
-        rule: ScoredRule = _fit_two_classes(request, method, step, fit)
+        rule: ScoredRule = _fit_two_classes(request, method, step, fit_rows, fit_y)
     else:
         if method == "fan":
             raise InputError(f'method="fan" decides between two classes, the model has {forest.n_classes}; use "qwyc"')
-        rule = _fit_many_classes(request, step, fit)
-    scores = tree_scores(forest, request.rows[held_out], step)
-    amount, measured = _certified_amount(request, rule, scores, _decisions(forest, request.rows[held_out]))
+        rule = _fit_many_classes(request, step, fit_rows)
+    scores = tree_scores(forest, held_out, step)
+    amount, measured = _certified_amount(request, rule, scores, _decisions(forest, held_out))
     return _plan(request, method, rule.widened(amount), step, measured)
 
 
-def _split(request: Request) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows that fit the rule, and rows that certify it; the same ones where nothing is certified."""
-    everything = np.arange(len(request.rows))
+def _split(request: Request) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[Any]]:
+    """Rows (and labels) that fit the rule, and rows that certify it; the same ones where nothing is certified."""
+    if request.fit_rows is not None:
+        return request.fit_rows, None, request.rows
     if request.confidence is None:
-        return everything, everything
-    shuffled = request.rng.permutation(everything)
-    return np.sort(shuffled[: len(shuffled) // 2]), np.sort(shuffled[len(shuffled) // 2 :])
+        return request.rows, request.y, request.rows
+    # The same halves for every method, so that plans compared with each other were certified on the same rows.
+    shuffled = np.random.default_rng(request.split_seed).permutation(len(request.rows))
+    fit, held_out = np.sort(shuffled[: len(shuffled) // 2]), np.sort(shuffled[len(shuffled) // 2 :])
+    return request.rows[fit], None if request.y is None else request.y[fit], request.rows[held_out]
 
 
 def tree_scores(forest: Forest, rows: NDArray[Any], step: float) -> NDArray[np.float64]:
@@ -102,8 +106,10 @@ def _decisions(forest: Forest, rows: NDArray[Any]) -> NDArray[Any]:
     return codes.astype(np.bool_) if forest.n_classes == 2 else codes
 
 
-def _fit_two_classes(request: Request, method: str, step: float, fit: NDArray[np.intp]) -> MarginRule | FanRule:
-    forest, rows = request.forest, request.rows[fit]
+def _fit_two_classes(
+    request: Request, method: str, step: float, rows: NDArray[Any], y: NDArray[Any] | None
+) -> MarginRule | FanRule:
+    forest = request.forest
     scores, decisions = tree_scores(forest, rows, step), _decisions(forest, rows)
     threshold = float(np.rint(score_threshold(forest) / step) * step)
     shared: dict[str, Any] = {"decision_threshold": threshold, "decisions": decisions}
@@ -112,24 +118,19 @@ def _fit_two_classes(request: Request, method: str, step: float, fit: NDArray[np
         if request.keep_scores is not None:
             raise InputError('keep_scores needs thresholds: use method="qwyc"')
         width = max(np.rint(0.1 / step), 1.0) * step
-        preset = "natural" if request.y is None else "individual-mse"
-        return fan(scores, bin_width=width, order=preset, y=_encoded(request, fit), **shared)
+        preset = "natural" if y is None else "individual-mse"
+        positive = None if y is None or forest.classes is None else np.asarray(y == forest.classes[1])
+        return fan(scores, bin_width=width, order=preset, y=positive, **shared)
     order = "natural" if method == "natural" else None
     return qwyc(scores, order=order, negative_only=request.keep_scores == "positive", **shared)
 
 
-def _encoded(request: Request, fit: NDArray[np.intp]) -> NDArray[Any] | None:
-    if request.y is None or request.forest.classes is None:
-        return None
-    return np.asarray(request.y[fit] == request.forest.classes[1])
-
-
-def _fit_many_classes(request: Request, step: float, fit: NDArray[np.intp]) -> LeadRule:
+def _fit_many_classes(request: Request, step: float, rows: NDArray[Any]) -> LeadRule:
     if request.keep_scores is not None:
         raise InputError('keep_scores="positive" needs a model with two classes')
     forest = request.forest
     base = np.rint(forest.base_score / step) * step
-    scores = tree_scores(forest, request.rows[fit], step)
+    scores = tree_scores(forest, rows, step)
     return multiclass_qwyc(scores, max_disagreement=request.max_disagreement, base_score=base)
 
 

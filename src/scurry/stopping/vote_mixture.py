@@ -69,8 +69,8 @@ Oracle = Callable[[Prices], Column]
 class _Simplex:
     """The simplex method over a growing list of columns, for a handful of rows and any number type.
 
-    The basis is inverted afresh after every pivot: near the optimum its columns are almost alike, and updates of an
-    inverse would lose the digits that tell them apart.
+    The basis is inverted afresh after every pivot and its solution refined once: near the optimum the columns are
+    almost alike, and updates of an inverse would lose the digits that tell them apart.
     """
 
     def __init__(self, right: Sequence[Number], tolerance: Number, number: Callable[[Any], Number]) -> None:
@@ -104,8 +104,10 @@ class _Simplex:
         units = [[int(r == s) for s in range(n_rows)] for r in range(n_rows)]
         solved = _eliminated([[*row, b, *unit] for row, b, unit in zip(rows, self.right, units, strict=True)])
         self.basis = basis
-        self.level = [row[n_rows] for row in solved]
         self.inverse = [row[n_rows + 1 :] for row in solved]
+        level = [row[n_rows] for row in solved]
+        missed = [b - _dot(row, level) for row, b in zip(rows, self.right, strict=True)]
+        self.level = [x + _dot(row, missed) for x, row in zip(level, self.inverse, strict=True)]
 
     def optimise(self) -> bool:
         """Pivot until no listed column lowers the objective; by Bland's rule, so exact arithmetic cannot cycle.

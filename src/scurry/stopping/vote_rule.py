@@ -163,6 +163,14 @@ class VoteRule:
         weights = [policy.weight for policy in self._policies]
         return _read_only(strategy(weights, [policy.thresholds.stop_matrix() for policy in self._policies]))
 
+    def draws_lots(self) -> BoolArray:
+        """Whether the rule can lead to a state and then stops there by chance; shape (n_voters + 1, n_voters + 1)."""
+        if not self._policies:
+            return (self.theta > 0.0) & (self.theta < 1.0)
+        weights = [policy.weight for policy in self._policies]
+        reach, stop = reach_and_stop(weights, [policy.thresholds.stop_matrix() for policy in self._policies])
+        return (stop > 0.0) & (stop < reach * (1.0 - 1e-9))
+
     @cached_property
     def lower(self) -> IntArray:
         """Largest ``j <= i / 2`` with a positive chance to stop, -1 if there is none; see the class."""
@@ -225,6 +233,7 @@ class VoteRule:
             distribution = arrays["distribution"]
             rates = header["max_disagreement"], header["max_conditional"]
             request = VoteRequest.checked(len(distribution) - 1, header["method"], *rates, distribution)
+            request = request._replace(distribution=distribution)  # to the last bit, as it was
             bound = header["lower_bound"]
             lower_bound = float("nan") if bound is None else float(bound)
             if "theta" in arrays:
@@ -245,7 +254,9 @@ def strategy(weights: Sequence[float], stop_matrices: Sequence[BoolArray]) -> Fl
     """θ of a mixture of policies: the chance to stop at a state reached, else that the drawn policy would stop."""
     reach, stop = reach_and_stop(weights, stop_matrices)
     would_stop = np.tensordot(np.asarray(weights, dtype=np.float64), np.stack(stop_matrices), axes=1)
-    return np.tril(np.divide(stop, reach, out=would_stop, where=reach > 0.0))
+    theta = np.tril(np.minimum(np.divide(stop, reach, out=would_stop, where=reach > 0.0), 1.0))
+    theta[-1] = 1.0
+    return theta
 
 
 def _outcomes_of_strategy(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
