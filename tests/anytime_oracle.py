@@ -27,7 +27,7 @@ def nodes_after(forest: Forest, steps: np.ndarray, n_steps: int, leaves: np.ndar
     return nodes
 
 
-def scores_of(forest: Forest, nodes: np.ndarray, power: float = 0.0) -> np.ndarray:
+def scores_of(forest: Forest, nodes: np.ndarray, readout: str = "plain") -> np.ndarray:
     """Scores read from `nodes`, shape (n_rows, n_outputs), in the forest's own precision."""
     kind = forest.score_dtype if forest.value.shape[1] == 1 else "float64"
     values = reference.leaf_values(forest)
@@ -36,7 +36,7 @@ def scores_of(forest: Forest, nodes: np.ndarray, power: float = 0.0) -> np.ndarr
     for tree, output in enumerate(forest.tree_output):
         node = nodes[:, tree]
         share = (forest.node_depth[node] + 1) / (forest.tree_depth[tree] + 1)
-        counts = np.where(forest.is_leaf[node], 1.0, share**power)
+        counts = np.where(forest.is_leaf[node], 1.0, share**2 if readout == "weighted" else 1.0)
         columns = slice(None) if output < 0 else slice(output, output + 1)
         total[:, columns] += (values[node] * counts[:, None]).astype(kind)
         weight[:, columns] += counts[:, None]
@@ -59,6 +59,6 @@ def labels_of(forest: Forest, scores: np.ndarray) -> np.ndarray:
     return forest.classes[code]
 
 
-def anytime_of(forest: Forest, steps: np.ndarray | None = None, power: float = 0.0) -> Predictor:
+def anytime_of(forest: Forest, steps: np.ndarray | None = None, readout: str = "plain") -> Predictor:
     steps = shuffled_steps(forest) if steps is None else steps
-    return Predictor(forest, Plan(order=steps, stop=StepRule(inner_power=power)))
+    return Predictor(forest, Plan(order=steps, stop=StepRule(readout=readout)))

@@ -44,7 +44,7 @@ def test_scikit_learn_models_are_reached_exactly(model):
     X[RNG.random(X.shape) < 0.05] = np.nan
     model.fit(np.nan_to_num(X[:300]) if isinstance(model, GradientBoostingClassifier) else X[:300], y[:300])
     rows = np.nan_to_num(X) if isinstance(model, GradientBoostingClassifier) else X
-    anytime = anytime_of(scurry.from_model(model), power=2.0)
+    anytime = anytime_of(scurry.from_model(model), readout="weighted")
     np.testing.assert_array_equal(anytime.predict(rows), model.predict(rows))
     np.testing.assert_array_equal(anytime.predict(rows[:5], time_us=1e9), model.predict(rows[:5]))
 
@@ -92,26 +92,26 @@ def test_run_reports():
     assert (timed.time_us > 0).all()
 
 
-@pytest.mark.parametrize("power", [0.0, 2.0])
-def test_saved_and_loaded(tmp_path, power):
+@pytest.mark.parametrize("readout", ["plain", "weighted"])
+def test_saved_and_loaded(tmp_path, readout):
     forest = complete_forest(n_trees=6, depth=5)
-    anytime, rows = anytime_of(forest, power=power), RNG.normal(size=(60, 6))
+    anytime, rows = anytime_of(forest, readout=readout), RNG.normal(size=(60, 6))
     anytime.save(tmp_path / "any.scurry")
     loaded = scurry.load(tmp_path / "any.scurry")
     np.testing.assert_array_equal(loaded.plan.order, anytime.plan.order)
-    assert loaded.plan.stop.inner_power == power
+    assert loaded.plan.stop.readout == readout
     for n_steps in (0, 11, 30):
         np.testing.assert_array_equal(
             loaded.predict_proba(rows, max_steps=n_steps), anytime.predict_proba(rows, max_steps=n_steps)
         )
 
 
-@pytest.mark.parametrize("power", [-1, "much", None, True, [2]])
-def test_a_file_with_a_senseless_power_is_refused(tmp_path, monkeypatch, power):
+@pytest.mark.parametrize("readout", ["much", None, 2, ["plain"]])
+def test_a_file_with_a_senseless_readout_is_refused(tmp_path, monkeypatch, readout):
     anytime = anytime_of(complete_forest(n_trees=2, depth=2))
-    monkeypatch.setattr(StepRule, "to_parts", lambda self: ({"rule": "StepRule", "inner_power": power}, {}))
+    monkeypatch.setattr(StepRule, "to_parts", lambda self: ({"rule": "StepRule", "readout": readout}, {}))
     anytime.save(tmp_path / "any.scurry")
-    with pytest.raises(FormatError, match="inner_power must be a number that is not negative"):
+    with pytest.raises(FormatError, match="readout must be one of plain, weighted, got"):
         scurry.load(tmp_path / "any.scurry")
 
 

@@ -18,6 +18,7 @@ from scurry.rows import as_rows
 OBJECTIVES = ("steps", "time")
 _MAX_TIMED_ROWS = 200
 _N_REPEATS = 9
+_LEAST_US = 1e-6
 
 
 def anytime(
@@ -27,7 +28,8 @@ def anytime(
     *,
     order: str = "auto",
     objective: str = "steps",
-    random_state: int | None = None,
+    readout: str = "plain",
+    random_state: int | np.random.Generator | np.random.RandomState | None = None,
 ) -> Predictor:
     """Find an order of steps in which the answers of a tree ensemble become good early.
 
@@ -43,9 +45,12 @@ def anytime(
         "auto" is the best known here; "optimal", "backward-squirrel", "forward-squirrel", "unoptimal", "random", and
         "depth-…" or "breadth-…" with ie, ea, re, drep or qwyc: see `scurry.orders.find`.
     objective : {"steps", "time"}
-        Whether the mean quality over steps or over time counts. For "time" the cost of a step in the same tree as the
-        one before and in another are measured on this machine.
-    random_state : int, optional
+        Whether the mean accuracy over steps or over time is to be high. For "time", which "auto" alone can aim at, the
+        costs of a step in the same tree as the one before and of one in another are measured on this machine.
+    readout : {"plain", "weighted"}
+        How inner nodes count in answers given early: all alike, or the less the further they are from the leaves.
+    random_state : int, Generator, RandomState or None
+        For "random".
 
     Returns
     -------
@@ -72,14 +77,28 @@ def anytime(
 
     if objective not in OBJECTIVES:
         raise InputError(f"objective must be one of {', '.join(OBJECTIVES)}, got {objective!r}")
+    if objective == "time" and order != "auto":
+        raise InputError(f'objective="time" needs order="auto", got {order!r}: the other orders know only steps')
     forest = from_model(model)
     rows = as_rows(forest, X_order)
-    costs = step_costs(forest, rows) if objective == "time" else None
-    found = orders.find(forest, rows, y_order, order=order, step_costs=costs, random_state=random_state)
-    facts = {"method": "anytime", "order": order, "objective": objective, "n_steps": len(found.steps)}
+    costs = step_costs(forest, rows) if objective == "time" and len(rows) > 0 else None
+    found = orders.find(
+        forest, rows, y_order, order=order, readout=readout, step_costs=costs, random_state=random_state
+    )
+    facts: dict[str, Any] = {
+        "method": "anytime",
+        "order": order,
+        "objective": objective,
+        "readout": readout,
+        "n_steps": len(found.steps),
+        "n_rows_ordered_on": len(rows),
+    }
+    quality = "accuracy" if forest.is_classifier else "mean_squared_error"
+    for name, value in (("first", found.curve[0]), ("mean", found.curve.mean()), ("last", found.curve[-1])):
+        facts[f"{name}_{quality}"] = float(value)
     if costs is not None:
         facts |= {"same_tree_step_ns": 1000 * costs[0], "other_tree_step_ns": 1000 * costs[1]}
-    return Predictor(forest, Plan(order=found.steps, stop=StepRule(), facts=facts))
+    return Predictor(forest, Plan(order=found.steps, stop=StepRule(readout=readout), facts=facts))
 
 
 def step_costs(forest: Forest, rows: NDArray[Any]) -> tuple[float, float]:
@@ -101,6 +120,6 @@ def step_costs(forest: Forest, rows: NDArray[Any]) -> tuple[float, float]:
     n_same = np.array([(np.diff(order) == 0).sum() for order in orders])
     spent_us = best.mean(axis=1)
     if n_same[0] == n_same[1]:  # one tree, or none deeper than a step
-        return (float(spent_us.mean() / max(len(by_tree), 1)),) * 2
+        return (max(float(spent_us.mean()) / max(len(by_tree), 1), _LEAST_US),) * 2
     same, other = np.linalg.solve(np.column_stack([n_same, len(by_tree) - n_same]), spent_us)
-    return float(max(same, 0)), float(max(other, 0))
+    return max(float(same), _LEAST_US), max(float(other), _LEAST_US)

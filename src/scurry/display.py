@@ -1,4 +1,4 @@
-"""Pictures of rules and predictors, in the manner of scikit-learn's displays. matplotlib is imported when one is drawn."""
+"""Pictures of rules and predictors in the manner of scikit-learn's. matplotlib is imported when one is drawn."""
 
 from __future__ import annotations
 

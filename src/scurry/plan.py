@@ -19,6 +19,7 @@ from scurry.storage import Container
 NEVER_BELOW = int(np.iinfo(np.int32).min)
 NEVER_ABOVE = int(np.iinfo(np.int32).max)
 KINDS = ("votes", "scores")
+READOUTS = ("plain", "weighted")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -167,34 +168,32 @@ class StepRule:
 
     Attributes
     ----------
-    inner_power : float
-        An inner node at depth ``d`` of a tree of depth ``D`` counts ``((d + 1) / (D + 1)) ** inner_power`` times, a
-        leaf once: the full prediction is the model's own whatever the power. 0 lets all nodes count alike.
+    readout : {"plain", "weighted"}
+        How inner nodes count. "weighted" counts one at depth ``d`` of a tree of depth ``D`` only
+        ``((d + 1) / (D + 1)) ** 2`` times. Leaves always count once, so that the full answer is the model's own.
     """
 
-    inner_power: float = 0.0
+    readout: str = "plain"
 
     ARRAYS: ClassVar[dict[str, type]] = {}
 
     def __post_init__(self) -> None:
-        power = self.inner_power
-        if isinstance(power, bool) or not isinstance(power, int | float) or not 0 <= power < np.inf:
-            raise InputError(f"inner_power must be a number that is not negative, got {power!r}")
+        if self.readout not in READOUTS:
+            raise InputError(f"readout must be one of {', '.join(READOUTS)}, got {self.readout!r}")
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """A JSON-able header and arrays that say everything about the rule."""
-        return {"rule": type(self).__name__, "inner_power": self.inner_power}, {}
+        return {"rule": type(self).__name__, "readout": self.readout}, {}
 
     def check(self, forest: Forest) -> None:
         """Raise unless this rule can stop `forest`: it can stop any."""
 
     def weights(self, forest: Forest) -> NDArray[np.float64]:
         """How many times each node counts, shape (n_nodes,); empty if all count once."""
-        if self.inner_power == 0:
+        if self.readout == "plain":
             return np.empty(0)
         height = np.repeat(forest.tree_depth, np.diff(forest.tree_offset)) + 1
-        inner = ((forest.node_depth + 1) / height) ** self.inner_power
-        return np.where(forest.is_leaf, 1.0, inner)
+        return np.where(forest.is_leaf, 1.0, ((forest.node_depth + 1) / height) ** 2)
 
 
 def leaf_scores(forest: Forest) -> NDArray[np.float64]:

@@ -56,15 +56,15 @@ def ensembles(draw):
 
 
 @settings(max_examples=120, deadline=None)
-@given(forest=ensembles(), seed=st.integers(0, 999), power=st.sampled_from([0.0, 0.0, 1.0, 2.0]), data=st.data())
-def test_every_prefix_is_the_replay(forest, seed, power, data):
+@given(forest=ensembles(), seed=st.integers(0, 999), readout=st.sampled_from(["plain", "weighted"]), data=st.data())
+def test_every_prefix_is_the_replay(forest, seed, readout, data):
     steps = shuffled_steps(forest, seed)
     rng = np.random.default_rng(seed)
     rows = rng.choice(np.r_[SPECIAL, forest.threshold, np.arange(32)], (70, forest.n_features))
     leaves = reference.apply(forest, rows)
-    anytime = anytime_of(forest, steps, power)
+    anytime = anytime_of(forest, steps, readout)
     for n_steps in data.draw(st.sets(st.integers(0, len(steps)), max_size=12)) | {0, len(steps)}:
-        scores = scores_of(forest, nodes_after(forest, steps, n_steps, leaves), power)
+        scores = scores_of(forest, nodes_after(forest, steps, n_steps, leaves), readout)
         labels = labels_of(forest, scores)
         shown = scores[:, -1] if forest.n_outputs <= 2 else scores
         for X in (rows, rows[:3]):  # a block of rows, and one by one
@@ -81,10 +81,10 @@ def test_every_prefix_is_the_replay(forest, seed, power, data):
 
 
 @settings(max_examples=60, deadline=None)
-@given(forest=ensembles(), power=st.sampled_from([0.0, 2.0]))
-def test_all_steps_give_the_forest_itself(forest, power):
+@given(forest=ensembles(), readout=st.sampled_from(["plain", "weighted"]))
+def test_all_steps_give_the_forest_itself(forest, readout):
     rows = adversarial_rows(forest, RNG.normal(size=(20, forest.n_features)), 100)
-    anytime = anytime_of(forest, power=power)
+    anytime = anytime_of(forest, readout=readout)
     for budget in ({}, {"max_steps": len(anytime.plan.order)}, {"time_us": np.inf}, {"time_us": 1e9}):
         np.testing.assert_array_equal(anytime.predict(rows, **budget), forest.predict(rows))
         if forest.is_classifier:
@@ -109,7 +109,7 @@ def test_wide_and_deep_trees(shape, n_columns):
 
 def test_threads_and_batches_change_nothing():
     forest = complete_forest(n_trees=20, depth=7)
-    anytime, rows = anytime_of(forest, power=2.0), RNG.normal(size=(3000, 6)).astype(np.float32)
+    anytime, rows = anytime_of(forest, readout="weighted"), RNG.normal(size=(3000, 6)).astype(np.float32)
     expected = anytime.predict_proba(rows, max_steps=60)
     np.testing.assert_array_equal(anytime.predict_proba(rows, n_threads=3, max_steps=60), expected)
     np.testing.assert_array_equal(anytime.predict_proba(rows, n_threads=3, max_steps=60, time_us=1e9), expected)
@@ -121,7 +121,7 @@ def test_weighted_probabilities_are_probabilities():
     forest = complete_forest(n_trees=9, depth=5, n_columns=4)
     values = forest.value / forest.value.sum(axis=1, keepdims=True)
     forest = complete_forest(n_trees=9, depth=5, n_columns=4, value=values)
-    anytime = anytime_of(forest, power=2.0)
+    anytime = anytime_of(forest, readout="weighted")
     for n_steps in (0, 3, 20, 45):
         p = anytime.predict_proba(RNG.normal(size=(30, 6)), max_steps=n_steps)
         np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
