@@ -2,6 +2,7 @@
 #include "bind.h"
 
 NB_MODULE(_core, m) {
+  scurry::bind_anytime(m);
   scurry::bind_engine(m);
   scurry::bind_exits(m);
   scurry::bind_margins(m);

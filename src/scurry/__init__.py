@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from scurry import errors
+from scurry.anytime_run import AbortFlag
 from scurry.forest import Forest
 from scurry.importers import from_model
 from scurry.plan import Plan
@@ -12,11 +13,14 @@ from scurry.predictor import Predictor, load
 if TYPE_CHECKING:
     from scurry import datasets, orders, stopping
     from scurry.calibration import early_exit
+    from scurry.deadline import anytime
 
 __all__ = [
+    "AbortFlag",
     "Forest",
     "Plan",
     "Predictor",
+    "anytime",
     "datasets",
     "early_exit",
     "errors",
@@ -28,6 +32,7 @@ __all__ = [
 
 # Loaded at first use: they need scipy, which takes longer to import than scurry itself.
 _LAZY = {
+    "anytime": "scurry.deadline",
     "datasets": "scurry.datasets",
     "early_exit": "scurry.calibration",
     "orders": "scurry.orders",

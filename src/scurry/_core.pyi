@@ -7,6 +7,47 @@ from numpy.typing import NDArray
 class ForestArrays:
     def __init__(self, arrays: dict[str, NDArray[Any]], header: dict[str, Any], /) -> None: ...
 
+class AbortFlag:
+    def __init__(self) -> None: ...
+    def set(self) -> None: ...
+    def clear(self) -> None: ...
+    def is_set(self) -> bool: ...
+
+class Anytime:
+    def __init__(
+        self,
+        forest: ForestArrays,
+        *,
+        classes: NDArray[np.int64],
+        steps: NDArray[np.int32],
+        weights: NDArray[np.float64],
+    ) -> None: ...
+    def run(
+        self,
+        rows: NDArray[Any],
+        n_threads: int,
+        max_steps: int,
+        time_us: float,
+        abort: AbortFlag | None,
+        *,
+        labels: NDArray[np.int64] | None = None,
+        probabilities: NDArray[np.float64] | None = None,
+        scores: NDArray[np.float64] | None = None,
+        n_steps: NDArray[np.int32] | None = None,
+        reasons: NDArray[np.uint8] | None = None,
+        times_us: NDArray[np.float64] | None = None,
+        fake_us: float = 0.0,
+    ) -> None: ...
+    @property
+    def bytes(self) -> int: ...
+
+class AnytimeRow:
+    def __init__(self, anytime: Anytime, row: NDArray[Any]) -> None: ...
+    def advance(self, n: int, /) -> None: ...
+    def answer(self, label: NDArray[np.int64], probabilities: NDArray[np.float64], /) -> None: ...
+    @property
+    def n_steps(self) -> int: ...
+
 class EarlyExit:
     def __init__(
         self,
