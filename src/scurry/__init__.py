@@ -12,7 +12,7 @@ from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
     from scurry import datasets, orders, stopping
-    from scurry.calibration import early_exit
+    from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
 
 __all__ = [
