@@ -127,12 +127,13 @@ def qwyc(rows: OrderingSet) -> NDArray[np.intp]:
         raise InputError(
             f"the qwyc ranking is for two classes, this model has {forest.n_classes}; use ie, ea, re or drep"
         )
-    margins = np.stack([_sums(rows, tree) @ np.array([-1, 1]) for tree in range(forest.n_trees)], axis=1)
-    threshold = (rows.readout.start[0] - rows.readout.start[1]) * rows.readout.unit
+    start, unit = rows.readout.start, rows.readout.unit
+    sums = np.stack([_sums(rows, tree) for tree in range(forest.n_trees)], axis=1)
     rule = stopping.qwyc(
-        margins * rows.readout.unit,
+        (sums[:, :, 1] - sums[:, :, 0]) * unit,
         max_disagreement=QWYC_MAX_DISAGREEMENT,
-        decision_threshold=threshold,
+        decision_threshold=float(start[0] - start[1]) * unit,
+        decisions=_labels(rows, start + sums.sum(axis=1, dtype=np.int32)) == 1,
         spending="upfront",
         sides="negative-first",
     )
