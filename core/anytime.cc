@@ -14,7 +14,7 @@ constexpr std::size_t kStretch = 64;
 
 // Steps between two looks at the clock, in whole stretches. Reading it costs as much as a few steps, so where steps are
 // quick it is read less often, yet often enough for a deadline to be missed by little.
-constexpr std::size_t kFewestSteps = kStretch, kMostSteps = 128;
+constexpr std::size_t kFewestSteps = kStretch, kMostSteps = 256;
 constexpr double kCheck_us = 0.4;
 
 template <class T>

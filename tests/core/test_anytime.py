@@ -134,7 +134,7 @@ def steps_under_fake_clock(n_steps: int, time_us: float, tick_us: float) -> int:
         if now > 0 and (tick_us > 0.4 or now + tick_us >= time_us):
             at_once = 64
         elif now > 0 and 2 * tick_us < 0.4:
-            at_once = min(2 * at_once, 128)
+            at_once = min(2 * at_once, 256)
         done, now = min(done + at_once, n_steps), now + tick_us
     return done
 
