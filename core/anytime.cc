@@ -8,9 +8,13 @@ namespace {
 
 constexpr std::size_t kFewRows = 8;  // as many or fewer are walked one by one, not as a block
 
-// Steps between two looks at the clock. Reading it costs as much as a few steps, so where steps are quick it is read
-// less often, yet often enough for a deadline to be missed by little.
-constexpr std::size_t kFewestSteps = 16, kMostSteps = 128;
+// Nobody looks at a row within a stretch of the order, so its steps may be taken in any order. A step in the same tree as
+// the one before must wait for it; steps in different trees overlap in the processor.
+constexpr std::size_t kStretch = 64;
+
+// Steps between two looks at the clock, in whole stretches. Reading it costs as much as a few steps, so where steps are
+// quick it is read less often, yet often enough for a deadline to be missed by little.
+constexpr std::size_t kFewestSteps = kStretch, kMostSteps = 256;
 constexpr double kCheck_us = 0.4;
 
 template <class T>
@@ -22,6 +26,34 @@ AlignedVector<T>& buffer_of_this_thread() {
 RowState& row_of_this_thread() {
   thread_local RowState state;
   return state;
+}
+
+std::vector<std::uint32_t> checked(std::span<const std::int32_t> steps, std::size_t n_trees) {
+  for (std::int32_t tree : steps) {
+    if (tree < 0 || static_cast<std::size_t>(tree) >= n_trees) throw std::invalid_argument("a step in no tree");
+  }
+  return {steps.begin(), steps.end()};
+}
+
+// In each stretch the first steps of all its trees, then the second ones, …
+std::vector<std::uint32_t> arrange(const std::vector<std::uint32_t>& steps, std::size_t n_trees) {
+  struct Turn {
+    std::uint32_t number, tree;
+  };
+  std::vector<std::uint32_t> arranged, n_turns(n_trees);
+  std::vector<Turn> stretch;
+  for (std::size_t first = 0; first < steps.size(); first += kStretch) {
+    stretch.clear();
+    for (std::size_t i = first; i < std::min(first + kStretch, steps.size()); ++i) {
+      stretch.push_back({n_turns[steps[i]]++, steps[i]});
+    }
+    std::ranges::stable_sort(stretch, {}, &Turn::number);
+    for (const Turn& turn : stretch) {
+      arranged.push_back(turn.tree);
+      n_turns[turn.tree] = 0;
+    }
+  }
+  return arranged;
 }
 
 template <class T>
@@ -36,14 +68,12 @@ std::vector<T> in_lowered_order(std::span<const T> by_node, const std::vector<st
 Anytime::Anytime(const ForestView& forest, std::vector<std::int64_t> labels, std::span<const std::int32_t> steps,
                  std::span<const double> weights)
     : n_features_(forest.n_features),
-      steps_(steps.begin(), steps.end()),
+      steps_(checked(steps, forest.n_trees())),
+      arranged_(arrange(steps_, forest.n_trees())),
       values_(forest),
       payload_(values_.index_nodes(forest, weights)),
       walker_(forest, {payload_, false, true}),
       readout_(forest, std::move(labels)) {
-  for (std::int32_t tree : steps) {
-    if (tree < 0 || static_cast<std::size_t>(tree) >= forest.n_trees()) throw std::invalid_argument("a step in no tree");
-  }
   for (std::size_t node = 0; node < weights.size(); ++node) {
     if (forest.left[node] < 0 && weights[node] != 1.0) throw std::invalid_argument("the weight of a leaf must be 1");
   }
@@ -66,7 +96,7 @@ Anytime::Anytime(const ForestView& forest, std::vector<std::int64_t> labels, std
 }
 
 std::size_t Anytime::bytes() const {
-  return walker_.bytes() + values_.bytes() + (steps_.size() + payload_.size()) * sizeof(std::uint32_t) +
+  return walker_.bytes() + values_.bytes() + (2 * steps_.size() + payload_.size()) * sizeof(std::uint32_t) +
          weight_.size() * sizeof(double);
 }
 
@@ -151,9 +181,15 @@ void Anytime::begin(const RowsView& rows, std::size_t row, RowState& state) cons
 }
 
 void Anytime::advance(RowState& state, std::size_t n) const {
-  n = std::min(n, n_steps() - state.n_steps);
-  walker_.take_steps(steps_.data() + state.n_steps, n, state.keys.data(), state.at.data());
-  state.n_steps += n;
+  const std::size_t end = state.n_steps + std::min(n, n_steps() - state.n_steps);
+  while (state.n_steps < end) {
+    const std::size_t begun = state.n_steps % kStretch, left = end - state.n_steps;
+    const std::size_t whole = begun > 0 ? 0 : end == n_steps() ? left : left / kStretch * kStretch;
+    const std::size_t taken = whole > 0 ? whole : std::min(left, kStretch - begun);
+    const std::vector<std::uint32_t>& order = whole > 0 ? arranged_ : steps_;
+    walker_.take_steps(order.data() + state.n_steps, taken, state.keys.data(), state.at.data());
+    state.n_steps += taken;
+  }
 }
 
 void Anytime::answer(const RowState& state, const AnytimeOutcome& outcome, std::size_t row) const {

@@ -100,7 +100,8 @@ class Anytime {
   void average(Real* sums, std::size_t spacing, const double* weights, std::size_t weight_spacing) const;
 
   std::size_t n_features_;
-  std::vector<std::uint32_t> steps_;  // the tree of each
+  std::vector<std::uint32_t> steps_;     // the tree of each
+  std::vector<std::uint32_t> arranged_;  // the same, the steps of each stretch arranged to be quick
   NodeValues values_;
   std::vector<std::uint32_t> payload_;  // of every lowered node
   Walker walker_;

@@ -70,6 +70,16 @@ def test_stream_gives_every_answer():
     assert [answer.steps for answer in anytime.stream(row, every=8)] == [0, 8, 16, 20]
 
 
+@pytest.mark.parametrize("every", [1, 7, 50, 64, 100, 1000])
+def test_long_streams_pass_through_the_same_states(every):
+    forest = complete_forest(n_trees=30, depth=7)
+    anytime, row = anytime_of(forest), RNG.normal(size=(1, 6))
+    for answer in anytime.stream(row, every=every):
+        assert answer.complete == (answer.steps == 210)
+        assert answer.label == anytime.predict(row, max_steps=answer.steps)[0]
+        np.testing.assert_array_equal(answer.probabilities, anytime.predict_proba(row, max_steps=answer.steps)[0])
+
+
 def test_stream_of_a_regressor():
     forest = complete_forest(n_trees=3, depth=2, n_columns=1)
     row = RNG.normal(size=(1, 6))

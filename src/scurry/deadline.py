@@ -104,9 +104,9 @@ def anytime(
 def step_costs(forest: Forest, rows: NDArray[Any]) -> tuple[float, float]:
     """Measure, in microseconds, a step in the same tree as the one before, and one in another tree.
 
-    A step in the same tree must wait for the one before; steps in different trees overlap in the processor. Two orders
-    that differ most in this, tree by tree and level by level, are timed in turns on up to 200 rows, each row by its
-    best of several runs.
+    A step in the same tree must wait for the one before; steps in different trees overlap in the processor, and the
+    native walk arranges them so as far as it can. Two orders that differ most in this, tree by tree and level by level,
+    are timed in turns on up to 200 rows, each row by its best of several runs.
     """
     by_tree = np.repeat(np.arange(forest.n_trees, dtype=np.int32), forest.tree_depth)
     level = np.concatenate([np.arange(depth) for depth in forest.tree_depth])

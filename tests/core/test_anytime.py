@@ -129,12 +129,12 @@ def test_weighted_probabilities_are_probabilities():
 
 def steps_under_fake_clock(n_steps: int, time_us: float, tick_us: float) -> int:
     """What the walk must do if every reading of the clock comes `tick_us` after the one before."""
-    done, now, at_once = 0, 0.0, 16
+    done, now, at_once = 0, 0.0, 64
     while done < n_steps and now < time_us:
         if now > 0 and (tick_us > 0.4 or now + tick_us >= time_us):
-            at_once = 16
+            at_once = 64
         elif now > 0 and 2 * tick_us < 0.4:
-            at_once = min(2 * at_once, 128)
+            at_once = min(2 * at_once, 256)
         done, now = min(done + at_once, n_steps), now + tick_us
     return done
 
