@@ -11,7 +11,7 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import datasets, orders, stopping
+    from scurry import datasets, orders, report, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
 
@@ -27,6 +27,7 @@ __all__ = [
     "from_model",
     "load",
     "orders",
+    "report",
     "stopping",
 ]
 
@@ -36,6 +37,7 @@ _LAZY = {
     "datasets": "scurry.datasets",
     "early_exit": "scurry.calibration",
     "orders": "scurry.orders",
+    "report": "scurry.report",
     "stopping": "scurry.stopping",
 }
 
