@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "bind.h"
 #include "engine.h"
 
 namespace nb = nanobind;
@@ -83,6 +84,7 @@ ForestView make_view(const Array<std::int64_t>& tree_offset, const Array<std::in
 }  // namespace
 
 NB_MODULE(_core, m) {
+  bind_closure(m);
   nb::class_<Engine>(m, "Engine")
       .def(
           "__init__",

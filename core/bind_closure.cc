@@ -1,0 +1,141 @@
+#include <nanobind/ndarray.h>
+
+#include <utility>
+
+#include "bind.h"
+#include "closure_items.h"
+#include "closure_levels.h"
+#include "closure_path.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace scurry;
+
+namespace {
+
+template <class T>
+using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Leaves = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+std::span<const T> span_of(const Array<T>& array) {
+  return {array.data(), array.size()};
+}
+
+template <class T>
+std::vector<T> vector_of(const Array<T>& array) {
+  return {array.data(), array.data() + array.size()};
+}
+
+// A numpy array that owns the vector's memory.
+template <class T>
+nb::ndarray<nb::numpy, T> array_of(std::vector<T>&& values, std::size_t n_columns = 0) {
+  auto* owned = new std::vector<T>(std::move(values));
+  nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  if (n_columns == 0) return nb::ndarray<nb::numpy, T>(owned->data(), {owned->size()}, owner);
+  return nb::ndarray<nb::numpy, T>(owned->data(), {owned->size() / n_columns, n_columns}, owner);
+}
+
+ForestPaths paths_of(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const Leaves& leaves) {
+  return {span_of(feature), span_of(parent), {leaves.data(), leaves.size()}, leaves.shape(1)};
+}
+
+ClosureProblem problem_of(const Array<std::int32_t>& parent, const Array<std::int64_t>& gain,
+                          const Array<std::int64_t>& cost, const Array<std::int64_t>& item_offset,
+                          const Array<std::int32_t>& item_node, const Array<std::int64_t>& item_cost) {
+  return {vector_of(parent),      vector_of(gain),      vector_of(cost),
+          vector_of(item_offset), vector_of(item_node), vector_of(item_cost)};
+}
+
+// Hands progress to Python, and lets Ctrl-C stop the search.
+class PythonProgress {
+ public:
+  explicit PythonProgress(nb::object callback) : callback_(std::move(callback)) {}
+
+  void operator()(std::size_t n_settled) const {
+    nb::gil_scoped_acquire acquire;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (!callback_.is_none()) callback_(n_settled);
+  }
+
+ private:
+  nb::object callback_;
+};
+
+nb::tuple find_items_in(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const Leaves& leaves,
+                        const Array<std::int32_t>& charge_of_feature, const Array<std::int32_t>& charge_of_group,
+                        const Array<std::int64_t>& charge_cost) {
+  Items items;
+  {
+    nb::gil_scoped_release release;
+    items = find_items(paths_of(feature, parent, leaves),
+                       {span_of(charge_of_feature), span_of(charge_of_group), span_of(charge_cost)});
+  }
+  return nb::make_tuple(array_of(std::move(items.offset)), array_of(std::move(items.node)),
+                        array_of(std::move(items.cost)), array_of(std::move(items.node_cost)),
+                        array_of(std::move(items.visits)));
+}
+
+nb::tuple closure_path_of(const Array<std::int32_t>& parent, const Array<std::int64_t>& gain,
+                          const Array<std::int64_t>& cost, const Array<std::int64_t>& item_offset,
+                          const Array<std::int32_t>& item_node, const Array<std::int64_t>& item_cost,
+                          nb::object progress) {
+  ClosurePath path;
+  std::vector<std::int64_t> gains, costs;
+  const PythonProgress report(std::move(progress));
+  {
+    nb::gil_scoped_release release;
+    path = closure_path(problem_of(parent, gain, cost, item_offset, item_node, item_cost), std::cref(report));
+    for (const PathStep& step : path.steps) {
+      gains.push_back(step.gain);
+      costs.push_back(step.cost);
+    }
+  }
+  return nb::make_tuple(array_of(std::move(gains)), array_of(std::move(costs)), array_of(std::move(path.kept_until)));
+}
+
+}  // namespace
+
+void bind_closure(nb::module_& m) {
+  m.def("find_items", &find_items_in, "feature"_a, "parent"_a, "leaves"_a, "charge_of_feature"_a, "charge_of_group"_a,
+        "charge_cost"_a);
+  m.def(
+      "count_uses",
+      [](const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const Leaves& leaves,
+         std::size_t n_features) {
+        std::vector<std::int32_t> uses;
+        {
+          nb::gil_scoped_release release;
+          uses = count_uses(paths_of(feature, parent, leaves), n_features);
+        }
+        return array_of(std::move(uses), n_features);
+      },
+      "feature"_a, "parent"_a, "leaves"_a, "n_features"_a);
+  m.def(
+      "largest_closure",
+      [](const Array<std::int32_t>& parent, const Array<std::int64_t>& gain, const Array<std::int64_t>& cost,
+         const Array<std::int64_t>& item_offset, const Array<std::int32_t>& item_node,
+         const Array<std::int64_t>& item_cost, std::int64_t gain_weight, std::int64_t cost_weight) {
+        std::vector<std::uint8_t> kept;
+        {
+          nb::gil_scoped_release release;
+          kept = largest_closure(problem_of(parent, gain, cost, item_offset, item_node, item_cost),
+                                 {gain_weight, cost_weight});
+        }
+        return array_of(std::move(kept));
+      },
+      "parent"_a, "gain"_a, "cost"_a, "item_offset"_a, "item_node"_a, "item_cost"_a, "gain_weight"_a, "cost_weight"_a);
+  m.def("closure_path", &closure_path_of, "parent"_a, "gain"_a, "cost"_a, "item_offset"_a, "item_node"_a, "item_cost"_a,
+        "progress"_a.none());
+  m.def(
+      "tree_levels",
+      [](const Array<std::int32_t>& parent, const Array<double>& gain, const Array<double>& cost) {
+        std::vector<double> levels;
+        {
+          nb::gil_scoped_release release;
+          levels = tree_levels(span_of(parent), span_of(gain), span_of(cost));
+        }
+        return array_of(std::move(levels));
+      },
+      "parent"_a, "gain"_a, "cost"_a);
+}
