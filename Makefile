@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BENCH := .venv-bench
 CORE := $(wildcard core/*.cc core/*.h) CMakeLists.txt pyproject.toml
 
 .PHONY: demo test test-slow lint bench sanitize fuzz clean
@@ -20,15 +21,18 @@ lint: $(VENV)/.built
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.bench
-	$(BIN)/python benchmarks/peers.py
+# BENCH_FLAGS="--quick --cells adult/*" narrows it down.
+bench: $(BENCH)/.built
+	$(BENCH)/bin/python benchmarks/peers.py $(BENCH_FLAGS)
 
-# The same tests against a core compiled with AddressSanitizer and UBSan.
+# The tests of the core against one compiled with AddressSanitizer and UBSan. The interpreter is started outside the
+# virtual environment, whose editable install would otherwise be imported instead.
 sanitize: $(VENV)/.built
 	CMAKE_ARGS="-DSCURRY_SANITIZE=ON -DSCURRY_WERROR=ON" $(BIN)/pip install -q --no-deps --no-build-isolation --upgrade \
 	  --config-settings=build-dir=build/sanitize --target build/sanitized .
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
-	  PYTHONPATH=build/sanitized $(BIN)/python -P -m pytest tests/core -q -p no:cacheprovider
+	  PYTHONPATH="build/sanitized:$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+	  SCURRY_SANITIZED=1 $$($(BIN)/python -c 'import sys; print(sys._base_executable)') -P -m pytest tests/core -q -p no:cacheprovider
 
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -39,9 +43,11 @@ $(VENV)/.built: $(VENV)/.ready $(CORE)
 	CMAKE_ARGS="-DSCURRY_WERROR=ON" $(BIN)/pip install -q --no-build-isolation -e ".[test]"
 	touch $@
 
-$(VENV)/.bench: $(VENV)/.built
-	$(BIN)/pip install -q -e ".[bench]" --no-build-isolation
+# An environment of its own: some of the other engines need older packages than the tests should run with.
+$(BENCH)/.built: $(CORE) $(wildcard src/scurry/*.py src/scurry/*/*.py)
+	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/pip install -q --config-settings=build-dir=build/bench ".[bench]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist demo
+	rm -rf $(VENV) $(BENCH) build dist demo

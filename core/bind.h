@@ -1,6 +1,67 @@
-// Every file core/bind*.cc adds its part of the module through one of these.
+// What the Python module is made of, one function per bind*.cc, and the array types they share.
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 
-void bind_closure(nanobind::module_& m);
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "forest_view.h"
+
+namespace scurry {
+
+namespace nb = nanobind;
+
+void bind_closure(nb::module_& m);
+void bind_engine(nb::module_& m);
+void bind_exits(nb::module_& m);
+void bind_margins(nb::module_& m);
+void bind_votes(nb::module_& m);
+
+template <class T>
+using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Rows = nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu>;
+using Thresholds = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+std::span<const T> span_of(const Array<T>& array) {
+  return {array.data(), array.shape(0)};
+}
+
+template <class T>
+std::vector<T> vector_of(const Array<T>& array) {
+  return {array.data(), array.data() + array.shape(0)};
+}
+
+// A forest's arrays, kept alive, and the view of them that core/ works with.
+struct ForestArrays {
+  nb::object arrays;
+  ForestView view;
+};
+
+template <class Runner>
+RowsView view_of(const Runner& engine, const Rows& rows) {
+  const bool is_float32 = rows.dtype() == nb::dtype<float>();
+  if (!is_float32 && rows.dtype() != nb::dtype<double>()) throw std::invalid_argument("rows must be float32 or float64");
+  if (rows.shape(1) != engine.n_features()) throw std::invalid_argument("rows have the wrong number of columns");
+  return {rows.data(), rows.shape(0), rows.stride(0), rows.stride(1), is_float32};
+}
+
+// Runs `work` without the interpreter lock unless the call is too short to be worth letting go.
+template <class Work>
+void without_gil(const Rows& rows, Work work) {
+  if (rows.shape(0) <= 16) return work();
+  nb::gil_scoped_release release;
+  work();
+}
+
+inline void check_output(std::size_t got, std::size_t expected) {
+  if (got != expected) throw std::invalid_argument("output array has the wrong size");
+}
+
+}  // namespace scurry

@@ -1,31 +1,19 @@
-#include <nanobind/ndarray.h>
+#include "bind.h"
 
+#include <functional>
 #include <utility>
 
-#include "bind.h"
 #include "closure_items.h"
 #include "closure_levels.h"
 #include "closure_path.h"
 
-namespace nb = nanobind;
+namespace scurry {
+
 using namespace nb::literals;
-using namespace scurry;
 
 namespace {
 
-template <class T>
-using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Leaves = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-template <class T>
-std::span<const T> span_of(const Array<T>& array) {
-  return {array.data(), array.size()};
-}
-
-template <class T>
-std::vector<T> vector_of(const Array<T>& array) {
-  return {array.data(), array.data() + array.size()};
-}
+using LeafIds = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 // A numpy array that owns the vector's memory.
 template <class T>
@@ -36,13 +24,17 @@ nb::ndarray<nb::numpy, T> array_of(std::vector<T>&& values, std::size_t n_column
   return nb::ndarray<nb::numpy, T>(owned->data(), {owned->size() / n_columns, n_columns}, owner);
 }
 
-ForestPaths paths_of(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const Leaves& leaves) {
+ForestPaths paths_of(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const LeafIds& leaves) {
   return {span_of(feature), span_of(parent), {leaves.data(), leaves.size()}, leaves.shape(1)};
 }
 
 ClosureProblem problem_of(const Array<std::int32_t>& parent, const Array<std::int64_t>& gain,
                           const Array<std::int64_t>& cost, const Array<std::int64_t>& item_offset,
                           const Array<std::int32_t>& item_node, const Array<std::int64_t>& item_cost) {
+  const std::size_t n_nodes = parent.size(), n_items = item_cost.size();
+  if (gain.size() != n_nodes || cost.size() != n_nodes || item_offset.size() != n_items + 1) {
+    throw std::invalid_argument("the arrays of a closure problem disagree in length");
+  }
   return {vector_of(parent),      vector_of(gain),      vector_of(cost),
           vector_of(item_offset), vector_of(item_node), vector_of(item_cost)};
 }
@@ -62,7 +54,7 @@ class PythonProgress {
   nb::object callback_;
 };
 
-nb::tuple find_items_in(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const Leaves& leaves,
+nb::tuple find_items_in(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const LeafIds& leaves,
                         const Array<std::int32_t>& charge_of_feature, const Array<std::int32_t>& charge_of_group,
                         const Array<std::int64_t>& charge_cost) {
   Items items;
@@ -101,7 +93,7 @@ void bind_closure(nb::module_& m) {
         "charge_cost"_a);
   m.def(
       "count_uses",
-      [](const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const Leaves& leaves,
+      [](const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const LeafIds& leaves,
          std::size_t n_features) {
         std::vector<std::int32_t> uses;
         {
@@ -139,3 +131,5 @@ void bind_closure(nb::module_& m) {
       },
       "parent"_a, "gain"_a, "cost"_a);
 }
+
+}  // namespace scurry

@@ -39,11 +39,6 @@ bool is_numeric(const Column& column) { return column.missing != Missing::kCateg
 
 }  // namespace
 
-std::uint32_t ordered_key(float x) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x + 0.0f);
-  return bits ^ (static_cast<std::uint32_t>(static_cast<std::int32_t>(bits) >> 31) | 0x80000000u);
-}
-
 Columns::Columns(const ForestView& forest)
     : float32_(forest.float32_input), truncate_categories_(forest.truncate_categories) {
   collect(forest);
@@ -57,10 +52,11 @@ Columns::Columns(const ForestView& forest)
       break;
     }
   }
-  contiguous_ = float32_;
+  plain_ = contiguous_ = float32_;
   for (std::uint32_t c = 0; c < pad_; ++c) {
     const Missing missing = columns_[c].missing;
-    contiguous_ = contiguous_ && columns_[c].feature == c && missing != Missing::kZeroLeft && missing != Missing::kZeroRight;
+    plain_ = plain_ && missing != Missing::kZeroLeft && missing != Missing::kZeroRight;
+    contiguous_ = contiguous_ && plain_ && columns_[c].feature == c;
     nan_keys_.push_back(missing == Missing::kRight ? kNanKey : missing == Missing::kLeft ? 0 : ordered_key(0.0f));
   }
 }
@@ -135,15 +131,16 @@ void Columns::encode(const RowsView& rows, std::size_t first, std::size_t n, std
 template <class T>
 void Columns::encode_rows(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const {
   std::uint32_t first_column = 0;
-  if (contiguous_ && rows.column_stride == 1) {
+  if (plain_ && rows.column_stride == 1) {
     const std::uint32_t* nan_keys = nan_keys_.data();
+    const auto key_of = [](float value, std::uint32_t nan_key) { return value != value ? nan_key : ordered_key(value); };
     for (std::size_t row = 0; row < n; ++row) {
       const T* from = x + static_cast<std::ptrdiff_t>(row) * rows.row_stride;
       std::uint32_t* to = keys + row * stride_;
-      for (std::uint32_t c = 0; c < pad_; ++c) {
-        const float value = static_cast<float>(from[c]);
-        const std::uint32_t key = ordered_key(value);
-        to[c] = value != value ? nan_keys[c] : key;
+      if (contiguous_) {
+        for (std::uint32_t c = 0; c < pad_; ++c) to[c] = key_of(static_cast<float>(from[c]), nan_keys[c]);
+      } else {
+        for (std::uint32_t c = 0; c < pad_; ++c) to[c] = key_of(static_cast<float>(from[columns_[c].feature]), nan_keys[c]);
       }
       to[pad_] = 0;
     }

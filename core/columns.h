@@ -6,6 +6,7 @@
 // thresholds of its column. Both are exact.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -26,7 +27,10 @@ struct Column {
 };
 
 // A float's bits as an unsigned integer of the same order; -0.0 and 0.0 are one key.
-std::uint32_t ordered_key(float x);
+inline std::uint32_t ordered_key(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x + 0.0f);
+  return bits ^ (static_cast<std::uint32_t>(static_cast<std::int32_t>(bits) >> 31) | 0x80000000u);
+}
 
 class Columns {
  public:
@@ -60,7 +64,8 @@ class Columns {
   std::vector<std::uint32_t> nan_keys_;  // float32 columns: the key of NaN, where that is all missing means
   bool float32_;
   bool truncate_categories_;
-  bool contiguous_ = false;  // column j is feature j: rows convert as one vector operation
+  bool plain_ = false;       // float32 columns where only NaN is missing
+  bool contiguous_ = false;  // moreover column j is feature j: rows convert as one vector operation
   std::uint32_t pad_ = 0;
   std::uint32_t stride_ = 0;
 };

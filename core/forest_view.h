@@ -49,6 +49,11 @@ struct RowsView {
   std::ptrdiff_t row_stride = 0;
   std::ptrdiff_t column_stride = 0;
   bool is_float32 = true;
+
+  RowsView row(std::size_t index) const {
+    const std::ptrdiff_t offset = static_cast<std::ptrdiff_t>(index) * row_stride * (is_float32 ? 4 : 8);
+    return {static_cast<const char*>(data) + offset, 1, row_stride, column_stride, is_float32};
+  }
 };
 
 }  // namespace scurry

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 #ifndef SCURRY_ISA
 #error "compile kernels.cc once per instruction set, with SCURRY_ISA naming it"
@@ -213,10 +217,76 @@ void add_vectors(const double* table, std::size_t width, const u32* payload, std
   }
 }
 
+using Signed [[gnu::vector_size(64), gnu::may_alias]] = std::int32_t;
+
+// Bit i of the result is the sign of lane i.
+inline std::uint64_t bits_of(Signed lanes) {
+#if defined(__AVX512F__)
+  return _mm512_movepi32_mask(reinterpret_cast<__m512i>(lanes));
+#elif defined(__AVX2__)
+  const auto* halves = reinterpret_cast<const __m256*>(&lanes);
+  return static_cast<u32>(_mm256_movemask_ps(halves[0])) | static_cast<u32>(_mm256_movemask_ps(halves[1])) << 8;
+#else
+  std::uint64_t bits = 0;
+  for (int lane = 0; lane < 16; ++lane) bits |= static_cast<std::uint64_t>(lanes[lane] < 0) << lane;
+  return bits;
+#endif
+}
+
+std::size_t add_and_test(const u32* payload, std::size_t n, std::int32_t* sums, std::int32_t lower, std::int32_t upper,
+                         u32* exits) {
+  std::size_t n_exits = 0;
+  for (std::size_t row = 0; row < n; row += 16) {
+    Signed& sum = *reinterpret_cast<Signed*>(sums + row);
+    sum += *reinterpret_cast<const Signed*>(payload + row);
+    std::uint64_t bits = bits_of((sum <= lower) | (sum >= upper));
+    if (n - row < 16) bits &= (1u << (n - row)) - 1;
+    for (; bits != 0; bits &= bits - 1) exits[n_exits++] = static_cast<u32>(row + std::countr_zero(bits));
+  }
+  return n_exits;
+}
+
+void add_int_vectors(const std::int32_t* table, std::size_t width, const u32* payload, std::size_t n, std::int32_t* sums) {
+  const std::size_t vectors = width / kIntLanes;
+  for (std::size_t row = 0; row < n; ++row) {
+    const auto* from = reinterpret_cast<const Signed*>(table) + payload[row] * vectors;
+    auto* to = reinterpret_cast<Signed*>(sums) + row * vectors;
+    for (std::size_t v = 0; v < vectors; ++v) to[v] += from[v];
+  }
+}
+
+inline Signed larger(Signed a, Signed b) { return a > b ? a : b; }
+
+inline std::int32_t largest(Signed v) {
+  v = larger(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  v = larger(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
+  v = larger(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+  v = larger(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
+  return v[0];
+}
+
+void top_two(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first, std::int32_t* second) {
+  const std::size_t vectors = width / kIntLanes;
+  for (std::size_t row = 0; row < n; ++row) {
+    const auto* v = reinterpret_cast<const Signed*>(sums) + row * vectors;
+    // Lane by lane: the largest, and the largest of the others.
+    Signed high = v[0], low = Signed{} + std::numeric_limits<std::int32_t>::min();
+    for (std::size_t i = 1; i < vectors; ++i) {
+      low = larger(low, high < v[i] ? high : v[i]);
+      high = larger(high, v[i]);
+    }
+    first[row] = largest(high);
+    const Signed leads = high == first[row];
+    second[row] = std::has_single_bit(bits_of(leads)) ? largest(leads ? low : larger(high, low)) : first[row];
+  }
+}
+
 }  // namespace
 
 extern const Kernels kTable;
 const Kernels kTable = {walk_tree<NarrowNode>, walk_tree<WideNode>, walk_one_row<NarrowNode>, walk_one_row<WideNode>,
-                        add_doubles,           add_floats,          add_vectors,             SCURRY_TEXT(SCURRY_ISA)};
+                        add_doubles,           add_floats,          add_vectors,             add_and_test,
+                        add_int_vectors,       top_two,
+                        SCURRY_TEXT(SCURRY_ISA)};
 
 }  // namespace scurry::SCURRY_ISA

@@ -9,6 +9,7 @@
 namespace scurry {
 
 constexpr std::size_t kLanes = 8;   // rows walked together
+constexpr std::size_t kIntLanes = 16;
 constexpr std::size_t kChunk = 64;  // rows whose top levels are tested together; blocks are padded to a multiple of it
 
 // A block of encoded rows: by row for the walk, by column for the top levels.
@@ -44,6 +45,17 @@ struct Kernels {
   void (*add_floats)(const std::uint32_t* payload, std::size_t n, float* scores);
   // scores[row][0..width) += table[payload[row]][0..width), both 64-byte aligned; width is 2 or a multiple of 8
   void (*add_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n, double* scores);
+
+  // sums[row] += the signed payload[row]; exits receives the rows with sums <= lower or >= upper, ascending, and their
+  // number is returned. payload, sums and exits have room for n rounded up to a multiple of kChunk.
+  std::size_t (*add_and_test)(const std::uint32_t* payload, std::size_t n, std::int32_t* sums, std::int32_t lower,
+                              std::int32_t upper, std::uint32_t* exits);
+
+  // sums[row][0..width) += table[payload[row]][0..width), both 64-byte aligned; width is a multiple of kIntLanes.
+  void (*add_int_vectors)(const std::int32_t* table, std::size_t width, const std::uint32_t* payload, std::size_t n,
+                          std::int32_t* sums);
+  // The largest and the second largest of sums[row][0..width).
+  void (*top_two)(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first, std::int32_t* second);
 
   const char* name;
 };

@@ -99,3 +99,27 @@ def forests(draw, max_trees: int = 20, max_features: int = 5, max_classes: int =
         aggregation=aggregation,
         input_dtype=draw(st.sampled_from(["float32", "float64"])),
     )
+
+
+def complete_forest(n_trees=30, depth=8, n_features=6, n_columns=3, seed=0, **header) -> Forest:
+    """Complete binary trees with random tests; `header` goes to Forest."""
+    rng = np.random.default_rng(seed)
+    size = 2 ** (depth + 1) - 1
+    inner = np.arange(size) < 2**depth - 1
+    left = np.where(inner, 2 * np.arange(size) + 1, -1)
+    offset = np.arange(n_trees + 1) * size
+    shift = np.repeat(offset[:-1], size)
+    left = np.where(np.tile(inner, n_trees), np.tile(left, n_trees) + shift, -1)
+    value = rng.random((n_trees * size, n_columns)) * (1 if n_columns == 1 else 2 / n_columns)
+    fields = {
+        "tree_offset": offset,
+        "feature": rng.integers(0, n_features, n_trees * size),
+        "threshold": rng.normal(size=n_trees * size).round(2),
+        "left": left,
+        "right": np.where(left < 0, -1, left + 1),
+        "value": value,
+        "n_features": n_features,
+        "default_left": rng.random(n_trees * size) < 0.5,
+        "classes": np.arange(n_columns) if n_columns > 1 else None,
+    }
+    return Forest(**(fields | header))

@@ -1,9 +1,90 @@
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+class ForestArrays:
+    def __init__(self, arrays: dict[str, NDArray[Any]], header: dict[str, Any], /) -> None: ...
+
+class EarlyExit:
+    def __init__(
+        self,
+        forest: ForestArrays,
+        *,
+        order: NDArray[np.int32],
+        increments: NDArray[np.int32],
+        weights: NDArray[np.float64],
+        lower: NDArray[np.int32],
+        upper: NDArray[np.int32],
+        piece_offset: NDArray[np.uint32],
+        piece_edges: NDArray[np.int32],
+        piece_sides: NDArray[np.uint8],
+        start: int,
+        seed: int,
+        shuffle_rows: bool,
+    ) -> None: ...
+    def run(
+        self,
+        rows: NDArray[Any],
+        sums: NDArray[np.int32],
+        n_trees: NDArray[np.int32],
+        sides: NDArray[np.uint8],
+        n_threads: int,
+        /,
+    ) -> None: ...
+    def labels(
+        self,
+        rows: NDArray[Any],
+        out: NDArray[np.int64],
+        exact: Engine,
+        lower_label: int,
+        upper_label: int,
+        threshold: int,
+        tolerance: int,
+        n_threads: int,
+        /,
+    ) -> None: ...
+    @property
+    def bytes(self) -> int: ...
+
+class LeaderExit:
+    def __init__(
+        self,
+        forest: ForestArrays,
+        *,
+        order: NDArray[np.int32],
+        trees_per_round: int,
+        increments: NDArray[np.int32],
+        start: NDArray[np.int32],
+        lead: NDArray[np.int32],
+        need: NDArray[np.int32],
+    ) -> None: ...
+    def run(
+        self,
+        rows: NDArray[Any],
+        sums: NDArray[np.int32],
+        n_trees: NDArray[np.int32],
+        leaders: NDArray[np.int32],
+        decided: NDArray[np.uint8],
+        n_threads: int,
+        /,
+    ) -> None: ...
+    def labels(
+        self,
+        rows: NDArray[Any],
+        out: NDArray[np.int64],
+        exact: Engine,
+        classes: NDArray[np.int64],
+        tolerance: int,
+        n_threads: int,
+        /,
+    ) -> None: ...
+    @property
+    def bytes(self) -> int: ...
+
 class Engine:
-    def __init__(self, **fields: Any) -> None: ...
+    def __init__(self, forest: ForestArrays, *, classes: NDArray[np.int64], leaf_ids: bool) -> None: ...
     def labels(self, rows: NDArray[Any], out: NDArray[Any], n_threads: int, /) -> None: ...
     def probabilities(self, rows: NDArray[Any], out: NDArray[Any], n_threads: int, /) -> None: ...
     def scores(self, rows: NDArray[Any], out: NDArray[Any], n_threads: int, /) -> None: ...
@@ -16,3 +97,39 @@ class Engine:
 def logistic_threshold(scale: float, float32: bool) -> float: ...
 def log_float32(x: float) -> float: ...
 def kernels() -> str: ...
+def fit_margins(
+    scores: NDArray[Any],
+    positive: NDArray[Any],
+    costs: NDArray[Any],
+    order: NDArray[Any],
+    *,
+    max_mistakes: int,
+    upfront: bool,
+    sides: str,
+    slack: float,
+    progress: Callable[[int, int], Any] | None,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]: ...
+
+class VoteSweep:
+    def __init__(self, n_voters: int, time_measures: NDArray[Any], risk_measures: NDArray[Any]) -> None: ...
+    def cheapest(
+        self,
+        time_price: NDArray[Any],
+        risk_price: NDArray[Any],
+        lower: NDArray[Any],
+        upper: NDArray[Any],
+        time: NDArray[Any],
+        risk: NDArray[Any],
+        stops: NDArray[Any],
+        /,
+    ) -> None: ...
+
+def vote_outcomes(
+    n_voters: int,
+    weight: NDArray[Any],
+    lower: NDArray[Any],
+    upper: NDArray[Any],
+    votes: NDArray[Any],
+    disagreement: NDArray[Any],
+    /,
+) -> None: ...

@@ -6,10 +6,12 @@ Importers make it, algorithms read it, the native engine is lowered from it. Not
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from os import PathLike
+from types import UnionType
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -38,18 +40,11 @@ ARRAYS: dict[str, type] = NODE_ARRAYS | {
     "category_offset": np.int64,
     "category_bits": np.uint32,
 }
-HEADER = (
-    "n_features",
-    "aggregation",
-    "input_dtype",
-    "score_dtype",
-    "comparison",
-    "link",
-    "link_scale",
-    "label_from",
-    "decision_threshold",
-    "category_rounding",
-    "encode_numbers",
+_CHOICES = ("aggregation", "input_dtype", "score_dtype", "comparison", "link", "label_from", "category_rounding")
+HEADER: dict[str, type | UnionType] = (
+    {"n_features": int, "encode_numbers": bool}
+    | dict.fromkeys(_CHOICES, str)
+    | dict.fromkeys(("link_scale", "decision_threshold"), int | float)
 )
 
 
@@ -237,21 +232,10 @@ class Forest:
         -------
         Forest
         """
-        if not trees:
-            raise InputError("trees is empty; a forest needs at least one tree")
-        parts = [structure.tree_arrays(tree, index) for index, tree in enumerate(trees)]
-        sizes = [len(part["feature"]) for part in parts]
-        offset = np.concatenate([[0], np.cumsum(sizes)])
-        joined: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        shift = np.repeat(offset[:-1], sizes)
-        leaf = joined["left"] < 0
-        for side in ("left", "right"):
-            joined[side] = np.where(joined[side] < 0, -1, joined[side] + shift)
+        joined, used = structure.join_trees(trees)
         n_columns = joined["value"].shape[1]
-        used = int(np.max(joined["feature"], where=~leaf, initial=-1)) + 1
         return cls(
             **joined,
-            tree_offset=offset,
             n_features=used if n_features is None else n_features,
             classes=np.arange(n_columns) if classes is None and n_columns > 1 else classes,
             aggregation=aggregation,
@@ -315,13 +299,11 @@ class Forest:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything that decides a prediction, as hex."""
-        sha = hashlib.sha256()
-        for name in ARRAYS:
-            sha.update(name.encode() + self.__dict__[name].tobytes())
-        sha.update(repr([getattr(self, name) for name in HEADER]).encode())
-        sha.update(repr([None if self.classes is None else self.classes.tolist(), self.feature_names]).encode())
-        sha.update(repr([(f, values.tolist()) for f, values in sorted(self.categories.items())]).encode())
+        """SHA-256 of everything a saved forest holds, as hex."""
+        header, arrays = self.to_parts()
+        sha = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+        for name, array in sorted(arrays.items()):
+            sha.update(name.encode() + array.tobytes())
         return sha.hexdigest()
 
     @cached_property
@@ -334,13 +316,13 @@ class Forest:
 
     def _lower(self, *, leaf_ids: bool) -> _core.Engine:
         with self.__dict__["_lock"]:
-            return _core.Engine(
-                **{name: self.__dict__[name] for name in ARRAYS if name != "cover"},
-                **{name: getattr(self, name) for name in HEADER if name != "encode_numbers"},
-                classes=self._integer_classes,
-                n_classes=self.n_classes,
-                leaf_ids=leaf_ids,
-            )
+            return _core.Engine(self._arrays, classes=self._integer_classes, leaf_ids=leaf_ids)
+
+    @cached_property
+    def _arrays(self) -> _core.ForestArrays:
+        """The forest as the native core sees it."""
+        header = {name: getattr(self, name) for name in HEADER} | {"n_classes": self.n_classes}
+        return _core.ForestArrays({name: self.__dict__[name] for name in ARRAYS}, header)
 
     @cached_property
     def _integer_classes(self) -> NDArray[np.int64]:
@@ -435,9 +417,9 @@ class Forest:
         ----------
         path : str or path
         """
-        write_container(path, "forest", *self._parts())
+        write_container(path, "forest", *self.to_parts())
 
-    def _parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """The forest as a JSON header and named arrays."""
         header = {name: getattr(self, name) for name in HEADER} | {
             "feature_names": self.feature_names,
@@ -447,13 +429,18 @@ class Forest:
         return header, {name: self.__dict__[name] for name in ARRAYS}
 
     @classmethod
-    def _from_container(cls, container: Container) -> Self:
-        header = container.header
-        arrays: dict[str, Any] = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
-        return cls(
-            **arrays,
-            **{name: container.field(name) for name in HEADER},
-            feature_names=header.get("feature_names"),
-            classes=None if header.get("classes") is None else structure.unpack_values(header["classes"]),
-            categories={int(f): structure.unpack_values(v) for f, v in dict(header.get("categories") or {}).items()},
-        )
+    def from_container(cls, container: Container) -> Self:
+        """The forest of a ``.scurry`` file, be it saved alone or with a plan."""
+        with container.reading("forest"):
+            arrays: dict[str, Any] = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
+            classes = container.field("classes", dict | None)
+            return cls(
+                **arrays,
+                **{name: container.field(name, kind) for name, kind in HEADER.items()},
+                feature_names=container.field("feature_names", list | None),
+                classes=None if classes is None else structure.unpack_values(classes),
+                categories={
+                    int(f) if f.isdecimal() else -1: structure.unpack_values(values)
+                    for f, values in container.field("categories", dict).items()
+                },
+            )

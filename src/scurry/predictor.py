@@ -1,15 +1,147 @@
-"""Loading what was saved."""
+"""Predictor: a forest run by a plan. A thin shell over the native core."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from os import PathLike
+from typing import Any
 
-from scurry.errors import FormatError, InputError
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.errors import FormatError
+from scurry.exit_run import ExitRunner, LeaderRunner, Run, complete_run
 from scurry.forest import Forest
-from scurry.storage import read_container
+from scurry.plan import ExitRule, LeaderRule, Plan
+from scurry.rows import as_rows, thread_count
+from scurry.storage import read_container, write_container
 
 
-def load(path: str | PathLike[str]) -> Forest:
+class Predictor:
+    """A forest and the plan that runs it.
+
+    Parameters
+    ----------
+    forest : Forest
+    plan : Plan
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = RandomForestClassifier(51, random_state=0).fit(X[:300], y[:300])
+    >>> fast = scurry.early_exit(model, X[300:], max_disagreement=0.05, method="minimixed", random_state=0)
+    >>> fast.run(X[300:]).mean_trees < 25
+    True
+    """
+
+    def __init__(self, forest: Forest, plan: Plan) -> None:
+        plan.check(forest)
+        self.forest, self.plan = forest, plan
+
+    @property
+    def classes(self) -> NDArray[Any] | None:
+        """The model's own labels."""
+        return self.forest.classes
+
+    @cached_property
+    def _exit(self) -> ExitRunner | LeaderRunner | None:
+        match self.plan.stop:
+            case ExitRule() as rule:
+                return ExitRunner(self.forest, self.plan.order, rule)
+            case LeaderRule() as rule:
+                return LeaderRunner(self.forest, self.plan.order, rule)
+        return None
+
+    def predict(self, X: Any, n_threads: int | None = 1) -> NDArray[Any]:
+        """Labels for each row, stopping early where the plan allows.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        n_threads : int or None, default 1
+            None uses all cores.
+
+        Returns
+        -------
+        array of shape (n_rows,)
+        """
+        if self._exit is None:
+            return self.forest.predict(X, n_threads)
+        return self._exit.labels(as_rows(self.forest, X), 1 if n_threads == 1 else thread_count(n_threads))
+
+    def predict_proba(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
+        """Class probabilities as far as the trees asked tell; the model's own where every tree was asked.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        n_threads : int or None, default 1
+
+        Returns
+        -------
+        float64 array of shape (n_rows, n_classes)
+        """
+        if self._exit is None:
+            return self.forest.predict_proba(X, n_threads)
+        return self._exit.probabilities(as_rows(self.forest, X), thread_count(n_threads))
+
+    def run(self, X: Any, n_threads: int | None = 1) -> Run:
+        """Predict and report, per row, how much work that took and why it ended.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        n_threads : int or None, default 1
+
+        Returns
+        -------
+        Run
+        """
+        rows = as_rows(self.forest, X)
+        if self._exit is not None:
+            return self._exit.run(rows, thread_count(n_threads))
+        return complete_run(self.forest, rows, thread_count(n_threads))
+
+    def summary(self) -> Summary:
+        """What the plan promises, and what was measured when it was made."""
+        return Summary(self.forest, self.plan)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write forest and plan to a ``.scurry`` file that executes nothing when loaded.
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        forest_header, forest_arrays = self.forest.to_parts()
+        plan_header, plan_arrays = self.plan.to_parts()
+        write_container(path, "predictor", forest_header | {"plan": plan_header}, forest_arrays | plan_arrays)
+
+    def __repr__(self) -> str:
+        return f"Predictor({self.forest!r}, method={self.plan.facts.get('method', 'full')!r})"
+
+
+class Summary:
+    """A predictor's promise and measurements; print it."""
+
+    def __init__(self, forest: Forest, plan: Plan) -> None:
+        self.facts = {"forest": repr(forest)} | plan.facts
+
+    def __str__(self) -> str:
+        width = max(len(name) for name in self.facts)
+        return "\n".join(f"{name.replace('_', ' '):<{width}}  {_shown(value)}" for name, value in self.facts.items())
+
+    __repr__ = __str__
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def load(path: str | PathLike[str]) -> Forest | Predictor:
     """Load a ``.scurry`` file; nothing in it is executed.
 
     Parameters
@@ -18,7 +150,8 @@ def load(path: str | PathLike[str]) -> Forest:
 
     Returns
     -------
-    Forest
+    Forest or Predictor
+        What was saved.
 
     Examples
     --------
@@ -32,12 +165,11 @@ def load(path: str | PathLike[str]) -> Forest:
     True
     """
     container = read_container(path)
-    if container.kind != "forest":
+    if container.kind not in ("forest", "predictor"):
         raise FormatError(f"{path} holds a {container.kind!r}, which this version of scurry does not know")
-    try:
-        return Forest._from_container(container)
-    except InputError as error:
-        raise FormatError(f"{path} does not hold a sound forest: {error}") from error
-
-
-load_forest = load
+    forest = Forest.from_container(container)
+    if container.kind == "forest":
+        return forest
+    plan = Plan.from_container(container)
+    with container.reading("predictor"):
+        return Predictor(forest, plan)

@@ -70,17 +70,20 @@ def _from_array(forest: Forest, X: Any) -> NDArray[Any]:
 
 
 def _from_frame(forest: Forest, frame: nw.DataFrame[Any]) -> NDArray[Any]:
-    names = frame.columns
+    names = [str(name) for name in frame.columns]
+    order = list(range(len(names)))
     if forest.feature_names is not None:
-        present = set(names)
-        absent = [name for name in forest.feature_names if name not in present]
+        position = {name: at for at, name in enumerate(names)}
+        # LightGBM knows a column "a b" as "a_b".
+        position = {name.replace(" ", "_"): at for name, at in position.items()} | position
+        absent = [name for name in forest.feature_names if name not in position]
         if absent:
             shown = ", ".join(map(repr, absent[:10])) + (", …" if len(absent) > 10 else "")
             raise InputError(f"X lacks {len(absent)} of the model's columns: {shown}; it has {', '.join(names[:10])}")
-        names = list(forest.feature_names)
+        order = [position[name] for name in forest.feature_names]
     elif len(names) != forest.n_features:
         raise InputError(f"X has {len(names)} columns, the model was trained on {forest.n_features} features")
-    return _from_columns(forest, [(name, frame[name]) for name in names], len(frame))
+    return _from_columns(forest, [(names[at], frame[:, at]) for at in order], len(frame))
 
 
 def _from_columns(forest: Forest, columns: list[tuple[str, Any]], n_rows: int) -> NDArray[Any]:
@@ -91,7 +94,8 @@ def _from_columns(forest: Forest, columns: list[tuple[str, Any]], n_rows: int) -
         if isinstance(column, nw.Series):
             rows[:, j] = _series_values(name, column, categories, forest)
         else:
-            rows[:, j] = _encode(column, categories) if categories is not None else _numbers(name, column, forest)
+            encoded = column if categories is None else _encode(column, categories, forest.encode_numbers)
+            rows[:, j] = _numbers(name, encoded, forest)
     return rows
 
 
@@ -101,7 +105,7 @@ def _series_values(name: str, column: nw.Series[Any], categories: NDArray[Any] |
     if categories is not None and (not numeric or forest.encode_numbers):
         if dtype in (nw.Categorical, nw.Enum):
             column = column.cast(nw.String) if categories.dtype.kind in "OUS" else column
-        return _encode(np.asarray(column.to_list(), dtype=object), categories)
+        return _encode(np.asarray(column.to_list(), dtype=object), categories, encode_numbers=True)
     if dtype in (nw.Categorical, nw.Enum):
         raise InputError(
             f"column {name!r} is categorical, but the model has no list of categories for it; pass its codes"
@@ -114,7 +118,9 @@ def _series_values(name: str, column: nw.Series[Any], categories: NDArray[Any] |
 
 
 def _numbers(name: str, column: NDArray[Any], forest: Forest) -> NDArray[Any]:
-    """A column of Python objects as numbers; None is missing."""
+    """A column of numbers, or of Python objects that are numbers; None is missing."""
+    if column.dtype.kind in "fiub":
+        return column
     present = [value is not None for value in column]
     values = np.full(len(column), np.nan, dtype=forest.input_dtype)
     wrong = next((v for v, p in zip(column, present, strict=True) if p and isinstance(v, str | bytes)), None)
@@ -130,10 +136,14 @@ def _numbers(name: str, column: NDArray[Any], forest: Forest) -> NDArray[Any]:
     return values
 
 
-def _encode(column: NDArray[Any], categories: NDArray[Any]) -> NDArray[np.float64]:
-    """Codes of category values; what is missing or not among them becomes NaN."""
-    code = {value: float(index) for index, value in enumerate(categories.tolist())}
-    return np.array([code.get(value, np.nan) for value in column.tolist()], dtype=np.float64)
+def _encode(column: NDArray[Any], categories: NDArray[Any], encode_numbers: bool) -> NDArray[np.float64]:
+    """Codes of category values, NaN for what is missing or not among them; numbers may be codes already."""
+    code: dict[Any, float] = {value: float(index) for index, value in enumerate(categories.tolist())}
+
+    def encoded(value: Any) -> float:
+        return value if isinstance(value, int | float) and not encode_numbers else code.get(value, np.nan)
+
+    return np.array([encoded(value) for value in column.tolist()], dtype=np.float64)
 
 
 def _name(forest: Forest, j: int) -> str:

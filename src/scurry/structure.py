@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,6 +77,25 @@ def tree_arrays(tree: Mapping[str, Any], index: int) -> dict[str, NDArray[Any]]:
                 f"tree {index}: {side}[{at}] = {arrays[side][at]} is outside its {n_nodes} nodes; use -1 at leaves"
             )
     return arrays
+
+
+def join_trees(trees: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], int]:
+    """The arrays of all `trees` as `Forest` takes them, and the number of features they use."""
+    if not trees:
+        raise InputError("trees is empty; a forest needs at least one tree")
+    parts = [tree_arrays(tree, index) for index, tree in enumerate(trees)]
+    widths = {part["value"].shape[1] for part in parts}
+    if len(widths) > 1:
+        raise InputError(f"value has {' and '.join(map(str, sorted(widths)))} columns in different trees")
+    sizes = [len(part["feature"]) for part in parts]
+    offset = np.concatenate([[0], np.cumsum(sizes)])
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    shift = np.repeat(offset[:-1], sizes)
+    inner = joined["left"] >= 0
+    for side in ("left", "right"):
+        joined[side] = np.where(joined[side] < 0, -1, joined[side] + shift)
+    n_used = int(np.max(joined["feature"], where=inner, initial=-1)) + 1
+    return joined | {"tree_offset": offset}, n_used
 
 
 def check(forest: Forest) -> NDArray[np.int32]:
@@ -202,6 +221,45 @@ def _node_depths(forest: Forest, inner: NDArray[np.bool_]) -> NDArray[np.int32]:
         depth[nodes] = level
     depth.flags.writeable = False
     return depth
+
+
+def mean_of_leaves(
+    tree_offset: NDArray[np.int64],
+    left: NDArray[Any],
+    right: NDArray[Any],
+    weight: NDArray[np.float64],
+    leaf_value: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """What a tree stopped at each node should answer: the weighted mean of the leaves below.
+
+    Parameters
+    ----------
+    tree_offset, left, right : integer arrays
+        As `Forest` has them.
+    weight, leaf_value : float64 arrays of shape (n_nodes,)
+        Entries of inner nodes are ignored.
+
+    Returns
+    -------
+    float64 array of shape (n_nodes,)
+
+    Examples
+    --------
+    >>> left, right = np.array([1, -1, -1]), np.array([2, -1, -1])
+    >>> mean_of_leaves(np.array([0, 3]), left, right, np.array([0.0, 3.0, 1.0]), np.array([0.0, 2.0, 6.0]))
+    array([3., 2., 6.])
+    """
+    weight, value = weight.copy(), leaf_value.copy()
+    levels, nodes = [], tree_offset[:-1]
+    while len(nodes := nodes[left[nodes] >= 0]):
+        levels.append(nodes)
+        nodes = np.concatenate([left[nodes], right[nodes]])
+    with np.errstate(over="ignore", invalid="ignore"):
+        for nodes in reversed(levels):
+            low, high = left[nodes], right[nodes]
+            weight[nodes] = weight[low] + weight[high]
+            value[nodes] = value[low] + (value[high] - value[low]) * (weight[high] / weight[nodes])
+    return value
 
 
 def pack_values(values: NDArray[Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Forest
+from scurry.storage import read_container
 
 _ACCEPTED = (
     "scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting and HistGradientBoosting estimators, "
@@ -69,14 +70,12 @@ def _from_file(path: str) -> Forest:
     except OSError as error:
         raise InputError(f"cannot read the model file {path!r}: {error.strerror or error}") from error
     if head.startswith(b"PK"):
-        from scurry.predictor import load_forest
-
-        return load_forest(path)
+        return Forest.from_container(read_container(path))
     if head.startswith((b"tree\n", b"tree\r\n")):
         from scurry.importers import lightgbm
 
         return lightgbm.import_file(path)
-    if head.lstrip()[:1] == b"{":
+    if head.lstrip()[:1] == b"{" or head.startswith(b"binf"):
         from scurry.importers import xgboost
 
         return xgboost.import_file(path)

@@ -1,0 +1,155 @@
+"""Speed of scurry beside other engines on real data, and the labels each of them changes.
+
+Every cell fits a model and gives it to each engine; they take turns, and the best of several rounds counts. Tables are
+printed and written, with a JSON of all figures, to ``benchmarks/results``. The exit code is 1 if scurry changes a
+label.
+
+    python benchmarks/peers.py --cells 'adult/*' letter/rf --repeats 15
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import platform
+import subprocess
+import sys
+import warnings
+from datetime import datetime
+from fnmatch import fnmatchcase
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import tables
+from cells import CELLS, N_BATCH_ROWS, Cell, fit
+from scurry import _core
+from scurry.errors import ScurryError
+from timing import N_SINGLE_ROWS, Result, compare
+
+FOLDER = Path(__file__).parent
+PACKAGES = ["scurry", "scikit-learn", "scikit-learn-intelex", "treelite", "onnxruntime", "skl2onnx", "onnxmltools"]
+PACKAGES += ["lleaves", "llvmlite", "lightgbm", "xgboost-cpu", "numpy"]
+
+
+def main() -> int:
+    arguments = _arguments()
+    n_repeats, n_row_calls = (3, 64) if arguments.quick else (arguments.repeats, N_SINGLE_ROWS)
+    # Frameworks that were fitted on arrays warn at each prediction that arrays have no column names.
+    warnings.filterwarnings("ignore", category=UserWarning)
+    header = _header(n_repeats, n_row_calls)
+    path = FOLDER / "results" / f"peers-{header['date'][:16].replace(':', '')}-{header['commit']}"
+    results: dict[Cell, Result] = {}
+    skipped: dict[str, str] = {}
+    texts = [_heading(header)]
+    print(texts[0], flush=True)
+    for cell in arguments.cells:
+        try:
+            task = fit(cell)
+        except (ScurryError, ImportError) as error:
+            skipped[cell.name] = str(error)
+            texts.append(f"### {cell.title}\n\n" + tables.wrapped(f"- skipped: {error}", indent="  "))
+        else:
+            results[cell] = compare(task, n_repeats, n_row_calls)
+            texts.append(tables.cell_text(cell.title, results[cell]))
+        print(f"\n{texts[-1]}", flush=True)
+        _write(path, header | {"skipped": skipped}, texts, results)
+    print(f"\n{_summary(results)}\n\nWritten to {path}.md and .json")
+    exact = all("scurry" in r.speeds and r.speeds["scurry"].n_changed == 0 for r in results.values())
+    return 0 if exact else 1
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = ", ".join(cell.name for cell in CELLS)
+    parser.add_argument("--cells", nargs="+", default=["*"], metavar="NAME", help=f"patterns are allowed; all: {names}")
+    parser.add_argument("--repeats", type=int, default=15, metavar="N", help="rounds, of which the best counts")
+    parser.add_argument("--quick", action="store_true", help="three short rounds: for trying out, not for figures")
+    arguments = parser.parse_args()
+    unknown = [wanted for wanted in arguments.cells if not any(fnmatchcase(cell.name, wanted) for cell in CELLS)]
+    if unknown:
+        parser.error(f"no cell is called {unknown[0]}; there are {names}")
+    if arguments.repeats < 1:
+        parser.error(f"--repeats must be at least 1, got {arguments.repeats}")
+    arguments.cells = [c for c in CELLS if any(fnmatchcase(c.name, wanted) for wanted in arguments.cells)]
+    return arguments
+
+
+def _header(n_repeats: int, n_row_calls: int) -> dict[str, Any]:
+    """When, where and how the figures were measured."""
+    return {
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "commit": _git("rev-parse", "--short=10", "HEAD") + ("-modified" if _git("status", "--porcelain") else ""),
+        "cpu": _cpu_model(),
+        "n_cores": os.cpu_count(),
+        "kernels": _core.kernels(),
+        "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+        "load_average_at_start": os.getloadavg()[0],
+        "versions": {package: _version(package) for package in PACKAGES},
+        "n_repeats": n_repeats,
+        "n_row_calls": n_row_calls,
+    }
+
+
+def _heading(header: dict[str, Any]) -> str:
+    machine = (
+        f"{header['cpu']}, {header['n_cores']} cores, scurry's {header['kernels']} kernels; {header['system']}; "
+        f"{header['date']}, commit {header['commit']}; load average {header['load_average_at_start']:.1f} at the start."
+    )
+    versions = ", ".join(f"{package} {version}" for package, version in header["versions"].items())
+    protocol = (
+        f"Batches of {N_BATCH_ROWS:,} held-out rows, repeated where a dataset has fewer, as float32, NaN coded -1. "
+        f"Engines take turns; the shortest of {header['n_repeats']} rounds counts: of wall time, and with one thread "
+        f"also of CPU time, which other work hardly touches. One row: {header['n_row_calls']} calls from "
+        f"Python a round, over {N_SINGLE_ROWS} different rows; the lowest p50 and p99 of the rounds. Where an engine "
+        "returns probabilities, turning them into labels is not timed. Labels changed: against the source model's own "
+        "predict, on the held-out rows."
+    )
+    paragraphs = map(tables.wrapped, (machine, f"{versions}.", protocol))
+    return "\n\n".join(["# Speed beside other engines", *paragraphs])
+
+
+def _summary(results: dict[Cell, Result]) -> str:
+    legend = (
+        "krows/s, × own framework, × oneDAL, × the best of all others: one thread, by CPU time. 2 threads: over one, "
+        "by wall time. p50: one row from Python; ÷ best: its share of the best other engine's. Changed: labels."
+    )
+    table = tables.summary_text({cell.name: result for cell, result in results.items()})
+    return "\n\n".join(["## scurry in one table", table, tables.wrapped(legend)])
+
+
+def _write(path: Path, header: dict[str, Any], texts: list[str], results: dict[Cell, Result]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.with_suffix(".md").write_text("\n\n".join([*texts, _summary(results)]) + "\n", encoding="utf-8")
+    cells = {}
+    for cell, result in results.items():
+        found = tables.ratios(result.speeds)
+        cells[cell.name] = dataclasses.asdict(result) | {"ratios": found and dataclasses.asdict(found)}
+    document = header | {"load_average_at_end": os.getloadavg()[0], "cells": cells}
+    path.with_suffix(".json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=FOLDER, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or ("" if done.returncode == 0 else "unknown")
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+#include "bind.h"
+#include "early_exit.h"
+#include "leader_exit.h"
+
+namespace scurry {
+
+using namespace nb::literals;
+
+namespace {
+
+EarlyExit make_early_exit(const ForestArrays& forest, const Array<std::int32_t>& order, const Array<std::int32_t>& increments,
+                          const Array<double>& weights, const Thresholds& lower, const Thresholds& upper,
+                          const Array<std::uint32_t>& piece_offset, const Array<std::int32_t>& piece_edges,
+                          const Array<std::uint8_t>& piece_sides, std::int32_t start, std::uint64_t seed,
+                          bool shuffle_rows) {
+  if (increments.shape(0) != forest.view.n_nodes()) throw std::invalid_argument("an increment is needed for every node");
+  std::vector<ExitPolicy> policies;
+  for (std::size_t p = 0; p < weights.shape(0); ++p) {
+    const std::int32_t *low = &lower(p, 0), *high = &upper(p, 0);
+    policies.push_back({weights(p), {low, low + lower.shape(1)}, {high, high + upper.shape(1)}});
+  }
+  ExitPieces pieces{vector_of(piece_offset), vector_of(piece_edges), vector_of(piece_sides)};
+  return EarlyExit(forest.view, span_of(order), span_of(increments), std::move(policies), std::move(pieces), start, seed,
+                   shuffle_rows);
+}
+
+}  // namespace
+
+void bind_exits(nb::module_& m) {
+  nb::class_<EarlyExit>(m, "EarlyExit")
+      .def(
+          "__init__",
+          [](EarlyExit* self, const ForestArrays& forest, const Array<std::int32_t>& order,
+             const Array<std::int32_t>& increments, const Array<double>& weights, const Thresholds& lower,
+             const Thresholds& upper, const Array<std::uint32_t>& piece_offset, const Array<std::int32_t>& piece_edges,
+             const Array<std::uint8_t>& piece_sides, std::int32_t start, std::uint64_t seed, bool shuffle_rows) {
+            new (self) EarlyExit(make_early_exit(forest, order, increments, weights, lower, upper, piece_offset,
+                                                 piece_edges, piece_sides, start, seed, shuffle_rows));
+          },
+          "forest"_a, nb::kw_only(), "order"_a, "increments"_a, "weights"_a, "lower"_a, "upper"_a, "piece_offset"_a,
+          "piece_edges"_a, "piece_sides"_a, "start"_a, "seed"_a, "shuffle_rows"_a)
+      .def("run",
+           [](const EarlyExit& exit, const Rows& rows, const Out<std::int32_t>& sums, const Out<std::int32_t>& n_trees,
+              const Out<std::uint8_t>& sides, std::size_t n_threads) {
+             const RowsView view = view_of(exit, rows);
+             check_output(sums.size(), view.n_rows);
+             check_output(n_trees.size(), view.n_rows);
+             check_output(sides.size(), view.n_rows);
+             without_gil(rows, [&] { exit.run(view, {sums.data(), n_trees.data(), sides.data()}, n_threads); });
+           })
+      .def("labels",
+           [](const EarlyExit& exit, const Rows& rows, const Out<std::int64_t>& out, const Engine& exact,
+              std::int64_t lower_label, std::int64_t upper_label, std::int32_t threshold, std::int32_t tolerance,
+              std::size_t n_threads) {
+             const RowsView view = view_of(exit, rows);
+             check_output(out.size(), view.n_rows);
+             without_gil(rows, [&] {
+               exit.labels(view, {lower_label, upper_label, threshold, tolerance}, exact, out.data(), n_threads);
+             });
+           })
+      .def_prop_ro("bytes", &EarlyExit::bytes);
+  nb::class_<LeaderExit>(m, "LeaderExit")
+      .def(
+          "__init__",
+          [](LeaderExit* self, const ForestArrays& forest, const Array<std::int32_t>& order, std::size_t trees_per_round,
+             const Thresholds& increments, const Array<std::int32_t>& start, const Array<std::int32_t>& lead,
+             const Thresholds& need) {
+            if (increments.shape(0) != forest.view.n_nodes() || increments.shape(1) != forest.view.n_columns) {
+              throw std::invalid_argument("an increment is needed for every node");
+            }
+            if (trees_per_round == 0) throw std::invalid_argument("a round has at least one tree");
+            new (self) LeaderExit(forest.view, span_of(order), trees_per_round, {increments.data(), increments.size()},
+                                  vector_of(start), {vector_of(lead), {need.data(), need.data() + need.size()}});
+          },
+          "forest"_a, nb::kw_only(), "order"_a, "trees_per_round"_a, "increments"_a, "start"_a, "lead"_a, "need"_a)
+      .def("run",
+           [](const LeaderExit& exit, const Rows& rows, const Out<std::int32_t>& sums, const Out<std::int32_t>& n_trees,
+              const Out<std::int32_t>& leaders, const Out<std::uint8_t>& decided, std::size_t n_threads) {
+             const RowsView view = view_of(exit, rows);
+             check_output(sums.size(), view.n_rows * exit.n_classes());
+             check_output(n_trees.size(), view.n_rows);
+             check_output(leaders.size(), view.n_rows);
+             check_output(decided.size(), view.n_rows);
+             without_gil(rows, [&] {
+               exit.run(view, {sums.data(), n_trees.data(), leaders.data(), decided.data()}, n_threads);
+             });
+           })
+      .def("labels",
+           [](const LeaderExit& exit, const Rows& rows, const Out<std::int64_t>& out, const Engine& exact,
+              const Array<std::int64_t>& classes, std::int32_t tolerance, std::size_t n_threads) {
+             const RowsView view = view_of(exit, rows);
+             check_output(out.size(), view.n_rows);
+             check_output(classes.size(), exit.n_classes());
+             without_gil(rows, [&] { exit.labels(view, span_of(classes), tolerance, exact, out.data(), n_threads); });
+           })
+      .def_prop_ro("bytes", &LeaderExit::bytes);
+}
+
+}  // namespace scurry

@@ -1,0 +1,67 @@
+// Walker: a lowered forest that takes blocks of rows to their leaves. Immutable, shared by threads; each brings a Scratch.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "aligned.h"
+#include "columns.h"
+#include "kernels.h"
+#include "trees.h"
+
+namespace scurry {
+
+// Buffers of one thread, kept between calls: predicting one row must not allocate.
+struct Scratch {
+  AlignedVector<std::uint32_t> keys, columns, payload, walk;
+  Block block{};
+
+  static Scratch& of_this_thread();
+};
+
+class Walker {
+ public:
+  Walker(const ForestView& forest, Leaves leaves);
+
+  const Columns& columns() const { return columns_; }
+  const std::vector<Tree>& trees() const { return trees_.trees(); }
+  std::size_t bytes() const { return trees_.bytes(); }
+
+  // Encodes rows [first, first + n) as the scratch's block, padded with rows of zero keys.
+  void load(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const;
+  // Fills the block's by-column copy from its rows, where there are enough of them for it to pay.
+  void index_columns(Scratch& scratch) const;
+  // payload[row] of the leaf each row of the block reaches in a tree.
+  void walk(const Tree& tree, Scratch& scratch) const;
+
+  // Encodes one row into the scratch's keys, with room for `n_payloads`.
+  void load_row(const RowsView& rows, std::size_t row, std::size_t n_payloads, Scratch& scratch) const;
+  // payload[i] of the leaf that the row with these keys reaches in trees[i].
+  void walk_row(const Tree* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload) const;
+
+  // Calls work(first, n) for blocks of rows, on several threads; an exception of any of them is rethrown.
+  template <class Work>
+  void for_each_block(std::size_t n_rows, std::size_t n_threads, Work work) const;
+
+ private:
+  std::size_t block_rows(std::size_t n_rows, std::size_t n_threads) const;
+
+  Columns columns_;
+  Trees trees_;
+};
+
+std::size_t round_up(std::size_t n, std::size_t step);
+
+// Runs task(i) for i in [0, n_tasks) on up to n_threads threads.
+void parallel_for(std::size_t n_tasks, std::size_t n_threads, const std::function<void(std::size_t)>& task);
+
+template <class Work>
+void Walker::for_each_block(std::size_t n_rows, std::size_t n_threads, Work work) const {
+  const std::size_t block = block_rows(n_rows, n_threads);
+  parallel_for((n_rows + block - 1) / block, n_threads,
+               [&](std::size_t b) { work(b * block, std::min(block, n_rows - b * block)); });
+}
+
+}  // namespace scurry

@@ -1,0 +1,137 @@
+"""`scurry.early_exit`: a predictor that asks as few trees as its promise allows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from scurry.calibration.request import Request
+from scurry.calibration.scores import plan_by_scores
+from scurry.calibration.votes import plan_by_votes
+from scurry.errors import InfeasibleError
+from scurry.importers import from_model
+from scurry.plan import Plan
+from scurry.predictor import Predictor
+
+# Below this share of trees saved, the full evaluation's simpler loop is as fast.
+_WORTH_IT = 0.9
+
+
+def early_exit(
+    model: Any,
+    X_cal: Any,
+    y_cal: Any = None,
+    *,
+    X_fit: Any = None,
+    max_disagreement: float = 1e-3,
+    method: str = "auto",
+    confidence: float | None = 0.95,
+    shuffle: str = "fixed",
+    keep_scores: str | None = None,
+    random_state: int | np.random.Generator | None = None,
+) -> Predictor:
+    """Make a classifier stop asking trees once its label is clear enough.
+
+    Parameters
+    ----------
+    model : estimator, booster, path or Forest
+        Whatever `scurry.from_model` reads; a classifier.
+    X_cal : array or DataFrame of shape (n_rows, n_features)
+        Rows like those to be predicted, not used to train the model. Labels are not needed.
+    y_cal : array of shape (n_rows,), optional
+        Labels, used by ``method="fan"`` to order trees.
+    X_fit : array or DataFrame, optional
+        Rows that find the order of trees and the thresholds on scores, so that all of `X_cal` is left to certify them.
+        The model's training rows serve well. By default half of `X_cal`.
+    max_disagreement : float in [0, 1)
+        The largest share of rows whose label may change: 0.001 is one in a thousand.
+    method : {"auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan"}
+        "qwyc" and "fan" put thresholds on the running score. The others stop a majority vote of the trees, and promise
+        agreement with the full vote; how often that is the model's own answer is in the summary. "auto" takes what
+        saves most on rows it was not fitted to while agreeing with the model's own labels.
+    confidence : float or None
+        The promise holds on new rows with this probability; None gives the papers' in-sample rule.
+    shuffle : {"fixed", "row"}
+        For votes: one random order of trees for the predictor, or one for each row.
+    keep_scores : {None, "positive"}
+        "positive": only rows of the first class stop early, and the others get their full score.
+    random_state : int or Generator, optional
+
+    Returns
+    -------
+    Predictor
+
+    Raises
+    ------
+    InfeasibleError
+        If the promise cannot be certified on so few rows; it says what can.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import GradientBoostingClassifier
+    >>> X, y = make_classification(9000, random_state=0)
+    >>> model = GradientBoostingClassifier(n_estimators=60, random_state=0).fit(X[:1000], y[:1000])
+    >>> fast = scurry.early_exit(model, X[1000:8000], max_disagreement=0.02, random_state=0)
+    >>> run = fast.run(X[8000:])
+    >>> bool((run.labels != model.predict(X[8000:])).mean() < 0.02), run.mean_trees < 40
+    (True, True)
+    """
+    request = Request.checked(
+        from_model(model),
+        X_cal,
+        y_cal,
+        X_fit,
+        method,
+        random_state,
+        max_disagreement=max_disagreement,
+        confidence=confidence,
+        shuffle=shuffle,
+        keep_scores=keep_scores,
+    )
+    if method == "auto":
+        return Predictor(request.forest, _auto_plan(request))
+    if method in ("qwyc", "fan"):
+        return Predictor(request.forest, plan_by_scores(request, method))
+    return Predictor(request.forest, plan_by_votes(request, method))
+
+
+def _auto_plan(request: Request) -> Plan:
+    """The cheapest plan among orders of trees, compared after certification: a search that overfits loses here."""
+    plans, failures = [], []
+    methods = ["natural", "qwyc"] if request.forest.n_classes == 2 else ["qwyc"]
+    if request.forest.aggregation == "vote" and request.forest.n_classes == 2 and request.keep_scores is None:
+        methods.append("minimean")  # where the model itself votes, agreement with the vote is agreement with the model
+    # Each candidate is certified at a share of the risk: choosing among them must not break the promise.
+    shared_risk = request if request.confidence is None else replace(request, confidence=_shared(request, len(methods)))
+    for method in methods:
+        try:
+            plans.append((plan_by_votes if method == "minimean" else plan_by_scores)(shared_risk, method))
+        except InfeasibleError as error:
+            failures.append(error)
+    in_shares, asked = f"confidence {shared_risk.confidence}", f"confidence {request.confidence}"
+    if not plans:
+        raise InfeasibleError(str(failures[0]).replace(in_shares, asked), failures[0].achievable)
+    best = min(plans, key=_mean_trees)
+    n_trees = request.forest.n_trees
+    shown = ", ".join(f"{plan.facts['method']} {_mean_trees(plan):.1f}" for plan in plans)
+    if _mean_trees(best) > _WORTH_IT * n_trees:
+        why = f"early exit would not pay: of {n_trees} trees a row needs {shown}"
+        facts = request.facts("full", promise="the model's own labels, always", chosen_because=why)
+        return Plan(order=np.arange(n_trees, dtype=np.int32), facts=facts)
+    why = f"fewest trees per row on held-out rows: {shown}"
+    promise = str(best.facts["promise"]).replace(in_shares, asked)
+    return replace(
+        best, facts=best.facts | {"confidence": request.confidence, "promise": promise, "chosen_because": why}
+    )
+
+
+def _shared(request: Request, n_plans: int) -> float:
+    return round(1 - (1 - (request.confidence or 0.0)) / n_plans, 9)
+
+
+def _mean_trees(plan: Plan) -> float:
+    return float(plan.facts["calibration_mean_trees"])

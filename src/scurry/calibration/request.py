@@ -1,0 +1,69 @@
+"""What the user asked of early exit, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.errors import InputError
+from scurry.forest import Forest
+from scurry.rows import as_rows
+
+METHODS = ("auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Request:
+    """A forest, calibration rows, and the disagreement that is allowed."""
+
+    forest: Forest
+    rows: NDArray[Any]
+    y: NDArray[Any] | None
+    max_disagreement: float
+    confidence: float | None
+    shuffle: str
+    keep_scores: str | None
+    rng: np.random.Generator
+    fit_rows: NDArray[Any] | None
+    split_seed: int
+
+    @classmethod
+    def checked(
+        cls, forest: Forest, X_cal: Any, y_cal: Any, X_fit: Any, method: str, random_state: Any, **asked: Any
+    ) -> Request:
+        """The request if it makes sense, else an error that says what does."""
+        if not forest.is_classifier:
+            raise InputError("early exit compares labels, and this model is a regressor; pass a classifier")
+        if method not in METHODS:
+            raise InputError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+        alpha, confidence = asked["max_disagreement"], asked["confidence"]
+        if not isinstance(alpha, int | float) or not 0 <= alpha < 1:
+            percent = isinstance(alpha, int | float) and 1 <= alpha < 100
+            hint = f" Did you mean {alpha / 100:g} ({alpha:g} %)?" if percent else ""
+            raise InputError(f"max_disagreement must be in [0, 1), got {alpha!r}.{hint}")
+        if confidence is not None and (not isinstance(confidence, int | float) or not 0 < confidence < 1):
+            percent = isinstance(confidence, int | float) and 1 < confidence < 100
+            hint = f" Did you mean {confidence / 100:g}?" if percent else ""
+            raise InputError(f"confidence must be between 0 and 1, or None, got {confidence!r}.{hint}")
+        if asked["shuffle"] not in ("fixed", "row"):
+            raise InputError(f'shuffle must be "fixed" or "row", got {asked["shuffle"]!r}')
+        if asked["keep_scores"] not in (None, "positive"):
+            raise InputError(f'keep_scores must be None or "positive", got {asked["keep_scores"]!r}')
+        rows = as_rows(forest, X_cal)
+        if len(rows) == 0:
+            raise InputError("X_cal has no rows; pass rows like those to be predicted, labels are not needed")
+        y = None if y_cal is None else np.asarray(y_cal)
+        if y is not None and y.shape != (len(rows),):
+            raise InputError(f"y_cal has shape {y.shape}, X_cal has {len(rows)} rows")
+        fit_rows = None if X_fit is None else as_rows(forest, X_fit)
+        rng = np.random.default_rng(random_state)
+        seed = int(rng.integers(2**63))
+        return cls(forest=forest, rows=rows, y=y, fit_rows=fit_rows, rng=rng, split_seed=seed, **asked)
+
+    def facts(self, method: str, **measured: Any) -> dict[str, Any]:
+        """What a plan says about itself."""
+        asked = {"method": method, "max_disagreement": float(self.max_disagreement), "confidence": self.confidence}
+        return asked | {"n_calibration_rows": len(self.rows), "n_trees": self.forest.n_trees} | measured

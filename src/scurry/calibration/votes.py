@@ -1,0 +1,126 @@
+"""Early exit on votes: each tree votes for a class, and a row stops once the full vote is clear enough."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.calibration.request import Request
+from scurry.errors import InputError
+from scurry.plan import NEVER_ABOVE, ExitRule, LeaderRule, Plan
+from scurry.stopping import VotePolicy, VoteRule, fit_votes, solve_plurality
+from scurry.stopping.plurality import PairwisePolicy
+from scurry.stopping.vote_policy import outcomes
+
+_WORTH_OF_LOTS = 1.03  # a row's draw and the split of its block cost about as much as 3 % more trees
+
+
+def plan_by_votes(request: Request, method: str) -> Plan:
+    """A plan that stops a vote by `method`: "minimax", "minimean", "minimixed" or "schwing"."""
+    forest = request.forest
+    if forest.value.shape[1] != forest.n_classes:
+        raise InputError(
+            f'method={method!r} counts votes of trees, and this is a boosted model whose trees add scores; use "qwyc"'
+        )
+    if request.keep_scores is not None:
+        raise InputError('keep_scores needs scores: use method="qwyc"')
+    votes = forest.value.argmax(axis=1)[forest.apply(request.rows)]
+    order = request.rng.permutation(forest.n_trees).astype(np.int32)
+    calibrate = _two_classes if forest.n_classes == 2 else _many_classes
+    stop, measured = calibrate(request, method, votes)
+    return Plan(order=order, stop=stop, facts=request.facts(method, **measured, **_agreement(request, votes)))
+
+
+def _agreement(request: Request, votes: NDArray[np.intp]) -> dict[str, Any]:
+    """How often the full vote is what the model itself answers: forests that average probabilities differ."""
+    forest = request.forest
+    counts = np.stack([(votes == k).sum(axis=1) for k in range(forest.n_classes)], axis=1)
+    labels = forest.classes.take(counts.argmax(axis=1)) if forest.classes is not None else counts.argmax(axis=1)
+    return {"vote_agrees_with_model": float((labels == forest.predict(request.rows)).mean())}
+
+
+def _two_classes(
+    request: Request, method: str, votes: NDArray[np.intp]
+) -> tuple[ExitRule | LeaderRule, dict[str, Any]]:
+    n_trees, positives = request.forest.n_trees, votes.sum(axis=1)
+    rule, _ = fit_votes(
+        positives,
+        n_trees,
+        request.max_disagreement,
+        method=method,
+        confidence=request.confidence,
+        random_state=request.rng,
+    )
+    policies = _without_lots(rule)
+    votes_asked, disagreement = outcomes(policies)
+    measured = {
+        "promise": _promise(request, method),
+        "calibration_disagreement": float(disagreement[positives].mean()),
+        "calibration_mean_trees": float(votes_asked[positives].mean()),
+    }
+    weights = np.array([policy.weight for policy in policies])
+    lower = np.stack([policy.lower for policy in policies]).astype(np.int32)
+    upper = np.stack([policy.upper for policy in policies]).astype(np.int32)
+    seed = int(request.rng.integers(2**63))
+    stop = ExitRule(kind="votes", weights=weights, lower=lower, upper=upper, shuffle=request.shuffle, seed=seed)
+    return stop, measured
+
+
+def _without_lots(rule: VoteRule) -> tuple[VotePolicy, ...]:
+    """The rule's most cautious policy alone where that costs next to nothing: drawing lots takes time as well."""
+    alone = [(policy._replace(weight=1.0),) for policy in rule.policies]
+    mean_disagreement = [float(rule.distribution @ outcomes(policies)[1]) for policies in alone]
+    cautious = alone[int(np.argmin(mean_disagreement))]
+    votes, disagreement = outcomes(cautious)
+    keeps_bounds = disagreement.max() <= rule.disagreement().max() and min(mean_disagreement) <= rule.mean_disagreement
+    affordable = rule.distribution @ votes <= _WORTH_OF_LOTS * (rule.distribution @ rule.expected_votes())
+    return cautious if keeps_bounds and affordable else rule.policies
+
+
+def _promise(request: Request, method: str) -> str:
+    over = "the order of trees it draws" if request.shuffle == "row" else "the one order of trees drawn for all rows"
+    alpha = f"{request.max_disagreement:g}"
+    if request.max_disagreement == 0:
+        return "the full vote, always"
+    if method in ("minimax", "minimixed"):
+        return f"every row differs from the full vote with a chance of at most {alpha}, over {over}"
+    if request.confidence is None:
+        return f"at most {alpha} of rows like the calibration rows differ from the full vote, on average over {over}"
+    return (
+        f"with confidence {request.confidence:g}, at most {alpha} of new rows differ from the full vote, "
+        f"on average over {over}"
+    )
+
+
+def _many_classes(
+    request: Request, method: str, votes: NDArray[np.intp]
+) -> tuple[ExitRule | LeaderRule, dict[str, Any]]:
+    if method in ("minimean", "schwing"):
+        raise InputError(
+            f'method={method!r} is for two classes, the model has {request.forest.n_classes}; use "minimixed"'
+        )
+    if request.shuffle == "row":
+        raise InputError('shuffle="row" is for two classes')
+    n_trees, n_classes = request.forest.n_trees, request.forest.n_classes
+    rule = solve_plurality(n_trees, n_classes, request.max_disagreement)
+    # The strictest of the rule's policies, instead of a draw: it never stops earlier, so the bound holds for it too.
+    upper = np.max([policy.upper for policy in rule.policies if isinstance(policy, PairwisePolicy)], axis=0)
+    stop = LeaderRule(kind="votes", lead=np.zeros(n_trees + 1, np.int32), need=_votes_needed(upper))
+    return stop, {"promise": _promise(request, "minimixed")}
+
+
+def _votes_needed(upper: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Votes the leader needs after ``i`` votes if the second has ``b``; int32 of shape (n_voters + 1, n_voters + 1)."""
+    n_voters = len(upper) - 1
+    second = np.arange(n_voters + 1)
+    pairwise = np.full(n_voters + 1, NEVER_ABOVE, np.int64)
+    for b in range(n_voters + 1):
+        a = np.arange(b + 1, n_voters + 1 - b)
+        crossed = a[a >= upper[a + b]]
+        if len(crossed):
+            pairwise[b] = crossed[0]
+    certain = second[None, :] + (n_voters - np.arange(n_voters + 1))[:, None] + 1
+    needed: NDArray[np.int64] = np.minimum(pairwise[None, :], certain)
+    return needed.astype(np.int32)

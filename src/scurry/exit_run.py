@@ -1,0 +1,214 @@
+"""Running a plan that stops rows early: what the native sums mean, and what is reported of each row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry import _core, reference
+from scurry.forest import Forest
+from scurry.plan import ExitRule, LeaderRule, trees_per_round
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What happened to each row of a batch.
+
+    Attributes
+    ----------
+    labels : array of shape (n_rows,)
+    scores : float64 array of shape (n_rows,), or (n_rows, n_classes) for more than two classes
+        Over the trees asked: the share of (positive) votes, the mean probability of the (second) class, or the
+        boosted score. The model's own score where every tree was asked.
+    trees : int32 array of shape (n_rows,)
+        Trees asked.
+    steps : int64 array of shape (n_rows,)
+        Node tests made in those trees.
+    stop_reason : array of str of shape (n_rows,)
+        "decided" (stopped early) or "complete" (every tree was asked).
+    """
+
+    labels: NDArray[Any]
+    scores: NDArray[np.float64]
+    trees: NDArray[np.int32]
+    steps: NDArray[np.int64]
+    stop_reason: NDArray[np.str_]
+
+    @property
+    def mean_trees(self) -> float:
+        """Trees asked per row."""
+        return float(self.trees.mean())
+
+    @property
+    def mean_steps(self) -> float:
+        """Node tests per row."""
+        return float(self.steps.mean())
+
+    def __repr__(self) -> str:
+        stopped = float((self.stop_reason == "decided").mean())
+        return f"Run(n_rows={len(self.trees)}, mean_trees={self.mean_trees:.2f}, stopped_early={stopped:.1%})"
+
+
+def complete_run(forest: Forest, rows: NDArray[Any], n_threads: int) -> Run:
+    """A run that asks every tree."""
+    scores = forest.scores(rows, n_threads)
+    steps = _depths(forest, rows, n_threads).sum(axis=1, dtype=np.int64)
+    trees = np.full(len(rows), forest.n_trees, np.int32)
+    return Run(forest.predict(rows, n_threads), _shaped(scores), trees, steps, np.full(len(rows), "complete"))
+
+
+def _depths(forest: Forest, rows: NDArray[Any], n_threads: int) -> NDArray[np.int32]:
+    """The node tests each row makes in each tree, shape (n_rows, n_trees)."""
+    depths: NDArray[np.int32] = forest.node_depth[forest.apply(rows, n_threads)]
+    return depths
+
+
+def _shaped(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    return scores[:, -1] if scores.shape[1] <= 2 else scores
+
+
+def _labels(forest: Forest, codes: NDArray[np.int64]) -> NDArray[Any]:
+    return codes if forest.classes is None or forest._integer_classes is forest.classes else forest.classes.take(codes)
+
+
+class ExitRunner:
+    """The native early exit of a two-class forest."""
+
+    def __init__(self, forest: Forest, order: NDArray[np.int32], rule: ExitRule) -> None:
+        self.forest, self.order, self.rule = forest, order, rule
+        self._native = _core.EarlyExit(
+            forest._arrays,
+            order=order,
+            increments=rule.increments(forest),
+            weights=rule.weights,
+            lower=rule.lower,
+            upper=rule.upper,
+            piece_offset=rule.piece_offset,
+            piece_edges=rule.piece_edges,
+            piece_sides=rule.piece_sides,
+            start=0,
+            seed=rule.seed,
+            shuffle_rows=rule.shuffle == "row",
+        )
+        # Rounding each leaf to the grid moves a sum by at most half a step a tree; closer sums are decided exactly.
+        tolerance = 0 if rule.kind == "votes" else forest.n_trees + 2
+        negative, positive = map(int, forest._integer_classes)
+        self._decision = negative, positive, rule.threshold(forest), tolerance
+
+    def labels(self, rows: NDArray[Any], n_threads: int) -> NDArray[Any]:
+        """The label of each row."""
+        codes = np.empty(len(rows), np.int64)
+        self._native.labels(rows, codes, self.forest._engine, *self._decision, n_threads)
+        return _labels(self.forest, codes)
+
+    def run(self, rows: NDArray[Any], n_threads: int) -> Run:
+        """Labels, and how they came about."""
+        sums, trees = self._sums(rows, n_threads)
+        complete = trees == self.forest.n_trees
+        scores = self._scores(sums, trees)
+        if self.rule.kind == "scores" and complete.any():
+            scores[complete] = self.forest.scores(rows[complete], n_threads)[:, -1]
+        reason = np.where(complete, "complete", "decided")
+        return Run(self.labels(rows, n_threads), scores, trees, self._steps(rows, trees, n_threads), reason)
+
+    def probabilities(self, rows: NDArray[Any], n_threads: int) -> NDArray[np.float64]:
+        """Class probabilities as far as the trees asked tell, shape (n_rows, 2)."""
+        sums, trees = self._sums(rows, n_threads)
+        scores = self._scores(sums, trees)
+        if self.rule.kind == "scores" and self.forest.n_outputs == 1:
+            scores = reference.link(self.forest, scores[:, None])[:, 0]
+        probabilities = np.column_stack([1 - scores, scores])
+        complete = trees == self.forest.n_trees
+        if self.rule.kind == "scores" and complete.any():
+            probabilities[complete] = self.forest.predict_proba(rows[complete], n_threads)
+        return probabilities
+
+    def _sums(self, rows: NDArray[Any], n_threads: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        sums, trees = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
+        self._native.run(rows, sums, trees, np.empty(len(rows), np.uint8), n_threads)
+        return sums, trees
+
+    def _scores(self, sums: NDArray[np.int32], trees: NDArray[np.int32]) -> NDArray[np.float64]:
+        asked = np.maximum(trees, 1)
+        values = sums.astype(np.float64) * self.rule.step
+        if self.rule.kind == "votes":
+            return values / asked
+        if self.forest.n_outputs == 2:
+            return values / asked + 0.5
+        total: NDArray[np.float64] = values + self.forest.base_score[0]
+        return total if self.forest.aggregation == "sum" else total / asked
+
+    def _steps(self, rows: NDArray[Any], trees: NDArray[np.int32], n_threads: int) -> NDArray[np.int64]:
+        """Depths of the leaves reached in the trees asked; an expectation where every row has an order of its own."""
+        depth = _depths(self.forest, rows, n_threads)
+        if self.rule.shuffle == "row":
+            expected: NDArray[np.float64] = depth.mean(axis=1) * trees
+            return np.rint(expected).astype(np.int64)
+        return _steps_in_order(depth, self.order, trees)
+
+
+def _steps_in_order(depth: NDArray[np.int32], order: NDArray[np.int32], trees: NDArray[np.int32]) -> NDArray[np.int64]:
+    asked = np.arange(len(order)) < trees[:, None]
+    steps: NDArray[np.int64] = (depth[:, order] * asked).sum(axis=1, dtype=np.int64)
+    return steps
+
+
+class LeaderRunner:
+    """The native early exit of a forest with a score per class."""
+
+    def __init__(self, forest: Forest, order: NDArray[np.int32], rule: LeaderRule) -> None:
+        self.forest, self.order, self.rule = forest, order, rule
+        self._native = _core.LeaderExit(
+            forest._arrays,
+            order=order,
+            trees_per_round=trees_per_round(forest),
+            increments=rule.increments(forest),
+            start=rule.start(forest),
+            lead=rule.lead,
+            need=rule.need,
+        )
+        self._tolerance = -1 if rule.kind == "votes" else 2 * forest.n_trees + 2
+
+    def labels(self, rows: NDArray[Any], n_threads: int) -> NDArray[Any]:
+        """The label of each row."""
+        codes = np.empty(len(rows), np.int64)
+        self._native.labels(rows, codes, self.forest._engine, self.forest._integer_classes, self._tolerance, n_threads)
+        return _labels(self.forest, codes)
+
+    def run(self, rows: NDArray[Any], n_threads: int) -> Run:
+        """Labels, and how they came about."""
+        scores, trees, decided = self._scores(rows, n_threads)
+        if self.rule.kind == "scores" and not decided.all():
+            scores[~decided] = self.forest.scores(rows[~decided], n_threads)
+        steps = _steps_in_order(_depths(self.forest, rows, n_threads), self.order, trees)
+        reason = np.where(decided, "decided", "complete")
+        return Run(self.labels(rows, n_threads), _shaped(scores), trees, steps, reason)
+
+    def probabilities(self, rows: NDArray[Any], n_threads: int) -> NDArray[np.float64]:
+        """Class probabilities as far as the trees asked tell, shape (n_rows, n_classes)."""
+        scores, _, decided = self._scores(rows, n_threads)
+        if self.rule.kind == "votes":
+            return scores
+        probabilities = reference.link(self.forest, scores)
+        if not decided.all():
+            probabilities[~decided] = self.forest.predict_proba(rows[~decided], n_threads)
+        return probabilities
+
+    def _scores(
+        self, rows: NDArray[Any], n_threads: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.bool_]]:
+        n = len(rows)
+        sums, trees, leaders = (
+            np.empty((n, self.forest.n_classes), np.int32),
+            np.empty(n, np.int32),
+            np.empty(n, np.int32),
+        )
+        decided = np.empty(n, np.uint8)
+        self._native.run(rows, sums, trees, leaders, decided, n_threads)
+        scores = sums.astype(np.float64) * self.rule.step
+        if self.forest.aggregation != "sum" or self.rule.kind == "votes":
+            scores /= np.maximum(trees // trees_per_round(self.forest), 1)[:, None]
+        return scores, trees, decided.astype(np.bool_)

@@ -1,0 +1,299 @@
+"""scikit-learn estimators as a `Forest`.
+
+What each estimator computes, and so what its forest says:
+
+====================  ========  ====================================  =========================
+estimators            inputs    score                                 label
+====================  ========  ====================================  =========================
+DecisionTree,         float32   mean of the leaves' class fractions   argmax
+RandomForest, Extra*            or target values, in tree order
+GradientBoosting      float32   init + learning rate times leaves     ``score >= 0``, or argmax
+HistGradientBoosting  float64   baseline + leaves                     ``score > 0``, or argmax
+====================  ========  ====================================  =========================
+
+All sums are float64. A forest predicting with ``n_jobs`` > 1 adds its trees in the order its threads finish; the order
+here is the one of ``n_jobs=1``. Rows that `predict` refuses (infinities; NaN for GradientBoosting) go where
+``tree_.apply`` sends them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils.validation import check_is_fitted
+
+from scurry.errors import UnsupportedModelError
+from scurry.forest import Forest
+from scurry.structure import mean_of_leaves
+
+_AVERAGED = (RandomForestClassifier, RandomForestRegressor, ExtraTreesClassifier, ExtraTreesRegressor)
+_SINGLE = (DecisionTreeClassifier, DecisionTreeRegressor)
+_BOOSTED = (GradientBoostingClassifier, GradientBoostingRegressor)
+_HIST_BOOSTED = (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
+
+_LINKS = {
+    "IdentityLink": ("identity", 1.0),
+    "LogLink": ("exp", 1.0),
+    "LogitLink": ("logistic", 1.0),
+    "HalfLogitLink": ("logistic", 2.0),
+    "MultinomialLogit": ("softmax", 1.0),
+}
+"""Name and scale of the map from scores to predictions, by the class of the loss's link."""
+
+
+def import_model(model: Any) -> Forest:
+    """Import a fitted scikit-learn estimator.
+
+    Parameters
+    ----------
+    model : estimator
+        A decision tree, forest or gradient boosting model; also inside a ``FrozenEstimator``, or last in a ``Pipeline``
+        whose other steps pass rows through unchanged.
+
+    Returns
+    -------
+    Forest
+
+    Examples
+    --------
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> import_model(DecisionTreeRegressor().fit([[0.0], [1.0]], [3.0, 5.0])).predict([[0.2], [0.8]])
+    array([3., 5.])
+    """
+    # scikit-learn 1.5 has no FrozenEstimator to import.
+    if type(model).__name__ == "FrozenEstimator":
+        return _import_inner(model.estimator)
+    if isinstance(model, Pipeline):
+        return _import_inner(_last_step(model))
+    _check_supported(model)
+    if isinstance(model, _AVERAGED):
+        return _averaged(model, model.estimators_)
+    if isinstance(model, _SINGLE):
+        return _averaged(model, [model])
+    return _boosted(model) if isinstance(model, _BOOSTED) else _hist_boosted(model)
+
+
+def _import_inner(model: Any) -> Forest:
+    from scurry.importers import from_model
+
+    return from_model(model)
+
+
+def _last_step(pipeline: Pipeline) -> Any:
+    changing = [name for name, step in pipeline.steps[:-1] if not _passes_through(step)]
+    if changing:
+        raise UnsupportedModelError(
+            f"this Pipeline changes its rows before the model, in {', '.join(map(repr, changing))}. "
+            "Import the final step, pipeline[-1], and give the forest transformed rows: pipeline[:-1].transform(X)"
+        )
+    last = pipeline.steps[-1][1]
+    if not hasattr(last, "predict"):
+        raise UnsupportedModelError(f"this Pipeline ends in {last!r}, not in a model; pass a fitted tree ensemble")
+    return last
+
+
+def _passes_through(step: Any) -> bool:
+    if isinstance(step, FunctionTransformer):
+        return step.func is None
+    if isinstance(step, Pipeline):
+        return all(_passes_through(inner) for _, inner in step.steps)
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
+def _check_supported(model: Any) -> None:
+    kind = type(model).__name__
+    if not isinstance(model, _AVERAGED + _SINGLE + _BOOSTED + _HIST_BOOSTED):
+        raise UnsupportedModelError(
+            f"cannot import a {kind}; of scikit-learn, DecisionTree, ExtraTree, RandomForest, ExtraTrees, "
+            "GradientBoosting and HistGradientBoosting classifiers and regressors are accepted. "
+            + ("Pass its best_estimator_" if hasattr(model, "best_estimator_") else "If it holds some, pass one")
+        )
+    try:
+        check_is_fitted(model)
+    except NotFittedError as error:
+        raise UnsupportedModelError(f"this {kind} is not fitted; call fit before importing it") from error
+    for name in ("predict", "predict_proba"):
+        method = getattr(type(model), name, None)
+        if method is not None and not method.__module__.startswith("sklearn."):
+            raise UnsupportedModelError(
+                f"{kind} has its own {name}, so its answers need not be those of its trees; "
+                "fit the scikit-learn estimator it is derived from"
+            )
+    n_outputs = getattr(model, "n_outputs_", 1)
+    if n_outputs != 1:
+        raise UnsupportedModelError(f"this {kind} predicts {n_outputs} targets at once; fit one model for each target")
+
+
+def _described(model: Any) -> dict[str, Any]:
+    """What every estimator says of its columns and labels."""
+    return {
+        "n_features": model.n_features_in_,
+        "feature_names": getattr(model, "feature_names_in_", None),
+        "classes": getattr(model, "classes_", None),
+    }
+
+
+def _averaged(model: Any, trees: Sequence[Any]) -> Forest:
+    """A single tree, or trees whose values are averaged."""
+    value = np.concatenate([tree.tree_.value[:, 0, :] for tree in trees])
+    return Forest(**_described(model), **_joined_trees(trees), value=value, aggregation="mean")
+
+
+def _joined_trees(trees: Sequence[Any]) -> dict[str, Any]:
+    """The node arrays of fitted decision trees, all but their values."""
+    if any(np.any(getattr(tree, "is_categorical_", None)) for tree in trees):
+        raise UnsupportedModelError(
+            "categorical splits of scikit-learn's decision trees and random forests are not supported; "
+            "encode the categories as numbers before fitting, or fit HistGradientBoosting"
+        )
+
+    def joined(name: str) -> NDArray[Any]:
+        # By attribute: the layout of a node differs between versions of scikit-learn.
+        return np.concatenate([getattr(tree.tree_, name) for tree in trees])
+
+    offset = _offsets([tree.tree_.node_count for tree in trees])
+    cover = joined("weighted_n_node_samples")
+    if not (cover > 0).all():
+        # Negative sample weights: a node's weight no longer says how much data reached it, its rows do.
+        cover = joined("n_node_samples").astype(np.float64)
+    return {
+        "tree_offset": offset,
+        "feature": joined("feature").astype(np.int32),
+        "threshold": joined("threshold"),
+        "left": _global_children(joined("children_left"), offset),
+        "right": _global_children(joined("children_right"), offset),
+        "default_left": joined("missing_go_to_left").astype(np.bool_),
+        "cover": cover,
+    }
+
+
+def _offsets(sizes: Sequence[int]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+
+
+def _global_children(child: NDArray[Any], offset: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Children as indices into all nodes from indices inside each tree, -1 kept."""
+    return np.where(child < 0, -1, child + np.repeat(offset[:-1], np.diff(offset))).astype(np.int32)
+
+
+def _boosted(model: Any) -> Forest:
+    if not _is_constant(model.init_):
+        raise UnsupportedModelError(
+            f"this {type(model).__name__} starts from predictions of init={model.init_!r}, which are not trees; "
+            "fit it with init=None or init='zero'"
+        )
+    n_outputs = model.estimators_.shape[1]
+    trees = model.estimators_.ravel()
+    arrays = _joined_trees(trees)
+    leaf_value = float(model.learning_rate) * np.concatenate([tree.tree_.value[:, 0, 0] for tree in trees])
+    return Forest(
+        **_described(model),
+        **arrays,
+        # Inner nodes hold mean residuals from before the line search that set the leaves.
+        value=_values(arrays, leaf_value),
+        tree_output=np.arange(len(trees)) % n_outputs,
+        base_score=model._raw_predict_init(np.zeros((1, model.n_features_in_)))[0],
+        **_summed(model),
+    )
+
+
+def _is_constant(init: Any) -> bool:
+    """Whether a GradientBoosting `init_` gives all rows the same start."""
+    if isinstance(init, DummyClassifier):
+        return bool(init.strategy != "stratified")
+    return isinstance(init, DummyRegressor) or (isinstance(init, str) and init == "zero")
+
+
+def _summed(model: Any) -> dict[str, Any]:
+    """How a boosted model turns scores into labels and predictions."""
+    name = type(model._loss.link).__name__
+    if name not in _LINKS:
+        raise UnsupportedModelError(
+            f"this {type(model).__name__} has a loss with an unknown link, {name}; fit it with another loss"
+        )
+    link, link_scale = _LINKS[name]
+    return {"aggregation": "sum", "link": link, "link_scale": link_scale, "label_from": "score"}
+
+
+def _values(arrays: dict[str, Any], leaf_value: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One column of values; those of inner nodes are made consistent with the leaves below them."""
+    means = mean_of_leaves(arrays["tree_offset"], arrays["left"], arrays["right"], arrays["cover"], leaf_value)
+    return means[:, None]
+
+
+def _hist_boosted(model: Any) -> Forest:
+    described = _described(model)
+    if described["classes"] is not None and len(described["classes"]) == 1:
+        raise UnsupportedModelError(
+            f"this {type(model).__name__} was fitted on the single class {described['classes'][0]!r}, "
+            "and decides nothing; fit it on at least two"
+        )
+    predictors = [predictor for iteration in model._predictors for predictor in iteration]
+    nodes = np.concatenate([predictor.nodes for predictor in predictors])
+    offset = _offsets([len(predictor.nodes) for predictor in predictors])
+    leaf = nodes["is_leaf"].astype(np.bool_)
+    arrays: dict[str, Any] = {
+        "tree_offset": offset,
+        "threshold": nodes["num_threshold"],
+        "left": _global_children(np.where(leaf, -1, nodes["left"].astype(np.int64)), offset),
+        "right": _global_children(np.where(leaf, -1, nodes["right"].astype(np.int64)), offset),
+        "default_left": nodes["missing_go_to_left"].astype(np.bool_),
+        "cover": nodes["count"].astype(np.float64),
+    }
+    return Forest(
+        **described,
+        **arrays,
+        **_hist_features(model, predictors, nodes, offset),
+        value=_values(arrays, nodes["value"]),
+        tree_output=np.arange(len(predictors)) % model.n_trees_per_iteration_,
+        base_score=model._baseline_prediction.ravel(),
+        input_dtype="float64",
+        decision_threshold=np.nextafter(0.0, 1.0),
+        **_summed(model),
+    )
+
+
+def _hist_features(
+    model: Any, predictors: Sequence[Any], nodes: NDArray[Any], offset: NDArray[np.int64]
+) -> dict[str, Any]:
+    """Which column each node reads and, with categorical columns, the sets of categories that go left."""
+    if model._preprocessor is None:
+        return {"feature": nodes["feature_idx"].astype(np.int32)}
+    # The model's trees read rows whose categorical columns were encoded and moved to the front.
+    categorical, numeric = np.flatnonzero(model.is_categorical_), np.flatnonzero(~model.is_categorical_)
+    encoder = model._preprocessor.named_transformers_["encoder"]
+    bitsets = [predictor.raw_left_cat_bitsets for predictor in predictors]
+    first_set = np.repeat(_offsets([len(sets) for sets in bitsets])[:-1], np.diff(offset))
+    words = np.concatenate(bitsets)
+    return {
+        "feature": np.concatenate([categorical, numeric])[nodes["feature_idx"]].astype(np.int32),
+        "category_set": np.where(nodes["is_categorical"].astype(np.bool_), nodes["bitset_idx"] + first_set, -1),
+        "category_offset": np.arange(len(words) + 1) * words.shape[1],
+        "category_bits": words.ravel(),
+        "categories": dict(zip(categorical.tolist(), map(_without_nan, encoder.categories_), strict=True)),
+        "encode_numbers": True,
+    }
+
+
+def _without_nan(categories: NDArray[Any]) -> NDArray[Any]:
+    """The encoder's values but NaN, which it puts last. None is a category like any other."""
+    last = categories[-1:].tolist()
+    return categories[:-1] if last and last[0] != last[0] else categories

@@ -1,0 +1,250 @@
+"""Finite-sample promises: "the mean loss on new rows is at most so much, with this confidence".
+
+Learn then Test (Angelopoulos, Bates, Candès, Jordan and Lei, arXiv:2110.01052): make candidate rules, order them from
+the safest to the boldest without looking at the test rows, and for each test the hypothesis that its mean loss exceeds
+the limit. Walking along the order and stopping at the first that cannot be rejected needs no correction for the number
+of candidates, and the last one rejected keeps its promise with the stated confidence. The candidates must not depend on
+the rows they are tested on.
+
+Losses of 0 or 1 (mistakes counted) have exact binomial tests. For losses known to lie in [0, max_loss]:
+
+- "betting": a gambler who stakes a fixed share of his capital on each loss being below the limit cannot expect to gain
+  if its mean is above it; Markov's inequality on his capital, averaged over several shares (Waudby-Smith and Ramdas,
+  JRSS-B 2024, with fixed instead of adaptive stakes so that the order of rows does not matter);
+- "hoeffding-bentkus": the smaller of two tail bounds (Bates, Angelopoulos, Lei, Malik and Jordan, JACM 2021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp, xlogy
+from scipy.stats import beta, binom
+
+from scurry.errors import InputError
+from scurry.stopping.vote_request import check_choice
+
+BOUNDS = ("betting", "hoeffding-bentkus")
+_STAKES = np.geomspace(1 / 128, 0.95, 12)  # shares of the largest stake that cannot ruin the gambler
+
+_Candidate = TypeVar("_Candidate")
+_FloatArray = NDArray[np.float64]
+
+
+def last_certified(
+    candidates: Iterable[_Candidate], p_value_of: Callable[[_Candidate], float], confidence: float
+) -> _Candidate | None:
+    """The boldest of `candidates`, given from the safest on, that passes its test and follows only such.
+
+    Parameters
+    ----------
+    candidates : iterable
+        Made without the test rows. No further one is drawn after the first that fails.
+    p_value_of : callable
+        The p-value of a candidate on the test rows.
+    confidence : float in (0, 1)
+        The chance that the returned candidate keeps the promise.
+
+    Returns
+    -------
+    The candidate, or None if the first one fails.
+
+    Examples
+    --------
+    >>> last_certified([1, 2, 3, 4], {1: 0.001, 2: 0.04, 3: 0.2, 4: 0.01}.get, 0.95)
+    2
+    """
+    risk = 1.0 - checked_confidence(confidence)
+    certified = None
+    for candidate in candidates:
+        if p_value_of(candidate) > risk:
+            break
+        certified = candidate
+    return certified
+
+
+def certify_rates(n_mistakes: ArrayLike, n_rows: int, max_rate: float, confidence: float) -> int:
+    """The last rule, in the order given, whose error rate is certified; -1 if there is none.
+
+    Parameters
+    ----------
+    n_mistakes : int array of shape (n_rules,)
+        Mistakes of each rule on rows that it was not fitted to, the most cautious rule first.
+    n_rows : int
+    max_rate : float
+        The error rate on new rows that must not be exceeded.
+    confidence : float
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> certify_rates([0, 0, 1, 5], 10_000, 0.001, 0.95)
+    2
+    """
+    return _last_index(binom.cdf(np.asarray(n_mistakes), n_rows, max_rate), confidence)
+
+
+def certified_rate(n_mistakes: int, n_rows: int, confidence: float) -> float:
+    """The smallest error rate that `n_mistakes` in `n_rows` certify (Clopper and Pearson's upper bound).
+
+    Examples
+    --------
+    >>> round(certified_rate(0, 2995, 0.95), 6)
+    0.001
+    """
+    return float(beta.ppf(confidence, n_mistakes + 1, n_rows - n_mistakes)) if n_mistakes < n_rows else 1.0
+
+
+def certify_losses(losses: ArrayLike, max_loss: float, max_mean: float, confidence: float) -> int:
+    """The last rule, in the order given, whose mean loss is certified by Hoeffding and Bentkus; -1 if there is none.
+
+    Parameters
+    ----------
+    losses : float64 array of shape (n_rules, n_rows)
+        Expected loss of each rule on rows that it was not fitted to, the most cautious rule first.
+    max_loss : float
+        No row's loss exceeds it.
+    max_mean : float
+        The mean loss on new rows that must not be exceeded.
+    confidence : float
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> certify_losses(rng.random((3, 1000)) * [[0.001], [0.01], [0.1]], 0.1, 0.01, 0.95)
+    1
+    """
+    values = np.asarray(losses, dtype=np.float64)
+    if max_loss <= max_mean:
+        return len(values) - 1
+    p_values = hoeffding_bentkus(values.mean(axis=1) / max_loss, values.shape[1], max_mean / max_loss)
+    return _last_index(p_values, confidence)
+
+
+def _last_index(p_values: _FloatArray, confidence: float) -> int:
+    last = last_certified(range(len(p_values)), lambda rule: float(p_values[rule]), confidence)
+    return -1 if last is None else last
+
+
+def hoeffding_bentkus(mean: ArrayLike, n_rows: int, bound: float) -> _FloatArray:
+    """p-values of "the expectation exceeds `bound`" for means of `n_rows` values in [0, 1].
+
+    Examples
+    --------
+    >>> float(hoeffding_bentkus(0.001, 1000, 0.01).round(4))
+    0.0012
+    """
+    average = np.minimum(np.asarray(mean, dtype=np.float64), bound)
+    divergence = xlogy(average, average / bound) + xlogy(1.0 - average, (1.0 - average) / (1.0 - bound))
+    bentkus = np.e * binom.cdf(np.ceil(n_rows * average - 1e-9), n_rows, bound)
+    return np.asarray(np.minimum(np.minimum(np.exp(-n_rows * divergence), bentkus), 1.0))
+
+
+def loss_p_value(
+    losses: ArrayLike,
+    max_mean: float,
+    *,
+    max_loss: float = 1.0,
+    repeats: ArrayLike | None = None,
+    bound: str = "betting",
+) -> float:
+    """Evidence that the mean loss is at most `max_mean`: small values refute that it is more.
+
+    Parameters
+    ----------
+    losses : array of shape (n_rows,)
+        Losses of independent rows, each in [0, max_loss].
+    max_mean : float
+        The limit to be tested.
+    max_loss : float
+        The largest loss a row can have, known beforehand and not read off `losses`.
+    repeats : int array of shape (n_rows,), optional
+        How many rows had each loss; once by default.
+    bound : {"betting", "hoeffding-bentkus"}
+        See the module's description.
+
+    Returns
+    -------
+    float
+        If the true mean is above `max_mean`, this is at most δ with probability at most δ.
+
+    Examples
+    --------
+    >>> losses = [0.0] * 990 + [0.02] * 10
+    >>> loss_p_value(losses, 0.001, max_loss=0.02) < 0.001
+    True
+    """
+    check_choice("bound", bound, BOUNDS)
+    values, counts = _checked_losses(losses, repeats, max_loss)
+    if max_loss <= max_mean:
+        return 0.0  # nothing to test: no row can lose more
+    shares, limit = values / max_loss, max_mean / max_loss
+    if bound == "betting":
+        return _betting(shares, counts, limit)
+    return float(hoeffding_bentkus(shares @ counts / counts.sum(), int(counts.sum()), limit))
+
+
+def certified_mean(
+    losses: ArrayLike,
+    confidence: float,
+    *,
+    max_loss: float = 1.0,
+    repeats: ArrayLike | None = None,
+    bound: str = "betting",
+) -> float:
+    """The smallest limit that `losses` establish for their mean with `confidence`; parameters as of `loss_p_value`.
+
+    Examples
+    --------
+    >>> round(certified_mean([0] * 1000, 0.95), 5)
+    0.00549
+    """
+    risk = 1.0 - checked_confidence(confidence)
+    refuted, accepted = 0.0, max_loss
+    while accepted - refuted > 1e-9 * accepted:
+        middle = (refuted + accepted) / 2
+        if loss_p_value(losses, middle, max_loss=max_loss, repeats=repeats, bound=bound) <= risk:
+            accepted = middle
+        else:
+            refuted = middle
+    return accepted
+
+
+def checked_confidence(confidence: float) -> float:
+    """`confidence` if it is a chance strictly between 0 and 1."""
+    is_number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
+    if not is_number or not 0.0 < confidence < 1.0:
+        hint = f" Did you mean {confidence / 100:g}?" if is_number and 1 < confidence < 100 else ""
+        raise InputError(f"confidence must be in (0, 1), got {confidence!r}.{hint}")
+    return float(confidence)
+
+
+def _checked_losses(
+    losses: ArrayLike, repeats: ArrayLike | None, max_loss: float
+) -> tuple[_FloatArray, NDArray[np.int64]]:
+    values = np.asarray(losses, dtype=np.float64)
+    counts = np.ones(values.shape, dtype=np.int64) if repeats is None else np.asarray(repeats, dtype=np.int64)
+    if values.ndim != 1 or counts.shape != values.shape:
+        raise InputError(f"losses and repeats must be arrays of one length, got {values.shape} and {counts.shape}")
+    if not counts.sum() > 0 or np.any(counts < 0):
+        raise InputError("a promise needs at least one row to test it on")
+    if not np.all((values >= 0.0) & (values <= max_loss * (1 + 1e-12))):
+        raise InputError(f"losses must lie in [0, {max_loss:g}], got {values.min():g} to {values.max():g}")
+    return np.minimum(values, max_loss), counts
+
+
+def _betting(shares: _FloatArray, counts: NDArray[np.int64], limit: float) -> float:
+    """For losses in [0, 1]."""
+    stakes = _STAKES[:, None] / (1.0 - limit)
+    log_capital = np.log1p(stakes * (limit - shares)) @ counts
+    return float(min(1.0, len(_STAKES) * np.exp(-logsumexp(log_capital))))

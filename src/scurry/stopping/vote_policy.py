@@ -1,0 +1,161 @@
+"""Deterministic stopping policies of a majority vote, as two thresholds per number of votes seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry import _core
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int32]
+BoolArray = NDArray[np.bool_]
+
+
+class Thresholds(NamedTuple):
+    """Stop after ``i`` votes, ``j`` of them positive, iff ``j <= lower[i]`` or ``j >= upper[i]``.
+
+    Both arrays have shape (n_voters + 1,), with ``lower[i] <= i / 2 < upper[i]``.
+    """
+
+    lower: IntArray
+    upper: IntArray
+
+    @property
+    def n_voters(self) -> int:
+        """The number of voters there are to ask."""
+        return len(self.lower) - 1
+
+    def mirrored(self) -> Thresholds:
+        """The policy with the two answers exchanged; ties remain negative."""
+        seen = np.arange(len(self.lower), dtype=np.int32)
+        return Thresholds(np.minimum(seen - self.upper, seen // 2), np.maximum(seen - self.lower, seen // 2 + 1))
+
+    def tidied(self) -> Thresholds:
+        """The same policy; beyond the last row it can reach, stopping only where the full vote is certain."""
+        first, last = 0, 0
+        for i, (low, up) in enumerate(zip(self.lower.tolist(), self.upper.tolist(), strict=True)):
+            first, last = max(first, low + 1), min(last, up - 1)
+            if first > last:
+                rest = decided(self.n_voters)
+                rows = np.arange(len(self.lower)) <= i
+                return Thresholds(np.where(rows, self.lower, rest.lower), np.where(rows, self.upper, rest.upper))
+            last += 1
+        return self
+
+    def stop_matrix(self) -> BoolArray:
+        """Whether each state (i, j) stops; shape (n_voters + 1, n_voters + 1)."""
+        positives = np.arange(len(self.lower))
+        return (positives <= self.lower[:, None]) | (positives >= self.upper[:, None])
+
+    @classmethod
+    def of(cls, stops: BoolArray) -> Thresholds | None:
+        """The thresholds of the policy that stops where `stops` says, or None if it goes on beyond a stop.
+
+        Only the states the policy can reach count.
+        """
+        seen, positives = np.ogrid[: len(stops), : len(stops)]
+        upper = np.where(stops & (2 * positives > seen), positives, seen + 1).min(axis=1)
+        lower = np.where(stops & (2 * positives <= seen), positives, -1).max(axis=1)
+        thresholds = cls(lower.astype(np.int32), np.minimum(upper, seen[:, 0] + 1).astype(np.int32))
+        reach, _ = reach_and_stop([1.0], [stops])
+        same = np.array_equal(stops[reach > 0.0], thresholds.stop_matrix()[reach > 0.0])
+        return thresholds.tidied() if same else None
+
+
+Policy = Thresholds | BoolArray  # a policy that has no thresholds is its stop matrix
+
+
+def stop_matrix(policy: Policy) -> BoolArray:
+    """Whether each state (i, j) stops; shape (n_voters + 1, n_voters + 1)."""
+    return policy.stop_matrix() if isinstance(policy, Thresholds) else policy
+
+
+class VotePolicy(NamedTuple):
+    """A member of a randomised rule: its chance to be drawn, and its thresholds (see `Thresholds`)."""
+
+    weight: float
+    lower: IntArray
+    upper: IntArray
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The policy without its weight."""
+        return Thresholds(self.lower, self.upper)
+
+
+def decided(n_voters: int, support: BoolArray | None = None) -> Thresholds:
+    """Stop only where the full vote is certain.
+
+    Parameters
+    ----------
+    n_voters : int
+    support : bool array of shape (n_voters + 1,), optional
+        The numbers of positive votes that can happen; all by default.
+    """
+    possible = np.arange(n_voters + 1) if support is None else np.flatnonzero(support)
+    negative, positive = possible[2 * possible <= n_voters], possible[2 * possible > n_voters]
+    seen = np.arange(n_voters + 1)
+    most_negative = negative.max() if len(negative) else -1
+    least_positive = positive.min() if len(positive) else n_voters + 1
+    lower = np.minimum(seen // 2, least_positive - (n_voters - seen) - 1)
+    upper = np.maximum(seen // 2 + 1, most_negative + 1)
+    return Thresholds(np.maximum(lower, -1).astype(np.int32), np.minimum(upper, seen + 1).astype(np.int32))
+
+
+def at_once(n_voters: int) -> Thresholds:
+    """Ask nobody and answer negative."""
+    seen = np.arange(n_voters + 1, dtype=np.int32)
+    return Thresholds(seen // 2, seen // 2 + 1)
+
+
+def outcomes(policies: Sequence[VotePolicy]) -> tuple[FloatArray, FloatArray]:
+    """Exact outcome of drawing one of `policies` by weight and following it, for every number of positive voters.
+
+    Returns
+    -------
+    votes, disagreement : float64 arrays of shape (n_voters + 1,)
+        Expected votes and the chance to differ from the full vote, Eqs. (3) and (5).
+    """
+    n_voters = policies[0].thresholds.n_voters
+    votes, disagreement = np.empty(n_voters + 1), np.empty(n_voters + 1)
+    _core.vote_outcomes(
+        n_voters,
+        np.array([policy.weight for policy in policies], dtype=np.float64),
+        np.stack([policy.lower for policy in policies]),
+        np.stack([policy.upper for policy in policies]),
+        votes,
+        disagreement,
+    )
+    return votes, disagreement
+
+
+def reach_and_stop(weights: Sequence[float], stop_matrices: Sequence[BoolArray]) -> tuple[FloatArray, FloatArray]:
+    """The paper's p and π, Eq. (14): the chances to reach a state and to stop there, given the votes lead there.
+
+    Parameters
+    ----------
+    weights : sequence of float
+        The chance to draw each policy.
+    stop_matrices : sequence of bool arrays of shape (n_voters + 1, n_voters + 1)
+        Where each policy stops.
+
+    Returns
+    -------
+    reach, stop : float64 arrays of shape (n_voters + 1, n_voters + 1)
+    """
+    n_states = len(stop_matrices[0])
+    positives = np.arange(n_states)
+    reach, stop = np.zeros((2, n_states, n_states))
+    for weight, stops in zip(weights, stop_matrices, strict=True):
+        row = np.where(positives == 0, weight, 0.0)
+        for i in range(n_states):
+            reach[i] += row
+            stop[i] += row * stops[i]
+            going_on = np.where(stops[i], 0.0, row)
+            shifted = np.concatenate([[0.0], going_on[:-1]])
+            row = ((i + 1 - positives) * going_on + positives * shifted) / (i + 1)  # Eq. (15.4)
+    return reach, stop

@@ -1,0 +1,81 @@
+"""The promise, over many independent draws of calibration rows: it fails no more often than it may."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from scurry.stopping import qwyc, solve
+from scurry.stopping.guarantee import certified_rate, certify_losses, certify_rates, hoeffding_bentkus
+
+REPEATS, CONFIDENCE = 200, 0.95
+MOST_FAILURES = int(stats.binom.ppf(0.999, REPEATS, 1 - CONFIDENCE))
+
+
+def test_votes():
+    """Rows of a beta-binomial vote: the exact disagreement of the chosen rule on the true distribution is known."""
+    n_voters, alpha = 51, 0.01
+    true = stats.betabinom.pmf(np.arange(n_voters + 1), n_voters, 0.4, 0.6)
+    failures, uncertified_failures = 0, 0
+    for seed in range(REPEATS):
+        rng = np.random.default_rng(seed)
+        positives = rng.choice(n_voters + 1, 400, p=true)
+        distribution = np.bincount(positives, minlength=n_voters + 1) + 0.5
+        rules = [solve(n_voters, alpha * f, "minimean", distribution) for f in (0.1, 0.3, 0.5, 0.65, 0.8, 0.9, 1.0)]
+        losses = np.stack([rule.disagreement(positives) for rule in rules])
+        largest = max(rule.disagreement().max() for rule in rules)
+        chosen = certify_losses(losses, largest, alpha, CONFIDENCE)
+        failures += chosen >= 0 and float(rules[chosen].disagreement() @ true) > alpha
+        uncertified_failures += float(rules[-1].disagreement() @ true) > alpha
+    assert failures <= MOST_FAILURES
+    assert uncertified_failures > MOST_FAILURES  # else this test could not fail
+
+
+def score_rows(rng, n_rows, n_models=40):
+    """Each row has a margin of its own, which its models' scores add up to with noise."""
+    margin = rng.normal(0.1, 1.0, n_rows)
+    return margin[:, None] / n_models + rng.normal(0, 0.15, (n_rows, n_models))
+
+
+def test_scores():
+    alpha, n_rows = 0.02, 600
+    fresh = score_rows(np.random.default_rng(10**6), 40_000)
+    failures, uncertified_failures = 0, 0
+    amounts = np.concatenate([[0.0], np.geomspace(0.01, 5, 40)])
+    for seed in range(REPEATS):
+        rng = np.random.default_rng(seed)
+        rule = qwyc(score_rows(rng, n_rows), max_disagreement=alpha)
+        curve = rule.widening_curve(score_rows(rng, n_rows), amounts)
+        chosen = certify_rates(curve.n_mistakes[::-1], n_rows, alpha, CONFIDENCE)
+        assert chosen >= 0
+        on_new = rule.widening_curve(fresh[seed * 100 : seed * 100 + 20_000], amounts).n_mistakes / 20_000
+        failures += on_new[len(amounts) - 1 - chosen] > alpha + 2 * np.sqrt(alpha / 20_000)
+        uncertified_failures += on_new[0] > alpha + 2 * np.sqrt(alpha / 20_000)
+    assert failures <= MOST_FAILURES
+    assert uncertified_failures > MOST_FAILURES
+
+
+@pytest.mark.parametrize("n_mistakes", [0, 1, 7])
+def test_the_certified_rate_is_the_smallest_that_certifies(n_mistakes):
+    rate = certified_rate(n_mistakes, 1000, 0.9)
+    assert certify_rates([n_mistakes], 1000, rate * 1.0001, 0.9) == 0
+    assert certify_rates([n_mistakes], 1000, rate * 0.9999, 0.9) == -1
+    assert certified_rate(10, 10, 0.9) == 1.0
+
+
+def test_p_values_are_valid_for_any_losses():
+    """Losses with expectation exactly at the bound: small p-values are as rare as they claim."""
+    rng = np.random.default_rng(0)
+    for draw in (
+        lambda n: rng.random(n) * 0.2,
+        lambda n: (rng.random(n) < 0.1).astype(float),
+        lambda n: rng.beta(0.1, 0.9, n),
+    ):
+        p = np.array([hoeffding_bentkus(draw(300).mean(), 300, 0.1) for _ in range(2000)])
+        assert (p <= 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 / 2000)
+        assert (p <= 0.5).mean() <= 0.5
+
+
+def test_testing_stops_at_the_first_failure():
+    assert certify_rates([0, 50, 0], 1000, 0.01, 0.95) == 0
+    assert certify_losses(np.array([[0.0] * 500, [0.5] * 500, [0.0] * 500]), 1.0, 0.1, 0.95) == 0
+    assert certify_losses(np.array([[0.05] * 10]), 0.05, 0.1, 0.95) == 0

@@ -1,0 +1,275 @@
+"""The native engine against the numpy reference, bit for bit, on rows made to break it."""
+
+import math
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import scurry
+from scurry import Forest, reference
+from strategies import SPECIAL, adversarial_rows, complete_forest, forests
+
+RNG = np.random.default_rng(0)
+
+
+def test_a_sanitized_run_tests_the_sanitized_core():
+    if os.environ.get("SCURRY_SANITIZED"):
+        assert "sanitized" in scurry._core.__file__
+
+
+def assert_equals_reference(forest: Forest, rows: np.ndarray) -> None:
+    np.testing.assert_array_equal(forest.apply(rows), reference.apply(forest, rows))
+    np.testing.assert_array_equal(forest.scores(rows), reference.scores(forest, rows))
+    np.testing.assert_array_equal(forest.predict(rows), reference.predict(forest, rows))
+    if forest.is_classifier:
+        np.testing.assert_allclose(forest.predict_proba(rows), reference.probabilities(forest, rows), rtol=1e-6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(forest=forests(), seed=st.integers(0, 1000), n_rows=st.sampled_from([1, 2, 7, 33, 64, 130]))
+def test_random_forests(forest, seed, n_rows):
+    rows = np.random.default_rng(seed).choice(np.r_[SPECIAL, forest.threshold], (n_rows, forest.n_features))
+    assert_equals_reference(forest, adversarial_rows(forest, rows, n_rows, seed))
+    with np.errstate(over="ignore"):
+        assert_equals_reference(forest, rows.astype(np.float32))
+
+
+@pytest.mark.parametrize("n_features", [1, 10, 20, 40, 60, 100, 300])
+def test_every_row_stride(n_features):
+    forest = complete_forest(n_features=n_features)
+    assert_equals_reference(forest, adversarial_rows(forest, RNG.normal(size=(50, n_features)), 150))
+
+
+@pytest.mark.parametrize("n_columns", [1, 2, 3, 5, 8, 9, 17, 26, 40, 130])
+def test_every_leaf_width(n_columns):
+    forest = complete_forest(n_columns=n_columns, n_trees=9, depth=4)
+    assert_equals_reference(forest, RNG.normal(size=(100, 6)))
+
+
+@pytest.mark.parametrize("input_dtype", ["float32", "float64"])
+@pytest.mark.parametrize("comparison", ["<=", "<"])
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_missing_rules(input_dtype, comparison, kind):
+    forest = complete_forest(input_dtype=input_dtype, comparison=comparison)
+    fields = {
+        name: getattr(forest, name) for name in ("tree_offset", "feature", "left", "right", "value", "default_left")
+    }
+    threshold = np.where(RNG.random(forest.n_nodes) < 0.3, 0.0, forest.threshold)
+    forest = Forest(
+        **fields,
+        threshold=threshold,
+        n_features=6,
+        classes=forest.classes,
+        missing=np.full(forest.n_nodes, kind),
+        input_dtype=input_dtype,
+        comparison=comparison,
+    )
+    assert_equals_reference(forest, adversarial_rows(forest, RNG.normal(size=(50, 6)), 400))
+
+
+@pytest.mark.parametrize("rounding", ["floor", "trunc"])
+@pytest.mark.parametrize("input_dtype", ["float32", "float64"])
+def test_categories(rounding, input_dtype):
+    base = complete_forest(n_features=4)
+    sets = np.where((base.feature >= 2) & (RNG.random(base.n_nodes) < 0.8), RNG.integers(0, 20, base.n_nodes), -1)
+    words = RNG.integers(1, 5, 20)
+    forest = complete_forest(
+        n_features=4,
+        input_dtype=input_dtype,
+        category_set=sets,
+        category_offset=np.r_[0, np.cumsum(words)],
+        category_bits=RNG.integers(0, 2**32, words.sum(), dtype=np.uint32),
+        category_rounding=rounding,
+    )
+    rows = RNG.integers(-3, 170, (300, 4)) + RNG.choice([0.0, 0.5, -0.5], (300, 4))
+    rows[RNG.random((300, 4)) < 0.1] = np.nan
+    rows[RNG.random((300, 4)) < 0.05] = np.inf
+    rows[RNG.random((300, 4)) < 0.05] = 1e12
+    assert_equals_reference(forest, rows)
+
+
+def test_categories_above_numeric_top_levels():
+    """A category at the root leaves no level to test ahead; deeper ones leave some."""
+    base = complete_forest(n_trees=6, depth=6, n_features=2)
+    for level in range(7):
+        at_level = base.node_depth == level
+        forest = complete_forest(
+            n_trees=6,
+            depth=6,
+            n_features=2,
+            category_set=np.where(at_level, 0, -1),
+            category_offset=[0, 1],
+            category_bits=[0b1010],
+        )
+        assert_equals_reference(forest, RNG.integers(-1, 5, (200, 2)).astype(float))
+
+
+def deep_chain(length: int) -> Forest:
+    """One tree that is a chain: row x reaches depth floor(x)."""
+    nodes = np.arange(2 * length + 1)
+    inner = nodes % 2 == 0
+    inner[-1] = False
+    left = np.where(inner, nodes + 1, -1)
+    return Forest(
+        tree_offset=[0, len(nodes)],
+        feature=np.zeros(len(nodes)),
+        threshold=nodes / 2 + 0.5,
+        left=left,
+        right=np.where(inner, nodes + 2, -1),
+        value=nodes[:, None],
+        n_features=1,
+    )
+
+
+@pytest.mark.parametrize("length", [1, 5, 11, 12, 13, 60, 40_000])
+def test_deep_trees_and_wide_nodes(length):
+    """40,000 links make 80,001 nodes: too many for 16-bit distances only if they were absolute positions."""
+    forest = deep_chain(length)
+    rows = np.r_[0.0, 1.0, RNG.uniform(0, length + 1, 100), length + 5.0][:, None]
+    np.testing.assert_array_equal(forest.predict(rows), reference.predict(forest, rows))
+    np.testing.assert_array_equal(forest.predict(rows[:1]), reference.predict(forest, rows[:1]))
+
+
+def test_wide_layout_with_many_columns():
+    n_features = 70_000
+    trees = [
+        {
+            "feature": [f, -1, -1],
+            "threshold": [0.0] * 3,
+            "left": [1, -1, -1],
+            "right": [2, -1, -1],
+            "value": [[0], [1], [2]],
+        }
+        for f in range(n_features)
+    ]
+    forest = Forest.from_trees(trees, aggregation="sum")
+    rows = RNG.normal(size=(3, n_features))
+    np.testing.assert_array_equal(forest.predict(rows), 1 + (rows > 0).sum(axis=1) + (n_features - 1))
+
+
+def test_single_leaf_trees():
+    forest = Forest.from_trees(
+        [{"feature": [-1], "threshold": [0], "left": [-1], "right": [-1], "value": [[0.3, 0.7]]}] * 3
+    )
+    assert forest.max_depth == 0
+    rows = np.empty((70, 0), np.float32)
+    np.testing.assert_array_equal(forest.predict(rows), np.ones(70))
+    np.testing.assert_array_equal(forest.predict(rows[:1]), [1])
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 2, 31, 32, 63, 64, 65, 511, 512, 513, 4096, 4097, 9000])
+def test_batch_size_and_threads_change_nothing(n_rows):
+    forest = complete_forest(n_trees=15, depth=7)
+    rows = adversarial_rows(forest, RNG.normal(size=(50, 6)), 9000, seed=3)
+    whole = forest.scores(rows)
+    for n_threads in (1, 2, 5, None):
+        np.testing.assert_array_equal(forest.scores(rows[:n_rows], n_threads=n_threads), whole[:n_rows])
+        np.testing.assert_array_equal(forest.apply(rows[:n_rows], n_threads), forest.apply(rows)[:n_rows])
+        assert forest.predict(rows[:n_rows], n_threads).shape == (n_rows,)
+
+
+def test_any_memory_order():
+    forest = complete_forest()
+    rows = RNG.normal(size=(301, 6))
+    expected = forest.scores(rows)
+    wide = np.zeros((301, 13))
+    wide[:, 1::2] = rows
+    for same in (np.asfortranarray(rows), wide[:, 1::2], rows[::-1][::-1], rows[:, ::-1][:, ::-1]):
+        np.testing.assert_array_equal(forest.scores(same), expected)
+    np.testing.assert_array_equal(forest.scores(rows[::-3]), expected[::-3])
+
+
+def test_many_python_threads_share_one_forest():
+    forest = complete_forest(n_trees=40, n_columns=4)
+    batches = [RNG.normal(size=(n, 6)) for n in (1, 3, 200, 1, 5000, 64, 1, 700)] * 6
+    expected = [reference.predict(forest, batch) for batch in batches[:8]] * 6
+    fresh = Forest.from_trees([{"feature": [0, -1, -1], "threshold": [0] * 3, "left": [1, -1, -1], "right": [2, -1, -1],
+                                "value": [[1, 0], [1, 0], [0, 1]]}])  # fmt: skip
+    with ThreadPoolExecutor(16) as pool:
+        lowered = list(pool.map(lambda i: fresh.predict([[i - 8.0]])[0], range(16)))
+        got = list(pool.map(forest.predict, batches, [1, 2] * 24))
+    assert lowered == [int(i > 8) for i in range(16)]
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("isa", ["portable", "avx2"])
+def test_every_instruction_set_gives_the_same_bits(isa, tmp_path):
+    forest = complete_forest(n_trees=25, n_columns=5, depth=9)
+    rows = adversarial_rows(forest, RNG.normal(size=(50, 6)), 1000)
+    forest.save(tmp_path / "f.scurry")
+    np.save(tmp_path / "rows.npy", rows)
+    program = (
+        "import sys, numpy, scurry; f = scurry.load(sys.argv[1] + '/f.scurry');"
+        "numpy.save(sys.argv[1] + '/out.npy', f.scores(numpy.load(sys.argv[1] + '/rows.npy')));"
+        "print(scurry._core.kernels())"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env=os.environ | {"SCURRY_ISA": isa},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() in (isa, "portable")
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), forest.scores(rows))
+
+
+def test_engine_memory():
+    forest = complete_forest(n_trees=50, depth=10)
+    assert forest._engine.node_bytes < 16 * forest.n_nodes
+
+
+def test_equal_siblings_are_merged_without_changing_a_score():
+    rng = np.random.default_rng(1)
+    forest = complete_forest(n_trees=20, depth=8, n_columns=2, aggregation="vote")
+    assert forest._engine.node_bytes < 8 * forest.n_nodes
+    assert_equals_reference(forest, rng.normal(size=(300, 6)))
+
+
+@pytest.mark.parametrize("link", ["identity", "logistic", "exp", "signed-square", "log1p-exp", "step"])
+@pytest.mark.parametrize("score_dtype", ["float32", "float64"])
+def test_links_of_a_regressor(link, score_dtype):
+    forest = complete_forest(
+        n_columns=1, aggregation="sum", link=link, link_scale=0.7, score_dtype=score_dtype, base_score=[-9.0]
+    )
+    rows = RNG.normal(size=(200, 6))
+    np.testing.assert_array_equal(forest.scores(rows), reference.scores(forest, rows))
+    np.testing.assert_allclose(forest.predict(rows), reference.predict(forest, rows), rtol=2e-6)
+
+
+@pytest.mark.parametrize("score_dtype", ["float32", "float64"])
+@pytest.mark.parametrize("link", ["softmax", "logistic-each"])
+def test_boosted_classes(link, score_dtype):
+    forest = complete_forest(
+        n_columns=1,
+        aggregation="sum",
+        tree_output=np.arange(30) % 3,
+        link=link,
+        classes=["a", "b", "c"],
+        base_score=[0.1, 0.2, 0.3],
+        score_dtype=score_dtype,
+    )
+    rows = RNG.normal(size=(200, 6))
+    assert_equals_reference(forest, rows)
+    assert_equals_reference(forest, rows[:1])
+
+
+@pytest.mark.parametrize("float32", [True, False])
+@pytest.mark.parametrize("scale", [1.0, 0.5, 3.0])
+def test_logistic_threshold_is_the_smallest_positive_score(float32, scale):
+    real = np.float32 if float32 else np.float64
+    threshold = real(scurry._core.logistic_threshold(scale, float32))
+
+    def p(x):
+        # The C library's exponential, as the frameworks call it: numpy's own differs in the last bit here.
+        return real(1) / (real(1) + real(math.exp(-(real(scale) * x))))
+
+    assert p(threshold) > 0.5
+    assert not p(np.nextafter(threshold, real(0))) > 0.5

@@ -1,0 +1,232 @@
+"""Native early exits against a plain numpy replay of every tree, for any batch, order of rows and number of threads."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scurry import Forest, _core
+from strategies import complete_forest
+
+INT = np.iinfo(np.int32)
+
+
+def exit_run(native, rows, n_threads=1):
+    n = len(rows)
+    sums, trees, sides = np.full(n, -7, np.int32), np.full(n, -7, np.int32), np.full(n, 9, np.uint8)
+    native.run(rows, sums, trees, sides, n_threads)
+    return sums, trees, sides
+
+
+def make_exit(forest: Forest, increments, policies, order=None, seed=0, shuffle_rows=False, pieces=((), (), ())):
+    order = np.arange(forest.n_trees) if order is None else order
+    weights, lower, upper = (np.array(part) for part in zip(*policies, strict=True))
+    return _core.EarlyExit(
+        forest._arrays,
+        order=order.astype(np.int32),
+        increments=increments.astype(np.int32),
+        weights=weights.astype(np.float64),
+        lower=lower.astype(np.int32),
+        upper=upper.astype(np.int32),
+        piece_offset=np.array(pieces[0], np.uint32),
+        piece_edges=np.array(pieces[1], np.int32),
+        piece_sides=np.array(pieces[2], np.uint8),
+        start=0,
+        seed=seed,
+        shuffle_rows=shuffle_rows,
+    )
+
+
+def replay(sums_by_tree, lower, upper):
+    """(sum, trees, side) per row from running sums of shape (n_rows, n_trees + 1), the first column being 0."""
+    stop = (sums_by_tree <= lower) | (sums_by_tree >= upper)
+    stop[:, -1] = True
+    trees = stop.argmax(axis=1)
+    sums = sums_by_tree[np.arange(len(trees)), trees]
+    side = np.where(sums <= lower[trees], 1, np.where(sums >= upper[trees], 2, 0))
+    return sums, trees, side
+
+
+def random_thresholds(rng, n_trees, scale):
+    """Thresholds that close in as trees are asked, with positions where nobody may leave."""
+    width = scale * np.sqrt(np.arange(n_trees + 1) + 1.0) * rng.uniform(0.3, 2)
+    lower, upper = np.floor(-width), np.ceil(width)
+    closed = rng.random(n_trees + 1) < 0.3
+    return np.where(closed, INT.min, lower), np.where(closed, INT.max, upper)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), n_rows=st.sampled_from([1, 3, 5, 33, 200, 1000]), depth=st.integers(1, 14))
+def test_thresholds_on_sums(seed, n_rows, depth):
+    rng = np.random.default_rng(seed)
+    forest = complete_forest(n_trees=40, depth=depth if depth < 9 else 9, seed=seed, n_columns=2)
+    increments = rng.integers(-50, 51, forest.n_nodes)
+    order = rng.permutation(40)
+    lower, upper = random_thresholds(rng, 40, 40)
+    lower[0], upper[0] = INT.min, INT.max
+    rows = rng.normal(size=(n_rows, 6))
+    native = make_exit(forest, increments, [(1.0, lower, upper)], order)
+    by_tree = np.pad(np.cumsum(increments[forest.apply(rows)][:, order], axis=1), ((0, 0), (1, 0)))
+    for got, expected in zip(exit_run(native, rows), replay(by_tree, lower, upper), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_pieces():
+    """Sums cut into intervals, some of which stop a row, and some of which keep it to the end."""
+    rng = np.random.default_rng(2)
+    n_trees = 20
+    forest = complete_forest(n_trees=n_trees, depth=6, n_columns=2)
+    increments = rng.integers(-50, 51, forest.n_nodes)
+    edges = [np.sort(rng.choice(np.arange(-200, 200), rng.integers(0, 9), replace=False)) for _ in range(n_trees + 1)]
+    sides = [rng.choice([0, 0, 0, 0, 1, 2, 3], len(e) + 1) for e in edges]
+    sides[0][:] = 0
+    never = [(1.0, np.full(n_trees + 1, INT.min), np.full(n_trees + 1, INT.max))]
+    pieces = (np.cumsum([0, *map(len, edges)]), np.concatenate(edges), np.concatenate(sides))
+    native = make_exit(forest, increments, never, pieces=pieces)
+    rows = rng.normal(size=(700, 6))
+    expected = []
+    for row in np.cumsum(increments[forest.apply(rows)], axis=1):
+        side, stuck = 0, False
+        for i, total in enumerate(row, start=1):
+            side = 0 if stuck else sides[i][np.searchsorted(edges[i], total, side="right")]
+            stuck = stuck or side == 3
+            if side in (1, 2):
+                break
+        expected.append((total, i, 0 if stuck else side))
+    for got, wanted in zip(exit_run(native, rows), zip(*expected, strict=True), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    for part, whole in zip(exit_run(native, rows[:3]), exit_run(native, rows, 2), strict=True):
+        np.testing.assert_array_equal(part, whole[:3])
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    rng = np.random.default_rng(5)
+    forest = complete_forest(n_trees=30, depth=7, n_columns=2)
+    increments = rng.integers(-50, 51, forest.n_nodes)
+    policies = []
+    for weight in (0.5, 0.3, 0.2):
+        lower, upper = random_thresholds(rng, 30, 60)
+        lower[0], upper[0] = INT.min, INT.max
+        policies.append((weight, lower, upper))
+    policies[2][1][0] = 0  # the last policy answers at once
+    return forest, increments, policies, rng.normal(size=(5000, 6))
+
+
+@pytest.mark.parametrize("shuffle_rows", [False, True])
+def test_draws_depend_on_the_row_alone(mixture, shuffle_rows):
+    forest, increments, policies, rows = mixture
+    native = make_exit(forest, increments, policies, seed=3, shuffle_rows=shuffle_rows)
+    whole = exit_run(native, rows)
+    order = np.random.default_rng(0).permutation(len(rows))
+    for shuffled, plain in zip(exit_run(native, rows[order], 3), whole, strict=True):
+        np.testing.assert_array_equal(shuffled, plain[order])
+    for size in (1, 4, 5, 31, 64, 700):
+        for part, plain in zip(exit_run(native, np.asfortranarray(rows[:size])), whole, strict=True):
+            np.testing.assert_array_equal(part, plain[:size])
+
+
+def test_policies_are_drawn_with_their_weights(mixture):
+    forest, increments, policies, rows = mixture
+    by_tree = np.pad(np.cumsum(increments[forest.apply(rows)], axis=1), ((0, 0), (1, 0)))
+    replays = [replay(by_tree, lower, upper) for _, lower, upper in policies]
+    counts = []
+    for seed in range(4):
+        got = np.stack(exit_run(make_exit(forest, increments, policies, seed=seed), rows))
+        same = [(got == np.stack(expected)).all(axis=0) for expected in replays]
+        assert np.any(same, axis=0).all()
+        counts.append(float((got[1] == 0).mean()))
+    assert abs(np.mean(counts) - 0.2) < 4 * np.sqrt(0.16 / (4 * len(rows)))
+    assert len(set(counts)) > 1
+
+
+def test_shuffled_rows_ask_each_tree_equally_often():
+    """Trees of one leaf that add distinct powers of two tell which trees a row was asked."""
+    trees = [{"feature": [0, -1, -1], "threshold": [np.inf] * 3, "left": [1, -1, -1], "right": [2, -1, -1],
+              "value": [[0.0, 1.0]] * 3}] * 12  # fmt: skip
+    forest = Forest.from_trees(trees)
+    increments = np.repeat(1 << np.arange(12), 3)
+    upper = np.full(13, INT.max)
+    upper[4] = -1  # stop after four trees
+    native = make_exit(forest, increments, [(1.0, np.full(13, INT.min), upper)], shuffle_rows=True)
+    rows = np.random.default_rng(0).normal(size=(20_000, 1))
+    sums, trees_asked, _ = exit_run(native, rows)
+    assert (trees_asked == 4).all()
+    asked = (sums[:, None] >> np.arange(12)) & 1
+    assert (asked.sum(axis=1) == 4).all()
+    share = asked.mean(axis=0)
+    assert np.abs(share - 1 / 3).max() < 5 * np.sqrt(2 / 9 / len(rows))
+
+
+@pytest.mark.parametrize("trees_per_round", [1, 3])
+def test_leader(trees_per_round):
+    rng = np.random.default_rng(trees_per_round)
+    n_rounds = 12
+    outputs = None if trees_per_round == 1 else np.arange(n_rounds * 3) % 3
+    header = {} if outputs is None else {"tree_output": outputs, "base_score": np.zeros(3), "classes": np.arange(3)}
+    forest = complete_forest(
+        n_trees=n_rounds * trees_per_round,
+        n_columns=1 if trees_per_round == 3 else 3,
+        depth=6,
+        aggregation="sum",
+        **header,
+    )
+    increments = rng.integers(0, 40, forest.value.shape).astype(np.int32)
+    order = np.arange(forest.n_trees, dtype=np.int32)
+    start = np.array([3, 0, 1], np.int32)
+    lead = np.r_[INT.max, np.full(n_rounds - 1, 60), INT.max].astype(np.int32)
+    native = _core.LeaderExit(
+        forest._arrays,
+        order=order,
+        trees_per_round=trees_per_round,
+        increments=increments,
+        start=start,
+        lead=lead,
+        need=np.empty((0, 0), np.int32),
+    )
+    rows = rng.normal(size=(3000, 6))
+    leaf = increments[forest.apply(rows)]
+    if trees_per_round == 3:
+        leaf = leaf.reshape(len(rows), n_rounds, 3)
+    sums = np.cumsum(leaf, axis=1) + start
+    ranked = np.sort(sums, axis=2)
+    stop = ranked[:, :, 2] - ranked[:, :, 1] >= 60
+    stop[:, -1] = True
+    rounds = stop.argmax(axis=1)
+    final = sums[np.arange(len(rows)), rounds]
+    for size, n_threads in ((3000, 1), (3000, 2), (1, 1), (4, 1), (100, 2)):
+        got = (
+            np.empty((size, 3), np.int32),
+            np.empty(size, np.int32),
+            np.empty(size, np.int32),
+            np.empty(size, np.uint8),
+        )
+        native.run(rows[:size], *got, n_threads)
+        np.testing.assert_array_equal(got[0], final[:size])
+        np.testing.assert_array_equal(got[1], (rounds[:size] + 1) * trees_per_round)
+        np.testing.assert_array_equal(got[2], final[:size].argmax(axis=1))
+        np.testing.assert_array_equal(got[3], rounds[:size] < n_rounds - 1)
+
+
+def test_leader_by_votes_needed():
+    rng = np.random.default_rng(1)
+    forest = complete_forest(n_trees=25, n_columns=4, depth=5)
+    increments = np.eye(4, dtype=np.int32)[forest.value.argmax(axis=1)]
+    need = rng.integers(3, 20, (26, 26)).astype(np.int32)
+    native = _core.LeaderExit(
+        forest._arrays,
+        order=np.arange(25, dtype=np.int32),
+        trees_per_round=1,
+        increments=increments,
+        start=np.zeros(4, np.int32),
+        lead=np.zeros(26, np.int32),
+        need=need,
+    )
+    rows = rng.normal(size=(500, 6))
+    sums = np.cumsum(increments[forest.apply(rows)], axis=1)
+    ranked = np.sort(sums, axis=2)
+    stop = ranked[:, :, 3] >= need[np.arange(1, 26), ranked[:, :, 2]]
+    stop[:, -1] = True
+    got = np.empty((500, 4), np.int32), np.empty(500, np.int32), np.empty(500, np.int32), np.empty(500, np.uint8)
+    native.run(rows, *got, 1)
+    np.testing.assert_array_equal(got[1], stop.argmax(axis=1) + 1)
