@@ -3,6 +3,7 @@
 #include <functional>
 #include <utility>
 
+#include "closure_families.h"
 #include "closure_items.h"
 #include "closure_levels.h"
 #include "closure_path.h"
@@ -22,6 +23,13 @@ nb::ndarray<nb::numpy, T> array_of(std::vector<T>&& values, std::size_t n_column
   nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
   if (n_columns == 0) return nb::ndarray<nb::numpy, T>(owned->data(), {owned->size()}, owner);
   return nb::ndarray<nb::numpy, T>(owned->data(), {owned->size() / n_columns, n_columns}, owner);
+}
+
+// The result of work done without the interpreter lock.
+template <class Work>
+auto released(Work work) {
+  nb::gil_scoped_release release;
+  return work();
 }
 
 ForestPaths paths_of(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const LeafIds& leaves) {
@@ -57,12 +65,10 @@ class PythonProgress {
 nb::tuple find_items_in(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const LeafIds& leaves,
                         const Array<std::int32_t>& charge_of_feature, const Array<std::int32_t>& charge_of_group,
                         const Array<std::int64_t>& charge_cost) {
-  Items items;
-  {
-    nb::gil_scoped_release release;
-    items = find_items(paths_of(feature, parent, leaves),
-                       {span_of(charge_of_feature), span_of(charge_of_group), span_of(charge_cost)});
-  }
+  Items items = released([&] {
+    return find_items(paths_of(feature, parent, leaves),
+                      {span_of(charge_of_feature), span_of(charge_of_group), span_of(charge_cost)});
+  });
   return nb::make_tuple(array_of(std::move(items.offset)), array_of(std::move(items.node)),
                         array_of(std::move(items.cost)), array_of(std::move(items.node_cost)),
                         array_of(std::move(items.visits)));
@@ -72,16 +78,14 @@ nb::tuple closure_path_of(const Array<std::int32_t>& parent, const Array<std::in
                           const Array<std::int64_t>& cost, const Array<std::int64_t>& item_offset,
                           const Array<std::int32_t>& item_node, const Array<std::int64_t>& item_cost,
                           nb::object progress) {
-  ClosurePath path;
-  std::vector<std::int64_t> gains, costs;
   const PythonProgress report(std::move(progress));
-  {
-    nb::gil_scoped_release release;
-    path = closure_path(problem_of(parent, gain, cost, item_offset, item_node, item_cost), std::cref(report));
-    for (const PathStep& step : path.steps) {
-      gains.push_back(step.gain);
-      costs.push_back(step.cost);
-    }
+  ClosurePath path = released([&] {
+    return closure_path(problem_of(parent, gain, cost, item_offset, item_node, item_cost), std::cref(report));
+  });
+  std::vector<std::int64_t> gains, costs;
+  for (const PathStep& step : path.steps) {
+    gains.push_back(step.gain);
+    costs.push_back(step.cost);
   }
   return nb::make_tuple(array_of(std::move(gains)), array_of(std::move(costs)), array_of(std::move(path.kept_until)));
 }
@@ -95,12 +99,7 @@ void bind_closure(nb::module_& m) {
       "count_uses",
       [](const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const LeafIds& leaves,
          std::size_t n_features) {
-        std::vector<std::int32_t> uses;
-        {
-          nb::gil_scoped_release release;
-          uses = count_uses(paths_of(feature, parent, leaves), n_features);
-        }
-        return array_of(std::move(uses), n_features);
+        return array_of(released([&] { return count_uses(paths_of(feature, parent, leaves), n_features); }), n_features);
       },
       "feature"_a, "parent"_a, "leaves"_a, "n_features"_a);
   m.def(
@@ -108,13 +107,10 @@ void bind_closure(nb::module_& m) {
       [](const Array<std::int32_t>& parent, const Array<std::int64_t>& gain, const Array<std::int64_t>& cost,
          const Array<std::int64_t>& item_offset, const Array<std::int32_t>& item_node,
          const Array<std::int64_t>& item_cost, std::int64_t gain_weight, std::int64_t cost_weight) {
-        std::vector<std::uint8_t> kept;
-        {
-          nb::gil_scoped_release release;
-          kept = largest_closure(problem_of(parent, gain, cost, item_offset, item_node, item_cost),
+        return array_of(released([&] {
+          return largest_closure(problem_of(parent, gain, cost, item_offset, item_node, item_cost),
                                  {gain_weight, cost_weight});
-        }
-        return array_of(std::move(kept));
+        }));
       },
       "parent"_a, "gain"_a, "cost"_a, "item_offset"_a, "item_node"_a, "item_cost"_a, "gain_weight"_a, "cost_weight"_a);
   m.def("closure_path", &closure_path_of, "parent"_a, "gain"_a, "cost"_a, "item_offset"_a, "item_node"_a, "item_cost"_a,
@@ -122,14 +118,29 @@ void bind_closure(nb::module_& m) {
   m.def(
       "tree_levels",
       [](const Array<std::int32_t>& parent, const Array<double>& gain, const Array<double>& cost) {
-        std::vector<double> levels;
-        {
-          nb::gil_scoped_release release;
-          levels = tree_levels(span_of(parent), span_of(gain), span_of(cost));
-        }
-        return array_of(std::move(levels));
+        return array_of(released([&] { return tree_levels(span_of(parent), span_of(gain), span_of(cost)); }));
       },
       "parent"_a, "gain"_a, "cost"_a);
+  m.def(
+      "best_subtrees",
+      [](const Array<std::int32_t>& parent, const Array<double>& weight) {
+        return array_of(released([&] { return best_subtrees(span_of(parent), span_of(weight)); }));
+      },
+      "parent"_a, "weight"_a);
+  m.def(
+      "family_savings",
+      [](const Array<std::int64_t>& item_offset, const Array<std::int32_t>& item_node,
+         const Array<std::int64_t>& item_cost, const Array<std::uint8_t>& kept, const Array<std::uint64_t>& goes_with,
+         std::size_t n_families) {
+        if (goes_with.size() != kept.size() * ((n_families + 63) / 64)) {
+          throw std::invalid_argument("goes_with must have a bit for every node and family");
+        }
+        return array_of(released([&] {
+          return family_savings({span_of(item_offset), span_of(item_node), span_of(item_cost)}, span_of(kept),
+                                span_of(goes_with), n_families);
+        }));
+      },
+      "item_offset"_a, "item_node"_a, "item_cost"_a, "kept"_a, "goes_with"_a, "n_families"_a);
 }
 
 }  // namespace scurry

@@ -62,4 +62,14 @@ std::vector<double> tree_levels(std::span<const std::int32_t> parent, std::span<
   return level;
 }
 
+std::vector<std::uint8_t> best_subtrees(std::span<const std::int32_t> parent, std::span<const double> weight) {
+  std::vector<double> best(weight.begin(), weight.end());
+  for (std::size_t v = best.size(); v-- > 0;) {
+    if (parent[v] >= 0 && best[v] > 0) best[parent[v]] += best[v];
+  }
+  std::vector<std::uint8_t> kept(best.size());
+  for (std::size_t v = 0; v < best.size(); ++v) kept[v] = best[v] > 0 && (parent[v] < 0 || kept[parent[v]]);
+  return kept;
+}
+
 }  // namespace scurry

@@ -13,4 +13,7 @@ namespace scurry {
 std::vector<double> tree_levels(std::span<const std::int32_t> parent, std::span<const double> gain,
                                 std::span<const double> cost);
 
+// The smallest such set of maximum weight; 1 at its nodes.
+std::vector<std::uint8_t> best_subtrees(std::span<const std::int32_t> parent, std::span<const double> weight);
+
 }  // namespace scurry

@@ -10,13 +10,32 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import datasets, stopping
+    from scurry import datasets, pruning, stopping
     from scurry.calibration import early_exit
+    from scurry.pruning import prune
 
-__all__ = ["Forest", "Plan", "Predictor", "datasets", "early_exit", "errors", "from_model", "load", "stopping"]
+__all__ = [
+    "Forest",
+    "Plan",
+    "Predictor",
+    "datasets",
+    "early_exit",
+    "errors",
+    "from_model",
+    "load",
+    "prune",
+    "pruning",
+    "stopping",
+]
 
 # Loaded at first use: they need scipy, which takes longer to import than scurry itself.
-_LAZY = {"datasets": "scurry.datasets", "stopping": "scurry.stopping", "early_exit": "scurry.calibration"}
+_LAZY = {
+    "datasets": "scurry.datasets",
+    "early_exit": "scurry.calibration",
+    "prune": "scurry.pruning",
+    "pruning": "scurry.pruning",
+    "stopping": "scurry.stopping",
+}
 
 
 def __getattr__(name: str) -> Any:
