@@ -51,6 +51,9 @@ struct AliveRows {
     block.n = round_up(n, block.by_column != nullptr ? kChunk : kLanes);
   }
 
+  // Whether the by-column copy pays: rows that soon stop use it little, and each move has to mend it.
+  bool worth_columns() const { return n >= kEnoughForColumns && n_columns <= 32; }
+
   static constexpr std::size_t kEnoughForColumns = kChunk / 2;
   static constexpr std::size_t kFew = 4;  // as many or fewer finish one by one, many trees at a time
 };

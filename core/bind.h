@@ -14,10 +14,12 @@ namespace scurry {
 
 namespace nb = nanobind;
 
+void bind_anytime(nb::module_& m);
 void bind_closure(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_exits(nb::module_& m);
 void bind_margins(nb::module_& m);
+void bind_orders(nb::module_& m);
 void bind_votes(nb::module_& m);
 
 template <class T>

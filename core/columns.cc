@@ -133,7 +133,10 @@ void Columns::encode_rows(const T* x, const RowsView& rows, std::size_t n, std::
   std::uint32_t first_column = 0;
   if (plain_ && rows.column_stride == 1) {
     const std::uint32_t* nan_keys = nan_keys_.data();
-    const auto key_of = [](float value, std::uint32_t nan_key) { return value != value ? nan_key : ordered_key(value); };
+    const auto key_of = [](float value, std::uint32_t nan_key) {
+      const std::uint32_t key = ordered_key(value);  // computed for NaN too: a select, not a branch
+      return value != value ? nan_key : key;
+    };
     for (std::size_t row = 0; row < n; ++row) {
       const T* from = x + static_cast<std::ptrdiff_t>(row) * rows.row_stride;
       std::uint32_t* to = keys + row * stride_;

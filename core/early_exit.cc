@@ -194,7 +194,7 @@ void EarlyExit::run_block(const RowsView& rows, std::size_t first, std::size_t n
 
 void EarlyExit::run_alive(const ExitPolicy& policy, AliveRows& alive, const ExitOutcome& outcome) const {
   alive.scratch.block = {alive.keys, nullptr, 0, round_up(alive.n, kChunk)};
-  if (alive.n >= AliveRows::kEnoughForColumns) walker_.index_columns(alive.scratch);
+  if (alive.worth_columns()) walker_.index_columns(alive.scratch);
   std::size_t n_trees = 0;
   // Some policies answer without asking a tree; they leave all rows to run_row.
   const bool asks = side_of(policy, 0, start_) == ExitSide::kNone;
@@ -203,8 +203,15 @@ void EarlyExit::run_alive(const ExitPolicy& policy, AliveRows& alive, const Exit
     walker_.walk(plan_[n_trees++], alive.scratch);
     const std::size_t n_exits = test(policy, n_trees, alive);
     for (std::size_t e = 0; e < n_exits; ++e) {
-      const std::uint32_t at = alive.exits[e];
-      run_row(policy, plan_, alive.keys + at * alive.stride, n_trees, alive.sums[at], alive.ids[at], outcome);
+      const std::uint32_t at = alive.exits[e], row = alive.ids[at];
+      const ExitSide side = side_of(policy, n_trees, alive.sums[at]);
+      if (side == ExitSide::kNever) {
+        run_row(policy, plan_, alive.keys + at * alive.stride, n_trees, alive.sums[at], row, outcome);
+        continue;
+      }
+      outcome.sums[row] = alive.sums[at];
+      outcome.n_trees[row] = static_cast<std::int32_t>(n_trees);
+      outcome.sides[row] = static_cast<std::uint8_t>(side);
     }
     if (n_exits > 0) alive.remove(n_exits);
   }

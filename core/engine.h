@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "node_values.h"
 #include "readout.h"
 #include "walker.h"
 
@@ -25,7 +26,7 @@ class Engine {
   std::size_t n_probabilities() const { return readout_.n_probabilities(); }
   bool leaf_ids() const { return leaf_ids_; }
   std::size_t node_bytes() const { return walker_.bytes(); }
-  std::size_t leaf_bytes() const { return values_.size() * sizeof(double); }
+  std::size_t leaf_bytes() const { return values_.bytes(); }
 
  private:
   Leaves make_leaves(const ForestView& forest);
@@ -42,9 +43,7 @@ class Engine {
 
   std::size_t n_features_;
   bool leaf_ids_;
-  bool vector_leaves_;            // a leaf adds to every output, not to its tree's one
-  std::size_t width_;             // doubles per leaf value and per row's sums, padded for the kernels
-  AlignedVector<double> values_;  // distinct leaf values, [payload][width_]
+  NodeValues values_;
   Walker walker_;
   Readout readout_;
 };

@@ -108,40 +108,63 @@ void walk_top(const Node* nodes, u32 levels, const Block& block, u32* at) {
   }
 }
 
+// out[row] is the place of the node each row reaches after `levels` levels, or what that node holds as a payload.
 template <class Node, std::size_t kStride, bool kCategories>
-void walk_block(const Walk<Node>& walk, const Tree& tree, const Block& block, u32* payload, u32* scratch) {
+inline void descend_block(const Walk<Node>& walk, const Tree& tree, const Block& block, u32 levels, bool read_payload,
+                          u32* out) {
   const std::size_t stride = kStride ? kStride : walk.stride, n = block.n;
   const u32* keys = block.by_row;
   const Node* nodes = walk.nodes + tree.first;
-  const bool one_phase = tree.first_phase >= tree.depth;
-  const u32 top = block.by_column ? tree.top : 0;
+  const u32 top = block.by_column ? std::min(tree.top, levels) : 0;
   if (top > 0) {
-    walk_top(nodes, top, block, payload);
+    walk_top(nodes, top, block, out);
   } else {
-    std::fill_n(payload, n, 0u);
+    std::fill_n(out, n, 0u);
   }
   for (std::size_t row = 0; row < n; row += kLanes) {
     u32 at[kLanes];
-    for (std::size_t lane = 0; lane < kLanes; ++lane) at[lane] = payload[row + lane];
-    descend<Node, kStride, kCategories>(walk, nodes, keys + row * stride, tree.first_phase - top, at);
-    for (std::size_t lane = 0; lane < kLanes; ++lane) payload[row + lane] = one_phase ? nodes[at[lane]].key : at[lane];
+    for (std::size_t lane = 0; lane < kLanes; ++lane) at[lane] = out[row + lane];
+    descend<Node, kStride, kCategories>(walk, nodes, keys + row * stride, levels - top, at);
+    for (std::size_t lane = 0; lane < kLanes; ++lane) out[row + lane] = read_payload ? nodes[at[lane]].key : at[lane];
   }
+}
+
+template <class Node, std::size_t kStride, bool kCategories>
+void walk_block(const Walk<Node>& walk, const Tree& tree, const Block& block, u32* payload, u32* scratch) {
+  const bool one_phase = tree.first_phase >= tree.depth;
+  descend_block<Node, kStride, kCategories>(walk, tree, block, tree.first_phase, one_phase, payload);
   if (one_phase) return;
-  finish<Node, kStride, kCategories>(walk, nodes, keys, n, payload, scratch);
-  for (std::size_t row = 0; row < n; ++row) payload[row] = nodes[payload[row]].key;
+  const Node* nodes = walk.nodes + tree.first;
+  finish<Node, kStride, kCategories>(walk, nodes, block.by_row, block.n, payload, scratch);
+  for (std::size_t row = 0; row < block.n; ++row) payload[row] = nodes[payload[row]].key;
+}
+
+// Calls work<kStride, kCategories>() as fits the rows.
+template <class Node, class Work>
+void with_stride(const Walk<Node>& walk, Work work) {
+  if (walk.has_categories) return work.template operator()<0, true>();
+  switch (walk.stride) {
+    case 16: return work.template operator()<16, false>();
+    case 32: return work.template operator()<32, false>();
+    case 48: return work.template operator()<48, false>();
+    case 64: return work.template operator()<64, false>();
+    case 128: return work.template operator()<128, false>();
+    default: return work.template operator()<0, false>();
+  }
 }
 
 template <class Node>
 void walk_tree(const Walk<Node>& walk, const Tree& tree, const Block& block, u32* payload, u32* scratch) {
-  if (walk.has_categories) return walk_block<Node, 0, true>(walk, tree, block, payload, scratch);
-  switch (walk.stride) {
-    case 16: return walk_block<Node, 16, false>(walk, tree, block, payload, scratch);
-    case 32: return walk_block<Node, 32, false>(walk, tree, block, payload, scratch);
-    case 48: return walk_block<Node, 48, false>(walk, tree, block, payload, scratch);
-    case 64: return walk_block<Node, 64, false>(walk, tree, block, payload, scratch);
-    case 128: return walk_block<Node, 128, false>(walk, tree, block, payload, scratch);
-    default: return walk_block<Node, 0, false>(walk, tree, block, payload, scratch);
-  }
+  with_stride(walk, [&]<std::size_t kStride, bool kCategories>() {
+    walk_block<Node, kStride, kCategories>(walk, tree, block, payload, scratch);
+  });
+}
+
+template <class Node>
+void descend_tree(const Walk<Node>& walk, const Tree& tree, const Block& block, u32 levels, u32* at) {
+  with_stride(walk, [&]<std::size_t kStride, bool kCategories>() {
+    descend_block<Node, kStride, kCategories>(walk, tree, block, levels, false, at);
+  });
 }
 
 // One row: many trees at once hide the latency that many rows hide in a block.
@@ -176,6 +199,26 @@ template <class Node>
 void walk_one_row(const Walk<Node>& walk, const Tree* trees, std::size_t n, const u32* keys, u32* payload) {
   walk.has_categories ? walk_row<Node, true>(walk, trees, n, keys, payload)
                       : walk_row<Node, false>(walk, trees, n, keys, payload);
+}
+
+template <class Node, bool kCategories>
+void steps_in(const Walk<Node>& walk, const u32* trees, std::size_t n, const u32* keys, u32* __restrict at) {
+  const Node* nodes = walk.nodes;
+  u32 tree = trees[0], node = at[tree];
+  for (std::size_t i = 0; i < n; ++i) {
+    // A branch, not a select: in the same tree a row goes on from a register, in another it need not wait for this one.
+    if (trees[i] != tree) {
+      tree = trees[i];
+      node = at[tree];
+    }
+    node += step<Node, kCategories>(walk, nodes[node], keys);
+    at[tree] = node;
+  }
+}
+
+template <class Node>
+void take_steps(const Walk<Node>& walk, const u32* trees, std::size_t n, const u32* keys, u32* at) {
+  walk.has_categories ? steps_in<Node, true>(walk, trees, n, keys, at) : steps_in<Node, false>(walk, trees, n, keys, at);
 }
 
 void add_doubles(const double* table, const u32* payload, std::size_t n, double* scores) {
@@ -214,6 +257,42 @@ void add_vectors(const double* table, std::size_t width, const u32* payload, std
     case 24: return add_wide<3>(table, width, payload, n, scores);
     case 32: return add_wide<4>(table, width, payload, n, scores);
     default: return add_wide<0>(table, width, payload, n, scores);
+  }
+}
+
+// kVectors = 0: in memory, not in registers.
+template <std::size_t kVectors>
+void sum_wide(const double* table, std::size_t width, const u32* payload, std::size_t n, double* sums) {
+  const std::size_t vectors = kVectors ? kVectors : width / 8;
+  auto* to = reinterpret_cast<Doubles*>(sums);
+  Doubles total[kVectors + 1];
+  std::copy_n(to, kVectors, total);
+  Doubles* const into = kVectors ? total : to;
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto* from = reinterpret_cast<const Doubles*>(table) + payload[i] * vectors;
+    for (std::size_t v = 0; v < vectors; ++v) into[v] += from[v];
+  }
+  std::copy_n(total, kVectors, to);
+}
+
+void sum_pairs(const double* table, const u32* payload, std::size_t n, double* sums) {
+  double first = sums[0], second = sums[1];
+  for (std::size_t i = 0; i < n; ++i) {
+    first += table[2 * payload[i]];
+    second += table[2 * payload[i] + 1];
+  }
+  sums[0] = first;
+  sums[1] = second;
+}
+
+void sum_vectors(const double* table, std::size_t width, const u32* payload, std::size_t n, double* sums) {
+  switch (width) {
+    case 2: return sum_pairs(table, payload, n, sums);
+    case 8: return sum_wide<1>(table, width, payload, n, sums);
+    case 16: return sum_wide<2>(table, width, payload, n, sums);
+    case 24: return sum_wide<3>(table, width, payload, n, sums);
+    case 32: return sum_wide<4>(table, width, payload, n, sums);
+    default: return sum_wide<0>(table, width, payload, n, sums);
   }
 }
 
@@ -284,9 +363,11 @@ void top_two(const std::int32_t* sums, std::size_t width, std::size_t n, std::in
 }  // namespace
 
 extern const Kernels kTable;
-const Kernels kTable = {walk_tree<NarrowNode>, walk_tree<WideNode>, walk_one_row<NarrowNode>, walk_one_row<WideNode>,
-                        add_doubles,           add_floats,          add_vectors,             add_and_test,
-                        add_int_vectors,       top_two,
+const Kernels kTable = {walk_tree<NarrowNode>,    walk_tree<WideNode>,    walk_one_row<NarrowNode>,
+                        walk_one_row<WideNode>,   descend_tree<NarrowNode>, descend_tree<WideNode>,
+                        take_steps<NarrowNode>,   take_steps<WideNode>,   add_doubles,
+                        add_floats,               add_vectors,            sum_vectors,             add_and_test,
+                        add_int_vectors,          top_two,
                         SCURRY_TEXT(SCURRY_ISA)};
 
 }  // namespace scurry::SCURRY_ISA

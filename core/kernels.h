@@ -39,12 +39,23 @@ struct Kernels {
   void (*row_narrow)(const Walk<NarrowNode>&, const Tree*, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload);
   void (*row_wide)(const Walk<WideNode>&, const Tree*, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload);
 
+  // at[row], inside the tree, of the node each row reaches after `levels` levels; a leaf is not left.
+  void (*descend_narrow)(const Walk<NarrowNode>&, const Tree&, const Block&, std::uint32_t levels, std::uint32_t* at);
+  void (*descend_wide)(const Walk<WideNode>&, const Tree&, const Block&, std::uint32_t levels, std::uint32_t* at);
+  // One row's steps in trees[0], trees[1], …; at[tree] is its place in the array of all nodes.
+  void (*steps_narrow)(const Walk<NarrowNode>&, const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys,
+                       std::uint32_t* at);
+  void (*steps_wide)(const Walk<WideNode>&, const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys,
+                     std::uint32_t* at);
+
   // scores[row] += table[payload[row]]
   void (*add_doubles)(const double* table, const std::uint32_t* payload, std::size_t n, double* scores);
   // scores[row] += the float whose bits are payload[row]
   void (*add_floats)(const std::uint32_t* payload, std::size_t n, float* scores);
   // scores[row][0..width) += table[payload[row]][0..width), both 64-byte aligned; width is 2 or a multiple of 8
   void (*add_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n, double* scores);
+  // sums[0..width) += table[payload[0]][0..width), then table[payload[1]][0..width), …, aligned as above
+  void (*sum_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n, double* sums);
 
   // sums[row] += the signed payload[row]; exits receives the rows with sums <= lower or >= upper, ascending, and their
   // number is returned. payload, sums and exits have room for n rounded up to a multiple of kChunk.

@@ -139,7 +139,7 @@ void LeaderExit::run_block(const RowsView& rows, std::size_t first, std::size_t 
                   buffers.sums.data(),
                   buffers.exits.data(),
                   n};
-  if (n >= AliveRows::kEnoughForColumns) walker_.index_columns(scratch);
+  if (alive.worth_columns()) walker_.index_columns(scratch);
   std::size_t round = 0;
   while (round < n_rounds_ && alive.n > AliveRows::kFew) {
     alive.fit_block();

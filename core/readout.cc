@@ -28,14 +28,13 @@ Real transform(Link link, Real x) {
 }  // namespace
 
 Readout::Readout(const ForestView& forest, std::vector<std::int64_t> labels)
-    : base_score_(forest.base_score.begin(), forest.base_score.end()),
+    : n_outputs_(forest.n_outputs()),
       labels_(std::move(labels)),
       n_probabilities_(std::max<std::size_t>(forest.n_classes, 1)),
       link_(forest.link),
       scale_(forest.link_scale),
       decision_threshold_(forest.decision_threshold),
       divide_(forest.aggregation != Aggregation::kSum),
-      float32_(forest.float32_score),
       label_from_score_(forest.label_from_score),
       binary_score_(forest.n_classes == 2 && forest.n_outputs() == 1) {
   if (divide_) {

@@ -12,10 +12,10 @@ class Readout {
  public:
   explicit Readout(const ForestView& forest, std::vector<std::int64_t> labels);
 
-  std::size_t n_outputs() const { return base_score_.size(); }
+  std::size_t n_outputs() const { return n_outputs_; }
   std::size_t n_probabilities() const { return n_probabilities_; }
-  bool float32() const { return float32_; }
-  double base_score(std::size_t output) const { return base_score_[output]; }
+  // What sums are divided by: the number of trees that add to each where values are averaged, else 1.
+  double divisor() const { return divisor_; }
 
   // `sums` holds a row's n_outputs() sums, `spacing` apart.
   template <class Real>
@@ -31,12 +31,12 @@ class Readout {
   template <class Real>
   void link(const Real* sums, std::size_t spacing, double* out) const;
 
-  std::vector<double> base_score_;
+  std::size_t n_outputs_;
   std::vector<std::int64_t> labels_;
   std::size_t n_probabilities_;
   Link link_;
   double scale_, decision_threshold_, divisor_ = 1.0;
-  bool divide_, float32_, label_from_score_, binary_score_;
+  bool divide_, label_from_score_, binary_score_;
 };
 
 // The smallest score whose logistic probability, rounded as the source does, exceeds one half.

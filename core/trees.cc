@@ -95,6 +95,7 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
       queue.push_back(forest.left[node]);
       queue.push_back(forest.right[node]);
     }
+    if (leaves.keep_origins) origins_.insert(origins_.end(), queue.begin(), queue.end());
     const auto mean_path = static_cast<std::uint32_t>(leaf_levels / n_leaves);
     tree.first_phase = tree.depth <= kMaxOnePhase ? tree.depth : std::min(tree.depth, mean_path);
     trees_.push_back(tree);

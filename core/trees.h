@@ -40,7 +40,8 @@ struct Tree {
 // What a leaf's payload means is decided by whoever lowers the forest.
 struct Leaves {
   std::vector<std::uint32_t> payload_of_node;  // by the forest's node index; read at leaves only
-  bool mergeable = true;  // equal siblings may become one leaf
+  bool mergeable = true;      // equal siblings may become one leaf
+  bool keep_origins = false;  // Trees::take_origins() will be called
 };
 
 class Trees {
@@ -53,6 +54,8 @@ class Trees {
   const std::vector<Tree>& trees() const { return trees_; }
   const std::vector<CategoryTest>& category_tests() const { return category_tests_; }
   const std::vector<std::uint32_t>& category_bits() const { return category_bits_; }
+  // The forest's node that each lowered one stands for, if the leaves asked for it.
+  std::vector<std::int32_t> take_origins() { return std::move(origins_); }
   std::size_t bytes() const;
 
   static constexpr std::uint32_t kMaxTop = 5;
@@ -67,6 +70,7 @@ class Trees {
   std::vector<Tree> trees_;
   std::vector<CategoryTest> category_tests_;
   std::vector<std::uint32_t> category_bits_;
+  std::vector<std::int32_t> origins_;
 };
 
 }  // namespace scurry

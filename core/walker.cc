@@ -52,7 +52,11 @@ Scratch& Scratch::of_this_thread() {
   return scratch;
 }
 
-Walker::Walker(const ForestView& forest, Leaves leaves) : columns_(forest), trees_(forest, columns_, std::move(leaves)) {
+Walker::Walker(const ForestView& forest, Leaves leaves)
+    : columns_(forest),
+      trees_(forest, columns_, std::move(leaves)),
+      narrow_(walk_of(trees_.narrow(), trees_, columns_)),
+      wide_(walk_of(trees_.wide(), trees_, columns_)) {
   columns_.forget_nodes();
 }
 
@@ -87,9 +91,18 @@ void Walker::index_columns(Scratch& scratch) const {
 void Walker::walk(const Tree& tree, Scratch& scratch) const {
   std::uint32_t *payload = scratch.payload.data(), *rows = scratch.walk.data();
   if (trees_.is_wide()) {
-    kernels().walk_wide(walk_of(trees_.wide(), trees_, columns_), tree, scratch.block, payload, rows);
+    kernels().walk_wide(wide_, tree, scratch.block, payload, rows);
   } else {
-    kernels().walk_narrow(walk_of(trees_.narrow(), trees_, columns_), tree, scratch.block, payload, rows);
+    kernels().walk_narrow(narrow_, tree, scratch.block, payload, rows);
+  }
+}
+
+void Walker::descend(const Tree& tree, std::uint32_t levels, Scratch& scratch) const {
+  std::uint32_t* at = scratch.payload.data();
+  if (trees_.is_wide()) {
+    kernels().descend_wide(wide_, tree, scratch.block, levels, at);
+  } else {
+    kernels().descend_narrow(narrow_, tree, scratch.block, levels, at);
   }
 }
 
@@ -100,9 +113,17 @@ void Walker::load_row(const RowsView& rows, std::size_t row, std::size_t n_paylo
 
 void Walker::walk_row(const Tree* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload) const {
   if (trees_.is_wide()) {
-    kernels().row_wide(walk_of(trees_.wide(), trees_, columns_), trees, n, keys, payload);
+    kernels().row_wide(wide_, trees, n, keys, payload);
   } else {
-    kernels().row_narrow(walk_of(trees_.narrow(), trees_, columns_), trees, n, keys, payload);
+    kernels().row_narrow(narrow_, trees, n, keys, payload);
+  }
+}
+
+void Walker::take_steps(const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* at) const {
+  if (trees_.is_wide()) {
+    kernels().steps_wide(wide_, trees, n, keys, at);
+  } else {
+    kernels().steps_narrow(narrow_, trees, n, keys, at);
   }
 }
 

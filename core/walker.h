@@ -24,9 +24,12 @@ struct Scratch {
 class Walker {
  public:
   Walker(const ForestView& forest, Leaves leaves);
+  Walker(const Walker&) = delete;  // narrow_ and wide_ point into trees_
+  Walker(Walker&&) = default;
 
   const Columns& columns() const { return columns_; }
   const std::vector<Tree>& trees() const { return trees_.trees(); }
+  std::vector<std::int32_t> take_origins() { return trees_.take_origins(); }
   std::size_t bytes() const { return trees_.bytes(); }
 
   // Encodes rows [first, first + n) as the scratch's block, padded with rows of zero keys.
@@ -35,11 +38,15 @@ class Walker {
   void index_columns(Scratch& scratch) const;
   // payload[row] of the leaf each row of the block reaches in a tree.
   void walk(const Tree& tree, Scratch& scratch) const;
+  // payload[row] becomes the place in the tree of the node each row reaches after `levels` levels; a leaf is not left.
+  void descend(const Tree& tree, std::uint32_t levels, Scratch& scratch) const;
 
   // Encodes one row into the scratch's keys, with room for `n_payloads`.
   void load_row(const RowsView& rows, std::size_t row, std::size_t n_payloads, Scratch& scratch) const;
   // payload[i] of the leaf that the row with these keys reaches in trees[i].
   void walk_row(const Tree* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload) const;
+  // Takes a step in trees[0], then in trees[1], …; at[tree] is where in the array of all nodes the row is in that tree.
+  void take_steps(const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* at) const;
 
   // Calls work(first, n) for blocks of rows, on several threads; an exception of any of them is rethrown.
   template <class Work>
@@ -50,6 +57,8 @@ class Walker {
 
   Columns columns_;
   Trees trees_;
+  Walk<NarrowNode> narrow_;
+  Walk<WideNode> wide_;
 };
 
 std::size_t round_up(std::size_t n, std::size_t step);

@@ -4,25 +4,30 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from scurry import errors
+from scurry.anytime_run import AbortFlag
 from scurry.forest import Forest
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import datasets, pruning, stopping
-    from scurry.calibration import early_exit
+    from scurry import datasets, orders, pruning, stopping
+    from scurry.calibration.early_exit import early_exit
+    from scurry.deadline import anytime
     from scurry.pruning import prune
 
 __all__ = [
+    "AbortFlag",
     "Forest",
     "Plan",
     "Predictor",
+    "anytime",
     "datasets",
     "early_exit",
     "errors",
     "from_model",
     "load",
+    "orders",
     "prune",
     "pruning",
     "stopping",
@@ -30,8 +35,10 @@ __all__ = [
 
 # Loaded at first use: they need scipy, which takes longer to import than scurry itself.
 _LAZY = {
+    "anytime": "scurry.deadline",
     "datasets": "scurry.datasets",
     "early_exit": "scurry.calibration",
+    "orders": "scurry.orders",
     "prune": "scurry.pruning",
     "pruning": "scurry.pruning",
     "stopping": "scurry.stopping",

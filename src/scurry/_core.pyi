@@ -7,6 +7,47 @@ from numpy.typing import NDArray
 class ForestArrays:
     def __init__(self, arrays: dict[str, NDArray[Any]], header: dict[str, Any], /) -> None: ...
 
+class AbortFlag:
+    def __init__(self) -> None: ...
+    def set(self) -> None: ...
+    def clear(self) -> None: ...
+    def is_set(self) -> bool: ...
+
+class Anytime:
+    def __init__(
+        self,
+        forest: ForestArrays,
+        *,
+        classes: NDArray[np.int64],
+        steps: NDArray[np.int32],
+        weights: NDArray[np.float64],
+    ) -> None: ...
+    def run(
+        self,
+        rows: NDArray[Any],
+        n_threads: int,
+        max_steps: int,
+        time_us: float,
+        abort: AbortFlag | None,
+        *,
+        labels: NDArray[np.int64] | None = None,
+        probabilities: NDArray[np.float64] | None = None,
+        scores: NDArray[np.float64] | None = None,
+        n_steps: NDArray[np.int32] | None = None,
+        reasons: NDArray[np.uint8] | None = None,
+        times_us: NDArray[np.float64] | None = None,
+        fake_us: float = 0.0,
+    ) -> None: ...
+    @property
+    def bytes(self) -> int: ...
+
+class AnytimeRow:
+    def __init__(self, anytime: Anytime, row: NDArray[Any]) -> None: ...
+    def advance(self, n: int, /) -> None: ...
+    def answer(self, label: NDArray[np.int64], probabilities: NDArray[np.float64], /) -> None: ...
+    @property
+    def n_steps(self) -> int: ...
+
 class EarlyExit:
     def __init__(
         self,
@@ -133,6 +174,54 @@ def vote_outcomes(
     disagreement: NDArray[Any],
     /,
 ) -> None: ...
+
+class Descent:
+    def __init__(
+        self,
+        *,
+        tree_offset: NDArray[Any],
+        left: NDArray[Any],
+        right: NDArray[Any],
+        level: NDArray[Any],
+        change: NDArray[Any],
+        leaf: NDArray[Any],
+        target: NDArray[Any],
+        start: NDArray[Any],
+        regression: bool,
+        last_class_wins_ties: bool,
+    ) -> None: ...
+    @property
+    def n_steps(self) -> int: ...
+    def losses(self, steps: NDArray[np.int32]) -> NDArray[np.float64]: ...
+
+class Squirrel:
+    def __init__(self, descent: Descent, *, down: bool) -> None: ...
+    def look(self) -> NDArray[np.float64]: ...
+    def step(self, tree: int) -> None: ...
+
+class Grid:
+    def __init__(self, descent: Descent) -> None: ...
+    @property
+    def n_states(self) -> int: ...
+    def seconds(self, n_threads: int) -> float: ...
+    def optimal(
+        self, *, worst: bool, n_threads: int, progress: Callable[[float], object] | None
+    ) -> NDArray[np.int32]: ...
+
+def squirrel_order(descent: Descent, *, down: bool) -> NDArray[np.int32]: ...
+def beam_order(
+    descent: Descent, *, steepness: float, same_tree: float, other_tree: float, width: int, down: bool
+) -> NDArray[np.int32]: ...
+def refined_order(
+    descent: Descent,
+    steps: NDArray[np.int32],
+    *,
+    steepness: float,
+    same_tree: float,
+    other_tree: float,
+    max_states: int,
+    max_sweeps: int,
+) -> NDArray[np.int32]: ...
 
 def find_items(
     feature: NDArray[Any],

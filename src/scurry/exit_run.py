@@ -26,9 +26,12 @@ class Run:
     trees : int32 array of shape (n_rows,)
         Trees asked.
     steps : int64 array of shape (n_rows,)
-        Node tests made in those trees.
+        Node tests made in those trees; of an anytime plan, steps of its order.
     stop_reason : array of str of shape (n_rows,)
-        "decided" (stopped early) or "complete" (every tree was asked).
+        "complete" (every tree was asked to the end), "decided" (stopped early), or what ended an anytime run:
+        "max_steps", "time" or "abort".
+    time_us : float64 array of shape (n_rows,) or None
+        What each row took, where rows had a deadline or could be aborted.
     """
 
     labels: NDArray[Any]
@@ -36,6 +39,12 @@ class Run:
     trees: NDArray[np.int32]
     steps: NDArray[np.int64]
     stop_reason: NDArray[np.str_]
+    time_us: NDArray[np.float64] | None = None
+
+    @property
+    def complete(self) -> NDArray[np.bool_]:
+        """Whether each row's answer is the full model's, shape (n_rows,)."""
+        return np.asarray(self.stop_reason == "complete")
 
     @property
     def mean_trees(self) -> float:
@@ -48,7 +57,7 @@ class Run:
         return float(self.steps.mean())
 
     def __repr__(self) -> str:
-        stopped = float((self.stop_reason == "decided").mean())
+        stopped = float((~self.complete).mean())
         return f"Run(n_rows={len(self.trees)}, mean_trees={self.mean_trees:.2f}, stopped_early={stopped:.1%})"
 
 

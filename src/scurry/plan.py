@@ -1,4 +1,4 @@
-"""Plan: how to run a forest cheaper. In which order its trees are asked, and when a row may stop.
+"""Plan: how to run a forest cheaper. In which order its trees are walked, and when a row may stop.
 
 Algorithms make plans; what runs them (the native core, exports, the report) never knows which algorithm it was.
 """
@@ -19,6 +19,7 @@ from scurry.storage import Container
 NEVER_BELOW = int(np.iinfo(np.int32).min)
 NEVER_ABOVE = int(np.iinfo(np.int32).max)
 KINDS = ("votes", "scores")
+READOUTS = ("plain", "weighted")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -158,6 +159,43 @@ class LeaderRule(_StopRule):
         return np.rint((0 if self.kind == "votes" else 1) * forest.base_score / self.step).astype(np.int32)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StepRule:
+    """A row may stop after any step, whenever the caller's budget ends.
+
+    The plan's order then names the tree of each step, every tree as often as it is deep. A row answers from the nodes
+    it has reached, inner ones included.
+
+    Attributes
+    ----------
+    readout : {"plain", "weighted"}
+        How inner nodes count. "weighted" counts one at depth ``d`` of a tree of depth ``D`` only
+        ``((d + 1) / (D + 1)) ** 2`` times. Leaves always count once, so that the full answer is the model's own.
+    """
+
+    readout: str = "plain"
+
+    ARRAYS: ClassVar[dict[str, type]] = {}
+
+    def __post_init__(self) -> None:
+        if self.readout not in READOUTS:
+            raise InputError(f"readout must be one of {', '.join(READOUTS)}, got {self.readout!r}")
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """A JSON-able header and arrays that say everything about the rule."""
+        return {"rule": type(self).__name__, "readout": self.readout}, {}
+
+    def check(self, forest: Forest) -> None:
+        """Raise unless this rule can stop `forest`: it can stop any."""
+
+    def weights(self, forest: Forest) -> NDArray[np.float64]:
+        """How many times each node counts, shape (n_nodes,); empty if all count once."""
+        if self.readout == "plain":
+            return np.empty(0)
+        height = np.repeat(forest.tree_depth, np.diff(forest.tree_offset)) + 1
+        return np.where(forest.is_leaf, 1.0, ((forest.node_depth + 1) / height) ** 2)
+
+
 def leaf_scores(forest: Forest) -> NDArray[np.float64]:
     """What each node adds to the score that decides between two classes, shape (n_nodes,).
 
@@ -196,25 +234,28 @@ def trees_per_round(forest: Forest) -> int:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
-    """An order of trees, a rule to stop, and what is known about the pair.
+    """An order of trees or of steps in trees, a rule to stop, and what is known about the pair.
 
     Attributes
     ----------
-    order : int32 array of shape (n_trees,)
-    stop : ExitRule, LeaderRule or None
+    order : int32 array of shape (n_trees,), or (n_steps,) with a StepRule
+    stop : ExitRule, LeaderRule, StepRule or None
         None runs every tree.
     facts : dict
         What was asked, promised and measured when the plan was made: strings, numbers and lists.
     """
 
     order: NDArray[np.int32]
-    stop: ExitRule | LeaderRule | None = None
+    stop: ExitRule | LeaderRule | StepRule | None = None
     facts: dict[str, Any] = field(default_factory=dict)
 
     def check(self, forest: Forest) -> None:
         """Raise unless this plan can run `forest`."""
-        if not np.array_equal(np.sort(self.order), np.arange(forest.n_trees)):
-            raise InputError(f"the plan's order must name each of the {forest.n_trees} trees once")
+        by_step = isinstance(self.stop, StepRule)
+        times = forest.tree_depth if by_step else np.ones(forest.n_trees, np.int32)
+        if not np.array_equal(np.sort(self.order), np.repeat(np.arange(forest.n_trees), times)):
+            often = "as often as it is deep" if by_step else "once"
+            raise InputError(f"the plan's order must name each of the {forest.n_trees} trees {often}")
         if self.stop is not None:
             self.stop.check(forest)
 
@@ -235,8 +276,12 @@ class Plan:
             return cls(order=order, facts=facts, stop=None if stop is None else _stop_rule(container, stop))
 
 
-def _stop_rule(container: Container, header: dict[str, Any]) -> ExitRule | LeaderRule:
-    rules: dict[str, type[ExitRule | LeaderRule]] = {"ExitRule": ExitRule, "LeaderRule": LeaderRule}
+def _stop_rule(container: Container, header: dict[str, Any]) -> ExitRule | LeaderRule | StepRule:
+    rules: dict[str, type[ExitRule | LeaderRule | StepRule]] = {
+        "ExitRule": ExitRule,
+        "LeaderRule": LeaderRule,
+        "StepRule": StepRule,
+    }
     rule = rules.get(str(header.get("rule")))
     if rule is None:
         raise FormatError(f"it has a stop rule of an unknown kind, {header.get('rule')!r}")

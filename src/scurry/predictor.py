@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.errors import FormatError
+from scurry.anytime_run import AbortFlag, Answer, AnytimeRunner, Budget
+from scurry.errors import FormatError, InputError
 from scurry.exit_run import ExitRunner, LeaderRunner, Run, complete_run
 from scurry.forest import Forest
-from scurry.plan import ExitRule, LeaderRule, Plan
+from scurry.plan import ExitRule, LeaderRule, Plan, StepRule
 from scurry.rows import as_rows, thread_count
 from scurry.storage import read_container, write_container
 
@@ -55,55 +57,135 @@ class Predictor:
                 return LeaderRunner(self.forest, self.plan.order, rule)
         return None
 
-    def predict(self, X: Any, n_threads: int | None = 1) -> NDArray[Any]:
-        """Labels for each row, stopping early where the plan allows.
+    @cached_property
+    def _anytime(self) -> AnytimeRunner | None:
+        rule = self.plan.stop
+        return AnytimeRunner(self.forest, self.plan.order, rule) if isinstance(rule, StepRule) else None
+
+    def _refuse(self, max_steps: object, time_us: object, abort: object) -> None:
+        """Raise if there is a budget, which this plan cannot keep."""
+        if max_steps is not None or time_us is not None or abort is not None:
+            raise InputError(
+                "max_steps, time_us and abort need a plan that can stop after any step, and this one is of method "
+                f"{self.plan.facts.get('method', 'full')!r}; make one with scurry.anytime(model, X_order, y_order)"
+            )
+
+    def predict(
+        self,
+        X: Any,
+        n_threads: int | None = 1,
+        *,
+        max_steps: int | None = None,
+        time_us: float | None = None,
+        abort: AbortFlag | None = None,
+    ) -> NDArray[Any]:
+        """Labels for each row, stopping early where the plan or the budget says.
 
         Parameters
         ----------
         X : array or DataFrame of shape (n_rows, n_features)
         n_threads : int or None, default 1
             None uses all cores.
+        max_steps : int, optional
+            Of an anytime plan: how many steps each row may take. With 0 all rows are answered from the roots.
+        time_us : float, optional
+            Of an anytime plan: the microseconds from the start of each row's work to its answer.
+        abort : AbortFlag, optional
+            Of an anytime plan: once another thread sets it, rows are answered with what is known of them.
 
         Returns
         -------
         array of shape (n_rows,)
         """
+        if self._anytime is not None:
+            rows, budget = as_rows(self.forest, X), Budget.of(max_steps, time_us, abort)
+            return self._anytime.labels(rows, thread_count(n_threads), budget)
+        self._refuse(max_steps, time_us, abort)
         if self._exit is None:
             return self.forest.predict(X, n_threads)
         return self._exit.labels(as_rows(self.forest, X), 1 if n_threads == 1 else thread_count(n_threads))
 
-    def predict_proba(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
-        """Class probabilities as far as the trees asked tell; the model's own where every tree was asked.
+    def predict_proba(
+        self,
+        X: Any,
+        n_threads: int | None = 1,
+        *,
+        max_steps: int | None = None,
+        time_us: float | None = None,
+        abort: AbortFlag | None = None,
+    ) -> NDArray[np.float64]:
+        """Class probabilities as far as the work done tells; the model's own where all of it was done.
 
         Parameters
         ----------
         X : array or DataFrame of shape (n_rows, n_features)
         n_threads : int or None, default 1
+        max_steps, time_us, abort : optional
+            As for `predict`.
 
         Returns
         -------
         float64 array of shape (n_rows, n_classes)
         """
+        if self._anytime is not None:
+            rows, budget = as_rows(self.forest, X), Budget.of(max_steps, time_us, abort)
+            return self._anytime.probabilities(rows, thread_count(n_threads), budget)
+        self._refuse(max_steps, time_us, abort)
         if self._exit is None:
             return self.forest.predict_proba(X, n_threads)
         return self._exit.probabilities(as_rows(self.forest, X), thread_count(n_threads))
 
-    def run(self, X: Any, n_threads: int | None = 1) -> Run:
+    def run(
+        self,
+        X: Any,
+        n_threads: int | None = 1,
+        *,
+        max_steps: int | None = None,
+        time_us: float | None = None,
+        abort: AbortFlag | None = None,
+    ) -> Run:
         """Predict and report, per row, how much work that took and why it ended.
 
         Parameters
         ----------
         X : array or DataFrame of shape (n_rows, n_features)
         n_threads : int or None, default 1
+        max_steps, time_us, abort : optional
+            As for `predict`.
 
         Returns
         -------
         Run
         """
         rows = as_rows(self.forest, X)
+        if self._anytime is not None:
+            return self._anytime.run(rows, thread_count(n_threads), Budget.of(max_steps, time_us, abort))
+        self._refuse(max_steps, time_us, abort)
         if self._exit is not None:
             return self._exit.run(rows, thread_count(n_threads))
         return complete_run(self.forest, rows, thread_count(n_threads))
+
+    def stream(self, x: Any, *, every: int = 1) -> Iterator[Answer]:
+        """The answers an anytime plan has for one row: before the first step, after each `every` steps, after the last.
+
+        Parameters
+        ----------
+        x : array of shape (n_features,) or (1, n_features), or DataFrame of one row
+        every : int, default 1
+
+        Yields
+        ------
+        Answer
+            ``steps, label, probabilities, complete``.
+        """
+        row = as_rows(self.forest, x)
+        if len(row) != 1:
+            raise InputError(f"stream answers for one row, got {len(row)}; call it for each")
+        if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
+            raise InputError(f"every must be a whole number of steps, 1 or more, got {every!r}")
+        if self._anytime is None:
+            raise InputError("stream needs a plan that can stop after any step; make one with scurry.anytime")
+        return self._anytime.stream(row, int(every))
 
     def summary(self) -> Summary:
         """What the plan promises, and what was measured when it was made."""

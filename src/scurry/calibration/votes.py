@@ -14,7 +14,7 @@ from scurry.stopping import VotePolicy, VoteRule, fit_votes, solve_plurality
 from scurry.stopping.plurality import PairwisePolicy
 from scurry.stopping.vote_policy import outcomes
 
-_WORTH_OF_LOTS = 1.03  # a row's draw and the split of its block cost about as much as 3 % more trees
+_LOTS_IN_TREES = 1.0  # what a row's draw, and the split of its block, cost beside walking a tree
 
 
 def plan_by_votes(request: Request, method: str) -> Plan:
@@ -75,7 +75,7 @@ def _without_lots(rule: VoteRule) -> tuple[VotePolicy, ...]:
     cautious = alone[int(np.argmin(mean_disagreement))]
     votes, disagreement = outcomes(cautious)
     keeps_bounds = disagreement.max() <= rule.disagreement().max() and min(mean_disagreement) <= rule.mean_disagreement
-    affordable = rule.distribution @ votes <= _WORTH_OF_LOTS * (rule.distribution @ rule.expected_votes())
+    affordable = rule.distribution @ votes <= rule.distribution @ rule.expected_votes() + _LOTS_IN_TREES
     return cautious if keeps_bounds and affordable else rule.policies
 
 

@@ -1,0 +1,45 @@
+// A clock cheap enough to be read every few steps: the processor's counter where its rate is constant, else the system's.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+namespace scurry {
+
+bool has_constant_counter();
+// Measured at the first call, which takes some milliseconds.
+double ticks_per_us();
+
+// Time since it was made, in ticks. A fake one does not measure: each reading is `fake_ticks` after the one before.
+class Stopwatch {
+ public:
+  explicit Stopwatch(std::uint64_t fake_ticks = 0)
+      : fake_ticks_(fake_ticks), start_(fake_ticks > 0 ? 0 : now()), fake_now_(0) {}
+
+  std::uint64_t elapsed() {
+    if (fake_ticks_ == 0) return now() - start_;
+    const std::uint64_t reading = fake_now_;
+    fake_now_ += fake_ticks_;
+    return reading;
+  }
+
+  static std::uint64_t now() {
+#if defined(__x86_64__)
+    static const bool constant = has_constant_counter();
+    if (constant) return __rdtsc();
+#elif defined(__aarch64__)
+    std::uint64_t count;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(count));
+    return count;
+#endif
+    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+  }
+
+ private:
+  std::uint64_t fake_ticks_, start_, fake_now_;
+};
+
+}  // namespace scurry

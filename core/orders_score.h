@@ -1,0 +1,44 @@
+// Score: how well a state answers, as a smooth function, for searches whose order will be judged on other rows.
+//
+// The number of rows right jumps with every row whose margin crosses 0. The score adds to it, for each row,
+// (1 + x / (1 + |x|)) / 2 with x = steepness times the row's least margin: being nearly right counts nearly half.
+// A regressor's score is minus its squared error.
+#pragma once
+
+#include "orders_descent.h"
+
+namespace scurry {
+
+// One number per row and margin in a layout for vector loops: [tile][margin][row of the tile].
+using Tiles = std::vector<std::int32_t>;
+
+class Scorer {
+ public:
+  Scorer(const Descent& descent, double steepness);
+
+  const Descent& descent() const { return descent_; }
+
+  // The margins before the first step.
+  Tiles start() const;
+
+  // What the step of `tree` to `level` adds to the margins; the step back up takes it away.
+  Tiles changes(std::size_t tree, std::size_t level, bool down = true);
+
+  // The score of margins, after changes if there are any.
+  double score(const Tiles& margins, const Tiles* changes = nullptr) const;
+
+ private:
+  Tiles tiled(const std::vector<std::int32_t>& by_row, std::int32_t sign) const;
+
+  const Descent& descent_;
+  float steepness_;
+  std::vector<std::uint32_t> change_of_leaf_;
+  std::vector<std::int32_t> by_row_;
+  Tiles no_changes_;  // of one tile
+};
+
+inline void add(const Tiles& changes, Tiles& margins) {
+  for (std::size_t i = 0; i < margins.size(); ++i) margins[i] += changes[i];
+}
+
+}  // namespace scurry

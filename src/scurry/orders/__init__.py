@@ -1,0 +1,6 @@
+"""Step orders: in which tree to take each step, so that an answer is good whenever it is asked for."""
+
+from scurry.orders.curves import accuracy_curve, nma
+from scurry.orders.search import ORDERS, StepOrder, find
+
+__all__ = ["ORDERS", "StepOrder", "accuracy_curve", "find", "nma"]

@@ -1,0 +1,140 @@
+"""Optimal and Unoptimal Order.
+
+Biebert, Hakert, Heider, Kuhse, Buschjäger, Chen: "Jump Like A Squirrel: Optimized Execution Step Order for Anytime
+Random Forest Inference", arXiv:2603.01588, section IV-B.
+
+=================  ==============================================
+in the paper       here
+=================  ==============================================
+t, d               ``n_trees``, ``tree_depth`` (each tree its own)
+S_o                the rows and labels given to `find`
+vertex, state      one level per tree
+weight of an edge  rows answered wrongly in the state it leads to
+=================  ==============================================
+
+Deviations:
+
+1. Dijkstra's algorithm is not needed: every step leads to a later state in lexicographic order, so one sweep in that
+   order finds the shortest path, without a heap and with one byte per state (``core/orders_optimal.h``).
+2. A tree has as many levels as it is deep, not the forest's maximum: no steps are spent below a tree's last leaf.
+3. Regressors are an extension: squared errors take the place of wrong answers.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry import _core
+from scurry.errors import InfeasibleError
+from scurry.orders.ordering_set import OrderingSet
+
+Progress = Callable[[float, str], object]
+_log = logging.getLogger("scurry")
+
+
+@dataclass(frozen=True)
+class Size:
+    """What the search over all states of a forest needs.
+
+    Attributes
+    ----------
+    n_states : int
+    memory : int
+        Bytes.
+    """
+
+    n_states: int
+    memory: int
+
+    @classmethod
+    def of(cls, depths: NDArray[np.int32], n_rows: int, n_margins: int, *, regressor: bool) -> Size:
+        """The size for trees of these depths."""
+        levels = [int(depth) + 1 for depth in depths if depth > 0]
+        n_states = math.prod(levels)
+        sums = (8 if regressor else 4) * (n_states // max(levels, default=1))
+        # Per row and margin: what each level of each tree adds, and two bounds for every tree.
+        table = 4 * n_rows * n_margins * (sum(levels) + 2 * (len(levels) + 1))
+        return cls(n_states, n_states + sums + table)
+
+
+def optimal(
+    rows: OrderingSet,
+    *,
+    worst: bool = False,
+    max_memory: int,
+    n_threads: int = 1,
+    progress: Progress | None = None,
+) -> NDArray[np.int32]:
+    """The order with the largest mean accuracy on the ordering set, or with the smallest.
+
+    Parameters
+    ----------
+    rows : OrderingSet
+    worst : bool, default False
+        Find the Unoptimal Order.
+    max_memory : int
+        Bytes that may be used.
+    n_threads : int, default 1
+    progress : callable, optional
+        Called as ``progress(share_done, message)``, first with 0 and what the search will need.
+
+    Returns
+    -------
+    int32 array of shape (n_steps,)
+
+    Raises
+    ------
+    InfeasibleError
+        If more than `max_memory` is needed; the message names the nearest sizes that are feasible.
+    """
+    forest = rows.forest
+    n_margins = 1 if rows.readout.values.shape[1] <= 2 else rows.readout.values.shape[1]
+
+    def size_of(depths: NDArray[np.int32]) -> Size:
+        return Size.of(depths, rows.n_rows, n_margins, regressor=not forest.is_classifier)
+
+    size = size_of(forest.tree_depth)
+    if size.memory > max_memory:
+        raise InfeasibleError(_refusal(forest.tree_depth, size, size_of, max_memory), achievable=size.memory)
+    grid = _core.Grid(rows.descent())
+    message = f"{size.n_states:,} states, {_bytes(size.memory)}, about {grid.seconds(n_threads):.2g} s"
+    _log.info("optimal order: %s", message)
+    if progress is None:
+        return grid.optimal(worst=worst, n_threads=n_threads, progress=None)
+    report = progress
+    report(0.0, message)
+    steps = grid.optimal(worst=worst, n_threads=n_threads, progress=lambda share: report(share, message))
+    report(1.0, message)
+    return steps
+
+
+def _refusal(
+    depths: NDArray[np.int32], size: Size, size_of: Callable[[NDArray[np.int32]], Size], max_memory: int
+) -> str:
+    n_trees, deepest = len(depths), int(depths.max())
+    fewer = next(n for n in range(n_trees - 1, -1, -1) if size_of(depths[:n]).memory <= max_memory or n == 0)
+    shallower = next(
+        d for d in range(deepest - 1, -1, -1) if size_of(np.minimum(depths, d)).memory <= max_memory or d == 0
+    )
+    feasible = [f"its first {fewer} trees"] if fewer else []
+    feasible += [f"all {n_trees} trees cut at depth {shallower}"] if shallower else []
+    nearest = f"Feasible are {' or '.join(feasible)}. " if feasible else ""
+    return (
+        f"the optimal order of {n_trees} trees of depth {deepest} has {size.n_states:.3g} states to look at and needs "
+        f"{_bytes(size.memory)}, more than max_memory = {_bytes(max_memory)}. {nearest}"
+        'Use order="auto", whose orders come close for forests of any size'
+    )
+
+
+def _bytes(n: int) -> str:
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if n < 1000 or unit == "TB":
+            break
+        n = -(-n // 1000)
+    return f"{n} {unit}" if n < 10**6 else f"{n:.1e} {unit}"

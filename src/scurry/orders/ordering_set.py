@@ -1,0 +1,131 @@
+"""Ordering set: the labelled rows an order is searched on, as the native searches read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry import _core
+from scurry.errors import InputError
+from scurry.forest import Forest
+from scurry.orders.readout import ReadOut, n_rounds, read_out
+from scurry.rows import as_rows
+
+
+@dataclass(frozen=True, eq=False)
+class OrderingSet:
+    """A forest's view of labelled rows.
+
+    Attributes
+    ----------
+    forest : Forest
+    leaves : int32 array of shape (n_rows, n_trees)
+        The node where each row ends in each tree.
+    targets : int32 array of shape (n_rows,)
+        Class codes; a regressor's targets in the read-out's fixed point.
+    y : array of shape (n_rows,)
+        The labels or values as given.
+    readout : ReadOut
+    """
+
+    forest: Forest
+    leaves: NDArray[np.int32]
+    targets: NDArray[np.int32]
+    y: NDArray[Any]
+    readout: ReadOut
+
+    @classmethod
+    def of(cls, forest: Forest, X: Any, y: Any, readout: str = "plain") -> OrderingSet:
+        """Check rows and labels, and send the rows down the trees."""
+        if not isinstance(forest, Forest):
+            raise InputError(
+                f"forest must be a scurry.Forest, got {type(forest).__name__}; use scurry.from_model(model)"
+            )
+        if not forest.is_classifier and forest.link != "identity":
+            raise InputError(
+                f"orders of a regressor are judged on its scores, but this one has the link {forest.link!r}"
+            )
+        rows, labels = as_rows(forest, X), np.asarray(y)
+        if len(rows) == 0:
+            raise InputError("X has no rows; an order is judged on labelled rows, a few hundred at least")
+        if labels.ndim != 1 or len(labels) != len(rows):
+            raise InputError(f"y has shape {labels.shape}, X has {len(rows)} rows; y must have one label per row")
+        if forest.is_classifier:
+            targets, fixed = class_codes(forest, labels), read_out(forest, readout)
+        else:
+            numbers = _finite(labels)
+            fixed = read_out(forest, readout, largest_target=float(np.abs(numbers).max()))
+            targets = np.rint(numbers * n_rounds(forest) / fixed.unit).astype(np.int32)
+        return cls(forest, forest.apply(rows), targets, labels, fixed)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.leaves)
+
+    def descent(self, rows: slice | NDArray[np.intp] = slice(None)) -> _core.Descent:
+        """The rows on their way down, one level a step."""
+        forest, values = self.forest, self.readout.values
+        parent = np.zeros(forest.n_nodes, np.intp)
+        inner = np.flatnonzero(~forest.is_leaf)
+        parent[forest.left[inner]] = parent[forest.right[inner]] = inner
+        roots = forest.tree_offset[:-1]
+        start = self.readout.start + values[roots].sum(axis=0, dtype=np.int32)
+        return self._descent(forest.node_depth, values - values[parent], start, rows)
+
+    def whole_trees(self) -> _core.Descent:
+        """The rows taking each tree in one step, from nothing to its leaf."""
+        return self._descent(self.forest.is_leaf.astype(np.int32), self.readout.values, self.readout.start, slice(None))
+
+    def _descent(
+        self,
+        level: NDArray[np.int32],
+        change: NDArray[np.int32],
+        start: NDArray[np.int32],
+        rows: slice | NDArray[np.intp],
+    ) -> _core.Descent:
+        return _core.Descent(
+            tree_offset=self.forest.tree_offset,
+            left=self.forest.left,
+            right=self.forest.right,
+            level=level,
+            change=change,
+            leaf=np.ascontiguousarray(self.leaves[rows]),
+            target=np.ascontiguousarray(self.targets[rows]),
+            start=start,
+            regression=not self.forest.is_classifier,
+            last_class_wins_ties=self.readout.last_class_wins_ties,
+        )
+
+
+def class_codes(forest: Forest, y: NDArray[Any]) -> NDArray[np.int32]:
+    """The place of each label among the forest's classes."""
+    classes = [] if forest.classes is None else forest.classes.tolist()
+    code = {label: index for index, label in enumerate(classes)}
+    labels = y.tolist()
+    missing = [row for row, label in enumerate(labels) if label is None or label != label]
+    if missing:
+        raise InputError(f"y has {len(missing)} missing labels, the first in row {missing[0]}; drop those rows")
+    unknown = sorted({repr(label) for label in labels if label not in code})
+    if unknown:
+        shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
+        known = ", ".join(map(repr, classes[:5])) + (", …" if len(classes) > 5 else "")
+        raise InputError(
+            f"y has {len(unknown)} labels the model does not know: {shown}; its {len(classes)} classes are {known}"
+        )
+    return np.array([code[label] for label in labels], dtype=np.int32)
+
+
+def _finite(y: NDArray[Any]) -> NDArray[np.float64]:
+    try:
+        numbers = y.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"y has dtype {y.dtype}; a regressor needs numbers") from error
+    if not np.isfinite(numbers).all():
+        raise InputError(
+            f"y has NaN or infinity, the first in row {int(np.argmin(np.isfinite(numbers)))}; drop those rows"
+        )
+    return numbers

@@ -1,0 +1,138 @@
+"""Read-out: what a forest stopped part-way answers.
+
+A tree that has got as far as a node adds the node's class fractions (its vote, its boosted value) to the sums, and the
+largest sum is the answer. Sums are taken in fixed point, ``round(value * 2**29 / bound)``, the bound a power of two no
+sum exceeds: partial sums are then exact, and two ways to one state cannot differ by rounding. Only the answer of the
+whole forest is not read from them, but is the model's own.
+
+The *weighted* read-out scales the vector of an inner node at depth ``d`` of a tree of depth ``D`` by
+``((d + 1) / (D + 1))**2``, leaves by 1: a tree that has hardly begun hardly counts, and the whole forest answers as
+before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.errors import InputError
+from scurry.forest import Forest
+from scurry.reference import leaf_values
+
+READOUTS = ("plain", "weighted")
+_BITS = 29
+
+
+@dataclass(frozen=True, eq=False)
+class ReadOut:
+    """What each node adds to the sums of a row that stands there.
+
+    Attributes
+    ----------
+    values : int32 array of shape (n_nodes, n_sums)
+        One sum per class, at least two (the first of a single score is its threshold); one for a regressor.
+    start : int32 array of shape (n_sums,)
+        The sums without any tree.
+    unit : float
+        What 1 stands for.
+    last_class_wins_ties : bool
+        Whether equal sums are answered by the last class, as a score equal to its threshold is, or by the first.
+    """
+
+    values: NDArray[np.int32]
+    start: NDArray[np.int32]
+    unit: float
+    last_class_wins_ties: bool
+
+
+def read_out(forest: Forest, readout: str = "plain", *, largest_target: float = 0.0) -> ReadOut:
+    """The read-out of a forest in fixed point.
+
+    Parameters
+    ----------
+    forest : Forest
+    readout : {"plain", "weighted"}
+    largest_target : float, default 0
+        For a regressor, the largest magnitude of a target, to be represented too.
+
+    Returns
+    -------
+    ReadOut
+
+    Examples
+    --------
+    >>> import scurry
+    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+    ...          "value": [[0.5, 0.5], [0.75, 0.25], [0.25, 0.75]]}
+    >>> result = read_out(scurry.Forest.from_trees([stump]), "weighted")
+    >>> result.values * result.unit
+    array([[0.125, 0.125],
+           [0.75 , 0.25 ],
+           [0.25 , 0.75 ]])
+    """
+    if readout not in READOUTS:
+        raise InputError(f"readout must be one of {', '.join(READOUTS)}, got {readout!r}")
+    values = _contributions(forest)
+    if readout == "weighted":
+        if not forest.is_classifier or forest.aggregation == "sum":
+            raise InputError(
+                'readout="weighted" needs a classifier whose trees each answer with class fractions or a vote; '
+                'this forest sums its trees or is a regressor, use readout="plain"'
+            )
+        values = values * _depth_weights(forest)[:, None]
+    start = np.array(forest.base_score, dtype=np.float64)
+    single_score = forest.n_classes == 2 and forest.n_outputs == 1
+    if single_score:
+        values = np.hstack([np.zeros_like(values), values])
+        start = np.array([forest.decision_threshold * n_rounds(forest), *start])
+    elif forest.n_classes == 1:
+        values, start = np.zeros((forest.n_nodes, 2)), np.array([0.0, -1.0])
+    exponent = _BITS - int(np.ceil(np.log2(_largest_sum(forest, values, start, largest_target))))
+    return ReadOut(
+        values=_rounded(values, exponent),
+        start=_rounded(start, exponent),
+        unit=2.0**-exponent,
+        last_class_wins_ties=single_score,
+    )
+
+
+def n_rounds(forest: Forest) -> int:
+    """What a row's sums are divided by to give its scores."""
+    if forest.aggregation == "sum":
+        return 1
+    return forest.n_trees if forest.tree_output[0] < 0 else forest.n_trees // forest.n_outputs
+
+
+def _contributions(forest: Forest) -> NDArray[np.float64]:
+    """What each node adds to each output, shape (n_nodes, n_outputs)."""
+    values = leaf_values(forest)
+    if forest.tree_output[0] < 0:
+        return values
+    output = np.repeat(forest.tree_output, np.diff(forest.tree_offset))
+    placed = np.zeros((forest.n_nodes, forest.n_outputs))
+    placed[np.arange(forest.n_nodes), output] = values[:, 0]
+    return placed
+
+
+def _depth_weights(forest: Forest) -> NDArray[np.float64]:
+    depth_of_tree = np.repeat(forest.tree_depth, np.diff(forest.tree_offset))
+    weight: NDArray[np.float64] = ((forest.node_depth + 1) / (depth_of_tree + 1)) ** 2
+    return np.where(forest.is_leaf, 1.0, weight)
+
+
+def _largest_sum(
+    forest: Forest, values: NDArray[np.float64], start: NDArray[np.float64], largest_target: float
+) -> float:
+    """A bound on every sum of one node per tree, and on the targets."""
+    of_tree = np.maximum.reduceat(np.abs(values).max(axis=1), forest.tree_offset[:-1])
+    if forest.aggregation != "sum" and of_tree.max() <= 1.0 and not start.any():
+        return float(forest.n_trees)
+    bound = float(of_tree.sum() + np.abs(start).max() + largest_target * n_rounds(forest))
+    return bound if bound > 0 else 1.0
+
+
+def _rounded(values: NDArray[np.float64], exponent: int) -> NDArray[np.int32]:
+    scaled = np.ldexp(values, exponent)
+    return np.copysign(np.floor(np.abs(scaled) + 0.5), scaled).astype(np.int32)

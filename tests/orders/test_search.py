@@ -1,0 +1,322 @@
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+
+import scurry
+from scurry import Forest
+from scurry.errors import InfeasibleError, InputError
+from scurry.orders import ORDERS, accuracy_curve, find, nma
+from strategies import complete_forest, trees
+
+from .oracle import Oracle, least_sum, states
+
+GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("orders_*.json"))
+
+
+@pytest.fixture(params=GOLDEN, ids=lambda path: path.stem)
+def golden(request):
+    case = json.loads(request.param.read_text())
+    forest = Forest.from_trees(case["trees"], n_features=len(case["X"][0]))
+    return case, forest, np.array(case["X"], np.float32), np.array(case["y"])
+
+
+@st.composite
+def problems(draw, max_trees=4, max_nodes=7):
+    """A tiny forest of fractions or votes, with ties and trees of unequal depth, and labelled rows on thresholds."""
+    n_classes = draw(st.integers(2, 4))
+    forest = Forest.from_trees(
+        draw(st.lists(trees(2, n_classes, max_nodes), min_size=1, max_size=max_trees)),
+        n_features=2,
+        aggregation=draw(st.sampled_from(["mean", "vote"])),
+    )
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n_rows = draw(st.integers(1, 12))
+    X = rng.choice(np.array([-2.0, -0.0, 0.1, 0.2, 0.25, 1.0, 4.0], np.float32), (n_rows, 2))
+    return forest, X, rng.integers(0, n_classes, n_rows)
+
+
+def correct(curve, y):
+    return np.rint(np.asarray(curve) * len(y)).astype(int).tolist()
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    X = X.astype(np.float32)
+    forest = scurry.from_model(RandomForestClassifier(7, max_depth=4, random_state=0).fit(X[:600], y[:600]))
+    return forest, X[600:1200], y[600:1200]
+
+
+class TestGolden:
+    def test_states(self, golden):
+        case, forest, X, y = golden
+        for state, expected in case["state_correct"].items():
+            steps = [tree for tree, level in enumerate(map(int, state.split(","))) for _ in range(level)]
+            assert correct(accuracy_curve(forest, steps, X, y), y)[-1] == expected, state
+
+    @pytest.mark.parametrize("order", ["optimal", "unoptimal"])
+    def test_best_and_worst_sums(self, golden, order):
+        case, forest, X, y = golden
+        assert sum(correct(find(forest, X, y, order=order).curve, y)) == case[order]["sum_correct"]
+
+    @pytest.mark.parametrize("direction", ["forward", "backward"])
+    def test_squirrels(self, golden, direction):
+        case, forest, X, y = golden
+        found = find(forest, X, y, order=f"{direction}-squirrel")
+        assert found.steps.tolist() == case[direction]["order"]
+        assert correct(found.curve, y) == case[direction]["trace"]
+        assert found.nma == pytest.approx(case[direction]["mean_accuracy"] / (case["final_correct"] / len(y)))
+
+    def test_natural_depth_and_breadth(self, golden):
+        case, forest, X, y = golden
+        depth = [tree for tree, d in enumerate(case["depths"]) for _ in range(d)]
+        breadth = [tree for level in range(3) for tree, d in enumerate(case["depths"]) if d > level]
+        assert correct(accuracy_curve(forest, depth, X, y), y) == case["depth"]["trace"]
+        assert correct(accuracy_curve(forest, breadth, X, y), y) == case["breadth"]["trace"]
+
+
+class TestAgainstEnumeration:
+    @settings(max_examples=60, deadline=None)
+    @given(problems(max_trees=3, max_nodes=5), st.sampled_from(["plain", "weighted"]))
+    def test_optimal_and_unoptimal_are_the_extremes_of_all_orders(self, problem, readout):
+        forest, X, y = problem
+        oracle = Oracle(forest, X, y, readout)
+        sums = [sum(oracle.curve(steps)) for steps in oracle.all_orders()]
+        for order, extreme in (("optimal", max), ("unoptimal", min)):
+            steps = find(forest, X, y, order=order, readout=readout).steps
+            assert sum(oracle.curve(steps)) == extreme(sums)
+
+    @settings(max_examples=150, deadline=None)
+    @given(problems(max_trees=5, max_nodes=15), st.sampled_from(["plain", "weighted"]))
+    def test_squirrels_choose_as_the_definition_does(self, problem, readout):
+        forest, X, y = problem
+        oracle = Oracle(forest, X, y, readout)
+        for name, down in (("forward-squirrel", True), ("backward-squirrel", False)):
+            assert find(forest, X, y, order=name, readout=readout).steps.tolist() == oracle.greedy(down)
+
+    @settings(max_examples=100, deadline=None)
+    @given(problems(max_trees=6, max_nodes=15), st.sampled_from(["plain", "weighted"]), st.integers(0, 99))
+    def test_curve_is_that_of_states_evaluated_from_scratch(self, problem, readout, seed):
+        forest, X, y = problem
+        found = find(forest, X, y, order="random", readout=readout, random_state=seed)
+        assert correct(found.curve, y)[:-1] == Oracle(forest, X, y, readout).curve(found.steps)[:-1]
+        assert found.curve[-1] == np.mean(forest.predict(X) == y)
+        prefix = found.steps[: len(found.steps) // 2]
+        partial = accuracy_curve(forest, prefix, X, y, readout=readout)
+        if len(prefix) < len(found.steps):
+            assert partial.tolist() == found.curve[: len(partial)].tolist()
+
+    @settings(max_examples=60, deadline=None)
+    @given(problems(max_trees=5, max_nodes=11), st.sampled_from(ORDERS))
+    def test_every_order_takes_every_step_once(self, problem, order):
+        forest, X, y = problem
+        if order.endswith("qwyc") and (forest.n_classes != 2 or len(set(forest.predict(X))) < 2):
+            with pytest.raises(InputError, match=r"two classes|one class"):
+                find(forest, X, y, order=order)
+            return
+        found = find(forest, X, y, order=order, random_state=1)
+        assert np.bincount(found.steps, minlength=forest.n_trees).tolist() == forest.tree_depth.tolist()
+        assert len(found.curve) == len(found.steps) + 1
+        assert not found.steps.flags.writeable
+
+
+class TestOptimal:
+    @pytest.mark.parametrize("n_classes", [2, 3, 5])
+    def test_larger_grids(self, n_classes):
+        forest = complete_forest(n_trees=5, depth=4, n_columns=n_classes, seed=n_classes)
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(200, 6)).astype(np.float32), rng.integers(0, n_classes, 200)
+        oracle = Oracle(forest, X, y)
+        losses = oracle.losses()
+        for order, sign in (("optimal", 1), ("unoptimal", -1)):
+            found = find(forest, X, y, order=order)
+            assert sign * (200 - np.array(oracle.curve(found.steps))).sum() == least_sum(sign * losses)
+
+    def test_many_slices_and_threads(self):
+        # 7^7 states are swept in several slices, which two threads prepare in turn.
+        forest = complete_forest(n_trees=7, depth=6, n_columns=2, seed=3)
+        rng = np.random.default_rng(1)
+        X, y = rng.normal(size=(8, 6)).astype(np.float32), rng.integers(0, 2, 8)
+        oracle = Oracle(forest, X, y)
+        best = least_sum(oracle.losses())
+        for n_threads in (1, 2, 3):
+            steps = find(forest, X, y, order="optimal", n_threads=n_threads).steps
+            assert (8 - np.array(oracle.curve(steps))).sum() == best
+
+    def test_says_beforehand_what_it_needs(self, digits, caplog):
+        forest, X, y = digits
+        calls = []
+        with caplog.at_level(logging.INFO, logger="scurry"):
+            find(forest, X, y, order="optimal", progress=lambda share, message: calls.append((share, message)))
+        assert calls[0][0] == 0
+        assert calls[-1][0] == 1
+        assert [share for share, _ in calls] == sorted(share for share, _ in calls)
+        assert calls[0][1].startswith("78,125 states, ")
+        assert "MB, about " in calls[0][1]
+        assert calls[0][1] in caplog.text
+
+    def test_progress_may_stop_the_search(self):
+        forest = complete_forest(n_trees=8, depth=6, n_columns=2)
+        rng = np.random.default_rng(1)
+        X, y = rng.normal(size=(3000, 6)).astype(np.float32), rng.integers(0, 2, 3000)
+
+        def stop(share, message):
+            if share > 0:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            find(forest, X, y, order="optimal", n_threads=2, progress=stop)
+
+    def test_refuses_what_does_not_fit(self):
+        forest = complete_forest(n_trees=12, depth=8, n_columns=2)
+        X, y = np.zeros((10, 6), np.float32), np.zeros(10, int)
+        with pytest.raises(InfeasibleError) as refused:
+            find(forest, X, y, order="optimal")
+        message = str(refused.value)
+        assert "12 trees of depth 8 has 2.82e+11 states" in message
+        assert "its first 10 trees or all 12 trees cut at depth 5" in message
+        assert 'order="auto"' in message
+        assert refused.value.achievable > 2**33
+        with pytest.raises(InfeasibleError, match="its first 5 trees"):
+            find(forest, X, y, order="unoptimal", max_memory=100_000)
+        with pytest.raises(InfeasibleError, match=r"max_memory = 1 B\. Use"):
+            find(forest, X, y, order="optimal", max_memory=1)
+
+
+class TestWholeModel:
+    @pytest.mark.parametrize("n_trees", [4, 64])
+    @pytest.mark.parametrize("load", [load_digits, load_breast_cancer])
+    def test_ends_at_the_accuracy_of_scikit_learn(self, load, n_trees):
+        X, y = load(return_X_y=True)
+        X = X.astype(np.float32)
+        # Unlimited trees vote with pure leaves, so that ties between classes are common.
+        model = ExtraTreesClassifier(n_trees, random_state=0).fit(X[::2], y[::2])
+        forest = scurry.from_model(model)
+        for order in ("backward-squirrel", "breadth-re"):
+            found = find(forest, X[1::2], y[1::2], order=order)
+            assert found.curve[-1] == model.score(X[1::2], y[1::2])
+
+    def test_labels_are_the_models_own(self, digits):
+        _, X, y = digits
+        names = np.array(list("abcdefghij"))
+        model = RandomForestClassifier(5, max_depth=3, random_state=0).fit(X, names[y])
+        forest = scurry.from_model(model)
+        found = find(forest, X, names[y], order="forward-squirrel")
+        assert found.curve[-1] == model.score(X, names[y])
+        numbers = scurry.from_model(RandomForestClassifier(5, max_depth=3, random_state=0).fit(X, y))
+        assert found.steps.tolist() == find(numbers, X, y.astype(float), order="forward-squirrel").steps.tolist()
+
+    def test_a_model_of_one_class_is_always_right(self):
+        stump = {"feature": [0, -1, -1], "threshold": [0, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1]}
+        forest = Forest.from_trees([{**stump, "value": [[1.0]] * 3}] * 2, classes=["only"])
+        for order in ("optimal", "backward-squirrel", "auto", "depth-ie"):
+            assert find(forest, [[1.0], [-1.0]], ["only", "only"], order=order).curve.tolist() == [1, 1, 1]
+
+    def test_trees_without_steps(self):
+        leaf = {"feature": [-1], "threshold": [0], "left": [-1], "right": [-1], "value": [[0.2, 0.8]]}
+        forest = Forest.from_trees([leaf, leaf], n_features=1)
+        for order in set(ORDERS) - {"depth-qwyc", "breadth-qwyc"}:
+            found = find(forest, [[0.0], [1.0]], [1, 0], order=order)
+            assert (len(found.steps), found.curve.tolist()) == (0, [0.5])
+
+
+class TestRandom:
+    def test_is_reproducible_and_uniform(self, digits):
+        forest, X, y = digits
+        first = find(forest, X[:5], y[:5], order="random", random_state=3).steps
+        assert first.tolist() == find(forest, X[:5], y[:5], order="random", random_state=3).steps.tolist()
+        state = np.random.RandomState(0)
+        assert len(find(forest, X[:5], y[:5], order="random", random_state=state).steps) == len(first)
+        starts = {int(find(forest, X[:5], y[:5], order="random", random_state=seed).steps[0]) for seed in range(60)}
+        assert starts == set(range(7))
+
+
+class TestErrors:
+    def test_unknown_order(self, digits):
+        forest, X, y = digits
+        with pytest.raises(InputError, match="unknown order 'optmal'; Did you mean 'optimal'") as error:
+            find(forest, X, y, order="optmal")
+        assert all(order in str(error.value) for order in ORDERS)
+        with pytest.raises(InputError, match=r"unknown order 'zzz'; Known are auto, "):
+            find(forest, X, y, order="zzz")
+
+    def test_readout(self, digits):
+        forest, X, y = digits
+        with pytest.raises(InputError, match="readout must be one of plain, weighted, got 'soft'"):
+            find(forest, X, y, readout="soft")
+
+    def test_no_rows(self, digits):
+        forest, X, y = digits
+        with pytest.raises(InputError, match="X has no rows"):
+            find(forest, X[:0], y[:0])
+
+    def test_lengths(self, digits):
+        forest, X, y = digits
+        with pytest.raises(InputError, match=r"y has shape \(599,\), X has 600 rows"):
+            find(forest, X, y[1:])
+        with pytest.raises(InputError, match="X has 63 columns"):
+            find(forest, X[:, 1:], y)
+
+    def test_labels_the_model_does_not_know(self, digits):
+        forest, X, y = digits
+        with pytest.raises(InputError, match=r"y has 1 labels the model does not know: 10; its 10 classes are 0, 1"):
+            find(forest, X, np.where(y == 3, 10, y))
+
+    def test_missing_labels(self, digits):
+        forest, X, y = digits
+        holed = y.astype(float)
+        holed[[4, 9]] = np.nan
+        with pytest.raises(InputError, match="y has 2 missing labels, the first in row 4"):
+            accuracy_curve(forest, [0], X, holed)
+        with pytest.raises(InputError, match="1 missing labels, the first in row 0"):
+            find(forest, X, np.array([None, *y[1:]], dtype=object))
+
+    def test_step_costs(self, digits):
+        forest, X, y = digits
+        with pytest.raises(InputError, match="step_costs is only used by"):
+            find(forest, X, y, order="optimal", step_costs=(1, 2))
+        for wrong in ((1,), (0, 1), (1, np.inf), (1, -2)):
+            with pytest.raises(InputError, match="step_costs must be two positive numbers"):
+                find(forest, X, y, step_costs=wrong)
+
+    def test_not_a_forest(self, digits):
+        _, X, y = digits
+        with pytest.raises(InputError, match=r"forest must be a scurry.Forest, got list; use scurry.from_model"):
+            find([], X, y)
+
+    @pytest.mark.parametrize(
+        ("steps", "message"),
+        [
+            ([0.5], "steps must be a list of tree indices"),
+            ([[0]], "steps must be a list of tree indices"),
+            ([7], r"steps must name trees 0..6, got 7..7"),
+            ([-1], r"steps must name trees 0..6, got -1..-1"),
+            ([2] * 5, "steps takes 5 steps in tree 2, which has depth 4"),
+        ],
+    )
+    def test_steps(self, digits, steps, message):
+        forest, X, y = digits
+        with pytest.raises(InputError, match=message):
+            accuracy_curve(forest, steps, X, y)
+
+
+class TestNma:
+    def test_of_the_papers_example(self):
+        # Figure 2: the mean over all seven states, the first included, is 6/7.
+        assert nma(np.array([4, 7, 7, 7, 7, 8, 8]) / 8) == pytest.approx(6 / 7)
+
+    def test_errors(self):
+        with pytest.raises(InputError, match="one per state"):
+            nma([])
+        with pytest.raises(InputError, match="ends at 0"):
+            nma([0.5, 0.0])
+
+    def test_states_of_an_order(self):
+        assert states([1, 0, 1], 2) == [(0, 0), (0, 1), (1, 1), (1, 2)]
