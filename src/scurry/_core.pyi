@@ -222,7 +222,6 @@ def refined_order(
     max_states: int,
     max_sweeps: int,
 ) -> NDArray[np.int32]: ...
-
 def find_items(
     feature: NDArray[Any],
     parent: NDArray[Any],
@@ -231,9 +230,7 @@ def find_items(
     charge_of_group: NDArray[Any],
     charge_cost: NDArray[Any],
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]: ...
-def count_uses(
-    feature: NDArray[Any], parent: NDArray[Any], leaves: NDArray[Any], n_features: int
-) -> NDArray[Any]: ...
+def count_uses(feature: NDArray[Any], parent: NDArray[Any], leaves: NDArray[Any], n_features: int) -> NDArray[Any]: ...
 def largest_closure(
     parent: NDArray[Any],
     gain: NDArray[Any],

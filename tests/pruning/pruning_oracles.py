@@ -154,7 +154,7 @@ def nodes_kept(path, index) -> frozenset:
 def random_instance(
     rng: np.random.Generator, *, n_trees=3, n_splits=4, n_features=4, n_rows=6, prices=(0, 1, 1, 2, 0.5, 7.27)
 ) -> Instance:
-    """Small trees of any shape with errors that need not fall towards the leaves, and costs with ties and zeros."""
+    """Small trees of any shape with costs that have ties and zeros."""
     trees = []
     for _ in range(n_trees):
         size = 2 * int(rng.integers(0, n_splits + 1)) + 1
@@ -184,10 +184,18 @@ def random_instance(
         options["group_costs"] = rng.choice(prices, max(options["groups"]) + 1).tolist()
     if rng.random() < 0.4:
         options["step_cost"] = float(rng.choice([0.25, 1.0]))
-    errors = rng.integers(0, rng.choice([2, 4, 12]), forest.n_nodes)
-    return Instance(
-        forest, rng.random((n_rows, n_features)).astype(np.float32), errors, int(rng.integers(1, 20)), options
-    )
+    rows = rng.random((n_rows, n_features)).astype(np.float32)
+    return Instance(forest, rows, random_errors(rng, forest), int(rng.integers(1, 20)), options)
+
+
+def random_errors(rng: np.random.Generator, forest: Forest) -> np.ndarray:
+    """Counts whose gains are mostly positive, with ties and zeros, some of them negative."""
+    most, worst = int(rng.choice([1, 3, 12])), int(rng.choice([0, 0, 2]))
+    errors = rng.integers(0, 2, forest.n_nodes)
+    for node in np.flatnonzero(forest.left >= 0)[::-1].tolist():
+        below = errors[forest.left[node]] + errors[forest.right[node]]
+        errors[node] = max(below + rng.integers(-worst, most + 1), 0)
+    return errors
 
 
 def instances(**sizes: Any):

@@ -162,10 +162,21 @@ def test_huge_costs_are_exact_or_refused():
     small = exact_path(instance.forest, instance.X, feature_costs=[1, 2, 3, 4], **data)
     large = exact_path(instance.forest, instance.X, feature_costs=[1e15, 2e15, 3e15, 4e15], **data)
     assert [lam * 10**15 for lam in large.exact_lambdas] == list(small.exact_lambdas)
-    with pytest.raises(InputError, match=r"need \d+ bits to be exact, 62 are at hand.*fewer digits"):
+    with pytest.raises(InputError, match=r"need \d+ bits to be exact, 61 are at hand.*fewer digits"):
         exact_path(instance.forest, instance.X, feature_costs=[1, 2e15, 3e15, 4e17], **data)
     with pytest.raises(InputError, match=r"1e\+300 is too large to be exact"):
         exact_path(instance.forest, instance.X, feature_costs=[1, 1, 1, 1e300], **data)
+
+
+def test_small_costs_are_not_lost():
+    instance = random_instance(np.random.default_rng(11), n_trees=3, n_splits=5)
+    data = {"node_errors": instance.node_errors, "n_error": 9}
+    usual = exact_path(instance.forest, instance.X, feature_costs=[1, 2, 3, 4], **data)
+    for factor in (1e-7, 1e-15, 1e-150):
+        tiny = exact_path(instance.forest, instance.X, feature_costs=factor * np.arange(1, 5), **data)
+        np.testing.assert_allclose(tiny.costs, factor * usual.costs, rtol=1e-6)
+        np.testing.assert_allclose(tiny.lambdas, usual.lambdas / factor, rtol=1e-6)
+        assert tiny.errors.tolist() == usual.errors.tolist()
 
 
 def test_progress_is_reported_and_can_stop():

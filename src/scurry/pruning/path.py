@@ -235,7 +235,7 @@ class PruningPath:
         return vertices, slopes
 
     def _within_cost(self, max_cost: Fraction) -> PrunedPoint:
-        limit = math.floor(max_cost / self.problem.cost_unit)
+        limit = math.floor(_slack(max_cost) / self.problem.cost_unit)
         affordable = [i for i, cost in enumerate(self._cost_units) if cost <= limit]
         if not affordable:
             least = float(self.costs.min())
@@ -245,13 +245,15 @@ class PruningPath:
         if self._is_whole and best > 0:
             jump = _Jump(self.problem, kept, self.kept(best - 1))
             kept = jump.partly(within_cost(jump.stretch, jump.families, limit - self._cost_units[best]))
-        bounds = [bound - lam * max_cost for lam, bound in self._proven()]
+        # The slack helps to reach a pruning; the bound is on what it, or the budget, really allows.
+        allowed = max(max_cost, self.problem.cost_of(kept) * self.problem.cost_unit)
+        bounds = [bound - lam * allowed for lam, bound in self._proven()]
         if self._is_whole:
             bounds.append(self.problem.error(self._gains[0]))
         return self._point(kept, bounds, of_cost=False)
 
     def _within_error(self, max_error: Fraction) -> PrunedPoint:
-        needed = math.ceil(self.problem.root_error - max_error / self.problem.error_unit)
+        needed = math.ceil(self.problem.root_error - _slack(max_error) / self.problem.error_unit)
         good = [i for i, gain in enumerate(self._gains) if gain >= needed]
         if not good:
             least = float(self.errors.min())
@@ -261,7 +263,8 @@ class PruningPath:
         if self._is_whole and best + 1 < len(self):
             jump = _Jump(self.problem, self.kept(best + 1), kept)
             kept = jump.partly(within_error(jump.stretch, jump.families, needed - self._gains[best + 1]))
-        bounds = [(bound - max_error) / lam for lam, bound in self._proven() if lam > 0]
+        allowed = max(max_error, self.problem.error(self.problem.gain_of(kept)))
+        bounds = [(bound - allowed) / lam for lam, bound in self._proven() if lam > 0]
         if self._is_whole:
             bounds.append(self._cost_units[-1] * self.problem.cost_unit)
         return self._point(kept, bounds, of_cost=True)
@@ -308,8 +311,11 @@ def _budget(name: str, value: Any, largest: Fraction) -> Fraction:
         return largest
     if value == -math.inf:
         return Fraction(-1)
-    budget = _fraction(value)
-    return min(budget + abs(budget) * _TOLERANCE, largest)
+    return min(_fraction(value), largest)
+
+
+def _slack(budget: Fraction) -> Fraction:
+    return budget + abs(budget) * _TOLERANCE
 
 
 def _fraction(number: Any) -> Fraction:

@@ -227,9 +227,9 @@ def _check_size(forest: Forest, errors: NDArray[np.int64], largest_cost: int) ->
     inner = np.flatnonzero(forest.left >= 0)
     gains = errors[inner] - errors[forest.left[inner]] - errors[forest.right[inner]]
     largest_gain = sum(map(abs, gains.tolist()))
-    needed = max(largest_gain, 1) * max(largest_cost, 1)
-    if needed >= MAX_WEIGHT:
+    needed = (largest_gain + 1) * (largest_cost + 1)
+    if needed >= MAX_WEIGHT // 2:
         raise InputError(
-            f"errors and costs need {needed.bit_length()} bits to be exact, 62 are at hand: errors sum to "
+            f"errors and costs need {needed.bit_length()} bits to be exact, 61 are at hand: errors sum to "
             f"{largest_gain:,} and costs to {largest_cost:,} units. Give costs with fewer digits, or fewer rows"
         )

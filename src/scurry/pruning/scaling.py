@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import floor, gcd, log2
 
 import numpy as np
@@ -11,7 +12,8 @@ from scurry.errors import InputError
 
 MAX_WEIGHT = 2**62
 _MAX_DIGITS = 9
-_NOISE = 1e-6  # of a unit: what products of fractions and counts leave behind
+_COUNT_NOISE = 1e-6  # of a unit: what products of fractions and counts leave behind
+_COST_NOISE = 1e-12  # of a cost: what writing it in binary leaves behind, so that a small cost stays one
 _MAX_ROUNDING = 1e-6  # of the largest value
 
 
@@ -34,9 +36,10 @@ def choose_scales(node_errors: NDArray[np.float64], costs: NDArray[np.float64], 
     >>> choose_scales(np.array([3.0, 1.0]), np.array([1.0, 7.27]), 1000.0)
     (1, 100)
     """
-    error_scale, cost_scale = _decimal_scale(node_errors), _decimal_scale(costs)
+    error_scale = _decimal_scale(node_errors, lambda scaled: _COUNT_NOISE)
+    cost_scale = _decimal_scale(costs, lambda scaled: _COST_NOISE * scaled)
     error_bits = log2(max(float(np.abs(node_errors).sum()), 1.0)) + 1
-    cost_bits = log2(max(largest_cost, 1.0))
+    cost_bits = log2(largest_cost) if largest_cost > 0 else 0.0
     if error_scale is None:
         room = 61 - cost_bits - (log2(cost_scale) if cost_scale else 0)
         error_scale = _binary_scale(
@@ -75,10 +78,12 @@ def in_units(values: NDArray[np.float64], scale: int) -> tuple[NDArray[np.int64]
     return units // step, step, float(np.abs(units / scale - values).max(initial=0))
 
 
-def _decimal_scale(values: NDArray[np.float64]) -> int | None:
+def _decimal_scale(
+    values: NDArray[np.float64], noise: Callable[[NDArray[np.float64]], NDArray[np.float64] | float]
+) -> int | None:
     for digits in range(_MAX_DIGITS + 1):
         scaled = values * 10.0**digits
-        if (np.abs(scaled - np.rint(scaled)) <= _NOISE).all():
+        if (np.abs(scaled - np.rint(scaled)) <= noise(scaled)).all():
             return int(10**digits)
     return None
 
