@@ -11,7 +11,7 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import datasets, orders, stopping
+    from scurry import batch, datasets, orders, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
 
@@ -21,6 +21,7 @@ __all__ = [
     "Plan",
     "Predictor",
     "anytime",
+    "batch",
     "datasets",
     "early_exit",
     "errors",
@@ -33,6 +34,7 @@ __all__ = [
 # Loaded at first use: they need scipy, which takes longer to import than scurry itself.
 _LAZY = {
     "anytime": "scurry.deadline",
+    "batch": "scurry.batch",
     "datasets": "scurry.datasets",
     "early_exit": "scurry.calibration",
     "orders": "scurry.orders",
