@@ -11,7 +11,7 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import datasets, orders, pruning, stopping
+    from scurry import batch, datasets, orders, pruning, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
     from scurry.pruning import prune
@@ -22,6 +22,7 @@ __all__ = [
     "Plan",
     "Predictor",
     "anytime",
+    "batch",
     "datasets",
     "early_exit",
     "errors",
@@ -36,6 +37,7 @@ __all__ = [
 # Loaded at first use: they need scipy, which takes longer to import than scurry itself.
 _LAZY = {
     "anytime": "scurry.deadline",
+    "batch": "scurry.batch",
     "datasets": "scurry.datasets",
     "early_exit": "scurry.calibration",
     "orders": "scurry.orders",
