@@ -11,7 +11,7 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import batch, datasets, orders, stopping
+    from scurry import batch, datasets, distributed, orders, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
 
@@ -23,6 +23,7 @@ __all__ = [
     "anytime",
     "batch",
     "datasets",
+    "distributed",
     "early_exit",
     "errors",
     "from_model",
@@ -36,6 +37,7 @@ _LAZY = {
     "anytime": "scurry.deadline",
     "batch": "scurry.batch",
     "datasets": "scurry.datasets",
+    "distributed": "scurry.distributed",
     "early_exit": "scurry.calibration",
     "orders": "scurry.orders",
     "stopping": "scurry.stopping",
