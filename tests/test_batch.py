@@ -14,7 +14,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import scurry
 from scurry.batch import score
-from scurry.errors import FormatError, InputError, OutputError
+from scurry.errors import InputError, OutputError
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +179,7 @@ def test_corrupt_fragment_is_named_and_the_rest_is_finished(tmp_path, rows, fram
 
 def test_single_corrupt_file_raises(tmp_path, fast):
     (tmp_path / "rows.parquet").write_text("nothing")
-    with pytest.raises(FormatError, match=r"rows\.parquet cannot be read"):
+    with pytest.raises(InputError, match=r"rows\.parquet cannot be read"):
         score(tmp_path / "rows.parquet", fast, tmp_path / "out")
 
 

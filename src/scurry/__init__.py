@@ -11,7 +11,7 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import batch, datasets, orders, pruning, stopping
+    from scurry import batch, datasets, distributed, orders, pruning, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
     from scurry.pruning import prune
@@ -24,6 +24,7 @@ __all__ = [
     "anytime",
     "batch",
     "datasets",
+    "distributed",
     "early_exit",
     "errors",
     "from_model",
@@ -39,6 +40,7 @@ _LAZY = {
     "anytime": "scurry.deadline",
     "batch": "scurry.batch",
     "datasets": "scurry.datasets",
+    "distributed": "scurry.distributed",
     "early_exit": "scurry.calibration",
     "orders": "scurry.orders",
     "prune": "scurry.pruning",

@@ -121,8 +121,7 @@ def score(
         time_us=time_us,
     )
     tasks = outputs(find(source), Path(destination))
-    start, report, tracker = time.perf_counter(), Report(), _Tracker(list(tasks), progress)
-    errors: list[ScurryError] = []
+    start, report, tracker = time.perf_counter(), Report(), Tracker(list(tasks), progress)
     for fragment, target in tasks.items():
         try:
             n_rows = score_fragment(fragment, target, scoring, n_rows_per_batch, tracker)
@@ -130,16 +129,19 @@ def score(
             raise
         except ScurryError as error:
             report.failed[fragment.name] = str(error)
-            errors.append(error)
         else:
             (report.skipped if n_rows is None else report.written).append(fragment.name)
             report = replace(report, n_rows=report.n_rows + (n_rows or 0))
         tracker.finish(fragment)
-    if len(errors) == len(tasks) == 1:
-        raise errors[0]
-    if len(errors) == len(tasks):
-        raise InputError(f"none of the {len(tasks)} inputs could be scored; {next(iter(report.failed))}: {errors[0]}")
+    raise_if_all_failed(report, len(tasks))
     return replace(report, seconds=time.perf_counter() - start)
+
+
+def raise_if_all_failed(report: Report, n_fragments: int) -> None:
+    """A run without any output is a mistake of the caller's, not of a fragment."""
+    if len(report.failed) == n_fragments:
+        name, message = next(iter(report.failed.items()))
+        raise InputError(f"none of {n_fragments} inputs could be scored. {name}: {message}")
 
 
 def outputs(fragments: Sequence[Fragment], destination: Path) -> dict[Fragment, Path]:
@@ -155,11 +157,16 @@ def outputs(fragments: Sequence[Fragment], destination: Path) -> dict[Fragment, 
             raise InputError(f"{target} would be overwritten by its own scores; choose another destination")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            for stale in target.parent.glob(f".{glob.escape(target.name)}.*{_PART}"):
-                stale.unlink(missing_ok=True)
+            remove_parts(target)
         except OSError as error:
             raise OutputError(f"{target.parent} cannot be written: {error.strerror}") from error
     return tasks
+
+
+def remove_parts(target: Path) -> None:
+    """Remove what processes that were killed had begun of an output."""
+    for part in target.parent.glob(f".{glob.escape(target.name)}.*{_PART}"):
+        part.unlink(missing_ok=True)
 
 
 def score_fragment(
@@ -167,7 +174,7 @@ def score_fragment(
     target: Path,
     scoring: Scoring,
     n_rows_per_batch: int = _N_ROWS_PER_BATCH,
-    tracker: _Tracker | None = None,
+    tracker: Tracker | None = None,
 ) -> int | None:
     """Score one fragment; may be repeated, by several processes too: the output appears at once and whole.
 
@@ -249,7 +256,7 @@ def _read_ahead(batches: Iterable[Any]) -> Iterator[Any]:
             yield batch
 
 
-class _Tracker:
+class Tracker:
     """Tells the share of bytes that is done, and the pace."""
 
     def __init__(self, fragments: Sequence[Fragment], progress: Progress | None) -> None:
