@@ -11,9 +11,10 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import datasets, orders, report, stopping
+    from scurry import batch, datasets, distributed, orders, pruning, report, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
+    from scurry.pruning import prune
 
 __all__ = [
     "AbortFlag",
@@ -21,12 +22,16 @@ __all__ = [
     "Plan",
     "Predictor",
     "anytime",
+    "batch",
     "datasets",
+    "distributed",
     "early_exit",
     "errors",
     "from_model",
     "load",
     "orders",
+    "prune",
+    "pruning",
     "report",
     "stopping",
 ]
@@ -34,9 +39,13 @@ __all__ = [
 # Loaded at first use: they need scipy, which takes longer to import than scurry itself.
 _LAZY = {
     "anytime": "scurry.deadline",
+    "batch": "scurry.batch",
     "datasets": "scurry.datasets",
+    "distributed": "scurry.distributed",
     "early_exit": "scurry.calibration",
     "orders": "scurry.orders",
+    "prune": "scurry.pruning",
+    "pruning": "scurry.pruning",
     "report": "scurry.report",
     "stopping": "scurry.stopping",
 }
