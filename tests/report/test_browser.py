@@ -11,10 +11,10 @@ from sklearn.ensemble import RandomForestClassifier
 import scurry
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-if BROWSER is None and not os.environ.get("SCURRY_REQUIRE_BROWSER"):
+if BROWSER is None:
     pytest.skip("no Chromium here; install it (Debian: apt-get install chromium)", allow_module_level=True)
 
-KINDS = ("scores", "votes", "anytime")
+KINDS = ("scores", "votes", "anytime", "path")
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +26,7 @@ def folder(tmp_path_factory):
         "scores": scurry.early_exit(model, X[1000:3000], max_disagreement=0.03, method="qwyc", random_state=0),
         "votes": scurry.early_exit(model, X[1000:3000], max_disagreement=0.03, method="minimixed", random_state=0),
         "anytime": scurry.anytime(model, X[1000:3000], y[1000:3000], order="backward-squirrel"),
+        "path": scurry.prune(model, X[1000:3000]),
     }
     for kind, predictor in predictors.items():
         scurry.report.write(predictor, folder / f"{kind}.html", X[3000:], y[3000:], model=model)

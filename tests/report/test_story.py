@@ -13,7 +13,7 @@ from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier,
 import scurry
 from scurry.errors import InputError
 from scurry.predictor import Predictor
-from scurry.report import exits, steps
+from scurry.report import exits, prunings, steps
 from scurry.report.charts import Axis
 from scurry.report.story import TestRows
 from scurry.report.thresholds import FACTORS, eased, unstopped
@@ -159,6 +159,40 @@ def test_anytime_curve(forest, data, readout):
     assert trees.values[[0, -1]].tolist() == [0, forest.n_trees]
 
 
+def test_pruning_path(forest, data):
+    (X_val, _), (X, y) = data["cal"], data["test"]
+    costs = np.linspace(1, 5, forest.n_features)
+    path = scurry.prune(forest, X_val, feature_costs=costs)
+    story = prunings.tell(path, TestRows(forest, X, y))
+    curve = story.curve
+    assert curve.spent[0] == path.costs.min()
+    assert curve.spent[-1] == path.costs.max()
+    for at in (0, curve.start, -1):
+        pruned = path.at(max_cost=float(curve.spent[at]))
+        values = {column.name: column.values[at] for column in curve.columns}
+        assert values["accuracy"] == (pruned.predict(X) == y).mean()
+        assert values["labels changed"] == (pruned.predict(X) != forest.predict(X)).mean()
+        assert values["splits kept"] == (pruned.left >= 0).sum()
+        assert values["cost per test row"] == pytest.approx(_paid(pruned, X, costs).mean())
+    assert story.claims[0].verdict == "kept"
+    assert prunings.tell(scurry.prune(forest, X_val, method="ccp"), TestRows(forest, X, y)).claims[0].verdict == ""
+
+
+def _paid(forest, X, costs):
+    """Costs by walking every row through every tree."""
+    paid = []
+    for row in X.astype(np.float32):
+        used = set()
+        for root in forest.tree_offset[:-1]:
+            node = root
+            while forest.left[node] >= 0:
+                used.add(int(forest.feature[node]))
+                goes_left = row[forest.feature[node]] <= forest.threshold[node]
+                node = forest.left[node] if goes_left else forest.right[node]
+        paid.append(sum(costs[j] for j in used))
+    return np.array(paid)
+
+
 def test_ticks_are_round_and_inside():
     for low, high in ((0, 101), (0.8612, 0.8614), (-2.2, 2.9), (0, 1e-5), (3, 3)):
         ticks = Axis("x", low, high).ticks()
@@ -192,6 +226,8 @@ def pages(data, forest, folder):
         "boosted": (exit_by(boosted, data, "qwyc"), y, boosted),
         "anytime": (scurry.anytime(forest, X_cal, y_cal, order="random", random_state=0), y, None),
         "regressor": (scurry.anytime(regressor, X_cal, y_cal, order="random", random_state=0), y, regressor),
+        "path": (scurry.prune(forest, X_cal), y, None),
+        "pruned": (scurry.prune(forest, X_cal).at(max_cost=5), y, None),
         "forest": (forest, y, None),
         "all trees": (Predictor(forest, scurry.Plan(order=np.arange(31, dtype=np.int32))), None, None),
     }
@@ -210,7 +246,7 @@ def test_every_kind_of_page_is_complete_and_loads_nothing(data, forest, tmp_path
         assert len(page.ids) == len(set(page.ids)), name
         for heading in ("Promised and measured", "Where the work goes", "Rows that changed", "Speed", "Settings"):
             assert f">{heading}</h2>" in html, name
-        assert ("What another budget would do" in html) == (name not in ("forest", "all trees"))
+        assert ("What another budget would do" in html) == (name not in ("forest", "pruned", "all trees"))
         assert (
             "nan"
             not in re.sub(r"<script.*?</script>|<style.*?</style>", "", html, flags=re.DOTALL).split(">Settings<")[0]
@@ -242,7 +278,9 @@ def test_no_changed_rows_and_frames_by_name(tmp_path):
 
 def test_errors(forest, data, tmp_path):
     X, y = data["test"]
-    with pytest.raises(InputError, match=r"about a Predictor or a Forest, got RandomForestClassifier; make one with"):
+    with pytest.raises(
+        InputError, match=r"about a Predictor, a PruningPath or a Forest, got RandomForestClassifier; make one with"
+    ):
         scurry.report.write(RandomForestClassifier(), tmp_path / "r.html", X, y)
     with pytest.raises(InputError, match=r"y_test has shape \(5,\), X_test has 1000 rows"):
         scurry.report.write(forest, tmp_path / "r.html", X, y[:5])

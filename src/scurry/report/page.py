@@ -13,7 +13,8 @@ from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.plan import ExitRule, LeaderRule, StepRule
 from scurry.predictor import Predictor
-from scurry.report import exits, sections, steps, whole
+from scurry.pruning import PruningPath
+from scurry.report import exits, prunings, sections, steps, whole
 from scurry.report.curve import curve_section
 from scurry.report.markup import join
 from scurry.report.speed import laps, source_runner
@@ -21,7 +22,7 @@ from scurry.report.story import Story, TestRows
 
 
 def write(
-    subject: Predictor | Forest,
+    subject: Predictor | Forest | PruningPath,
     path: str | PathLike[str],
     X_test: Any,
     y_test: Any = None,
@@ -33,7 +34,7 @@ def write(
 
     Parameters
     ----------
-    subject : Predictor or Forest
+    subject : Predictor, Forest or PruningPath
     path : str or path
         Where to write the page; an existing file is replaced.
     X_test : array or DataFrame of shape (n_rows, n_features)
@@ -62,13 +63,7 @@ def write(
     ...     "trees asked per row" in page.read_text(encoding="utf-8")
     True
     """
-    if not isinstance(subject, Predictor | Forest):
-        raise InputError(
-            f"a report is about a Predictor or a Forest, got {type(subject).__name__}; "
-            "make one with scurry.early_exit, scurry.anytime or scurry.from_model"
-        )
-    forest = subject.forest if isinstance(subject, Predictor) else subject
-    test = TestRows(forest, X_test, y_test)
+    test = TestRows(_full_model(subject), X_test, y_test)
     story = _tell(subject, test)
     runners = [*([] if model is None else [source_runner(model, X_test)]), *story.runners]
     body = join(
@@ -80,7 +75,7 @@ def write(
         sections.speed(runners, laps(runners, test.rows)),
         sections.settings(story, test),
     )
-    name = title or f"{story.kind}: {forest.n_trees:,} trees, {len(test):,} test rows"
+    name = title or f"{story.kind}: {test.forest.n_trees:,} trees, {len(test):,} test rows"
     page = Path(path)
     try:
         page.write_text(_laid_out(name, story.verdict, body), encoding="utf-8")
@@ -89,7 +84,23 @@ def write(
     return page
 
 
-def _tell(subject: Predictor | Forest, test: TestRows) -> Story:
+def _full_model(subject: Predictor | Forest | PruningPath) -> Forest:
+    match subject:
+        case Predictor():
+            return subject.forest
+        case PruningPath():
+            return subject.problem.forest
+        case Forest():
+            return subject
+    raise InputError(
+        f"a report is about a Predictor, a PruningPath or a Forest, got {type(subject).__name__}; "
+        "make one with scurry.early_exit, scurry.anytime, scurry.prune or scurry.from_model"
+    )
+
+
+def _tell(subject: Predictor | Forest | PruningPath, test: TestRows) -> Story:
+    if isinstance(subject, PruningPath):
+        return prunings.tell(subject, test)
     if isinstance(subject, Forest):
         return whole.tell(subject, test, {})
     match subject.plan.stop:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.envelope import bins, envelope, leads
 from scurry.forest import Forest
 from scurry.plan import NEVER_ABOVE, NEVER_BELOW, ExitRule, LeaderRule
 from scurry.report.charts import Axis, Chart
@@ -72,72 +73,48 @@ def picture(rule: ExitRule | LeaderRule, forest: Forest) -> Picture:
     """When the rule stops a row."""
     if isinstance(rule, LeaderRule):
         return _leads(rule)
-    return _pieces(rule, forest) if rule.piece_offset.size else _envelope(rule, forest)
-
-
-def _names(forest: Forest) -> tuple[str, str]:
-    negative, positive = ("negative", "positive") if forest.classes is None else forest.classes
-    return f"stop: {negative}", f"stop: {positive}"
+    return _bins(rule, forest) if rule.piece_offset.size else _envelope(rule, forest)
 
 
 def _envelope(rule: ExitRule, forest: Forest) -> Picture:
     by_votes, trees = rule.kind == "votes", np.arange(forest.n_trees + 1)
-    zero = 0 if by_votes else rule.threshold(forest)
-    lower = np.where(rule.lower > NEVER_BELOW, (rule.lower - float(zero)) * rule.step, np.nan)
-    upper = np.where(rule.upper < NEVER_ABOVE, (rule.upper - float(zero)) * rule.step, np.nan)
-    if by_votes:
-        lower, upper = np.where(lower < 0, np.nan, lower), np.where(upper > trees, np.nan, upper)
-        y = Axis("positive votes", 0, forest.n_trees)
-    else:
-        known = np.concatenate([lower[~np.isnan(lower)], upper[~np.isnan(upper)], [0.0]])
-        y = Axis.around("running score", np.quantile(known, [0.02, 0.98]))
-    name = "positive votes after each tree" if by_votes else "running score, 0 at the decision threshold"
-    chart = Chart(f"Thresholds on {name}", Axis("trees asked", 0, forest.n_trees), y)
+    lower, upper = envelope(rule, forest)
+    known = np.concatenate([lower[~np.isnan(lower)], upper[~np.isnan(upper)], [0.0]])
+    what = "positive votes" if by_votes else "running score"
+    y = Axis(what, 0, forest.n_trees) if by_votes else Axis.around(what, np.quantile(known, [0.02, 0.98]))
+    chart = Chart(f"Thresholds on the {what} after each tree", Axis("trees asked", 0, forest.n_trees), y)
     for low, high in zip(lower, upper, strict=True):
         chart.staircase(trees, low, beyond=y.low, style="negative")
         chart.staircase(trees, high, beyond=y.high, style="positive")
-    note = f"A row stops as soon as its {name.split(',')[0].split(' after')[0]} leaves the space between the lines."
+    scale = "" if by_votes else " (0 at the decision threshold)"
+    note = f"A row stops as soon as its {what}{scale} leave{'' if by_votes else 's'} the space between the lines."
     if len(lower) > 1:
         note += f" Each row draws one of {len(lower)} pairs of thresholds by lot."
-    negative, positive = _names(forest)
-    return Picture("When a row stops", chart, [("positive", positive), ("negative", negative)], note)
+    return Picture("When a row stops", chart, _sides(forest), note)
 
 
-def _pieces(rule: ExitRule, forest: Forest) -> Picture:
-    zero = float(rule.threshold(forest))
-    after = np.repeat(np.arange(forest.n_trees + 1), np.diff(rule.piece_offset))
-    edges, sides = (rule.piece_edges - zero) * rule.step, rule.piece_sides
-    # The piece above edge k, of the tree that k belongs to, has index k + tree + 1.
-    above = sides[np.arange(len(edges)) + after + 1]
-    has_end = np.append(after[1:] == after[:-1], False) if len(edges) else np.empty(0, np.bool_)
-    end = np.append(edges[1:], 0.0) if len(edges) else edges
-    y = Axis.around("running score", edges if len(edges) else [0.0])
+def _bins(rule: ExitRule, forest: Forest) -> Picture:
+    found = bins(rule, forest)
+    y = Axis.around("running score", np.concatenate([found.low, found.high, [0.0]]))
     chart = Chart("Bins of the running score that stop a row", Axis("trees asked", 0, forest.n_trees), y)
-    for side, style in ((1, "negative"), (2, "positive")):
-        chosen = has_end & (above == side)
-        chart.strips(after[chosen], edges[chosen], end[chosen], style)
-    negative, positive = _names(forest)
-    legend = [("positive", positive), ("negative", negative)]
-    return Picture(
-        "When a row stops",
-        chart,
-        legend,
-        "A row stops once its running score (0 at the decision threshold) is in a coloured bin; elsewhere it goes on.",
-    )
+    for positive, style in ((False, "negative"), (True, "positive")):
+        chosen = found.positive == positive
+        chart.strips(found.trees[chosen], found.low[chosen], found.high[chosen], style)
+    note = "A row stops once its running score (0 at the decision threshold) is in a coloured bin."
+    return Picture("When a row stops", chart, _sides(forest), note)
 
 
 def _leads(rule: LeaderRule) -> Picture:
-    rounds = np.arange(len(rule.lead))
-    lead = np.where(rule.lead < NEVER_ABOVE, rule.lead * rule.step, np.nan)
-    if rule.need.size:
-        second = np.arange(rule.need.shape[1], dtype=np.float64)
-        possible = rule.need + second <= rounds[:, None]
-        lead = np.where(possible, rule.need - second, np.inf).min(axis=1)
-        lead[np.isinf(lead)] = np.nan
-    known = lead[~np.isnan(lead)]
+    lead = leads(rule)
+    rounds = np.arange(len(lead))
     what = "lead in votes" if rule.kind == "votes" else "lead in score"
-    y = Axis.around(what, np.append(known, 0.0))
+    y = Axis.around(what, np.append(lead[~np.isnan(lead)], 0.0))
     chart = Chart(f"The {what} over the second class that stops a row", Axis("rounds of trees", 0, len(rounds) - 1), y)
     chart.staircase(rounds, lead, beyond=y.high, style="positive")
     note = f"A row stops once the leading class has this {what} over the second."
     return Picture("When a row stops", chart, [("positive", "stop: the leading class")], note)
+
+
+def _sides(forest: Forest) -> list[tuple[str, str]]:
+    negative, positive = ("negative", "positive") if forest.classes is None else forest.classes
+    return [("positive", f"stop: {positive}"), ("negative", f"stop: {negative}")]
