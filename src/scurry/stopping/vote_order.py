@@ -4,8 +4,8 @@ The bounds of a vote rule are chances over orders drawn at random. One drawn ord
 average, and its users meet no other. Here the order's own mistakes are counted on rows that had no part in choosing
 it, and the boldest policy is taken whose mistakes certify the promise (exact binomial tests in a fixed sequence, see
 `scurry.stopping.guarantee`). Such policies draw no lots: of a rule that does, the policy that stops where all its
-members would have stopped. The safest member of every family stops only where the full vote is certain, so the promise
-can always be kept.
+members would have stopped, or the member drawn most often. The safest of every family stops only where the full vote
+is certain, so the promise can always be kept.
 
 Of several orders drawn, the one with fewest mistakes on the choosing rows is taken; an order that represents the full
 vote well early on may stop earlier at the same promise.
@@ -158,6 +158,7 @@ def fit_majority_order(
     (4800, True, True)
     """
     n_voters = votes.shape[1]
+    certain = decided(n_voters)
     fractions = _CAUTIOUS if method in ("minimixed", "minimax") else np.concatenate([_CAUTIOUS, _BOLD])
 
     def tallier(votes: NDArray[np.integer]) -> Callable[[Thresholds], Tally]:
@@ -167,10 +168,12 @@ def fit_majority_order(
         shape = np.bincount(choosing.sum(axis=1), minlength=n_voters + 1) + 0.5
         for bound in bounds:
             policies = solve(n_voters, bound, method, shape).policies
-            lower, upper = (np.stack(side) for side in zip(*[policy[1:] for policy in policies], strict=True))
-            yield Thresholds(lower.min(axis=0), upper.max(axis=0)).tidied()
+            lower = np.min([policy.lower for policy in policies], axis=0)
+            upper = np.max([policy.upper for policy in policies], axis=0)
+            # Schwing's belief never is certain before the end, even where the full vote is.
+            yield Thresholds(np.maximum(lower, certain.lower), np.minimum(upper, certain.upper)).tidied()
 
-    search = _Search(votes, max_disagreement, confidence, fractions, tallier, family, decided(n_voters))
+    search = _Search(votes, max_disagreement, confidence, fractions, tallier, family, certain)
     return search.run(np.random.default_rng(random_state))
 
 
@@ -218,8 +221,7 @@ def fit_plurality_order(
     def family(_: NDArray[np.integer], bounds: Iterator[float]) -> Iterator[PairwisePolicy]:
         for bound in bounds:
             members = solve_plurality(n_voters, n_classes, bound).policies
-            upper = np.max([member.upper for member in members if isinstance(member, PairwisePolicy)], axis=0)
-            yield PairwisePolicy(1.0, upper)
+            yield max((p for p in members if isinstance(p, PairwisePolicy)), key=lambda policy: policy.weight)
 
     certain = PairwisePolicy(1.0, np.full(n_voters + 1, n_voters + 1, np.int32))
     search = _Search(votes, max_disagreement, confidence, fractions, tallier, family, certain)
