@@ -99,7 +99,7 @@ def test_too_few_rows_for_the_promise_give_the_full_vote(forest):
     np.testing.assert_array_equal(run.labels, full_vote(forest, new))
     assert run.mean_trees < 25
     assert "the full vote, always: 800 rows certify no earlier stop" in fast.plan.facts["promise"]
-    assert "2995 rows without a mistake" in fast.plan.facts["promise"]
+    assert "takes 2995 rows" in fast.plan.facts["promise"]
 
 
 @pytest.mark.parametrize("method", SCORE_METHODS)

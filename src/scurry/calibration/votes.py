@@ -144,7 +144,7 @@ def _certified_facts(request: Request, fit: OrderFit[Any]) -> dict[str, Any]:
         needed = rows_needed(alpha, confidence)
         promise = (
             f"the full vote, always: {n_rows} rows certify no earlier stop that changes at most {alpha:g} of new rows "
-            f"with confidence {confidence:g}; that takes {needed} rows without a mistake"
+            f'with confidence {confidence:g}; that takes {needed} rows, or shuffle="row"'
         )
     else:
         promise = (
