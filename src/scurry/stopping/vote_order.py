@@ -30,7 +30,7 @@ _N_ORDERS = 32
 _PROBE_MISTAKES = 20  # an order is judged by a policy bold enough to make so many: fewer tell nothing
 _CAUTIOUS = np.concatenate([np.geomspace(1 / 64, 1 / 4, 9), np.linspace(0.3, 1.0, 15)])  # of the bound
 _BOLD = np.linspace(1.1, 3.0, 15)  # where only the mean is bounded, a lucky order may go beyond
-_BOLDER = np.geomspace(1.2, 1000.0, 38)  # pairwise rules bound every row, so their mean is far below
+_BOLDER = np.geomspace(1 / 64, 1000.0, 40)  # pairwise rules bound every row, so their mean is far below
 
 _Policy = TypeVar("_Policy")
 
@@ -213,7 +213,7 @@ def fit_plurality_order(
     (True, True)
     """
     n_voters = votes.shape[1]
-    fractions = np.concatenate([_CAUTIOUS, _BOLDER]) if method == "minimean" else _CAUTIOUS
+    fractions = _BOLDER if method == "minimean" else _CAUTIOUS
 
     def tallier(votes: NDArray[np.integer]) -> Callable[[PairwisePolicy], Tally]:
         return PluralityCourse.of(votes, n_classes).tally
