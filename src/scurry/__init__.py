@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from scurry import datasets, orders, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
+    from scurry.estimators import AnytimeClassifier, EarlyExitClassifier
 
 __all__ = [
     "AbortFlag",
+    "AnytimeClassifier",
+    "EarlyExitClassifier",
     "Forest",
     "Plan",
     "Predictor",
@@ -32,6 +35,8 @@ __all__ = [
 
 # Loaded at first use: they need scipy, which takes longer to import than scurry itself.
 _LAZY = {
+    "AnytimeClassifier": "scurry.estimators",
+    "EarlyExitClassifier": "scurry.estimators",
     "anytime": "scurry.deadline",
     "datasets": "scurry.datasets",
     "early_exit": "scurry.calibration",
