@@ -11,7 +11,7 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import datasets, orders, stopping
+    from scurry import batch, datasets, distributed, orders, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
     from scurry.estimators import AnytimeClassifier, EarlyExitClassifier
@@ -24,7 +24,9 @@ __all__ = [
     "Plan",
     "Predictor",
     "anytime",
+    "batch",
     "datasets",
+    "distributed",
     "early_exit",
     "errors",
     "from_model",
@@ -38,7 +40,9 @@ _LAZY = {
     "AnytimeClassifier": "scurry.estimators",
     "EarlyExitClassifier": "scurry.estimators",
     "anytime": "scurry.deadline",
+    "batch": "scurry.batch",
     "datasets": "scurry.datasets",
+    "distributed": "scurry.distributed",
     "early_exit": "scurry.calibration",
     "orders": "scurry.orders",
     "stopping": "scurry.stopping",
