@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 from xgboost import XGBClassifier
 
 import scurry
-from scurry import AbortFlag, AnytimeClassifier, EarlyExitClassifier
+from scurry import AbortFlag, AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier
 from scurry.errors import InputError, UnsupportedModelError
 
 WITHOUT_PROMISE = {"max_disagreement": 0.05, "confidence": None}
@@ -58,6 +58,8 @@ def fitted(rows):
         EarlyExitClassifier(GradientBoostingClassifier(n_estimators=5), **WITHOUT_PROMISE),
         AnytimeClassifier(RandomForestClassifier(5)),
         AnytimeClassifier(HistGradientBoostingClassifier(max_iter=5), max_steps=7),
+        FeatureBudgetClassifier(RandomForestClassifier(5)),
+        FeatureBudgetClassifier(RandomForestClassifier(5), max_cost=2, errors="validation"),
     ]
 )
 def test_scikit_learn_contract(estimator, check):
@@ -164,6 +166,22 @@ def test_steps_and_time_as_parameters_and_at_prediction(rows):
     assert set(slow.run(X_new, time_us=1e9, abort=flag).stop_reason) == {"abort"}
 
 
+def test_feature_costs_as_parameters_and_at_prediction(rows):
+    X, y, X_new, y_new = rows
+    costs = {"feature_costs": [1, 2, 4, 8, 1, 2, 4, 8], "groups": [0, 0, 0, 0, 1, 1, 1, 1], "group_costs": [5, 1]}
+    model = FeatureBudgetClassifier(RandomForestClassifier(9), max_cost=20, random_state=0, **costs).fit(X, y)
+    path = scurry.prune(model.estimator_, model._calibration.rows, **costs)
+    for budget in (20, 8):
+        expected = path.at(max_cost=budget)
+        assert (model.predict(X_new, max_cost=budget) == expected.predict(X_new)).all()
+        assert (model.cost(X_new, max_cost=budget) == path.problem.costs.of_rows(expected, X_new)).all()
+        assert model.cost(X_new, max_cost=budget).mean() < budget + 1
+    assert (model.predict(X_new) == model.predict(X_new, max_cost=20)).all()
+    assert model.cost(X_new).mean() > model.cost(X_new, max_cost=8).mean()
+    assert model.score(X_new, y_new) > 0.8
+    assert (clone(model).set_params(max_cost=None).fit(X, y).predict(X_new) == model.estimator_.predict(X_new)).all()
+
+
 def test_pipeline_and_grid_search(rows):
     X, y, X_new, y_new = rows
     model = EarlyExitClassifier(RandomForestClassifier(15), max_disagreement=0.02, random_state=0)
@@ -229,6 +247,7 @@ def test_rows_a_model_refuses_are_refused(rows):
     [
         EarlyExitClassifier(RandomForestClassifier(11), max_disagreement=0.02, random_state=0),
         AnytimeClassifier(RandomForestClassifier(5), max_steps=9, random_state=0),
+        FeatureBudgetClassifier(RandomForestClassifier(5), max_cost=3, random_state=0),
     ],
     ids=lambda model: type(model).__name__,
 )

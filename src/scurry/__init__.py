@@ -11,15 +11,17 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import batch, datasets, distributed, orders, stopping
+    from scurry import batch, datasets, distributed, orders, pruning, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
-    from scurry.estimators import AnytimeClassifier, EarlyExitClassifier
+    from scurry.estimators import AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier
+    from scurry.pruning import prune
 
 __all__ = [
     "AbortFlag",
     "AnytimeClassifier",
     "EarlyExitClassifier",
+    "FeatureBudgetClassifier",
     "Forest",
     "Plan",
     "Predictor",
@@ -32,6 +34,8 @@ __all__ = [
     "from_model",
     "load",
     "orders",
+    "prune",
+    "pruning",
     "stopping",
 ]
 
@@ -39,12 +43,15 @@ __all__ = [
 _LAZY = {
     "AnytimeClassifier": "scurry.estimators",
     "EarlyExitClassifier": "scurry.estimators",
+    "FeatureBudgetClassifier": "scurry.estimators",
     "anytime": "scurry.deadline",
     "batch": "scurry.batch",
     "datasets": "scurry.datasets",
     "distributed": "scurry.distributed",
     "early_exit": "scurry.calibration",
     "orders": "scurry.orders",
+    "prune": "scurry.pruning",
+    "pruning": "scurry.pruning",
     "stopping": "scurry.stopping",
 }
 

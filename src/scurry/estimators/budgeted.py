@@ -1,14 +1,7 @@
-"""scikit-learn estimators around a tree ensemble: fit, calibrate, then predict within a budget.
-
-Each takes an estimator. One that is fitted already, frozen, or a `Forest`, is only calibrated, on all rows given to
-`fit`: pass rows it was not trained on. One that is not fitted is trained on a part of the rows, and calibrated on the
-others. `clone`, and with it `GridSearchCV`, forgets a fit unless the estimator is in a
-``sklearn.frozen.FrozenEstimator``.
-"""
+"""What the estimators share: training if needed, the split, checks of rows, and prediction within a budget."""
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -25,13 +18,10 @@ from sklearn.utils import Tags, check_random_state, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from scurry.calibration.early_exit import early_exit
-from scurry.deadline import anytime
-from scurry.errors import InfeasibleError, InputError, UnsupportedModelError
+from scurry.errors import InputError, UnsupportedModelError
 from scurry.exit_run import Run
 from scurry.forest import Forest
 from scurry.importers import from_model
-from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.rows import as_rows
 
@@ -40,7 +30,7 @@ _N_SEEDS = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)
-class _Calibration:
+class Calibration:
     """What turns a budget into a plan."""
 
     rows: NDArray[Any]
@@ -49,7 +39,7 @@ class _Calibration:
     seed: int
 
 
-class _BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """What the estimators share: training if needed, checks of rows, and prediction within a budget."""
 
     BUDGETS: ClassVar[tuple[str, ...]]
@@ -61,7 +51,7 @@ class _BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     random_state: Any
 
     @abstractmethod
-    def _planned(self, calibration: _Calibration) -> Predictor:
+    def _planned(self, calibration: Calibration) -> Predictor:
         """The predictor that the parameters ask for."""
 
     @abstractmethod
@@ -98,7 +88,7 @@ class _BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.estimator_, self.forest_ = model, _imported(model, type(self).__name__)
         self.classes_ = self.forest_.classes
         rows = as_rows(self.forest_, table)
-        self._calibration = _Calibration(
+        self._calibration = Calibration(
             rows=rows[calibrating],
             labels=None if labels is None else labels[calibrating],
             training_rows=None if fitted else rows[training],
@@ -169,7 +159,8 @@ class _BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             if name not in self.BUDGETS:
                 raise InputError(
                     f"{type(self).__name__} knows the budgets {', '.join(self.BUDGETS)}, not {name!r}; "
-                    "max_disagreement is EarlyExitClassifier's, max_steps and time_us are AnytimeClassifier's"
+                    "max_disagreement is EarlyExitClassifier's, max_steps and time_us are AnytimeClassifier's, "
+                    "max_cost is FeatureBudgetClassifier's"
                 )
         return self._within(budget)
 
@@ -199,194 +190,6 @@ class _BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         labels: NDArray[Any] = validate_data(self, y=y)
         check_classification_targets(labels)
         return labels
-
-
-class EarlyExitClassifier(_BudgetedClassifier):
-    """A tree ensemble that stops asking trees once a row's label is clear: `scurry.early_exit` as an estimator.
-
-    Parameters
-    ----------
-    estimator : estimator, Forest or None
-        A classifier that `scurry.from_model` can import, fitted or not; None is a ``RandomForestClassifier()``.
-    max_disagreement : float in [0, 1), default 0.001
-        The largest share of rows whose label may differ from the estimator's own. A budget: also ``predict(X,
-        max_disagreement=…)``, which calibrates anew at its first use.
-    method, confidence, shuffle, keep_scores
-        As for `scurry.early_exit`.
-    calibration_size : float or int, default 0.2
-        The share, or the number, of rows split off for calibration, of each class alike, if the estimator is not
-        fitted.
-    n_threads : int or None, default 1
-        Of predictions; None uses all cores.
-    random_state : int, RandomState or None
-        Of the split, the calibration, and the estimator where its own is None.
-
-    Attributes
-    ----------
-    estimator_ : estimator
-        The fitted one.
-    forest_ : Forest
-    predictor_ : Predictor
-        What predicts; ``predictor_.summary()`` has the promise. If it cannot be certified on so few rows a warning
-        says what can, and all trees are asked.
-    classes_ : array of shape (n_classes,)
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
-
-    Examples
-    --------
-    >>> import scurry
-    >>> from sklearn.datasets import make_classification
-    >>> from sklearn.ensemble import RandomForestClassifier
-    >>> X, y = make_classification(6000, random_state=0)
-    >>> fast = scurry.EarlyExitClassifier(RandomForestClassifier(51), max_disagreement=0.02, random_state=0)
-    >>> fast.fit(X[:5000], y[:5000]).run(X[5000:]).mean_trees < 25
-    True
-    >>> fast.run(X[5000:], max_disagreement=0.05).mean_trees < fast.run(X[5000:]).mean_trees
-    True
-    """
-
-    BUDGETS = ("max_disagreement",)
-
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        max_disagreement: float = 1e-3,
-        method: str = "auto",
-        confidence: float | None = 0.95,
-        shuffle: str = "fixed",
-        keep_scores: str | None = None,
-        calibration_size: float = 0.2,
-        n_threads: int | None = 1,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.max_disagreement = max_disagreement
-        self.method = method
-        self.confidence = confidence
-        self.shuffle = shuffle
-        self.keep_scores = keep_scores
-        self.calibration_size = calibration_size
-        self.n_threads = n_threads
-        self.random_state = random_state
-
-    def _planned(self, calibration: _Calibration) -> Predictor:
-        self._by_budget: dict[float, Predictor] = {}
-        return self._keeping(self.max_disagreement, calibration)
-
-    def _within(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
-        asked = budget.get("max_disagreement")
-        if asked is None:
-            return self.predictor_, {}
-        if asked not in self._by_budget:
-            self._by_budget[asked] = self._keeping(asked, self._calibration)
-        return self._by_budget[asked], {}
-
-    def _keeping(self, max_disagreement: float, calibration: _Calibration) -> Predictor:
-        for rows in (calibration.rows, calibration.training_rows):
-            if rows is not None and len(np.unique(self.forest_.predict(rows, self.n_threads))) == 1:
-                return _complete(self.forest_, "the model gives all rows the same label, so that nothing can be learnt")
-        try:
-            return early_exit(
-                self.forest_,
-                calibration.rows,
-                calibration.labels,
-                X_fit=calibration.training_rows,
-                max_disagreement=max_disagreement,
-                method=self.method,
-                confidence=self.confidence,
-                shuffle=self.shuffle,
-                keep_scores=self.keep_scores,
-                random_state=calibration.seed,
-            )
-        except InfeasibleError as error:
-            warnings.warn(f"{error}. As it is, every tree is asked", UserWarning, stacklevel=4)
-            return _complete(self.forest_, str(error))
-
-
-class AnytimeClassifier(_BudgetedClassifier):
-    """A tree ensemble that has an answer after any step: `scurry.anytime` as an estimator.
-
-    Parameters
-    ----------
-    estimator : estimator, Forest or None
-        A classifier that `scurry.from_model` can import, fitted or not; None is a ``RandomForestClassifier()``.
-    max_steps : int or None
-        How many steps each row may take. A budget: also ``predict(X, max_steps=…)``.
-    time_us : float or None
-        Microseconds from the start of each row's work to its answer. A budget: also ``predict(X, time_us=…)``.
-    order, objective, readout
-        As for `scurry.anytime`.
-    calibration_size : float or int, default 0.2
-        The share, or the number, of rows split off to find the order on, of each class alike, if the estimator is
-        not fitted.
-    n_threads : int or None, default 1
-        Of predictions; None uses all cores.
-    random_state : int, RandomState or None
-        Of the split, the order, and the estimator where its own is None.
-
-    Attributes
-    ----------
-    estimator_ : estimator
-        The fitted one.
-    forest_ : Forest
-    predictor_ : Predictor
-    classes_ : array of shape (n_classes,)
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
-
-    Examples
-    --------
-    >>> import scurry
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from sklearn.ensemble import RandomForestClassifier
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> forest = RandomForestClassifier(15, max_depth=5)
-    >>> ready = scurry.AnytimeClassifier(forest, max_steps=20, random_state=0).fit(X[:400], y[:400])
-    >>> ready.run(X[400:]).mean_steps, ready.run(X[400:], max_steps=5).mean_steps
-    (20.0, 5.0)
-    """
-
-    BUDGETS = ("max_steps", "time_us", "abort")
-    _NEEDS_LABELS = True
-
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        max_steps: int | None = None,
-        time_us: float | None = None,
-        order: str = "auto",
-        objective: str = "steps",
-        readout: str = "plain",
-        calibration_size: float = 0.2,
-        n_threads: int | None = 1,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.max_steps = max_steps
-        self.time_us = time_us
-        self.order = order
-        self.objective = objective
-        self.readout = readout
-        self.calibration_size = calibration_size
-        self.n_threads = n_threads
-        self.random_state = random_state
-
-    def _planned(self, calibration: _Calibration) -> Predictor:
-        return anytime(
-            self.forest_,
-            calibration.rows,
-            calibration.labels,
-            order=self.order,
-            objective=self.objective,
-            readout=self.readout,
-            random_state=calibration.seed,
-        )
-
-    def _within(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
-        return self.predictor_, {"max_steps": self.max_steps, "time_us": self.time_us} | budget
 
 
 def _is_fitted(model: Any) -> bool:
@@ -461,9 +264,3 @@ def _part(values: Any, rows: NDArray[np.intp], n_rows: int) -> Any:
         return values
     frame = _frame(values)
     return frame[rows].to_native() if isinstance(frame, nw.DataFrame) else np.asarray(values)[rows]
-
-
-def _complete(forest: Forest, why: str) -> Predictor:
-    """A predictor that asks every tree, and so keeps every promise."""
-    facts = {"method": "full", "promise": "the model's own labels, always", "chosen_because": why}
-    return Predictor(forest, Plan(order=np.arange(forest.n_trees, dtype=np.int32), facts=facts))
