@@ -60,7 +60,8 @@ def tell(path: PruningPath, test: TestRows) -> Story:
 def _shown(path: PruningPath) -> list[int]:
     """Prunings by rising cost, evenly chosen where there are many."""
     rising = np.unique(path.costs, return_index=True)[1]
-    return rising[np.unique(np.linspace(0, len(rising) - 1, _MAX_SHOWN).round().astype(np.intp))].tolist()
+    chosen = np.unique(np.linspace(0, len(rising) - 1, _MAX_SHOWN).round().astype(np.intp))
+    return [int(index) for index in rising[chosen]]
 
 
 def _curve(path: PruningPath, test: TestRows, shown: list[int], forests: list[Forest], answers: list[Any]) -> Curve:

@@ -147,7 +147,7 @@ def _outcome(answers: np.ndarray[Any, Any], test: TestRows) -> str:
 
 def speed(runners: Sequence[Runner], laps: Sequence[Lap]) -> Markup:
     """How long answers took; the first runner is what the others are compared with."""
-    header: list[object] = ["", *(runner.name for runner in runners)]
+    header: list[object] = ["Task", *(runner.name for runner in runners)]
     rows: list[list[object]] = [
         [lap.task, *(_timed(duration, lap.seconds[0], at > 0) for at, duration in enumerate(lap.seconds))]
         for lap in laps

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import narwhals.stable.v1 as nw
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from scurry.report.story import Runner
 from scurry.rows import thread_count
@@ -43,10 +44,12 @@ def laps(runners: Sequence[Runner], rows: NDArray[Any]) -> list[Lap]:
     if n_cores > 1:
         tasks[f"{n_rows:,} rows, {n_cores} threads"] = (n_rows, n_cores, _ROUNDS_BATCH)
     tasks["one row"] = (1, 1, _ROUNDS_ROW)
-    return [
-        Lap(task, race(n_rounds, *(_run(runner, rows, count, n_threads) for runner in runners)))
-        for task, (count, n_threads, n_rounds) in tasks.items()
-    ]
+    found = []
+    for task, (count, n_threads, n_rounds) in tasks.items():
+        runs = [_run(runner, rows, count, n_threads) for runner in runners]
+        with threadpool_limits(n_threads, "openmp"):
+            found.append(Lap(task, race(n_rounds, *runs)))
+    return found
 
 
 def source_runner(model: Any, X: Any) -> Runner:
