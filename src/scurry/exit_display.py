@@ -119,15 +119,14 @@ class EarlyExitDisplay:
         known = np.concatenate([lower[~np.isnan(lower)], upper[~np.isnan(upper)], [0.0]])
         by_votes = rule.kind == "votes"
         floor, ceiling = (0, n_trees) if by_votes else (known.min(), known.max())
-        for low, high in zip(lower, upper, strict=True):
-            last = low is lower[-1]
-            ax.fill_between(asked, floor, low, step="mid", color=_NEGATIVE, alpha=0.3 / len(lower), lw=0)
-            ax.fill_between(asked, high, ceiling, step="mid", color=_POSITIVE, alpha=0.3 / len(lower), lw=0)
-            ax.step(asked, high, where="mid", color=_POSITIVE, lw=1.2, label=positive if last else None)
-            ax.step(asked, low, where="mid", color=_NEGATIVE, lw=1.2, label=negative if last else None)
+        for policy, (low, high) in enumerate(zip(lower, upper, strict=True)):
+            ax.bar(asked, low - floor, 1.0, floor, color=_NEGATIVE, alpha=0.3 / len(lower))
+            ax.bar(asked, ceiling - high, 1.0, high, color=_POSITIVE, alpha=0.3 / len(lower))
+            ax.step(asked, high, where="mid", color=_POSITIVE, lw=1.2, label=None if policy else positive)
+            ax.step(asked, low, where="mid", color=_NEGATIVE, lw=1.2, label=None if policy else negative)
         ax.set(xlabel="trees asked", ylabel="positive votes" if by_votes else "running score", xlim=(0, n_trees))
         ax.set_ylim(floor, ceiling)
-        ax.legend(loc="upper left", frameon=False)
+        ax.legend(frameon=False)
 
     def _plot_bins(self, rule: ExitRule) -> None:
         forest = self.predictor.forest
@@ -143,7 +142,7 @@ class EarlyExitDisplay:
         rounds = np.arange(len(lead))
         self.ax_.step(rounds, lead, where="mid", color=_POSITIVE, label="stop: the leading class")
         ceiling = np.nanmax(np.append(lead, 0.0)) * 1.05
-        self.ax_.fill_between(rounds, lead, ceiling, step="mid", color=_POSITIVE, alpha=0.3, lw=0)
+        self.ax_.bar(rounds, ceiling - lead, 1.0, lead, color=_POSITIVE, alpha=0.3)
         what = "votes" if rule.kind == "votes" else "score"
         self.ax_.set(xlabel="rounds of trees", ylabel=f"lead in {what} over the second class", xlim=(0, len(lead) - 1))
         self.ax_.legend(frameon=False)
