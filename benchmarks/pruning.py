@@ -13,10 +13,11 @@ linear program solve the same trade-off, and their optima are compared.
 from __future__ import annotations
 
 import argparse
+import copy
 import resource
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,6 +160,8 @@ def _beside_the_linear_program(
         report.say(" | ".join(lines[-1]))
         if lp_s > limit:
             break
+    times = ["cut s", "whole path s", "LP s", "LP / cut", "LP / path"]
+    header = ["trees x rows", "nodes", "purchases", *times, "difference"]
     report.table("One optimum: exact cut and linear program", header, lines)
 
 
@@ -168,13 +171,10 @@ def _line(size: str, problem: PruningProblem, cut_s: float, path_s: float, lp_s:
     return [size, *counts, *times, f"{difference:.1e}"]
 
 
-def _first_trees(model: RandomForestClassifier, n_trees: int) -> Any:
+def _first_trees(model: RandomForestClassifier, n_trees: int) -> RandomForestClassifier:
     """The model with its first trees only."""
-    smaller = RandomForestClassifier(n_trees)
-    for name, value in vars(model).items():
-        setattr(smaller, name, value)
+    smaller = copy.copy(model)
     smaller.estimators_ = model.estimators_[:n_trees]
-    smaller.n_estimators = n_trees
     return smaller
 
 

@@ -186,7 +186,8 @@ class FeatureUsageDisplay:
             for part, colour, label in zip(shares.T, _COLOURS, labels, strict=True):
                 ax.barh(place, part, left=left, color=colour, label=label)
                 left = left + part
-            ax.set(title=name, xlabel="share of rows", xlim=(0, 1), xticks=[0, 0.5, 1])
+            ax.set(title=name, xlabel="share of rows", xlim=(0, 1))
+            ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
             ax.margins(y=0.01)
         self.axes_[0].set_yticks(place, self.feature_names)
         self.axes_[0].invert_yaxis()
