@@ -1,4 +1,4 @@
-"""Pictures of rules and predictors in the manner of scikit-learn's. matplotlib is imported when one is drawn."""
+"""Pictures of rules, predictors and prunings, as scikit-learn draws its own. matplotlib is imported when drawing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from scurry.errors import InputError
 from scurry.exit_display import EarlyExitDisplay
 from scurry.plan import StepRule
 from scurry.predictor import Predictor
+from scurry.pruning_display import FeatureUsageDisplay, PruningPathDisplay
 from scurry.rows import as_rows
 from scurry.stopping.vote_policy import decided
 from scurry.stopping.vote_rule import VoteRule
 
-__all__ = ["AnytimeDisplay", "EarlyExitDisplay", "VoteRuleDisplay"]
+__all__ = ["AnytimeDisplay", "EarlyExitDisplay", "FeatureUsageDisplay", "PruningPathDisplay", "VoteRuleDisplay"]
 
 _GO_ON, _POSITIVE, _NEGATIVE, _LOT = "#f2f2f2", "#1f77b4", "#d9822b", "#7a2f8f"
 _MAX_LISTED = 1001  # voters for which states are listed one by one
