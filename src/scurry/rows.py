@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v1 as nw
@@ -36,6 +37,15 @@ def as_rows(forest: Forest, X: Any) -> NDArray[Any]:
     if rows.shape[1] != forest.n_features:
         raise InputError(f"X has {rows.shape[1]} columns, the model was trained on {forest.n_features} features")
     return rows
+
+
+def columns_read(forest: Forest, names: Sequence[str]) -> list[str]:
+    """Those columns of a table that `forest` reads; all of them if it misses some, for the error to tell."""
+    if forest.feature_names is None:
+        return list(names)
+    known = set(forest.feature_names)
+    chosen = [name for name in names if name in known or name.replace(" ", "_") in known]
+    return chosen if len(chosen) >= len(known) else list(names)
 
 
 def _convert(forest: Forest, X: Any) -> NDArray[Any]:

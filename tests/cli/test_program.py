@@ -98,6 +98,7 @@ def test_as_a_process(model):
 
 
 def test_starting_imports_nothing_heavy():
-    program = "import sys, scurry.cli; print(*(m for m in ('sklearn', 'scipy', 'pandas', 'pyarrow', 'rich.progress') if m in sys.modules))"
+    heavy = ("sklearn", "scipy", "pandas", "pyarrow", "rich.progress")
+    program = f"import sys, scurry.cli; print(*(name for name in {heavy} if name in sys.modules))"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.split() == []

@@ -69,10 +69,11 @@ def read_model(path: Path, *, trust_pickle: bool = False) -> Model:
 
 def _unpickled(path: Path, trusted: bool) -> Any:
     if not trusted:
+        stem = path.name.split(".")[0]
         raise FormatError(
             f"{path} is a pickle, and loading a pickle runs whatever code its author put into it. If you trust it, add "
-            "--trust-pickle. Better keep models in files that run nothing: scurry.from_model(model)"
-            f".save({path.with_suffix('.scurry').name!r}), or skops.io.dump(model, {path.with_suffix('.skops').name!r})"
+            "--trust-pickle. Better keep models in files that run nothing: "
+            f"scurry.from_model(model).save('{stem}.scurry'), or skops.io.dump(model, '{stem}.skops')"
         )
     import joblib
 
@@ -96,14 +97,13 @@ def _of_object(path: Path, held: Any) -> Model:
 def read_rows(source: Sequence[str], forest: Forest, label: str | None = None) -> tuple[Any, Any]:
     """All rows of some files: the model's features as an Arrow table, and the labels if `label` names them."""
     from scurry.fragments import arrow, find, opened
+    from scurry.rows import columns_read
 
     def wanted(names: list[str]) -> list[str]:
         if label is not None and label not in names:
             raise InputError(f"there is no column {label!r} for --label{_instead(label, names)}")
-        known = forest.feature_names
-        if known is None:
-            return names
-        return [name for name in names if name in known or name.replace(" ", "_") in known or name == label]
+        read = columns_read(forest, names)
+        return [name for name in names if name in read or name == label]
 
     names = forest.feature_names or ()
     numeric = frozenset(name for j, name in enumerate(names) if j not in forest.categories)
