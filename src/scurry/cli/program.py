@@ -5,14 +5,26 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from scurry.cli.screen import console
 from scurry.errors import ScurryError
 
+_ORDER = ("demo", "inspect", "early-exit", "anytime", "prune", "predict", "report", "bench", "export", "reproduce")
+
+
+class _InOrder(TyperGroup):
+    """Commands as a user meets them, not as modules are imported."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=_ORDER.index)
+
+
 app = typer.Typer(
+    cls=_InOrder,
     help="Make trained tree ensembles spend less per prediction, and say exactly what that costs.",
     epilog="Example: [bold]scurry demo[/bold]",
     no_args_is_help=True,
