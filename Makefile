@@ -5,10 +5,14 @@ BIN := $(VENV)/bin
 BENCH := .venv-bench
 CORE := $(wildcard core/*.cc core/*.h) CMakeLists.txt pyproject.toml
 
-.PHONY: demo test test-slow lint bench sanitize fuzz clean
+.PHONY: demo docs test test-slow lint bench sanitize fuzz clean
 
 demo: $(VENV)/.built
 	$(BIN)/scurry demo
+
+# docs/_build/html/index.html
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
 test: lint
 	$(BIN)/pytest -n 2 -m "not slow" -q
@@ -43,6 +47,10 @@ $(VENV)/.built: $(VENV)/.ready $(CORE)
 	CMAKE_ARGS="-DSCURRY_WERROR=ON" $(BIN)/pip install -q --no-build-isolation -e ".[test]"
 	touch $@
 
+$(VENV)/.docs: $(VENV)/.built
+	$(BIN)/pip install -q --no-build-isolation -e ".[docs]"
+	touch $@
+
 # An environment of its own: some of the other engines need older packages than the tests should run with.
 $(BENCH)/.built: $(CORE) $(wildcard src/scurry/*.py src/scurry/*/*.py)
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
@@ -50,4 +58,4 @@ $(BENCH)/.built: $(CORE) $(wildcard src/scurry/*.py src/scurry/*/*.py)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(BENCH) build dist demo
+	rm -rf $(VENV) $(BENCH) build dist demo docs/_build docs/examples docs/generated

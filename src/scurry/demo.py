@@ -110,9 +110,9 @@ def run(folder: Path, began: Callable[[str], None] = lambda step: None) -> Demon
         report.write(path, folder / "pruning.html", clinic.X_test, clinic.y_test, model=diagnosis),
     ]
     models = {
-        f"Random forest, {_N_TREES} trees, census data": [*exit_lines, anytime_line],
-        f"Boosted model, {_N_TREES} trees, census data": boosted_lines,
-        f"Random forest, {_N_TREES} trees, thyroid tests at their prices": pruned_lines,
+        "Census forest": [*exit_lines, anytime_line],
+        "Census boosted": boosted_lines,
+        "Thyroid forest": pruned_lines,
     }
     return Demonstration(models, pages)
 

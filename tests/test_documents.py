@@ -1,0 +1,96 @@
+"""Everything the README, the documentation and the examples show runs, and what they name exists."""
+
+import importlib
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+from typer.testing import CliRunner
+
+import scurry
+from scurry import cli
+
+TOP = Path(__file__).parents[1]
+DOCUMENTS = [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+BLOCKS = {path: BLOCK.findall(path.read_text(encoding="utf-8")) for path in DOCUMENTS if "_build" not in path.parts}
+EXAMPLES = sorted((TOP / "examples").glob("plot_*.py"))
+
+
+def run_blocks(path, folder):
+    """The names a document's Python blocks leave behind; its commands run between them, in the same folder."""
+    names = {"__name__": path.stem}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for language, block in BLOCKS[path]:
+            if language == "python":
+                exec(compile(block, str(path), "exec"), names)
+                continue
+            for line in block.splitlines():
+                command = shlex.split(line.removeprefix("$ "), comments=True)
+                assert command[0] == "scurry", line
+                result = CliRunner().invoke(cli.app, command[1:], catch_exceptions=False)
+                assert result.exit_code == 0, result.output
+    return names
+
+
+@pytest.fixture(scope="module")
+def readme(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("readme")
+    return run_blocks(TOP / "README.md", folder), folder
+
+
+def test_no_label_changes_on_import(readme):
+    names, _ = readme
+    assert (names["forest"].predict(names["X_new"]) == names["model"].predict(names["X_new"])).all()
+
+
+def test_early_exit_saves_most_trees_within_its_promise(readme):
+    names, _ = readme
+    run = names["fast"].run(names["X_new"])
+    assert run.mean_trees < names["forest"].n_trees / 4
+    changed = (run.labels != names["model"].predict(names["X_new"])).mean()
+    assert changed <= 0.005 + 3 * (0.005 / len(run.labels)) ** 0.5  # the promise is about the rate, this is a sample
+
+
+def test_the_saved_file_predicts_the_same(readme):
+    names, folder = readme
+    loaded = scurry.load(folder / "adult.scurry")
+    assert (loaded.predict(names["X_new"]) == names["fast"].predict(names["X_new"])).all()
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in BLOCKS if BLOCKS[path] and path.name != "README.md"], ids=lambda path: path.stem
+)
+def test_the_code_of_documents_runs(path, tmp_path):
+    run_blocks(path, tmp_path)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_run(path):
+    mpl.use("Agg")
+    runpy.run_path(str(path))
+    mpl.pyplot.close("all")
+
+
+@pytest.mark.parametrize("path", BLOCKS, ids=lambda path: path.stem)
+def test_what_documents_name_exists(path):
+    text = path.read_text(encoding="utf-8")
+    for name in set(re.findall(r"`((?:tests|benchmarks|src|examples|docs)/[\w./-]+)`", text)):
+        assert (TOP / name).exists(), name
+    for dotted in set(re.findall(r"\bscurry((?:\.\w+)+)\(?", re.sub(r"```.*?```", "", text, flags=re.DOTALL))):
+        found = scurry
+        for part in dotted.strip(".").split("."):
+            found = getattr(found, part, None) or importlib.import_module(f"{found.__name__}.{part}")
+    for target in re.findall(r"\]\(([\w./-]+\.(?:md|rst))\)", text):
+        # The gallery is made when the documentation is built.
+        assert target == "examples/index.rst" or (path.parent / target).exists(), target
+
+
+def test_papers_have_experiments():
+    text = (TOP / "docs" / "papers.md").read_text(encoding="utf-8")
+    for paper in set(re.findall(r"`scurry reproduce ([\w-]+)`", text)):
+        assert (TOP / "benchmarks" / "papers" / f"{paper.replace('-', '_')}.py").exists(), paper
