@@ -142,12 +142,12 @@ void Anytime::run_row(const RowsView& rows, std::size_t row, const StepBudget& b
   if (outcome.time_us) outcome.time_us[row] = static_cast<double>(watch.elapsed()) / rate;
 }
 
-// Follows the upper fifth of what answers take, by little steps up and smaller ones down: no single answer, however
-// long the system interrupts it, changes much. Rows without time for a step answer from the roots, which takes nothing;
-// they let the estimate sink too, but so slowly that few of them try in vain.
+// Follows the median of what answers take by little steps: a busy machine, or the system interrupting an answer, does not
+// count for more. Rows without time for a step answer from the roots, which takes nothing; they let the estimate sink
+// too, but so slowly that hardly any of them tries in vain.
 void Anytime::learn_answer_time(double taken, bool answered) const {
   const double expected = answer_ticks_.load(std::memory_order_relaxed);
-  const double change = !answered ? -1.0 / 8192 : taken > expected ? 1.0 / 32 : -1.0 / 128;
+  const double change = !answered ? -1.0 / 8192 : taken > expected ? 1.0 / 64 : -1.0 / 64;
   answer_ticks_.store(expected * (1 + change), std::memory_order_relaxed);
 }
 
