@@ -103,8 +103,14 @@ class OrderingSet:
 
 def class_codes(forest: Forest, y: NDArray[Any]) -> NDArray[np.int32]:
     """The place of each label among the forest's classes."""
-    classes = [] if forest.classes is None else forest.classes.tolist()
-    code = {label: index for index, label in enumerate(classes)}
+    classes = np.empty(0) if forest.classes is None else forest.classes
+    if len(classes) > 0 and {classes.dtype.kind, y.dtype.kind} <= set("biuf"):
+        by_label = np.argsort(classes, kind="stable")
+        place = np.searchsorted(classes, y, sorter=by_label).clip(max=len(classes) - 1)
+        codes = by_label[place].astype(np.int32)
+        if (classes[codes] == y).all():
+            return codes
+    code = {label: index for index, label in enumerate(classes.tolist())}
     labels = y.tolist()
     missing = [row for row, label in enumerate(labels) if label is None or label != label]
     if missing:
@@ -112,9 +118,9 @@ def class_codes(forest: Forest, y: NDArray[Any]) -> NDArray[np.int32]:
     unknown = sorted({repr(label) for label in labels if label not in code})
     if unknown:
         shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
-        known = ", ".join(map(repr, classes[:5])) + (", …" if len(classes) > 5 else "")
+        known = ", ".join(map(repr, list(code)[:5])) + (", …" if len(code) > 5 else "")
         raise InputError(
-            f"y has {len(unknown)} labels the model does not know: {shown}; its {len(classes)} classes are {known}"
+            f"y has {len(unknown)} labels the model does not know: {shown}; its {len(code)} classes are {known}"
         )
     return np.array([code[label] for label in labels], dtype=np.int32)
 
