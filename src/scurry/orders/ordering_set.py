@@ -107,7 +107,7 @@ def class_codes(forest: Forest, y: NDArray[Any]) -> NDArray[np.int32]:
     if len(classes) > 0 and {classes.dtype.kind, y.dtype.kind} <= set("biuf"):
         by_label = np.argsort(classes, kind="stable")
         place = np.searchsorted(classes, y, sorter=by_label).clip(max=len(classes) - 1)
-        codes = by_label[place].astype(np.int32)
+        codes: NDArray[np.int32] = by_label[place].astype(np.int32)
         if (classes[codes] == y).all():
             return codes
     code = {label: index for index, label in enumerate(classes.tolist())}
