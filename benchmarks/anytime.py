@@ -193,7 +193,7 @@ def _objectives(report: Report, case: Case, predictors: Mapping[str, Predictor])
 
 
 def _complete_us(predictor: Predictor, X: NDArray[np.float32]) -> float:
-    return float(np.median(predictor.run(X, time_us=1e9).time_us))
+    return min(float(np.median(predictor.run(X, time_us=1e9).time_us)) for _ in range(9))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Searches for step orders: the squirrels against a vectorised numpy implementation, the exact search, large forests.
 
-Times are CPU seconds of one thread, the best of several runs taken in turn; memory is what the search adds to the peak
-of a process of its own. Both implementations count in the same fixed point, and must find the same order.
+Times are CPU seconds of one thread, the best of several runs taken in turn; memory is the most that was seen to be
+added to a process of its own. Both implementations count in the same fixed point, and must find the same order.
 
     python benchmarks/orders.py --quick
     python benchmarks/orders.py --huge     # also 10 trees of depth 8: 3.5e9 states, minutes on all cores and 6 GB
@@ -16,6 +16,7 @@ import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -169,24 +170,27 @@ def _exact(report: Report, cells: list[tuple[str, int, int]], n_threads: int) ->
 
 
 def _search_alone(dataset: str, n_trees: int, depth: int, n_threads: int) -> tuple[str, float, float, float, float]:
-    """Run in a process of its own: what was said, CPU and wall seconds, megabytes added to the peak, NMA."""
+    """Run in a process of its own: what was said, CPU and wall seconds, megabytes added, NMA."""
     case = _case(dataset, n_trees, depth)
     find(case.forest, case.X, case.y, order="backward-squirrel")
     said: list[str] = []
+    resident: list[int] = [_resident_bytes()]
 
     def progress(share: float, message: str) -> None:
         said.append(message)
-        print(f"{dataset} {n_trees} × {depth}: {share:4.0%} {message}", end="\r" if share < 1 else "\n", flush=True)
+        resident.append(_resident_bytes())
+        if share in (0, 1) or len(said) % 100 == 0:
+            print(f"{dataset} {n_trees} × {depth}: {share:4.0%} {message}", flush=True)
 
-    before, wall = _peak_bytes(), time.perf_counter()
+    wall = time.perf_counter()
     seconds, found = _timed(
         lambda: find(case.forest, case.X, case.y, order="optimal", n_threads=n_threads, progress=progress)
     )
-    return said[0], seconds, time.perf_counter() - wall, (_peak_bytes() - before) / 1e6, found.nma
+    return said[0], seconds, time.perf_counter() - wall, (max(resident) - resident[0]) / 1e6, found.nma
 
 
-def _peak_bytes() -> int:
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def _resident_bytes() -> int:
+    return resource.getpagesize() * int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
 
 
 def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
