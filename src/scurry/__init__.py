@@ -11,7 +11,7 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import datasets, orders, stopping
+    from scurry import datasets, export, orders, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
 
@@ -24,6 +24,7 @@ __all__ = [
     "datasets",
     "early_exit",
     "errors",
+    "export",
     "from_model",
     "load",
     "orders",
@@ -35,6 +36,7 @@ _LAZY = {
     "anytime": "scurry.deadline",
     "datasets": "scurry.datasets",
     "early_exit": "scurry.calibration",
+    "export": "scurry.export",
     "orders": "scurry.orders",
     "stopping": "scurry.stopping",
 }
