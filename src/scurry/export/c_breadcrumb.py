@@ -18,14 +18,13 @@ from scurry.export.lowered import Lowered
 def breadcrumb_functions(lowered: Lowered, name: str) -> str:
     """One function per run, and the table of them."""
     runs = lowered.runs
-    end = np.append(lowered.root[1:], lowered.n_nodes)
     functions = [
         f"/* Publishes a node: one store, which an interrupt sees at once. */\n#ifndef {name.upper()}_AT\n"
         f"#define {name.upper()}_AT(state, tree, at) (*(volatile uint16_t *)&(state)->node[tree] = (at))\n#endif\n"
     ]
     for number, (tree, first, last) in enumerate(runs):
-        nodes = np.arange(lowered.root[tree], end[tree])
-        entries = nodes[(lowered.level[nodes] == first) & ~lowered.is_leaf[nodes]]
+        inner = slice(lowered.n_inner)
+        entries = np.flatnonzero((lowered.tree[inner] == tree) & (lowered.level[inner] == first))
         writer = _RunWriter(lowered, name, tree, last)
         functions.append(
             f"static void run_{number}({name}_state *state, const {name}_input *x)\n{{\n{writer.body(entries)}\n}}\n"
@@ -49,12 +48,12 @@ class _RunWriter:
         return "\n".join([f"switch (state->node[{self.tree}]) {{", *cases, "default: break;", "}"])
 
     def _test(self, at: int) -> str:
-        lowered, left = self.lowered, int(self.lowered.left[at])
-        over, under = self._arrive(left + 1), self._arrive(left)
+        lowered = self.lowered
+        over, under = self._arrive(int(lowered.right[at])), self._arrive(int(lowered.left[at]))
         return f"if (x[{lowered.column[at]}] > {lowered.threshold[at]}) {{\n{over}\n}} else {{\n{under}\n}}"
 
     def _arrive(self, at: int) -> str:
         store = f"{self.store}{at});"
-        if self.lowered.left[at] == at or self.lowered.level[at] == self.last_level:
+        if at >= self.lowered.n_inner or self.lowered.level[at] == self.last_level:
             return store
         return f"{store}\n{self._test(at)}"

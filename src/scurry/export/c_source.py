@@ -8,8 +8,7 @@ from string import Template
 import numpy as np
 
 from scurry.export.c_breadcrumb import breadcrumb_functions
-from scurry.export.c_tables import Tables, comment_text, float_literal, integer_type
-from scurry.export.columns import LARGEST_FLOAT
+from scurry.export.c_tables import Tables, comment_text, integer_type
 from scurry.export.lowered import Lowered
 from scurry.export.replay import policy_bounds
 from scurry.export.values import ExitTables, LeadTables
@@ -106,7 +105,7 @@ void ${name}_quantize(const ${name}_raw row[${NAME}_N_FEATURES], ${name}_input x
     ${column_index} c;
     for (c = 0; c < ${NAME}_N_COLUMNS; ++c) {
         const float value = row[column_feature[c]];
-        x[c] = value != value ? column_missing[c] : value > $largest ? $largest : value;
+        x[c] = value != value ? column_missing[c] : value;
     }
 }
 """
@@ -151,11 +150,11 @@ void ${name}_quantize(const ${name}_raw row[${NAME}_N_FEATURES], ${name}_input x
 """
 
 _NEXT = """\
-/* One step from a node. A leaf is its own left child and nothing exceeds its threshold. */
+/* One step from a node that is no leaf. */
 static uint32_t next_node(uint32_t at, const ${name}_input *x)
 {
     const struct node *n = &nodes[at];
-    return n->left + (uint32_t)(x[n->column] > n->threshold);
+    return x[n->column] > n->threshold ? n->right : n->left;
 }
 """
 
@@ -205,7 +204,8 @@ _TABLE_STEP = """\
 _MAKE_STEP = """\
 static void make_step(${name}_state *state, uint32_t tree, const ${name}_input *x)
 {
-    *(volatile $index *)&state->node[tree] = ($index)next_node(state->node[tree], x);
+    const uint32_t at = state->node[tree];
+    if (at < N_INNER) *(volatile $index *)&state->node[tree] = ($index)next_node(at, x);
 }
 """
 
@@ -256,8 +256,8 @@ $every_declaration    for (;;) {
 $test        if (state->trees == ${NAME}_N_TREES) break;
         {
             const uint16_t tree = steps[state->trees];
-            uint32_t at = roots[tree], next;
-            while ((next = next_node(at, x)) != at) at = next;
+            uint32_t at = roots[tree];
+            while (at < N_INNER) at = next_node(at, x);
             add(state->sums, at$tree_argument);
         }
         ++state->trees;
@@ -328,7 +328,8 @@ class CSource:
         self._words = self._names(name)
         body = [self._tables(), self._quantize(), *self._functions()]
         self.header = self._header(classes)
-        self.source = "\n".join([f'#include "{name}.h"\n', str(self.tables), "", *body])
+        inner = f"#define N_INNER {lowered.n_inner} /* nodes from here on are leaves */\n"
+        self.source = "\n".join([f'#include "{name}.h"\n', inner, str(self.tables), "", *body])
         self.table_bytes = self.tables.n_bytes
 
     def _fill(self, text: str, **words: str) -> str:
@@ -397,8 +398,8 @@ class CSource:
             self._node_table()
             tables.array("steps", lowered.order, self._words["tree_index"])
         value_type = f"uint{lowered.layout.value_bits}_t" if lowered.layout.value_bits < 32 else "int32_t"
-        if not lowered.layout.value_in_node:
-            tables.array("values", lowered.codes if lowered.codes.shape[1] > 1 else lowered.codes[:, 0], value_type)
+        first = lowered.n_inner if lowered.layout.value_in_node or not lowered.is_anytime else 0
+        tables.array("values", lowered.codes[first:] if lowered.codes.shape[1] > 1 else lowered.codes[first:, 0], value_type)
         if lowered.values.kind == "own":
             tables.array("outputs", lowered.output)
         if lowered.values.start.any():
@@ -412,16 +413,18 @@ class CSource:
         fields = {
             "threshold": (threshold_type, lowered.threshold),
             "left": (self._words["index"], lowered.left),
+            "right": (self._words["index"], lowered.right),
             "column": (integer_type(lowered.column), lowered.column),
         }
-        if lowered.layout.value_in_node:
-            fields["value"] = ("uint8_t", lowered.codes[:, 0])
+        if lowered.layout.value_in_node and lowered.is_anytime:
+            fields["value"] = ("uint8_t", lowered.codes[: lowered.n_inner, 0])
         self.tables.structs("nodes", fields)
 
     def _stop_tables(self) -> None:
         lowered, tables = self.lowered, self.tables
-        largest = int(np.maximum.reduceat(np.abs(lowered.codes).max(axis=1), lowered.root).sum())
-        largest = max(largest, lowered.n_trees) + int(np.abs(lowered.values.start).max()) + 1
+        of_tree = np.ones(lowered.n_trees, np.int64)
+        np.maximum.at(of_tree, lowered.tree, np.abs(lowered.codes).max(axis=1))
+        largest = int(of_tree.sum()) + int(np.abs(lowered.values.start).max()) + 1
         match lowered.stop:
             case ExitTables(pieces=[]) as stop:
                 tables.array("lower", np.clip(stop.lower, -largest, largest))
@@ -442,11 +445,14 @@ class CSource:
     def _quantize(self) -> str:
         if self.lowered.columns.is_quantised:
             return self._fill(_QUANTIZE_INTEGER)
-        return self._fill(_QUANTIZE_FLOAT, largest=float_literal(LARGEST_FLOAT))
+        return self._fill(_QUANTIZE_FLOAT)
 
     def _functions(self) -> list[str]:
         lowered = self.lowered
-        value = "nodes[at].value" if lowered.layout.value_in_node else "values[at]"
+        at = "at" if lowered.is_anytime and not lowered.layout.value_in_node else "at - N_INNER"
+        value = f"values[{at}]"
+        if lowered.layout.value_in_node and lowered.is_anytime:
+            value = f"(at < N_INNER ? nodes[at].value : {value})"
         match lowered.values.kind:
             case "margin":
                 add = f"    sums[0] += {value};"
@@ -456,7 +462,7 @@ class CSource:
                 add = f"    ++sums[{value}];"
             case _:
                 add = self._fill(
-                    "    uint16_t k;\n    for (k = 0; k < ${NAME}_N_SUMS; ++k) sums[k] += values[at][k];"
+                    "    uint16_t k;\n    for (k = 0; k < ${NAME}_N_SUMS; ++k) sums[k] += $value[k];", value=value
                 )
         label = _LABEL_MARGIN if lowered.values.kind == "margin" else _LABEL_LARGEST
         shared = [self._fill(_ADD, add_body=add), self._fill(label)]

@@ -14,8 +14,8 @@ missing, left      -32768                            -FLT_MAX
 finite values      -32768 … 32766                    as they are
 thresholds         -32767 … 32765                    rounded down
 … beyond float32   32766: only infinity is above     the float below FLT_MAX
-infinity, missing  32767                             FLT_MAX
-a leaf's test      > 32767: nothing is               > FLT_MAX: nothing is
+missing, right     32767                             FLT_MAX
+infinity           32767                             as it is
 =================  ================================  ==========================
 """
 
@@ -70,7 +70,7 @@ class Columns:
         with np.errstate(over="ignore"):
             x = np.asarray(rows[:, self.feature], dtype=np.float32)
         if self.shift is None or self.offset is None:
-            return np.where(np.isnan(x), self.missing, np.minimum(x, LARGEST_FLOAT)).astype(np.float32)
+            return np.where(np.isnan(x), self.missing, x).astype(np.float32)
         codes = np.clip(_floor(np.nan_to_num(x), self.shift) - self.offset, LEAST, MOST - 1)
         codes = np.where(np.isposinf(x), MOST, np.where(np.isneginf(x), LEAST, codes))
         return np.where(np.isnan(x), self.missing, codes).astype(np.int16)

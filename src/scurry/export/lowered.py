@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import InputError
-from scurry.export.columns import LARGEST_FLOAT, MOST, Columns, lower_tests
+from scurry.export.columns import Columns, lower_tests
 from scurry.export.layouts import Layout
 from scurry.export.values import ExitTables, LeadTables, Values, exit_values, leader_values, step_values
 from scurry.forest import Forest
@@ -24,10 +24,9 @@ _DEEPEST_IF_ELSE = 100
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Lowered:
-    """Everything that is written, node by node in breadth-first order, tree after tree.
+    """Everything that is written. Inner nodes come first, breadth-first and tree after tree, then all leaves.
 
-    The children of a node are ``left`` and ``left + 1``; a leaf is its own left child and no value exceeds its
-    threshold, so that a step there does nothing.
+    A leaf, which has no test, so takes no more than its value, and a node is known to be one by its number.
 
     Attributes
     ----------
@@ -35,9 +34,9 @@ class Lowered:
     n_features : int
     columns : Columns
     root : int64 array of shape (n_trees,)
-    left, column : int64 arrays of shape (n_nodes,)
-    threshold : int16 or float32 array of shape (n_nodes,)
-    level : int64 array of shape (n_nodes,)
+    left, right, column : int64 arrays of shape (n_inner,)
+    threshold : int16 or float32 array of shape (n_inner,)
+    tree, level : int64 arrays of shape (n_nodes,)
     codes : int64 array of shape (n_nodes, n_codes)
         ``values.codes`` in this order of nodes.
     values : Values
@@ -55,8 +54,10 @@ class Lowered:
     columns: Columns
     root: NDArray[np.int64]
     left: NDArray[np.int64]
+    right: NDArray[np.int64]
     column: NDArray[np.int64]
     threshold: NDArray[Any]
+    tree: NDArray[np.int64]
     level: NDArray[np.int64]
     codes: NDArray[np.int64]
     values: Values
@@ -73,12 +74,12 @@ class Lowered:
     @property
     def n_nodes(self) -> int:
         """Number of nodes over all trees."""
-        return len(self.left)
+        return len(self.level)
 
     @property
-    def is_leaf(self) -> NDArray[np.bool_]:
-        """Whether each node is a leaf."""
-        return self.left == np.arange(self.n_nodes)
+    def n_inner(self) -> int:
+        """Number of nodes that are no leaves."""
+        return len(self.left)
 
     @property
     def index_bits(self) -> int:
@@ -105,29 +106,25 @@ def lower(pred: Predictor | Forest, layout: Layout) -> Lowered:
     order = pred.plan.order if isinstance(pred, Predictor) else np.arange(forest.n_trees)
     values, stop = _values(forest, rule, layout)
     _check_fit(forest, values, layout, is_anytime=isinstance(rule, StepRule))
-    source = breadth_first(forest)
+    nodes = breadth_first(forest)
+    is_leaf = forest.is_leaf[nodes]
+    inner = nodes[~is_leaf]
+    source = np.concatenate([inner, nodes[is_leaf]])
     position = np.empty(forest.n_nodes, np.int64)
     position[source] = np.arange(forest.n_nodes)
-    is_leaf = forest.is_leaf[source]
-    inner = source[~is_leaf]
-
     columns, column, threshold = lower_tests(forest, inner, quantised=not layout.float_thresholds)
     if len(columns.feature) > _MOST_COLUMNS:
         raise InputError(f"the model reads {len(columns.feature)} columns, at most {_MOST_COLUMNS} can be exported")
-    all_columns = np.zeros(forest.n_nodes, np.int64)
-    all_columns[~is_leaf] = column
-    all_thresholds = np.full(forest.n_nodes, LARGEST_FLOAT if layout.float_thresholds else MOST, threshold.dtype)
-    all_thresholds[~is_leaf] = threshold
-    left = np.arange(forest.n_nodes)
-    left[~is_leaf] = position[forest.left[inner]]
     return Lowered(
         layout=layout,
         n_features=forest.n_features,
         columns=columns,
-        root=forest.tree_offset[:-1].astype(np.int64),
-        left=left,
-        column=all_columns,
-        threshold=all_thresholds,
+        root=position[forest.tree_offset[:-1]],
+        left=position[forest.left[inner]],
+        right=position[forest.right[inner]],
+        column=column,
+        threshold=threshold,
+        tree=np.searchsorted(forest.tree_offset, source, side="right") - 1,
         level=forest.node_depth[source].astype(np.int64),
         codes=values.codes[source],
         values=values,
@@ -139,7 +136,7 @@ def lower(pred: Predictor | Forest, layout: Layout) -> Lowered:
 
 
 def breadth_first(forest: Forest) -> NDArray[np.int64]:
-    """The forest's nodes tree by tree, level by level, siblings together."""
+    """The forest's nodes tree by tree and level by level."""
     nodes = []
     for root in forest.tree_offset[:-1]:
         level = np.array([root], dtype=np.int64)

@@ -25,8 +25,12 @@ class Outcome(NamedTuple):
 
 def step(lowered: Lowered, at: NDArray[np.int64], x: NDArray[Any]) -> NDArray[np.int64]:
     """The node after each row's node, shape (n_rows,)."""
-    over = x[np.arange(len(x)), lowered.column[at]] > lowered.threshold[at]
-    return lowered.left[at] + over
+    after = at.copy()
+    walking = np.flatnonzero(at < lowered.n_inner)
+    inner = at[walking]
+    over = x[walking, lowered.column[inner]] > lowered.threshold[inner]
+    after[walking] = np.where(over, lowered.right[inner], lowered.left[inner])
+    return after
 
 
 def add(lowered: Lowered, sums: NDArray[np.int64], tree: int, at: NDArray[np.int64], times: int = 1) -> None:
@@ -50,12 +54,10 @@ def states(lowered: Lowered, rows: NDArray[Any]) -> Iterator[tuple[NDArray[np.in
         add(lowered, sums, tree, at[:, tree])
     yield sums.copy(), np.ones(len(x), np.bool_)
     for tree in lowered.order:
-        before = at[:, tree].copy()
-        after = step(lowered, before, x)
+        before, at[:, tree] = at[:, tree].copy(), step(lowered, at[:, tree], x)
         add(lowered, sums, tree, before, times=-1)
-        add(lowered, sums, tree, after)
-        at[:, tree] = after
-        yield sums.copy(), after != before
+        add(lowered, sums, tree, at[:, tree])
+        yield sums.copy(), at[:, tree] != before
 
 
 def outcomes(lowered: Lowered, rows: NDArray[Any], draws: NDArray[np.int64] | None = None) -> Outcome:

@@ -48,8 +48,9 @@ def sizes_of(lowered: Lowered, source: CSource) -> Sizes:
     code, instructions = _CODE_BYTES, _FLOAT_STEP if lowered.layout.float_thresholds else _TABLE_STEP
     if lowered.layout.if_else:
         resumed = [run for run in lowered.runs if run[1] > 0]
-        n_cases = sum(int(((lowered.level == first) & _of_tree(lowered, tree)).sum()) for tree, first, _ in resumed)
-        code += _BYTES_PER_INNER_NODE * int((~lowered.is_leaf).sum())
+        inner = np.column_stack([lowered.tree, lowered.level])[: lowered.n_inner]
+        n_cases = sum(int((inner == (tree, first)).all(axis=1).sum()) for tree, first, _ in resumed)
+        code += _BYTES_PER_INNER_NODE * lowered.n_inner
         code += _BYTES_PER_RUN * len(lowered.runs) + _BYTES_PER_CASE * n_cases
         overhead = _RUN * len(lowered.runs) + _SWITCH * len(resumed)
         instructions = _CRUMB_STEP + overhead / len(lowered.order)
@@ -64,8 +65,3 @@ def sizes_of(lowered: Lowered, source: CSource) -> Sizes:
         instructions_per_step=instructions,
     )
 
-
-def _of_tree(lowered: Lowered, tree: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    nodes = np.arange(lowered.n_nodes)
-    end = lowered.root[tree + 1] if tree + 1 < lowered.n_trees else lowered.n_nodes
-    return (nodes >= lowered.root[tree]) & (nodes < end) & ~lowered.is_leaf
