@@ -1,11 +1,11 @@
 """Breadcrumb trees: if-else code that leaves the number of every node it comes to, so that it can be stopped anywhere.
 
 D. Biebert et al., "Jump Like A Squirrel", arXiv:2603.01588 (2026), §V, keep the state of an anytime forest as an array
-of node indices that a loop over tables advances, and name an if-else form as future work: leaving a tree and coming back
-means to jump into the middle of its code. Here a step order is cut into *runs*, maximal stretches of steps in one tree. A run is a function;
-as the order is fixed, it always begins at the same level of its tree, and a ``switch`` over the nodes of that level is
-the jump. Inside a run nothing is looked up: a test, a branch, and one store that publishes the node. An interrupt reads
-the stores; the stop flag is looked at between runs.
+of node indices that a loop over tables advances, and name an if-else form as future work: leaving a tree and coming
+back means to jump into the middle of its code. Here a step order is cut into *runs*, maximal stretches of steps in one
+tree. A run is a function; as the order is fixed, it always begins at the same level of its tree, and a ``switch`` over
+the nodes of that level is the jump. Inside a run nothing is looked up: a test, a branch, and one store that publishes
+the node. An interrupt reads the stores; the stop flag is looked at between runs.
 """
 
 from __future__ import annotations

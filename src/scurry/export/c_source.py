@@ -353,7 +353,9 @@ class CSource:
             "tree_parameter": ", uint16_t tree" if own else "",
             "draw_used": ", draw" if policies else "",
             "draw_parameter": ", uint16_t draw" if policies else "",
-            "draw_meaning": " draw is a random number: the plan mixes policies, and it chooses one." if policies else "",
+            "draw_meaning": " draw is a random number: the plan mixes policies, and it chooses one."
+            if policies
+            else "",
             "policy_member": "    uint8_t policy;\n" if policies else "",
             "policy_index": "[state->policy]" if policies else "[0]",
             "limit": str(lowered.values.limit),
@@ -399,7 +401,9 @@ class CSource:
             tables.array("steps", lowered.order, self._words["tree_index"])
         value_type = f"uint{lowered.layout.value_bits}_t" if lowered.layout.value_bits < 32 else "int32_t"
         first = lowered.n_inner if lowered.layout.value_in_node or not lowered.is_anytime else 0
-        tables.array("values", lowered.codes[first:] if lowered.codes.shape[1] > 1 else lowered.codes[first:, 0], value_type)
+        tables.array(
+            "values", lowered.codes[first:] if lowered.codes.shape[1] > 1 else lowered.codes[first:, 0], value_type
+        )
         if lowered.values.kind == "own":
             tables.array("outputs", lowered.output)
         if lowered.values.start.any():

@@ -63,7 +63,7 @@ class Tables:
         self._add(f"static const {ctype} {name}{sizes}", items, values.size * _BYTES[ctype])
 
     def structs(self, name: str, fields: dict[str, tuple[str, NDArray[Any]]]) -> None:
-        """Add an array of structs; `fields` (wide ones first, so that nothing is padded inside) have types and values."""
+        """Add an array of structs; `fields` (wide ones first, so that none is padded inside) have types and values."""
         members = "".join(f" {ctype} {field};" for field, (ctype, _) in fields.items())
         columns = [
             [float_literal(v) if ctype == "float" else _integer_literal(v) for v in values]

@@ -166,6 +166,10 @@ def _check_fit(forest: Forest, values: Values, layout: Layout, *, is_anytime: bo
             f"{_MOST_NODES[index_bits]:,} with {index_bits} bits; prune the forest"
             + ("" if index_bits == 32 else ' or use layout="float32"')
         )
+    if forest.max_depth == 0:
+        raise InputError(
+            "no tree of the forest has a split: it has one answer for all rows, and there is nothing to export"
+        )
     if forest.n_trees > _MOST_TREES:
         raise InputError(f"the forest has {forest.n_trees:,} trees, at most {_MOST_TREES:,} can be exported")
     if layout.value_in_node and values.codes.shape[1] > 1:
@@ -175,8 +179,6 @@ def _check_fit(forest: Forest, values: Values, layout: Layout, *, is_anytime: bo
         )
     if int(values.codes.max()) >= 2 ** min(layout.value_bits, 31):
         raise InputError(f"the forest has {forest.n_classes:,} classes, too many for layout {layout.name!r}")
-    if is_anytime and forest.max_depth == 0:
-        raise InputError("no tree of the forest has a split, so there is no step to export; export the forest alone")
     if layout.if_else and not is_anytime:
         raise InputError('layout "breadcrumb" is for plans of scurry.anytime; use "int16-uint16" for this one')
     if layout.if_else and forest.max_depth > _DEEPEST_IF_ELSE:

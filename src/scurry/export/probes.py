@@ -10,7 +10,23 @@ from numpy.typing import NDArray
 from scurry.forest import Forest
 
 _SPECIAL = np.array(
-    [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45, 1e-38, 3.4028235e38, -3.4028235e38, 1e9, -1e9, 0.5, -0.5, 65536.0],
+    [
+        np.nan,
+        np.inf,
+        -np.inf,
+        0.0,
+        -0.0,
+        1e-45,
+        -1e-45,
+        1e-38,
+        3.4028235e38,
+        -3.4028235e38,
+        1e9,
+        -1e9,
+        0.5,
+        -0.5,
+        65536.0,
+    ],
     dtype=np.float32,
 )
 _SPECIAL_SHARE, _THRESHOLD_SHARE = 0.05, 0.7
@@ -21,8 +37,8 @@ def probe_rows(
 ) -> NDArray[np.float32]:
     """float32 rows of shape (n_rows, n_features) whose cells are thresholds of their feature or the floats beside them.
 
-    Other cells come from `rows`, where there are some. With `special`, some are NaN, infinite, signed zeros, denormals or
-    huge.
+    Other cells come from `rows`, where there are some. With `special`, some are NaN, infinite, signed zeros, denormals
+    or huge.
     """
     rng = np.random.default_rng(seed)
     with np.errstate(over="ignore"):
@@ -36,7 +52,9 @@ def probe_rows(
             if not len(thresholds):
                 continue
             picked = rng.choice(thresholds, n_rows)
-            beside = np.stack([np.nextafter(picked, np.float32(-np.inf)), picked, np.nextafter(picked, np.float32(np.inf))])
+            beside = np.stack(
+                [np.nextafter(picked, np.float32(-np.inf)), picked, np.nextafter(picked, np.float32(np.inf))]
+            )
             cells = beside[rng.integers(0, 3, n_rows), np.arange(n_rows)]
             probes[:, feature] = np.where(rng.random(n_rows) < _THRESHOLD_SHARE, cells, probes[:, feature])
     if special:

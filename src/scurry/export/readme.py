@@ -46,10 +46,12 @@ def readme(name: str, chosen: Candidate, forest: Forest) -> str:
         "```",
         "",
         f"`row` has {forest.n_features} features"
-        + (", each as the bits of a single precision number (copy them with memcpy)." if _is_quantised(chosen) else "."),
+        + (
+            ", each as the bits of a single precision number (copy them with memcpy)." if _is_quantised(chosen) else "."
+        ),
         *_interrupts(chosen, name),
-        f"`{name}_selftest.h` has rows and labels to try on the target; `scurry.export.verify` compiles everything here on "
-        "the host and compares it with the saved model.",
+        f"`{name}_selftest.h` has rows and labels to try on the target; `scurry.export.verify` compiles all of it "
+        "on the host and compares it with the saved model.",
         "",
         "| label | class |",
         "|---|---|",
@@ -73,8 +75,8 @@ def _interrupts(chosen: Candidate, name: str) -> list[str]:
         return []
     where = "each run of steps in one tree" if chosen.layout.if_else else "each step"
     return [
-        f"An interrupt may call `{name}_predict(&state)` at any moment. `{name}_run` ends once `stop` is not 0, looked at "
-        f"before {where}. The target must store {chosen.lowered.index_bits} bits at once."
+        f"An interrupt may call `{name}_predict(&state)` at any moment. `{name}_run` ends once `stop` is not 0, looked "
+        f"at before {where}. The target must store {chosen.lowered.index_bits} bits at once."
     ]
 
 

@@ -84,12 +84,14 @@ def outcomes(lowered: Lowered, rows: NDArray[Any], draws: NDArray[np.int64] | No
 def policies(tables: ExitTables, n_rows: int, draws: NDArray[np.int64] | None) -> NDArray[np.int64]:
     """The policy each row's draw of 16 bits chooses."""
     given = np.zeros(n_rows, np.int64) if draws is None else draws
-    return np.searchsorted(policy_bounds(tables), given % 2**DRAW_BITS, side="right")
+    chosen: NDArray[np.int64] = np.searchsorted(policy_bounds(tables), given % 2**DRAW_BITS, side="right")
+    return chosen
 
 
 def policy_bounds(tables: ExitTables) -> NDArray[np.int64]:
     """Draws from bound p - 1 up to bound p choose policy p, the rest the last one; shape (n_policies - 1,)."""
-    return np.rint(np.cumsum(tables.weights)[:-1] * 2**DRAW_BITS).astype(np.int64)
+    bounds: NDArray[np.int64] = np.rint(np.cumsum(tables.weights)[:-1] * 2**DRAW_BITS).astype(np.int64)
+    return bounds
 
 
 def _exits(

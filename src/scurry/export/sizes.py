@@ -64,4 +64,3 @@ def sizes_of(lowered: Lowered, source: CSource) -> Sizes:
         ram_bytes=-(-state // 4) * 4 + column_bytes * len(lowered.columns.feature),
         instructions_per_step=instructions,
     )
-

@@ -1,8 +1,8 @@
 """Values: what nodes add to the sums of a row, as integers, and what the sums then mean.
 
 Whatever the model, an exported one adds whole numbers and compares them. Two classes need a single sum, half the
-difference of the two; more have one each. A value ``v`` is stored as the code ``(v - offset) / unit``, rounded; thresholds
-and starting sums are moved into these units instead of values back out of them.
+difference of the two; more have one each. A value ``v`` is stored as the code ``(v - offset) / unit``, rounded;
+thresholds and starting sums are moved into these units instead of values back out of them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Values:
         """The class of each row by its sums, shape (n_rows, n_sums): the lowest of equals."""
         if self.kind == "margin":
             return (sums[:, 0] >= self.limit).astype(np.int64)
-        return sums.argmax(axis=1)
+        return np.asarray(sums.argmax(axis=1), dtype=np.int64)
 
 
 def step_values(forest: Forest, rule: StepRule | None, bits: int) -> Values:
@@ -64,18 +64,24 @@ def step_values(forest: Forest, rule: StepRule | None, bits: int) -> Values:
     used = forest.is_leaf if rule is None else np.ones(forest.n_nodes, np.bool_)
     weights = np.empty(0) if rule is None else rule.weights(forest)
     if len(weights) and (score_offset := forest.base_score).any():
-        raise UnsupportedModelError(f'readout="weighted" with base scores ({score_offset}) is not exported; use "plain"')
+        raise UnsupportedModelError(
+            f'readout="weighted" with base scores ({score_offset}) is not exported; use "plain"'
+        )
     if forest.aggregation == "vote" and forest.n_classes > 2 and not len(weights):
         return _votes(forest)
     weight = weights[:, None] if len(weights) else 1.0
     if forest.n_classes == 2 and (forest.n_outputs == 1 or forest.tree_output[0] < 0):
         values, threshold = leaf_scores(forest)[:, None] * weight, score_threshold(forest)
         if len(weights) and threshold != 0:
-            raise UnsupportedModelError('readout="weighted" needs a decision threshold of 0 to be exported; use "plain"')
+            raise UnsupportedModelError(
+                'readout="weighted" needs a decision threshold of 0 to be exported; use "plain"'
+            )
         paired = forest.n_outputs == 2
         codes, offset, unit = _quantised(forest, values, used, bits, symmetric=paired, extra=abs(threshold))
         limit = _limit((threshold - forest.n_trees * offset) / unit, strict=paired)
-        return _checked(forest, Values(kind="margin", codes=codes, start=_zero(), limit=limit, offset=offset, unit=unit))
+        return _checked(
+            forest, Values(kind="margin", codes=codes, start=_zero(), limit=limit, offset=offset, unit=unit)
+        )
     values, base = leaf_values(forest) * weight, forest.base_score
     codes, offset, unit = _quantised(forest, values, used, bits, extra=float(np.abs(base).max()))
     own = forest.tree_output[0] >= 0

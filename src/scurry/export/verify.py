@@ -30,6 +30,7 @@ from scurry.rows import as_rows
 FLAGS = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic")
 SANITIZERS = ("-fsanitize=undefined,address", "-fno-sanitize-recover=all")
 _BLOCK = 256
+_DRAW_STEP = 40503
 _TIMEOUT_S = 600
 
 _HARNESS = Template("""\
@@ -196,9 +197,7 @@ def _load(folder: Path, name: str | None) -> tuple[Lowered, Predictor, str]:
     return lower(pred, layout), pred, name
 
 
-def _compile(
-    folder: Path, name: str, lowered: Lowered, scratch: Path, sanitize: bool, compiler: str | None
-) -> Path:
+def _compile(folder: Path, name: str, lowered: Lowered, scratch: Path, sanitize: bool, compiler: str | None) -> Path:
     tried = [compiler] if compiler else [os.environ.get("CC", "cc"), "cc", "gcc", "clang"]
     path = next((found for found in map(shutil.which, tried) if found), None)
     if path is None:
@@ -219,7 +218,7 @@ def _harness(lowered: Lowered, name: str) -> str:
         declarations = "    static const uint8_t stopped = 1, stopped_not = 0;"
     else:
         draws = isinstance(lowered.stop, ExitTables) and len(lowered.stop.weights) > 1
-        init = f"{name}_init(&state, (uint16_t)(40503u * n_rows++));" if draws else f"{name}_init(&state);"
+        init = f"{name}_init(&state, (uint16_t)({_DRAW_STEP}u * n_rows++));" if draws else f"{name}_init(&state);"
         walk = _EXIT_WALK.format(name=name, init=init)
         declarations = "    int32_t trees;" + ("\n    uint32_t n_rows = 0;" if draws else "")
     return _HARNESS.substitute(name=name, NAME=name.upper(), walk=walk, declarations=declarations)
@@ -239,13 +238,14 @@ def _obtained(program: Path, rows: NDArray[np.float32]) -> NDArray[np.int32]:
 def _expected(lowered: Lowered, rows: NDArray[np.float32]) -> NDArray[np.int32]:
     """What the harness should print for some rows."""
     if not lowered.is_anytime:
-        draws = 40503 * np.arange(len(rows))
+        draws = _DRAW_STEP * np.arange(len(rows))
         codes, sums, trees = replay.outcomes(lowered, rows, draws)
         return np.column_stack([codes, sums, trees]).astype(np.int32).ravel()
     answers, moved = zip(*_answers(lowered, rows), strict=True)
-    per_row = np.stack(answers, axis=1)
+    per_row: NDArray[np.int32] = np.stack(answers, axis=1)
     if lowered.layout.if_else:
-        return per_row[np.stack(moved, axis=1)].ravel()
+        per_move: NDArray[np.int32] = per_row[np.stack(moved, axis=1)].ravel()
+        return per_move
     return np.concatenate([per_row, per_row[:, -1:]], axis=1).ravel()
 
 
