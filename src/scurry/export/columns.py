@@ -96,3 +96,43 @@ def lower_tests(
     treatment = np.where(forest.default_left[nodes], _LEFT, _RIGHT)
     treatment = np.where(forest.missing[nodes] == MISSING_NONE, _ZERO, treatment)
     keys, column = np.unique(forest.feature[nodes] * np.int64(3) + treatment, return_inverse=True)
+    feature, treatment = keys // 3, keys % 3
+    thresholds = _rounded_down(forest, nodes)
+    if not quantised:
+        missing = np.choose(treatment, [-LARGEST_FLOAT, LARGEST_FLOAT, 0.0])
+        columns = Columns(feature=feature, missing=missing)
+    else:
+        scales = [_scale(thresholds[column == c]) for c in range(len(keys))]
+        shift, offset = np.array(scales, dtype=np.int64).reshape(-1, 2).T
+        missing = np.choose(treatment, [LEAST, MOST, np.clip(-offset, LEAST, MOST - 1)]).astype(np.float64)
+        columns = Columns(feature=feature, missing=missing, shift=shift, offset=offset)
+    return columns, column, columns.thresholds(thresholds, column)
+
+
+def _rounded_down(forest: Forest, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The largest float32 numbers that go left."""
+    exact = forest.threshold[nodes]
+    if not (exact >= -LARGEST_FLOAT).all():
+        raise UnsupportedModelError("a threshold is NaN or below the range of float32, which the C export cannot test")
+    with np.errstate(over="ignore"):
+        rounded = exact.astype(np.float32)
+    too_large = rounded >= exact if forest.comparison == "<" else rounded > exact
+    return np.where(too_large, np.nextafter(rounded, np.float32(-np.inf)), rounded).astype(np.float32)
+
+
+def _scale(thresholds: NDArray[np.float32]) -> tuple[int, int]:
+    """The finest shift by which a column's thresholds fit 16 bits, and the offset that puts them there."""
+    finite = thresholds[thresholds < _ALMOST_LARGEST].astype(np.float64)
+    low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 0.0)
+    shift = SHIFTS[1]
+    while shift > SHIFTS[0]:
+        bottom, top = np.floor(np.ldexp([low, high], shift))
+        if top - bottom <= _SPAN and max(-bottom, top) <= _LARGEST_THRESHOLD:
+            break
+        shift -= 1
+    return shift, int(np.floor(np.ldexp(low, shift))) - (LEAST + 1)
+
+
+def _floor(x: NDArray[np.float32], shift: NDArray[np.int64]) -> NDArray[np.int64]:
+    scaled = np.floor(np.ldexp(x.astype(np.float64), shift))
+    return np.clip(scaled, -SATURATED, SATURATED).astype(np.int64)
