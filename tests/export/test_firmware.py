@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from emulator import ARM, RISCV, Board, Sweep, replay_nodes, sweep
+from emulator import ARM, INSTRUCTION_NS, RISCV, Board, Sweep, replay_nodes, sweep
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.ensemble import RandomForestClassifier
 
@@ -93,28 +93,31 @@ def adult():
     return model, X[ordering], data.y[ordering], X[test]
 
 
-@pytest.mark.parametrize(("layout", "most_bytes"), [("int16-node8", 33_000), ("int16-uint16", 48_000)])
-def test_flash_of_adult(adult, layout, most_bytes, tmp_path):
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_flash_of_adult(adult, layout, tmp_path):
     model, X, y, X_test = adult
     export = to_c(scurry.anytime(model, X, y, order="backward-squirrel"), tmp_path, layout=layout, X_cal=X_test[:2000])
+    most_bytes = {"int16-node8": 33_000, "int16-uint16": 48_000}
     for optimise in ("-O2", "-Os"):
-        assert ARM.flash_bytes(tmp_path, optimise) <= most_bytes
-        assert ARM.flash_bytes(tmp_path, optimise) <= export.sizes.flash_bytes
+        assert ARM.flash_bytes(tmp_path, optimise) <= most_bytes.get(layout, 100_000)
+        assert export.sizes.table_bytes < ARM.flash_bytes(tmp_path, optimise) <= export.sizes.flash_bytes
 
 
-@pytest.mark.parametrize(
-    ("layout", "order", "most"), [("breadcrumb", "depth-ie", 7.0), ("int16-uint16", "depth-ie", 20.0)]
-)
-def test_instructions_per_step_of_adult(adult, layout, order, most, tmp_path):
+@pytest.mark.parametrize("order", ["depth-ie", "breadth-ie"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_instructions_per_step_of_adult(adult, layout, order, tmp_path):
     model, X, y, X_test = adult
     anyt = scurry.anytime(model, X, y, order=order)
     export = to_c(anyt, tmp_path, layout=layout)
     lowered, rows = lower(anyt, LAYOUTS[layout]), X_test[:40]
     result = sweep(ARM, tmp_path, lowered, rows, stride=10_000)
-    moves = (np.diff(replay_nodes(lowered, rows), axis=1) != 0).any(axis=2).sum(axis=1)
-    measured = ((result.full_ns - result.empty_ns) / 64).sum() / moves.sum()  # steps that move, as others may be free
-    assert measured <= most
-    assert measured == pytest.approx(export.sizes.instructions_per_step, rel=0.15)
+    instructions = (result.full_ns - result.empty_ns) / INSTRUCTION_NS
+    assert instructions.mean() / len(lowered.order) == pytest.approx(export.sizes.instructions_per_step, rel=0.15)
+    if layout == "breadcrumb" and order == "depth-ie":
+        moves = (np.diff(replay_nodes(lowered, rows), axis=1) != 0).any(axis=2).sum(axis=1)
+        assert (
+            instructions.sum() / moves.sum() <= 7
+        )  # even if only steps that move count: at a leaf this layout pays nothing
 
 
 @pytest.mark.parametrize("order", ["backward-squirrel", "depth-ie", "breadth-ie", "random"])

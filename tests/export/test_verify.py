@@ -54,6 +54,7 @@ def test_early_exit_two_classes(method, tmp_path):
 @pytest.mark.parametrize(("method", "boosted"), [("minimixed", False), ("qwyc", False), ("qwyc", True)])
 def test_early_exit_several_classes(method, boosted, tmp_path):
     X_fit, y_fit, X, _ = halves(load_digits)
+    X_fit, y_fit = X_fit[:300], y_fit[:300]
     model = (
         HistGradientBoostingClassifier(max_iter=4, max_depth=3, random_state=0)
         if boosted
@@ -79,9 +80,9 @@ def test_boosted_models_with_missing_values(library, tmp_path):
     rng = np.random.default_rng(0)
     X_fit, X = (np.where(rng.random(part.shape) < 0.2, np.nan, part) for part in (X_fit, X))
     if library == "lightgbm":
-        model = framework.LGBMClassifier(n_estimators=12, max_depth=4, verbose=-1).fit(X_fit, y_fit)
+        model = framework.LGBMClassifier(n_estimators=12, max_depth=4, n_jobs=1, verbose=-1).fit(X_fit, y_fit)
     else:
-        model = framework.XGBClassifier(n_estimators=12, max_depth=4).fit(X_fit, y_fit)
+        model = framework.XGBClassifier(n_estimators=12, max_depth=4, n_jobs=1).fit(X_fit, y_fit)
     forest = scurry.from_model(model)
     for pred in (forest, scurry.anytime(forest, X, y)):
         for layout in ("float32", "int16-uint16", "int16-node8"):

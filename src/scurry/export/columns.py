@@ -4,8 +4,8 @@ A node test is always ``x[column] > threshold``. What else a source model knows 
 where missing values go (a feature that sends them left at one node and right at another has two columns), and, in the
 quantised layouts, the scale.
 
-A quantised column is ``floor(x * 2**shift) - offset``, clamped. Powers of two make it monotone, exact to repeat with
-shifts of a float's bits, and lossless wherever a feature's thresholds lie closer together than 65,000 of its steps.
+A quantised column is ``floor(x * 2**shift) - offset``, clamped: monotone, and exact to repeat with shifts of a float's
+bits. It changes a test only for values less than ``2**-shift`` above a threshold.
 
 =================  ================================  ==========================
 what               quantised                         float32
@@ -121,9 +121,18 @@ def _rounded_down(forest: Forest, nodes: NDArray[np.int64]) -> NDArray[np.float3
 
 
 def _scale(thresholds: NDArray[np.float32]) -> tuple[int, int]:
-    """The finest shift by which a column's thresholds fit 16 bits, and the offset that puts them there."""
+    """The finest shift by which a column's thresholds fit 16 bits, and the offset that puts them there.
+
+    Thresholds that fit without an offset and without rounding stay so: those of whole numbers then are short constants,
+    which a processor compares with at once.
+    """
     finite = thresholds[thresholds < _ALMOST_LARGEST].astype(np.float64)
     low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 0.0)
+    largest = max(-low, high)
+    if 0 < largest < MOST:
+        shift = min(int(np.floor(np.log2((MOST - 2) / largest))), SHIFTS[1])
+        if np.equal(np.ldexp(finite, shift) % 1, 0).all():
+            return shift, 0
     shift = SHIFTS[1]
     while shift > SHIFTS[0]:
         bottom, top = np.floor(np.ldexp([low, high], shift))

@@ -14,11 +14,11 @@ from scurry.export.c_source import CSource
 from scurry.export.lowered import Lowered
 
 _CODE_BYTES = 640
-_BYTES_PER_INNER_NODE = 20
+_BYTES_PER_INNER_NODE = 28
 _BYTES_PER_RUN = 24
 _BYTES_PER_CASE = 8
-_TABLE_STEP, _FLOAT_STEP, _TREE_STEP = 19.0, 20.0, 12.0
-_CRUMB_STEP, _RUN, _SWITCH = 5.5, 12.0, 9.0
+_TABLE_STEP, _FLOAT_STEP, _TREE_STEP = 19.5, 22.5, 12.0
+_CRUMB_STEP, _RUN, _SWITCH = 5.0, 12.0, 6.0
 
 
 @dataclass(frozen=True)
