@@ -5,6 +5,7 @@ NB_MODULE(_core, m) {
   scurry::bind_anytime(m);
   scurry::bind_engine(m);
   scurry::bind_exits(m);
+  scurry::bind_grow(m);
   scurry::bind_margins(m);
   scurry::bind_orders(m);
   scurry::bind_votes(m);
