@@ -11,7 +11,7 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import datasets, orders, stopping
+    from scurry import datasets, growing, orders, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
 
@@ -25,6 +25,7 @@ __all__ = [
     "early_exit",
     "errors",
     "from_model",
+    "growing",
     "load",
     "orders",
     "stopping",
@@ -35,6 +36,7 @@ _LAZY = {
     "anytime": "scurry.deadline",
     "datasets": "scurry.datasets",
     "early_exit": "scurry.calibration",
+    "growing": "scurry.growing",
     "orders": "scurry.orders",
     "stopping": "scurry.stopping",
 }

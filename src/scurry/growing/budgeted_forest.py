@@ -1,7 +1,7 @@
 """BudgetRF: random forests whose splits buy purity at the lowest price.
 
-Paper: Nan, Wang, Saligrama, "Feature-Budgeted Random Forest" (ICML 2015), as "Pruning Random Forests for Prediction on a
-Budget" (2016) and "Optimally Pruning Decision Tree Ensembles With Feature Cost" (2016) use it.
+Paper: Nan, Wang, Saligrama, "Feature-Budgeted Random Forest" (ICML 2015), as "Pruning Random Forests for Prediction on
+a Budget" (2016) and "Optimally Pruning Decision Tree Ensembles With Feature Cost" (2016) use it.
 
 ======================  =========================================================================================
 papers                  here
@@ -35,14 +35,14 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
+from sklearn.utils.parallel import Parallel, delayed
 
 from scurry import _core
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.growing.training import GrownClassifier, check_count
+from scurry.growing.training import GrownClassifier, check_amount, check_count
 from scurry.structure import join_trees
 
 CRITERIA = ("pairs", "entropy")
@@ -175,7 +175,8 @@ class BudgetedForestClassifier(GrownClassifier):
         -------
         float64 array of shape (n_rows, n_classes)
         """
-        return self.forest_.predict_proba(self._rows(X))
+        rows = self._rows(X)
+        return self.forest_.predict_proba(rows)
 
     def _draw(self, random: np.random.RandomState, n_rows: int) -> tuple[NDArray[np.int32], int]:
         """How often each row is in a tree's sample, and the seed of its draws of features."""
@@ -202,8 +203,7 @@ class BudgetedForestClassifier(GrownClassifier):
         for name, choices in (("criterion", CRITERIA), ("split", SPLITS)):
             if getattr(self, name) not in choices:
                 raise InputError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
-        if not isinstance(self.alpha, Real) or not np.isfinite(self.alpha) or self.alpha < 0:
-            raise InputError(f"alpha must be a finite number, 0 or more, got {self.alpha!r}")
+        check_amount("alpha", self.alpha)
         check_count("n_estimators", self.n_estimators)
         if self.max_depth is not None:
             check_count("max_depth", self.max_depth)

@@ -26,7 +26,6 @@ Deviations from the paper:
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -37,7 +36,7 @@ from sklearn.utils.metaestimators import available_if
 from scurry import _core
 from scurry.errors import InputError
 from scurry.forest import NODE_ARRAYS, Forest
-from scurry.growing.training import GrownClassifier, TrainingSet, check_count
+from scurry.growing.training import GrownClassifier, TrainingSet, check_amount, check_count
 from scurry.structure import join_trees
 
 LOSSES = ("logistic", "squared")
@@ -152,7 +151,8 @@ class GreedyMiserClassifier(GrownClassifier):
         -------
         float64 array of shape (n_rows, n_classes)
         """
-        return self.forest_.predict_proba(self._rows(X))
+        rows = self._rows(X)
+        return self.forest_.predict_proba(rows)
 
     def first(self, n_estimators: int) -> Forest:
         """The forest of the first rounds alone, which costs less and errs more.
@@ -172,8 +172,9 @@ class GreedyMiserClassifier(GrownClassifier):
         forest = self.forest_
         n_trees = n_estimators * forest.n_outputs
         n_nodes = int(forest.tree_offset[n_trees])
+        nodes: dict[str, Any] = {name: getattr(forest, name)[:n_nodes] for name in (*NODE_ARRAYS, "value")}
         return Forest(
-            **{name: getattr(forest, name)[:n_nodes] for name in (*NODE_ARRAYS, "value")},
+            **nodes,
             tree_offset=forest.tree_offset[: n_trees + 1],
             tree_output=forest.tree_output[:n_trees],
             n_features=forest.n_features,
@@ -210,10 +211,8 @@ class GreedyMiserClassifier(GrownClassifier):
     def _check_parameters(self) -> None:
         if self.loss not in LOSSES:
             raise InputError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}")
-        for name in ("cost_weight", "learning_rate"):
-            value = getattr(self, name)
-            if not isinstance(value, Real) or not np.isfinite(value) or value < 0:
-                raise InputError(f"{name} must be a finite number, 0 or more, got {value!r}")
+        check_amount("cost_weight", self.cost_weight)
+        check_amount("learning_rate", self.learning_rate)
         check_count("n_estimators", self.n_estimators)
         check_count("max_depth", self.max_depth)
 
@@ -226,7 +225,7 @@ def _targets(rows: TrainingSet) -> NDArray[np.float64]:
 
 def _start(targets: NDArray[np.float64], loss: str) -> NDArray[np.float64]:
     """The scores of least loss that are the same for all rows."""
-    share = targets.mean(axis=0)
+    share: NDArray[np.float64] = targets.mean(axis=0)
     if loss == "squared":
         return share
     start: NDArray[np.float64] = np.log(share / (1 - share)) if len(share) == 1 else np.log(share)

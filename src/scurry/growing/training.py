@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -73,13 +72,20 @@ class GrownClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         -------
         array of shape (n_rows,)
         """
-        return self.forest_.predict(self._rows(X))
+        rows = self._rows(X)
+        return self.forest_.predict(rows)
 
 
 def check_count(name: str, value: Any) -> None:
     """Raise unless `value` is a whole number, 1 or more."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise InputError(f"{name} must be a whole number, 1 or more, got {value!r}")
+
+
+def check_amount(name: str, value: Any) -> None:
+    """Raise unless `value` is a finite number, 0 or more."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 <= value < np.inf:
+        raise InputError(f"{name} must be a finite number, 0 or more, got {value!r}")
 
 
 def _checked_costs(costs: Any, n_features: int, names: Sequence[str] | None) -> NDArray[np.float64]:
@@ -97,7 +103,9 @@ def _checked_costs(costs: Any, n_features: int, names: Sequence[str] | None) -> 
     except (TypeError, ValueError) as error:
         raise InputError(f"feature_costs must be numbers: {error}") from error
     if checked.shape != (n_features,):
-        raise InputError(f"feature_costs has shape {checked.shape}, expected one cost for each of {n_features} features")
+        raise InputError(
+            f"feature_costs has shape {checked.shape}, expected one cost for each of {n_features} features"
+        )
     if (refused := ~(np.isfinite(checked) & (checked >= 0))).any():
         at = int(np.argmax(refused))
         raise InputError(f"feature_costs[{at}] is {checked[at]:g}; a cost is finite and 0 or more")
