@@ -11,7 +11,7 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import datasets, growing, orders, stopping
+    from scurry import batch, datasets, distributed, growing, orders, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
 
@@ -21,7 +21,9 @@ __all__ = [
     "Plan",
     "Predictor",
     "anytime",
+    "batch",
     "datasets",
+    "distributed",
     "early_exit",
     "errors",
     "from_model",
@@ -34,7 +36,9 @@ __all__ = [
 # Loaded at first use: they need scipy, which takes longer to import than scurry itself.
 _LAZY = {
     "anytime": "scurry.deadline",
+    "batch": "scurry.batch",
     "datasets": "scurry.datasets",
+    "distributed": "scurry.distributed",
     "early_exit": "scurry.calibration",
     "growing": "scurry.growing",
     "orders": "scurry.orders",

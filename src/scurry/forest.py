@@ -5,8 +5,6 @@ Importers make it, algorithms read it, the native engine is lowered from it. Not
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -20,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scurry import _core, structure
 from scurry.errors import InputError
 from scurry.rows import as_rows, thread_count
-from scurry.storage import Container, write_container
+from scurry.storage import Container, digest, write_container
 
 NODE_ARRAYS: dict[str, type] = {
     "feature": np.int32,
@@ -300,11 +298,7 @@ class Forest:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything a saved forest holds, as hex."""
-        header, arrays = self.to_parts()
-        sha = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
-        for name, array in sorted(arrays.items()):
-            sha.update(name.encode() + array.tobytes())
-        return sha.hexdigest()
+        return digest(*self.to_parts())
 
     @cached_property
     def _engine(self) -> _core.Engine:

@@ -6,6 +6,7 @@ their sizes are bounded by the file's own, and each array's header is checked ag
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -96,14 +97,23 @@ def write_container(
                 buffer = io.BytesIO()
                 npy.write_array(buffer, arrays[name], version=(1, 0), allow_pickle=False)
                 archive.writestr(zipfile.ZipInfo(f"{name}.npy", _TIMESTAMP), buffer.getbuffer())
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, 0o666 & ~umask())
         os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)
         raise
 
 
-def _umask() -> int:
+def digest(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
+    """SHA-256 of a header and arrays, as hex."""
+    sha = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        sha.update(name.encode() + array.tobytes())
+    return sha.hexdigest()
+
+
+def umask() -> int:
+    """The permissions that new files of this process lack."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -84,7 +84,7 @@ class GreedyMiserClassifier(GrownClassifier):
     True
     >>> forest = miser.forest_
     >>> len(np.unique(forest.feature[~forest.is_leaf]))  # of 30
-    5
+    6
     """
 
     def __init__(
