@@ -11,9 +11,10 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import batch, datasets, distributed, growing, orders, stopping
+    from scurry import batch, datasets, distributed, growing, orders, pruning, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
+    from scurry.pruning import prune
 
 __all__ = [
     "AbortFlag",
@@ -30,6 +31,8 @@ __all__ = [
     "growing",
     "load",
     "orders",
+    "prune",
+    "pruning",
     "stopping",
 ]
 
@@ -42,6 +45,8 @@ _LAZY = {
     "early_exit": "scurry.calibration",
     "growing": "scurry.growing",
     "orders": "scurry.orders",
+    "prune": "scurry.pruning",
+    "pruning": "scurry.pruning",
     "stopping": "scurry.stopping",
 }
 

@@ -273,10 +273,10 @@ def test_feature_names_reach_the_forest():
         ({"max_features": 0}, "max_features must be a number of features"),
         ({"max_features": 1.5}, "max_features must be a number of features"),
         ({"feature_costs": [1.0]}, r"feature_costs has shape \(1,\), expected \(2,\)"),
-        ({"feature_costs": [1.0, -2.0]}, r"feature_costs\[1\] is -2; a cost is finite and 0 or more"),
-        ({"feature_costs": [1.0, math.nan]}, r"feature_costs\[1\] is nan"),
+        ({"feature_costs": [1.0, -2.0]}, r"feature_costs\[1\] \(feature '1'\) is -2; a cost is finite and 0 or more"),
+        ({"feature_costs": [1.0, math.nan]}, r"feature_costs\[1\] \(feature '1'\) is nan"),
         ({"feature_costs": ["x", "y"]}, "feature_costs must be numbers"),
-        ({"feature_costs": {"0": 1, "z": 1}}, "'1' is missing or unknown"),
+        ({"feature_costs": {"0": 1, "z": 1}}, "feature_costs names 'z', which is no feature; known are '0', '1'"),
     ],
 )
 def test_bad_parameters_are_named(options, message):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from scurry import _core
 from scurry.errors import InputError
 from scurry.forest import Forest
+from scurry.pruning.costs import checked_costs
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,9 @@ class GrownClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         names: Sequence[str] | None = getattr(self, "feature_names_in_", None)
-        costs = _checked_costs(self.feature_costs, self.n_features_in_, names)
+        known = [str(at) for at in range(self.n_features_in_)] if names is None else list(names)
+        given = np.ones(len(known)) if self.feature_costs is None else self.feature_costs
+        costs = checked_costs("feature_costs", given, known, "feature")
         columns = _core.ColumnOrders(np.asfortranarray(X))
         return TrainingSet(columns, codes.astype(np.int32), self.classes_, costs, names)
 
@@ -86,27 +89,3 @@ def check_amount(name: str, value: Any) -> None:
     """Raise unless `value` is a finite number, 0 or more."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 <= value < np.inf:
         raise InputError(f"{name} must be a finite number, 0 or more, got {value!r}")
-
-
-def _checked_costs(costs: Any, n_features: int, names: Sequence[str] | None) -> NDArray[np.float64]:
-    """What each feature costs, given in the features' order or by name; 1 for each by default."""
-    if costs is None:
-        return np.ones(n_features)
-    if isinstance(costs, Mapping):
-        known = [str(at) for at in range(n_features)] if names is None else list(names)
-        wrong = sorted(map(str, set(costs) ^ set(known)))
-        if wrong:
-            raise InputError(f"feature_costs must name every feature once; {wrong[0]!r} is missing or unknown")
-        costs = [costs[name] for name in known]
-    try:
-        checked = np.asarray(costs, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"feature_costs must be numbers: {error}") from error
-    if checked.shape != (n_features,):
-        raise InputError(
-            f"feature_costs has shape {checked.shape}, expected one cost for each of {n_features} features"
-        )
-    if (refused := ~(np.isfinite(checked) & (checked >= 0))).any():
-        at = int(np.argmax(refused))
-        raise InputError(f"feature_costs[{at}] is {checked[at]:g}; a cost is finite and 0 or more")
-    return checked
