@@ -4,16 +4,16 @@ What composes:
 
 - A forest, pruned or not (``Predictor.full(forest)``): every tree is walked to its end. Without a limit the answer is
   that of `predict`, and a row pays for what its paths read and nothing else.
-- An early exit: trees are asked in the plan's order until its rule stops the row, so features that only later trees read
-  are never bought. Labels are those of `predict`; where a plan draws lots (several policies, or an order for each row)
-  they are drawn by the row's number instead of its values, which are not known yet: the promise is the same, the labels
-  of single rows may differ.
+- An early exit: trees are asked in the plan's order until its rule stops the row, so features that only later trees
+  read are never bought. Labels are those of `predict`. Where a plan draws lots (several policies, or an order for each
+  row), they are drawn by the row's number instead of its values, which are not known yet: the promise is the same, the
+  labels of single rows may differ.
 - An anytime plan: one step at a time in the plan's order, the answer read from the nodes reached.
-- ``order="cheapest"`` for the first and the last: of all features that some tree waits for, the cheapest is bought next.
-  An early exit has its promise only in its own order and is refused.
+- ``order="cheapest"`` for the first and the last: of all features that some tree waits for, the cheapest is bought
+  next. An early exit has its promise only in its own order, and is refused.
 
-With `max_cost`, a tree whose next feature would exceed it stays where it is and answers with that node; the others go on
-with what is known or can be afforded.
+With `max_cost`, a tree whose next feature would exceed it stays where it is and answers with that node; the others go
+on with what is known or can be afforded.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.plan import ExitRule, LeaderRule, Plan, StepRule
 from scurry.pruning.costs import FeatureCosts
-from scurry.row_walk import NOT_ASKED, ExitTally, LeaderTally, RowWalk, Tally
+from scurry.row_walk import NOT_ASKED, ExitTally, LeaderTally, RowWalk
 from scurry.rows import as_value
 
 ORDERS = ("plan", "cheapest")
 _TOLERANCE = 1e-12  # relative: costs that add up to the budget must fit it
 
 GetFeature = Callable[[int, Any], Any]
+Tally = ExitTally | LeaderTally
 
 
 class Purchase(NamedTuple):

@@ -7,7 +7,6 @@ Python, one step at a time, by the same comparisons (`reference.goes_left`) and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,28 +76,14 @@ class RowWalk:
         return bool(goes_left(forest, np.array([node], np.int32), np.array([x]))[0])
 
 
-class Tally(Protocol):
-    """What a rule that stops rows early knows of one row.
+class ExitTally:
+    """What an `ExitRule` knows of a row.
 
     Attributes
     ----------
     decided : int or None
         The class with which the row stops.
-    leading : int
-        The class that the sums so far speak for.
     """
-
-    decided: int | None
-
-    @property
-    def leading(self) -> int: ...
-
-    def add(self, tree: int, node: int) -> None:
-        """Count a tree that ended at a node."""
-
-
-class ExitTally:
-    """A row under an `ExitRule`."""
 
     def __init__(self, forest: Forest, rule: ExitRule, increments: NDArray[np.int32], policy: int) -> None:
         self.rule, self.increments, self.policy = rule, increments, policy
@@ -136,7 +121,13 @@ class ExitTally:
 
 
 class LeaderTally:
-    """A row under a `LeaderRule`."""
+    """What a `LeaderRule` knows of a row.
+
+    Attributes
+    ----------
+    decided : int or None
+        The class with which the row stops.
+    """
 
     def __init__(self, forest: Forest, rule: LeaderRule, increments: NDArray[np.int32]) -> None:
         self.forest, self.rule, self.increments = forest, rule, increments

@@ -82,7 +82,9 @@ class FeatureCosts:
             per_feature = np.full(forest.n_features, 1.0 if groups is None else 0.0)
         else:
             per_feature = checked_costs("feature_costs", feature_costs, _feature_names(forest), "feature")
-        per_group = np.ones(len(names)) if group_costs is None else checked_costs("group_costs", group_costs, names, "group")
+        per_group = (
+            np.ones(len(names)) if group_costs is None else checked_costs("group_costs", group_costs, names, "group")
+        )
         if not isinstance(step_cost, int | float | np.number) or not np.isfinite(step_cost) or step_cost < 0:
             raise InputError(f"step_cost must be a number, 0 or more, got {step_cost!r}")
         return cls(per_feature, membership, per_group, float(step_cost))
