@@ -337,7 +337,7 @@ def _outcome(
         decided = None if tally is None else tally.decided
         if tally is not None and forest.classes is not None and (decided is not None or by_vote):
             labels[row] = forest.classes[tally.leading if decided is None else decided]
-        reasons.append(_reason(purse, decided))
+        reasons.append(_reason(purse, asked_all=bool((nodes[row] != NOT_ASKED).all())))
     return Acquisition(
         labels=labels,
         scores=scores,
@@ -351,12 +351,12 @@ def _outcome(
     )
 
 
-def _reason(purse: _Purse, decided: int | None) -> str:
+def _reason(purse: _Purse, *, asked_all: bool) -> str:
     if purse.failures:
         return "failed"
     if purse.is_short:
         return "max_cost"
-    return "complete" if decided is None else "decided"
+    return "complete" if asked_all else "decided"
 
 
 def _scores(forest: Forest, nodes: NDArray[np.int32], weights: NDArray[np.float64]) -> NDArray[np.float64]:
