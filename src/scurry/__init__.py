@@ -11,7 +11,7 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import batch, datasets, distributed, growing, orders, pruning, stopping
+    from scurry import batch, datasets, distributed, evaluation, growing, orders, pruning, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
     from scurry.estimators import AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier
@@ -31,6 +31,7 @@ __all__ = [
     "distributed",
     "early_exit",
     "errors",
+    "evaluation",
     "from_model",
     "growing",
     "load",
@@ -50,6 +51,7 @@ _LAZY = {
     "datasets": "scurry.datasets",
     "distributed": "scurry.distributed",
     "early_exit": "scurry.calibration",
+    "evaluation": "scurry.evaluation",
     "growing": "scurry.growing",
     "orders": "scurry.orders",
     "prune": "scurry.pruning",

@@ -120,7 +120,19 @@ class FeatureCosts:
         -------
         float64 array of shape (n_rows,)
         """
-        uses = feature_uses(forest, X)
+        return self.of_uses(feature_uses(forest, X))
+
+    def of_uses(self, uses: NDArray[np.int32]) -> NDArray[np.float64]:
+        """What rows pay that read features so often.
+
+        Parameters
+        ----------
+        uses : int32 array of shape (n_rows, n_features)
+
+        Returns
+        -------
+        float64 array of shape (n_rows,)
+        """
         used = uses > 0
         paid: NDArray[np.float64] = used @ self.feature_costs + self.step_cost * uses.sum(axis=1)
         for group, cost in enumerate(self.group_costs):
@@ -148,10 +160,24 @@ def feature_uses(forest: Forest, X: Any) -> NDArray[np.int32]:
     >>> scurry.pruning.feature_uses(scurry.Forest.from_trees([tree]), [[0, 0], [0, 1]]).tolist()
     [[0, 1], [1, 1]]
     """
-    leaves = forest.apply(X)
+    return uses_above(forest, forest.apply(X))
+
+
+def uses_above(forest: Forest, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
+    """How often rows have read each feature when they stand at these nodes.
+
+    Parameters
+    ----------
+    forest : Forest
+    nodes : int32 array of shape (n_rows, n_trees)
+
+    Returns
+    -------
+    int32 array of shape (n_rows, n_features)
+    """
     if forest.n_features == 0:
-        return np.zeros((len(leaves), 0), np.int32)
-    uses: NDArray[np.int32] = _core.count_uses(forest.feature, parents(forest), leaves, forest.n_features)
+        return np.zeros((len(nodes), 0), np.int32)
+    uses: NDArray[np.int32] = _core.count_uses(forest.feature, parents(forest), nodes, forest.n_features)
     return uses
 
 
