@@ -13,24 +13,21 @@ from numpy.typing import NDArray
 import scurry
 from report import RESULTS, Report, commit, subplots
 from scurry import Forest, datasets
-from scurry.errors import InputError, ScurryError
+from scurry.errors import InfeasibleError, InputError, ScurryError
 from scurry.evaluation import feature_bill
 from scurry.growing import GreedyMiserClassifier
 from scurry.pruning import PruningPath
 
 Rows = tuple[NDArray[np.float32], NDArray[Any]]
-N_POINTS = 16
-N_BUDGETS = 20
+NOTHING = (float("nan"), float("nan"))
+BUDGETS = np.arange(1, 21) / 20  # shares of what the unpruned forest costs
 
 
 class Curve(NamedTuple):
-    """Mean cost per test row and test error, by rising cost."""
+    """Mean cost per test row and test error of what a method offers within each budget; NaN where it has nothing."""
 
     costs: list[float]
     errors: list[float]
-
-    def at(self, cost: float) -> float:
-        return float(np.interp(cost, self.costs, self.errors))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,64 +86,52 @@ def measured(forest: Forest, rows: Rows, task: Task) -> tuple[float, float]:
     return feature_bill(forest, X, **task.terms).mean_cost, float((forest.predict(X) != y).mean())
 
 
-def tested(forests: Iterable[Forest], task: Task) -> Curve:
-    """Cost and error of forests on the test rows; of equal costs the last counts."""
-    points = dict(measured(forest, task.test, task) for forest in forests)
-    costs = sorted(points)
-    return Curve(costs, [points[cost] for cost in costs])
+def of_path(path: PruningPath, full_cost: float, task: Task) -> Curve:
+    """What a path offers within each budget, on test rows."""
+    points = []
+    for budget in BUDGETS * full_cost:
+        try:
+            points.append(measured(path.at(max_cost=float(budget)), task.test, task))
+        except InfeasibleError:
+            points.append(NOTHING)
+    return Curve(*map(list, zip(*points, strict=True)))
 
 
-def efficient(forests: Iterable[Forest], task: Task) -> list[Forest]:
-    """Those of a sweep that no other beats in both cost and error, as validation rows see it."""
-    points = sorted((*measured(forest, task.validation, task), at, forest) for at, forest in enumerate(forests))
-    chosen: list[Forest] = []
-    least = np.inf
-    for _, error, _, forest in points:
-        if error < least:
-            chosen.append(forest)
-            least = error
-    return chosen
-
-
-def spread(path: PruningPath, n_points: int = N_POINTS) -> list[int]:
-    """Prunings of a path, spread over its costs."""
-    wanted = np.linspace(path.costs.min(), path.costs.max(), n_points)
-    return sorted({int(np.abs(path.costs - cost).argmin()) for cost in wanted})
+def of_sweep(forests: Iterable[Forest], full_cost: float, task: Task) -> Curve:
+    """Of forests grown with several parameters, the one that validation rows choose within each budget."""
+    known = [(*measured(forest, task.validation, task), forest) for forest in forests]
+    points = []
+    for budget in BUDGETS * full_cost:
+        within = [(error, cost, at) for at, (cost, error, _) in enumerate(known) if cost <= budget]
+        points.append(measured(known[min(within)[2]][2], task.test, task) if within else NOTHING)
+    return Curve(*map(list, zip(*points, strict=True)))
 
 
 def trade_offs(path: PruningPath, n_points: int) -> list[float]:
-    """Values of lambda at which an exact path's cost is spread evenly: inside the stretch of each pruning."""
-    inner = [at for at in spread(path, n_points + 2) if 0 < at < len(path) - 1]
-    return sorted({float(np.sqrt(path.lambdas[at - 1] * path.lambdas[at])) for at in inner})
+    """Values of lambda over the whole range in which an exact path changes."""
+    if not len(path.lambdas):
+        return [1e-3]
+    return np.geomspace(0.5 * path.lambdas[0], 0.999 * path.lambdas[-1], n_points).tolist()
 
 
-def pruned(
-    forest: Forest, task: Task, methods: Sequence[str], n_points: int = N_POINTS, n_lambdas: int = 6
-) -> dict[str, Any]:
-    """Test curves of pruning methods, and by how much each is above the exact objective, at most, relatively."""
+def pruned(forest: Forest, task: Task, methods: Sequence[str], n_lambdas: int = 10) -> dict[str, Any]:
+    """What methods offer within each budget, and by how much they are above the exact objective, relatively."""
     X = task.validation[0]
+    full_cost = feature_bill(forest, X, **task.terms).mean_cost
     exact = scurry.prune(forest, X, **task.terms)
     lambdas = trade_offs(exact, n_lambdas)
-    budgets = np.linspace(exact.costs.min(), exact.costs.max(), n_points)
-    curves = {"exact": tested((exact.at(max_cost=float(budget)) for budget in budgets), task)}
-    excess: dict[str, list[float]] = {}
+    curves, excess = {"exact": of_path(exact, full_cost, task)}, {}
     for method in methods:
         by_lambda = method in ("primal-dual", "greedy-prune")
         path = scurry.prune(forest, X, method=method, lambdas=lambdas if by_lambda else None, **task.terms)
-        curves[method] = tested((path[at] for at in spread(path, n_points)), task)
-        optima = [exact.objective(lam) for lam in lambdas]
-        excess[method] = [path.objective(lam) / best - 1 for lam, best in zip(lambdas, optima, strict=True)]
-    unpruned = tested([forest], task)
-    return {
-        "curves": curves,
-        "excess": excess,
-        "unpruned": unpruned,
-        "n_prunings": len(exact),
-        "n_nodes": forest.n_nodes,
-    }
+        curves[method] = of_path(path, full_cost, task)
+        excess[method] = [path.objective(lam) / exact.objective(lam) - 1 for lam in lambdas]
+    return {"curves": curves, "excess": excess, "unpruned": measured(forest, task.test, task), "full_cost": full_cost}
 
 
-def misers(task: Task, cost_weights: Sequence[float], n_estimators: int, learning_rate: float) -> Curve:
+def misers(
+    task: Task, full_cost: float, cost_weights: Sequence[float], n_estimators: int, learning_rate: float
+) -> Curve:
     """GreedyMiser for several trade-offs; of each all rounds, and the first half and quarter of them."""
     forests = []
     options = {"feature_costs": task.prices, "learning_rate": learning_rate, "loss": "squared"}
@@ -154,62 +139,57 @@ def misers(task: Task, cost_weights: Sequence[float], n_estimators: int, learnin
         miser = GreedyMiserClassifier(n_estimators, cost_weight=cost_weight, **options).fit(*task.train)
         grown = miser.n_estimators_
         forests += [miser.first(n) for n in sorted({max(1, grown // 4), max(1, grown // 2), grown})]
-    return tested(efficient(forests, task), task)
+    return of_sweep(forests, full_cost, task)
 
 
-def mean_curve(curves: Sequence[Curve]) -> Curve:
-    """The mean of curves over repeats, at costs that all of them span."""
-    low, high = max(curve.costs[0] for curve in curves), min(curve.costs[-1] for curve in curves)
-    costs = np.linspace(low, max(high, low), 25)
-    errors = np.mean([[curve.at(cost) for cost in costs] for curve in curves], axis=0)
-    return Curve(costs.tolist(), errors.tolist())
+def mean_curves(found: Sequence[Mapping[str, Any]]) -> dict[str, Curve]:
+    """Means over repeats, budget by budget; NaN where some repeat has nothing."""
+    return {
+        name: Curve(*np.mean([np.array(one["curves"][name], float) for one in found], axis=0).tolist())
+        for name in found[0]["curves"]
+    }
 
 
-def comparison(curves: Mapping[str, Curve], ours: str = "exact") -> list[list[str]]:
-    """For each other method: at how many budgets ours errs no more, and where it errs most in excess."""
-    rows = []
+def comparison(curves: Mapping[str, Curve]) -> list[list[str]]:
+    """For each other method: at how many budgets the exact path errs no more, and where it errs most in excess."""
+    rows, ours = [], np.array(curves["exact"].errors, float)
     for name, curve in curves.items():
-        if name == ours:
+        if name == "exact":
             continue
-        low, high = max(curve.costs[0], curves[ours].costs[0]), min(curve.costs[-1], curves[ours].costs[-1])
-        budgets = np.linspace(low, high, N_BUDGETS)
-        behind = np.array([curves[ours].at(cost) - curve.at(cost) for cost in budgets])
-        worst = int(behind.argmax())
-        rows.append(
-            [
-                name,
-                f"{(behind <= 0).sum()} of {N_BUDGETS}",
-                f"{-behind.mean():+.4f}",
-                f"{behind[worst]:+.4f} at {budgets[worst]:.4g}" if behind[worst] > 0 else "nowhere",
-            ]
-        )
+        behind = ours - np.array(curve.errors, float)
+        has = np.isfinite(behind)
+        worst = int(np.nanargmax(np.where(has, behind, -np.inf)))
+        cells = [name, f"{(behind[has] <= 1e-12).sum()} of {has.sum()}"]
+        if has.any() and behind[worst] > 1e-12:
+            cells += [f"{-behind[has].mean():+.4f}", f"{behind[worst]:+.4f} at {BUDGETS[worst]:.0%}"]
+        else:
+            cells += [f"{-behind[has].mean():+.4f}" if has.any() else "–", "nowhere"]
+        rows.append(cells)
     return rows
 
 
-COMPARISON = ["against", "exact at or below", "mean advantage", "exact above by, at most"]
-
-
-def report_curves(report: Report, title: str, curves: Mapping[str, Curve], unpruned: Curve) -> None:
-    """A table of errors at some budgets, the comparison with the exact path, and a figure."""
-    full = unpruned.costs[0]
-    shares = (0.15, 0.25, 0.4, 0.6, 0.8, 1.0)
-    header = ["method", *[f"{share:.0%} ({share * full:.3g})" for share in shares]]
-    rows = [[name, *[_error(curve, share * full) for share in shares]] for name, curve in curves.items()]
-    report.table(
-        f"{title}: test error by mean cost (unpruned {full:.4g}, error {unpruned.errors[0]:.4f})", header, rows
-    )
-    report.table(f"{title}: budgets at which the exact path errs no more", COMPARISON, comparison(curves))
+def report_curves(report: Report, title: str, found: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> None:
+    """A table of errors by budget, the comparison with the exact path, and a figure."""
+    curves = {names.get(name, name): curve for name, curve in mean_curves(found).items()}
+    cost, error = np.mean([one["unpruned"] for one in found], axis=0)
+    shown = [0, 2, 4, 7, 11, 15, 19]
+    header = ["method", *[f"{BUDGETS[at]:.0%}" for at in shown]]
+    rows = [[name, *[_number(curve.errors[at]) for at in shown]] for name, curve in curves.items()]
+    report.table(f"{title}: test error by budget, in shares of the unpruned cost", header, rows)
+    report.say(f"Unpruned: {cost:.4g} a row, error {error:.4f}. Repeats: {len(found)}.")
+    header = ["against", "exact at or below", "mean advantage", "exact above by, at most"]
+    report.table(f"{title}: budgets at which the exact path errs no more", header, comparison(curves))
     figure, ((axis,),) = subplots(1, 1, (6.4, 4.4))
     for name, curve in curves.items():
         axis.plot(curve.costs, curve.errors, marker=".", label=name, color="C3" if name == "exact" else None)
-    axis.plot(*unpruned, "k*", label="unpruned")
-    axis.set(title=title, xlabel="mean cost per row", ylabel="test error")
+    axis.plot(cost, error, "k*", label="unpruned")
+    axis.set(title=title, xlabel="mean cost per test row", ylabel="test error")
     axis.legend(fontsize="small")
     report.figure(title.lower().replace(" ", "-").replace(",", ""), figure)
 
 
-def _error(curve: Curve, cost: float) -> str:
-    return f"{curve.at(cost):.4f}" if curve.costs[0] <= cost * (1 + 1e-9) and cost <= curve.costs[-1] * 1.05 else "–"
+def _number(error: float) -> str:
+    return f"{error:.4f}" if np.isfinite(error) else "–"
 
 
 def report_objectives(report: Report, excess: Mapping[str, Mapping[str, Sequence[float]]]) -> None:

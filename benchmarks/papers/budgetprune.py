@@ -21,20 +21,7 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import scurry
-from cost_curves import (
-    Curve,
-    Task,
-    efficient,
-    kept,
-    load,
-    mean_curve,
-    misers,
-    pruned,
-    report_curves,
-    report_objectives,
-    split,
-    tested,
-)
+from cost_curves import Task, kept, load, misers, of_sweep, pruned, report_curves, report_objectives, split
 from report import Report
 from scurry.evaluation import feature_bill
 from scurry.growing import BudgetedForestClassifier
@@ -54,7 +41,7 @@ def main() -> None:
         "budgetprune",
         "Pruning random forests for prediction on a budget: the paper's comparisons",
         "The paper's split sizes; 40 trees; node errors from in-bag rows, costs from validation rows. "
-        "Curves are joined by lines, and compared at 20 budgets that both span."
+        "Every method offers what it has within 20 budgets, as validation rows see them; test rows judge."
         + (f" Only {QUICK_SIZES[0]:,} training rows and 10 trees (--quick)." if arguments.quick else ""),
         ["scipy", "scikit-learn"],
     )
@@ -95,10 +82,9 @@ def _forest_parts(report: Report, arguments: argparse.Namespace, excess: dict[st
     quick, prefix = arguments.quick, "budgetprune-quick" if arguments.quick else "budgetprune"
     seeds = range(1 if quick else arguments.forest_repeats)
     entropy = [kept(f"{prefix}-forest-{seed}", lambda seed=seed: _figure_2b(quick, seed)) for seed in seeds]
-    curves = _means(entropy)
     excess["Forest, entropy"] = _joined(entropy)
     if "forest" in arguments.parts:
-        report_curves(report, "Forest, 40 trees by entropy", curves, mean_curve_point(entropy))
+        report_curves(report, "Forest, 40 trees by entropy", entropy, NAMES)
         report.say(
             "Paper, Figure 2 (b): BudgetPrune is below all others, by much; GreedyMiser is far above at high budgets."
         )
@@ -110,7 +96,7 @@ def _forest_parts(report: Report, arguments: argparse.Namespace, excess: dict[st
         if part in arguments.parts:
             found = kept(f"{prefix}-{part}-0", lambda compute=compute: compute(quick))
             excess[title] = found["excess"]
-            report_curves(report, title, _curves(found), Curve(*found["unpruned"]))
+            report_curves(report, title, [found], NAMES)
             report.say(expected)
     if "usage" in arguments.parts:
         _table_1(report, kept(f"{prefix}-usage-0", lambda: _usage(quick)))
@@ -132,9 +118,9 @@ def _figure_2b(quick: bool, seed: int) -> dict[str, Any]:
     found = pruned(_grown(task, quick, seed), task, RIVALS)
     tolerated = (0.05, 0.2, 0.4, 0.6, 0.8, 1.0)
     stopped = (_grown(task, quick, seed, alpha=alpha) for alpha in tolerated)
-    found["curves"]["BudgetRF, stopped"] = tested(efficient(stopped, task), task)
+    found["curves"]["BudgetRF, stopped"] = of_sweep(stopped, found["full_cost"], task)
     weights = (0.0, 1e-4, 3e-4, 1e-3, 3e-3)
-    found["curves"]["GreedyMiser"] = misers(task, weights, 20 if quick else 150, 0.3)
+    found["curves"]["GreedyMiser"] = misers(task, found["full_cost"], weights, 20 if quick else 150, 0.3)
     return found
 
 
@@ -207,7 +193,7 @@ def _cost_sets(report: Report, arguments: argparse.Namespace, excess: dict[str, 
         repeats = {seed: f"{prefix}-{name}-{seed}" for seed in range(n_repeats)}
         found = [kept(key, lambda n=name, s=seed: _cost_set(n, s, quick)) for seed, key in repeats.items()]
         excess[name] = _joined(found)
-        report_curves(report, name, _means(found), mean_curve_point(found))
+        report_curves(report, name, found, NAMES)
 
 
 def _cost_set(name: str, seed: int, quick: bool) -> dict[str, Any]:
@@ -220,27 +206,10 @@ def _cost_set(name: str, seed: int, quick: bool) -> dict[str, Any]:
     found = pruned(_grown(task, quick, seed, feature_costs=task.prices), task, RIVALS)
     tolerated = (0.05, 0.2, 0.4, 0.6)
     stopped = (_grown(task, quick, seed, feature_costs=task.prices, alpha=alpha) for alpha in tolerated)
-    found["curves"]["BudgetRF, stopped"] = tested(efficient(stopped, task), task)
+    found["curves"]["BudgetRF, stopped"] = of_sweep(stopped, found["full_cost"], task)
     weights = [0.0, *(np.geomspace(1e-4, 1e-1, 5) / task.prices.mean())]
-    found["curves"]["GreedyMiser"] = misers(task, weights, 20 if quick else 100, 0.1)
+    found["curves"]["GreedyMiser"] = misers(task, found["full_cost"], weights, 20 if quick else 100, 0.1)
     return found
-
-
-def _curves(found: dict[str, Any]) -> dict[str, Curve]:
-    return {NAMES.get(name, name): Curve(*curve) for name, curve in found["curves"].items()}
-
-
-def _means(found: list[dict[str, Any]]) -> dict[str, Curve]:
-    curves = [_curves(one) for one in found]
-    if len(curves) == 1:
-        return curves[0]
-    return {name: mean_curve([one[name] for one in curves]) for name in curves[0]}
-
-
-def mean_curve_point(found: list[dict[str, Any]]) -> Curve:
-    """The unpruned forests' mean cost and error."""
-    points = np.mean([one["unpruned"] for one in found], axis=0)
-    return Curve(points[0].tolist(), points[1].tolist())
 
 
 def _joined(found: list[dict[str, Any]]) -> dict[str, list[float]]:
