@@ -115,19 +115,19 @@ _FIGURE_7 = (
 
 def _figure_2b(quick: bool, seed: int) -> dict[str, Any]:
     task = _forest_task(quick, seed)
-    found = pruned(_grown(task, quick, seed), task, RIVALS)
+    found = pruned(_grown(task, quick, seed), task, RIVALS, n_lambdas=6)
     tolerated = (0.05, 0.2, 0.4, 0.6, 0.8, 1.0)
     stopped = (_grown(task, quick, seed, alpha=alpha) for alpha in tolerated)
     found["curves"]["BudgetRF, stopped"] = of_sweep(stopped, found["full_cost"], task)
     weights = (0.0, 1e-4, 3e-4, 1e-3, 3e-3)
-    found["curves"]["GreedyMiser"] = misers(task, found["full_cost"], weights, 20 if quick else 150, 0.3)
+    found["curves"]["GreedyMiser"] = misers(task, found["full_cost"], weights, 20 if quick else 100, 0.3)
     return found
 
 
 def _figure_5(quick: bool) -> dict[str, Any]:
     task = _forest_task(quick, 0)
     priced = _forest_task(quick, 0, {"feature_costs": _svm_costs(*task.train)})
-    return pruned(_grown(task, quick, 0), priced, ("ccp",))
+    return pruned(_grown(task, quick, 0), priced, ("ccp",), n_lambdas=6)
 
 
 def _svm_costs(X: NDArray[np.float32], y: NDArray[Any]) -> NDArray[np.float64]:
@@ -147,12 +147,12 @@ def _svm_costs(X: NDArray[np.float32], y: NDArray[Any]) -> NDArray[np.float64]:
 
 def _figure_6(quick: bool) -> dict[str, Any]:
     task = _forest_task(quick, 0)
-    return pruned(_grown(task, quick, 0, criterion="pairs"), task, ("ccp",))
+    return pruned(_grown(task, quick, 0, criterion="pairs"), task, ("ccp",), n_lambdas=6)
 
 
 def _figure_7(quick: bool) -> dict[str, Any]:
     task = _forest_task(quick, 0)
-    return pruned(_grown(task, quick, 0, max_features=8), task, ("ccp", "greedy-prune"))
+    return pruned(_grown(task, quick, 0, max_features=8), task, ("ccp", "greedy-prune"), n_lambdas=6)
 
 
 def _usage(quick: bool) -> dict[str, Any]:
