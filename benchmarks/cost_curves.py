@@ -114,18 +114,28 @@ def trade_offs(path: PruningPath, n_points: int) -> list[float]:
     return np.geomspace(0.5 * path.lambdas[0], 0.999 * path.lambdas[-1], n_points).tolist()
 
 
-def pruned(forest: Forest, task: Task, methods: Sequence[str], n_lambdas: int = 10) -> dict[str, Any]:
+def pruned(key: str, forest: Forest, task: Task, methods: Sequence[str], n_lambdas: int = 10) -> dict[str, Any]:
     """What methods offer within each budget, and by how much they are above the exact objective, relatively."""
     X = task.validation[0]
     full_cost = feature_bill(forest, X, **task.terms).mean_cost
-    exact = scurry.prune(forest, X, **task.terms)
-    lambdas = trade_offs(exact, n_lambdas)
-    curves, excess = {"exact": of_path(exact, full_cost, task)}, {}
-    for method in methods:
+
+    def of_exact() -> dict[str, Any]:
+        path = scurry.prune(forest, X, **task.terms)
+        lambdas = trade_offs(path, n_lambdas)
+        optima = [path.objective(lam) for lam in lambdas]
+        return {"curve": of_path(path, full_cost, task), "lambdas": lambdas, "objectives": optima}
+
+    def of_method(method: str, lambdas: list[float]) -> dict[str, Any]:
         by_lambda = method in ("primal-dual", "greedy-prune")
         path = scurry.prune(forest, X, method=method, lambdas=lambdas if by_lambda else None, **task.terms)
-        curves[method] = of_path(path, full_cost, task)
-        excess[method] = [path.objective(lam) / exact.objective(lam) - 1 for lam in lambdas]
+        return {"curve": of_path(path, full_cost, task), "objectives": [path.objective(lam) for lam in lambdas]}
+
+    exact = kept(f"{key}-exact", of_exact)
+    curves, excess = {"exact": exact["curve"]}, {}
+    for method in methods:
+        found = kept(f"{key}-{method}", lambda method=method: of_method(method, exact["lambdas"]))
+        curves[method] = found["curve"]
+        excess[method] = [a / b - 1 for a, b in zip(found["objectives"], exact["objectives"], strict=True)]
     return {"curves": curves, "excess": excess, "unpruned": measured(forest, task.test, task), "full_cost": full_cost}
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def _forest_parts(report: Report, arguments: argparse.Namespace, excess: dict[st
         return
     quick, prefix = arguments.quick, "budgetprune-quick" if arguments.quick else "budgetprune"
     seeds = range(1 if quick else arguments.forest_repeats)
-    entropy = [kept(f"{prefix}-forest-{seed}", lambda seed=seed: _figure_2b(quick, seed)) for seed in seeds]
+    entropy = [_figure_2b(f"{prefix}-forest-{seed}", quick, seed) for seed in seeds]
     excess["Forest, entropy"] = _joined(entropy)
     if "forest" in arguments.parts:
         report_curves(report, "Forest, 40 trees by entropy", entropy, NAMES)
@@ -94,7 +95,7 @@ def _forest_parts(report: Report, arguments: argparse.Namespace, excess: dict[st
         ("subset", "Forest, 8 features drawn at each split", _FIGURE_7, _figure_7),
     ):
         if part in arguments.parts:
-            found = kept(f"{prefix}-{part}-0", lambda compute=compute: compute(quick))
+            found = compute(f"{prefix}-{part}-0", quick)
             excess[title] = found["excess"]
             report_curves(report, title, [found], NAMES)
             report.say(expected)
@@ -113,21 +114,41 @@ _FIGURE_7 = (
 )
 
 
-def _figure_2b(quick: bool, seed: int) -> dict[str, Any]:
+def _figure_2b(key: str, quick: bool, seed: int) -> dict[str, Any]:
     task = _forest_task(quick, seed)
-    found = pruned(_grown(task, quick, seed), task, RIVALS, n_lambdas=6)
-    tolerated = (0.05, 0.2, 0.4, 0.6, 0.8, 1.0)
-    stopped = (_grown(task, quick, seed, alpha=alpha) for alpha in tolerated)
-    found["curves"]["BudgetRF, stopped"] = of_sweep(stopped, found["full_cost"], task)
     weights = (0.0, 1e-4, 3e-4, 1e-3, 3e-3)
-    found["curves"]["GreedyMiser"] = misers(task, found["full_cost"], weights, 20 if quick else 100, 0.3)
+    return _all_methods(key, task, quick, seed, (0.05, 0.2, 0.4, 0.6, 0.8, 1.0), weights, learning_rate=0.3)
+
+
+def _all_methods(
+    key: str,
+    task: Task,
+    quick: bool,
+    seed: int,
+    tolerated: Sequence[float],
+    cost_weights: Sequence[float],
+    learning_rate: float,
+) -> dict[str, Any]:
+    """Prunings of a forest grown by entropy, the same grown with more impurity tolerated, and GreedyMiser."""
+
+    def grown(alpha: float) -> scurry.Forest:
+        return _grown(task, quick, seed, feature_costs=task.prices, alpha=alpha)
+
+    found = pruned(key, grown(0.0), task, RIVALS, n_lambdas=6)
+    full_cost = found["full_cost"]
+    sweeps = {
+        "BudgetRF, stopped": lambda: of_sweep(map(grown, tolerated), full_cost, task),
+        "GreedyMiser": lambda: misers(task, full_cost, cost_weights, 20 if quick else 100, learning_rate),
+    }
+    for title, sweep in sweeps.items():
+        found["curves"][title] = kept(f"{key}-{title}", lambda sweep=sweep: {"curve": sweep()})["curve"]
     return found
 
 
-def _figure_5(quick: bool) -> dict[str, Any]:
+def _figure_5(key: str, quick: bool) -> dict[str, Any]:
     task = _forest_task(quick, 0)
     priced = _forest_task(quick, 0, {"feature_costs": _svm_costs(*task.train)})
-    return pruned(_grown(task, quick, 0), priced, ("ccp",), n_lambdas=6)
+    return pruned(key, _grown(task, quick, 0), priced, ("ccp",), n_lambdas=6)
 
 
 def _svm_costs(X: NDArray[np.float32], y: NDArray[Any]) -> NDArray[np.float64]:
@@ -145,14 +166,14 @@ def _svm_costs(X: NDArray[np.float32], y: NDArray[Any]) -> NDArray[np.float64]:
     return costs * len(costs) / costs.sum()
 
 
-def _figure_6(quick: bool) -> dict[str, Any]:
+def _figure_6(key: str, quick: bool) -> dict[str, Any]:
     task = _forest_task(quick, 0)
-    return pruned(_grown(task, quick, 0, criterion="pairs"), task, ("ccp",), n_lambdas=6)
+    return pruned(key, _grown(task, quick, 0, criterion="pairs"), task, ("ccp",), n_lambdas=6)
 
 
-def _figure_7(quick: bool) -> dict[str, Any]:
+def _figure_7(key: str, quick: bool) -> dict[str, Any]:
     task = _forest_task(quick, 0)
-    return pruned(_grown(task, quick, 0, max_features=8), task, ("ccp", "greedy-prune"), n_lambdas=6)
+    return pruned(key, _grown(task, quick, 0, max_features=8), task, ("ccp", "greedy-prune"), n_lambdas=6)
 
 
 def _usage(quick: bool) -> dict[str, Any]:
@@ -190,26 +211,20 @@ def _cost_sets(report: Report, arguments: argparse.Namespace, excess: dict[str, 
     for name in COST_SETS:
         if load(name, report) is None:
             continue
-        repeats = {seed: f"{prefix}-{name}-{seed}" for seed in range(n_repeats)}
-        found = [kept(key, lambda n=name, s=seed: _cost_set(n, s, quick)) for seed, key in repeats.items()]
+        found = [_cost_set(f"{prefix}-{name}-{seed}", name, seed, quick) for seed in range(n_repeats)]
         excess[name] = _joined(found)
         report_curves(report, name, found, NAMES)
 
 
-def _cost_set(name: str, seed: int, quick: bool) -> dict[str, Any]:
+def _cost_set(key: str, name: str, seed: int, quick: bool) -> dict[str, Any]:
     data = scurry.datasets.load(name)
     X = np.where(np.isnan(data.X), np.nanmedian(data.X, axis=0), data.X)
     n = len(X)
     terms = {"feature_costs": data.feature_costs, "groups": data.groups, "group_costs": data.group_costs}
     parts = split(X, data.y, (n // 2, n // 4, n // 4), seed)
     task = Task(*parts, terms if data.groups is not None else {"feature_costs": data.feature_costs})
-    found = pruned(_grown(task, quick, seed, feature_costs=task.prices), task, RIVALS)
-    tolerated = (0.05, 0.2, 0.4, 0.6)
-    stopped = (_grown(task, quick, seed, feature_costs=task.prices, alpha=alpha) for alpha in tolerated)
-    found["curves"]["BudgetRF, stopped"] = of_sweep(stopped, found["full_cost"], task)
     weights = [0.0, *(np.geomspace(1e-4, 1e-1, 5) / task.prices.mean())]
-    found["curves"]["GreedyMiser"] = misers(task, found["full_cost"], weights, 20 if quick else 100, 0.1)
-    return found
+    return _all_methods(key, task, quick, seed, (0.05, 0.2, 0.4, 0.6), weights, learning_rate=0.1)
 
 
 def _joined(found: list[dict[str, Any]]) -> dict[str, list[float]]:
