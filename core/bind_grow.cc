@@ -33,7 +33,7 @@ void construct(ColumnOrders* self, const FloatColumns& values) {
   if (values.size() == 0) throw std::invalid_argument("values must have rows and columns");
   if (values.shape(0) > 0x7FFFFFFFu) throw std::invalid_argument("more than 2^31 - 1 rows");
   const std::span<const float> all{values.data(), values.size()};
-  if (std::ranges::any_of(all, [](float x) { return std::isnan(x); })) throw std::invalid_argument("a value is NaN");
+  if (!std::ranges::all_of(all, [](float x) { return std::isfinite(x); })) throw std::invalid_argument("a value is not finite");
   nb::gil_scoped_release release;
   new (self) ColumnOrders(all, values.shape(0));
 }

@@ -12,7 +12,7 @@ namespace scurry {
 // Training values and, for every feature, the rows in rising order of it; equal values in order of rows.
 class ColumnOrders {
  public:
-  // `values` holds n_rows values of each feature, one feature after the other, none of them NaN.
+  // `values` holds n_rows values of each feature, one feature after the other, all finite.
   ColumnOrders(std::span<const float> values, std::size_t n_rows);
 
   std::size_t n_rows() const { return n_rows_; }
