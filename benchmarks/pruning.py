@@ -63,7 +63,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _grown() -> tuple[NDArray[np.float32], RandomForestClassifier]:
-    X, y = make_classification(N_TRAIN + N_ROWS, N_FEATURES, n_informative=10, class_sep=1.6, random_state=0)
+    X, y = make_classification(N_TRAIN + N_ROWS, N_FEATURES, n_informative=10, class_sep=1.55, random_state=0)
     X = X.astype(np.float32)
     model = RandomForestClassifier(N_TREES, criterion="entropy", random_state=0)
     return X, model.fit(X[:N_TRAIN], y[:N_TRAIN])
