@@ -11,7 +11,7 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import batch, datasets, distributed, orders, pruning, stopping
+    from scurry import batch, datasets, distributed, orders, pruning, report, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
     from scurry.estimators import AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier
@@ -36,6 +36,7 @@ __all__ = [
     "orders",
     "prune",
     "pruning",
+    "report",
     "stopping",
 ]
 
@@ -52,6 +53,7 @@ _LAZY = {
     "orders": "scurry.orders",
     "prune": "scurry.pruning",
     "pruning": "scurry.pruning",
+    "report": "scurry.report",
     "stopping": "scurry.stopping",
 }
 
