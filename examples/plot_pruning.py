@@ -13,7 +13,7 @@ from scurry.display import PruningPathDisplay
 
 data = scurry.datasets.load("thyroid_ann_cost")
 train, validate, test = slice(0, 2400), slice(2400, 4800), slice(4800, None)
-model = RandomForestClassifier(40, max_depth=8, random_state=0).fit(data.X[train], data.y[train])
+model = RandomForestClassifier(40, max_depth=8, max_features=0.5, random_state=0).fit(data.X[train], data.y[train])
 prices = {"feature_costs": data.feature_costs, "groups": data.groups, "group_costs": data.group_costs}
 paths = {
     "exact": scurry.prune(model, data.X[validate], **prices),
@@ -24,6 +24,6 @@ PruningPathDisplay.from_paths(paths, data.X[test], data.y[test])
 # %%
 # A budget picks a forest from the path, with a bound on how much better any other pruning could be.
 
-point = paths["exact"].point(max_cost=20)
+point = paths["exact"].point(max_cost=40)
 print(point)
 print("accuracy on test rows:", (point.forest.predict(data.X[test]) == data.y[test]).mean())

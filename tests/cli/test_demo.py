@@ -36,7 +36,7 @@ def test_what_is_claimed(small):
         assert 0 < lines[1].saved < 1
         assert lines[1].changed <= lines[1].promised == 0.005
     assert thyroid[0].changed == 0
-    assert thyroid[1].saved > 0.5
+    assert thyroid[1].saved > 0.4
     assert all(line.speedup > 0 and 0.5 < line.accuracy <= 1 for lines in found.models.values() for line in lines)
 
 
