@@ -93,7 +93,7 @@ class Scorer:
         pyarrow.Schema
             For ``mapInArrow``, which wants to know it beforehand.
         """
-        return self.scoring.score(arrow().RecordBatch.from_pylist([], schema=source)).schema
+        return self.scoring.schema(source)
 
     @property
     def scoring(self) -> Scoring:
