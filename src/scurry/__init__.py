@@ -11,9 +11,10 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import batch, datasets, distributed, orders, stopping
+    from scurry import batch, datasets, distributed, orders, pruning, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
+    from scurry.pruning import prune
 
 __all__ = [
     "AbortFlag",
@@ -29,6 +30,8 @@ __all__ = [
     "from_model",
     "load",
     "orders",
+    "prune",
+    "pruning",
     "stopping",
 ]
 
@@ -40,6 +43,8 @@ _LAZY = {
     "distributed": "scurry.distributed",
     "early_exit": "scurry.calibration",
     "orders": "scurry.orders",
+    "prune": "scurry.pruning",
+    "pruning": "scurry.pruning",
     "stopping": "scurry.stopping",
 }
 
