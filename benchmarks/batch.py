@@ -33,8 +33,8 @@ N_IN_MEMORY = 2_000_000
 def main() -> None:
     arguments = parsed()
     data = datasets.load("adult")
-    train, test = data.X[data.split == "train"], data.X[data.split == "test"].astype(np.float32)
-    model = RandomForestClassifier(101, max_depth=10, n_jobs=2, random_state=0).fit(train, data.y[data.split == "train"])
+    train, test = data.split == "train", data.X[data.split == "test"].astype(np.float32)
+    model = RandomForestClassifier(101, max_depth=10, n_jobs=2, random_state=0).fit(data.X[train], data.y[train])
     fast = scurry.early_exit(model, test, max_disagreement=1e-2, method="minimean", random_state=0)
     results: dict[str, object] = {"machine": platform.processor(), "date": date.today().isoformat()}
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:

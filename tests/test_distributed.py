@@ -117,3 +117,54 @@ def test_unreachable_and_unknown_clusters(tmp_path, folder, fast):
         distributed.score(folder, fast, tmp_path / "out", cluster="everywhere")
     with pytest.raises(InputError, match="colour"):
         distributed.Scorer(fast, columns=("colour",))
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory, frame):
+    folder = tmp_path_factory.mktemp("labelled")
+    table = pa.Table.from_pandas(frame, preserve_index=False).append_column("y", pa.array(load_breast_cancer().target))
+    for i in range(5):
+        pq.write_table(table.take(np.arange(i, len(frame), 5)), folder / f"{i}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("order", ["backward-squirrel", "forward-squirrel"])
+@pytest.mark.parametrize("readout", ["plain", "weighted"])
+def test_orders_are_those_of_all_rows_on_one_machine(labelled, frame, fast, cluster, order, readout):
+    X, y = frame.to_numpy(), load_breast_cancer().target
+    alone = scurry.orders.find(fast.forest, X, y, order=order, readout=readout)
+    shares = []
+    found = distributed.find_order(
+        fast.forest,
+        labelled,
+        label="y",
+        order=order,
+        readout=readout,
+        cluster=cluster,
+        progress=lambda share, _: shares.append(share),
+    )
+    np.testing.assert_array_equal(found.steps, alone.steps)
+    np.testing.assert_allclose(found.curve, alone.curve, rtol=1e-12)
+    assert shares[-1] == 1
+
+
+def test_search_goes_on_when_a_worker_dies(labelled, frame, fast):
+    alone = scurry.anytime(fast.forest, frame, load_breast_cancer().target, order="backward-squirrel")
+    killed = []
+
+    def kill_once(share, message):
+        if share > 0.3 and not killed:
+            killed.append(os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL))
+
+    with local_cluster() as client:
+        found = distributed.anytime(fast.forest, labelled, label="y", cluster=client, progress=kill_once)
+    assert killed
+    np.testing.assert_array_equal(found.plan.order, alone.plan.order)
+    np.testing.assert_array_equal(found.predict(frame, max_steps=20), alone.predict(frame, max_steps=20))
+
+
+def test_wrong_requests_for_an_order(labelled, fast, cluster):
+    with pytest.raises(InputError, match="with a sample of the rows"):
+        distributed.find_order(fast.forest, labelled, label="y", order="optimal", cluster=cluster)
+    with pytest.raises(InputError, match="no column 'z'"):
+        distributed.find_order(fast.forest, labelled, label="z", cluster=cluster)
