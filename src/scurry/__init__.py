@@ -14,10 +14,14 @@ if TYPE_CHECKING:
     from scurry import batch, datasets, distributed, orders, pruning, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
+    from scurry.estimators import AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier
     from scurry.pruning import prune
 
 __all__ = [
     "AbortFlag",
+    "AnytimeClassifier",
+    "EarlyExitClassifier",
+    "FeatureBudgetClassifier",
     "Forest",
     "Plan",
     "Predictor",
@@ -37,6 +41,9 @@ __all__ = [
 
 # Loaded at first use: they need scipy, which takes longer to import than scurry itself.
 _LAZY = {
+    "AnytimeClassifier": "scurry.estimators",
+    "EarlyExitClassifier": "scurry.estimators",
+    "FeatureBudgetClassifier": "scurry.estimators",
     "anytime": "scurry.deadline",
     "batch": "scurry.batch",
     "datasets": "scurry.datasets",

@@ -215,6 +215,9 @@ class Predictor:
         plan_header, plan_arrays = self.plan.to_parts()
         return forest_header | {"plan": plan_header}, forest_arrays | plan_arrays
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Predictor, (self.forest, self.plan)  # what else it holds is made at the first prediction
+
     def __repr__(self) -> str:
         return f"Predictor({self.forest!r}, method={self.plan.facts.get('method', 'full')!r})"
 

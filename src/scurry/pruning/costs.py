@@ -162,8 +162,8 @@ def parents(forest: Forest) -> NDArray[np.int32]:
     return parent
 
 
-def _feature_names(forest: Forest) -> Sequence[str]:
-    return forest.feature_names if forest.feature_names is not None else [str(j) for j in range(forest.n_features)]
+def _feature_names(forest: Forest) -> Sequence[str | int]:
+    return forest.feature_names if forest.feature_names is not None else range(forest.n_features)
 
 
 def _numbers(what: str, given: Any, names: Sequence[Any], kind: str) -> NDArray[np.float64]:
@@ -213,7 +213,7 @@ def _named_groups(forest: Forest, given: Mapping[Any, Any]) -> tuple[NDArray[np.
     for group, members in enumerate(given.values()):
         for member in [members] if isinstance(members, str) else members:
             at = names.index(member) if member in names else member
-            if isinstance(at, str) or not 0 <= at < forest.n_features:
+            if not isinstance(at, int | np.integer) or not 0 <= at < forest.n_features:
                 raise InputError(f"groups names {member!r}, which is no feature; known are {_listed(names)}")
             if membership[at] >= 0:
                 raise InputError(f"groups has feature {member!r} twice; a feature has one group")
