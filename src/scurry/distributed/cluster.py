@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -26,7 +27,7 @@ def connected(cluster: Any) -> Iterator[Any]:
             yield client
     elif isinstance(cluster, str) and "://" in cluster:
         try:
-            client = Client(cluster, timeout=10)
+            client = Client(cluster, timeout=5)
         except (OSError, TimeoutError) as error:
             raise InputError(f"no Dask scheduler answers at {cluster}; start one with: dask scheduler") from error
         with client:
@@ -35,3 +36,8 @@ def connected(cluster: Any) -> Iterator[Any]:
         raise InputError(
             f"cluster must be 'local', an address such as 'tcp://scheduler:8786' or a Client, got {cluster!r}"
         )
+
+
+def shared(client: Any, value: Any) -> Any:
+    """`value` on the cluster, as a future. A worker that dies with it is no loss: it can be made again."""
+    return client.submit(pickle.loads, pickle.dumps(value))

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.deadline import predictor_of
-from scurry.distributed.cluster import connected
-from scurry.distributed.packed import Packed
+from scurry.distributed.cluster import connected, shared
 from scurry.distributed.partitions import Partition, forget, gathered, kept, total
 from scurry.errors import InputError
 from scurry.forest import Forest
@@ -80,15 +79,15 @@ def find_order(
     n_steps, down = int(forest.tree_depth.sum()), order == "forward-squirrel"
     taken: list[int] = []
     with connected(cluster) as client:
-        shared = client.scatter(Packed(forest), broadcast=True, hash=False)
+        sent = shared(client, forest)
         while len(taken) < n_steps:
-            losses = total(gathered(client, _look, partitions, shared, readout, down, tuple(taken)))
+            losses = total(gathered(client, _look, partitions, sent, readout, down, tuple(taken)))
             taken.append(int(losses.argmin()))
             if progress is not None:
                 progress(len(taken) / n_steps, f"{len(taken)} of {n_steps} steps")
         steps = np.array(taken if down else taken[::-1], np.int32)
         steps.flags.writeable = False
-        correct = total(gathered(client, _correct, partitions, shared, readout, steps))
+        correct = total(gathered(client, _correct, partitions, sent, readout, steps))
     return StepOrder(order, steps, readout, correct[:-1] / correct[-1], time.perf_counter() - started)
 
 
@@ -119,12 +118,12 @@ def anytime(
     return predictor_of(forest, found, {"objective": "steps"})
 
 
-def _ordering_set(partition: Partition, packed: Packed, readout: str) -> OrderingSet:
+def _ordering_set(partition: Partition, forest: Forest, readout: str) -> OrderingSet:
     def read() -> OrderingSet:
-        rows, labels = partition.read(packed.forest)
-        return OrderingSet.of(packed.forest, rows, labels, readout)
+        rows, labels = partition.read(forest)
+        return OrderingSet.of(forest, rows, labels, readout)
 
-    return kept((partition, packed, readout), read)
+    return kept((partition, forest.digest, readout), read)
 
 
 @dataclass
@@ -142,14 +141,14 @@ class _Search:
 
 
 def _look(
-    partition: Partition, packed: Packed, readout: str, down: bool, taken: tuple[int, ...]
+    partition: Partition, forest: Forest, readout: str, down: bool, taken: tuple[int, ...]
 ) -> NDArray[np.float64]:
     """The loss of the partition's rows after one more step in each tree."""
 
     def begin() -> _Search:
-        return _Search(_core.Squirrel(_ordering_set(partition, packed, readout).descent(), down=down))
+        return _Search(_core.Squirrel(_ordering_set(partition, forest, readout).descent(), down=down))
 
-    key = (partition, packed, readout, down)
+    key = (partition, forest.digest, readout, down)
     search = kept(key, begin)
     if search.taken != taken[: len(search.taken)]:  # of another search for the same order
         forget(key)
@@ -157,8 +156,8 @@ def _look(
     return search.follow(taken)
 
 
-def _correct(partition: Partition, packed: Packed, readout: str, steps: NDArray[np.int32]) -> NDArray[np.float64]:
+def _correct(partition: Partition, forest: Forest, readout: str, steps: NDArray[np.int32]) -> NDArray[np.float64]:
     """How many of the partition's rows are answered correctly after each step; then, how many it has."""
-    ordering = _ordering_set(partition, packed, readout)
-    rows, _ = partition.read(packed.forest)
+    ordering = _ordering_set(partition, forest, readout)
+    rows, _ = partition.read(forest)
     return np.append(curve_of(ordering, steps, rows) * ordering.n_rows, ordering.n_rows).round()

@@ -98,15 +98,12 @@ def gathered(client: Any, question: Callable[..., T], partitions: Sequence[Parti
         In the order of `partitions`.
     """
     workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+
+    def place(index: int) -> dict[str, Any]:
+        return {"workers": [workers[index % len(workers)]], "allow_other_workers": True} if workers else {}
+
     futures = [
-        client.submit(
-            question,
-            partition,
-            *arguments,
-            workers=[workers[index % len(workers)]],
-            allow_other_workers=True,
-            pure=False,
-        )
+        client.submit(question, partition, *arguments, pure=False, **place(index))
         for index, partition in enumerate(partitions)
     ]
     answers: list[T] = client.gather(futures)

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scurry.batch import Progress, Report, Tracker, outputs, raise_if_all_failed, remove_parts, score_fragment
-from scurry.distributed.cluster import connected
-from scurry.distributed.packed import Packed
+from scurry.distributed.cluster import connected, shared
 from scurry.errors import OutputError, ScurryError
 from scurry.forest import Forest
 from scurry.fragments import Fragment, Source, arrow, find
@@ -27,7 +26,7 @@ from scurry.scoring import Scoring
 class Scorer:
     """Scores Arrow batches where they are: what Spark's ``mapInArrow`` and Ray Data's ``map_batches`` take as it is.
 
-    It travels by value: the predictor goes along as the bytes of its ``.scurry`` file and is unpacked once per process.
+    It travels by value: the predictor goes along as the bytes of its ``.scurry`` file.
 
     Parameters
     ----------
@@ -48,8 +47,7 @@ class Scorer:
 
     def __init__(self, predictor: Predictor | Forest, **settings: Any) -> None:
         predictor = predictor if isinstance(predictor, Predictor) else Predictor.full(predictor)
-        Scoring(predictor=predictor, **settings)  # wrong settings are refused here, not on a worker
-        self._packed, self._settings = Packed(predictor), settings
+        self.scoring = Scoring(predictor=predictor, **settings)
 
     def __call__(self, batches: Any) -> Iterator[Any]:
         """Score record batches, or the batches of a table.
@@ -81,11 +79,6 @@ class Scorer:
             For ``mapInArrow``, which wants to know it beforehand.
         """
         return self.scoring.schema(source)
-
-    @property
-    def scoring(self) -> Scoring:
-        """The scoring itself, of this process."""
-        return Scoring(predictor=self._packed.predictor, **self._settings)
 
 
 def score(
@@ -148,10 +141,10 @@ def _completed(client: Any, scorer: Scorer, tasks: dict[Fragment, Path]) -> Iter
     """Each fragment as it is done with, and its number of rows, None or what was wrong."""
     from distributed import as_completed
 
-    shared = client.scatter(scorer, broadcast=True, hash=False)
+    sent = shared(client, scorer)
     # Not `pure`: a task must look at the files, even if one of the same name was run before.
     futures = {
-        client.submit(_score_fragment, fragment, target, shared, pure=False): fragment
+        client.submit(_score_fragment, fragment, target, sent, pure=False): fragment
         for fragment, target in tasks.items()
     }
     for future in as_completed(futures):
