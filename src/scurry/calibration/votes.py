@@ -28,6 +28,10 @@ _LOTS_IN_TREES = 1.0  # what a row's draw, and the split of its block, cost besi
 def plan_by_votes(request: Request, method: str) -> Plan:
     """A plan that stops a vote by `method`: "minimax", "minimean", "minimixed" or "schwing"."""
     forest = request.forest
+    if request.threshold is not None:
+        raise InputError(f'method={method!r} counts votes, which know no threshold; use "qwyc"')
+    if request.cost_unit != "trees":
+        raise InputError(f'method={method!r} asks trees in random order, whatever they cost; use "qwyc"')
     if forest.value.shape[1] != forest.n_classes:
         raise InputError(
             f'method={method!r} counts votes of trees, and this is a boosted model whose trees add scores; use "qwyc"'
