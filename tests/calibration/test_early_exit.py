@@ -124,6 +124,10 @@ def test_certified_scores(method, kind, request):
     assert float((run.labels != model.predict(new)).mean()) <= 0.01
     assert run.mean_trees < 0.8 * fast.forest.n_trees
     assert "confidence 0.95" in str(fast.summary())
+    facts = fast.plan.facts
+    assert facts["calibration_disagreement"] == facts["certified_mistakes"] / 4000
+    assert facts["calibration_disagreement"] < facts["certified_disagreement"] <= 0.01
+    assert f"{facts['certified_mistakes']} mistakes on 4000 rows" in facts["certified_by"]
 
 
 def test_what_runs_to_the_end_is_exact(boosted):

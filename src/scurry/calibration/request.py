@@ -12,6 +12,7 @@ from scurry.calibration.threshold import at_threshold
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.rows import as_rows
+from scurry.stopping.guarantee import certified_rate
 from scurry.stopping.score_matrix import model_costs
 
 METHODS = ("auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan")
@@ -85,6 +86,15 @@ class Request:
         if self.cost_unit == "trees":
             return np.ones(self.forest.n_trees)
         return np.asarray(self.forest.node_depth[self.forest.apply(rows)].mean(axis=0))
+
+    def certificate(self, n_mistakes: int, n_rows: int) -> dict[str, Any]:
+        """What a plan says about the test that certified it."""
+        return {
+            "certified_by": f"exact binomial test: {n_mistakes} mistakes on {n_rows} rows that had no part in the fit",
+            "certified_on_rows": n_rows,
+            "certified_mistakes": n_mistakes,
+            "certified_disagreement": certified_rate(n_mistakes, n_rows, self.confidence or 0.0),
+        }
 
     def facts(self, method: str, **measured: Any) -> dict[str, Any]:
         """What a plan says about itself."""

@@ -174,9 +174,8 @@ def _certified_amount(
             "promise": (
                 f"with confidence {request.confidence}, at most {request.max_disagreement:g} of new rows are "
                 "answered differently from the model (rows drawn like the calibration rows)"
-            ),
-            "certified_on_rows": n_rows,
-        }
+            )
+        } | request.certificate(int(curve.n_mistakes[chosen]), n_rows)
     measured["calibration_disagreement"] = float(curve.n_mistakes[chosen] / n_rows)
     if request.cost_unit == "trees":
         measured["calibration_mean_trees"] = float(curve.mean_cost[chosen])
