@@ -41,7 +41,10 @@ class Request:
     ) -> Request:
         """The request if it makes sense, else an error that says what does."""
         if not forest.is_classifier:
-            raise InputError("early exit compares labels, and this model is a regressor; pass a classifier")
+            raise InputError(
+                "early exit compares labels, and this model is a regressor; pass a classifier, or use scurry.anytime, "
+                "which takes regressors too"
+            )
         if method not in METHODS:
             raise InputError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
         alpha, confidence = asked["max_disagreement"], asked["confidence"]
