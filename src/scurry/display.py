@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from scurry.axes import new_axes
 from scurry.errors import InputError
+from scurry.exit_display import EarlyExitDisplay
 from scurry.plan import StepRule
 from scurry.predictor import Predictor
 from scurry.pruning_display import FeatureUsageDisplay, PruningPathDisplay
@@ -17,7 +18,7 @@ from scurry.rows import as_rows
 from scurry.stopping.vote_policy import decided
 from scurry.stopping.vote_rule import VoteRule
 
-__all__ = ["AnytimeDisplay", "FeatureUsageDisplay", "PruningPathDisplay", "VoteRuleDisplay"]
+__all__ = ["AnytimeDisplay", "EarlyExitDisplay", "FeatureUsageDisplay", "PruningPathDisplay", "VoteRuleDisplay"]
 
 _GO_ON, _POSITIVE, _NEGATIVE, _LOT = "#f2f2f2", "#1f77b4", "#d9822b", "#7a2f8f"
 _MAX_LISTED = 1001  # voters for which states are listed one by one
@@ -210,12 +211,17 @@ class AnytimeDisplay:
         self.ax_ = new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
         self.lines_ = [
-            self.ax_.plot(x, quality, label=name, drawstyle="steps-post" if self.against == "steps" else "default")[0]
+            self.ax_.plot(x, quality, label=name, drawstyle=self._drawstyle(x))[0]
             for name, (x, quality) in self.curves.items()
         ]
         self.ax_.set(xlabel=_BUDGETS[self.against], ylabel=self.quality)
         self.ax_.legend()
         return self
+
+    def _drawstyle(self, x: NDArray[np.float64]) -> str:
+        # Stairs would say of steps left out what is not known.
+        every_step = self.against == "steps" and bool((np.diff(x) <= 1).all())
+        return "steps-post" if every_step else "default"
 
 
 def _curve_by_steps(

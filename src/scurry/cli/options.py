@@ -1,0 +1,28 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ModelFile = Annotated[
+    Path,
+    typer.Argument(
+        help="A model file: XGBoost (.json, .ubj), LightGBM (.txt), skops, .scurry; pickle and joblib with "
+        "--trust-pickle.",
+        show_default=False,
+    ),
+]
+Rows = Annotated[
+    list[str],
+    typer.Argument(help="Parquet, CSV or Arrow files, folders or patterns.", show_default=False),
+]
+Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write.", show_default=False)]
+Label = Annotated[str | None, typer.Option(help="The column that holds the labels.", show_default=False)]
+Seed = Annotated[int, typer.Option(help="Of all random choices.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+TrustPickle = Annotated[
+    bool, typer.Option("--trust-pickle", help="Load a pickle or joblib file: that runs code its author chose.")
+]
