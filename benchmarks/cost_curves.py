@@ -126,8 +126,9 @@ def pruned(key: str, forest: Forest, task: Task, methods: Sequence[str], n_lambd
         return {"curve": of_path(path, full_cost, task), "lambdas": lambdas, "objectives": optima}
 
     def of_method(method: str, lambdas: list[float]) -> dict[str, Any]:
-        by_lambda = method in ("primal-dual", "greedy-prune")
-        path = scurry.prune(forest, X, method=method, lambdas=lambdas if by_lambda else None, **task.terms)
+        # The last one prunes everything, so that there is an answer within every budget.
+        asked = [*lambdas, 1e6] if method in ("primal-dual", "greedy-prune") else None
+        path = scurry.prune(forest, X, method=method, lambdas=asked, **task.terms)
         return {"curve": of_path(path, full_cost, task), "objectives": [path.objective(lam) for lam in lambdas]}
 
     exact = kept(f"{key}-exact", of_exact)
@@ -142,10 +143,10 @@ def pruned(key: str, forest: Forest, task: Task, methods: Sequence[str], n_lambd
 def misers(
     task: Task, full_cost: float, cost_weights: Sequence[float], n_estimators: int, learning_rate: float
 ) -> Curve:
-    """GreedyMiser for several trade-offs; of each all rounds, and the first half and quarter of them."""
+    """GreedyMiser for several trade-offs, one that buys nothing included; all rounds, half and a quarter of them."""
     forests = []
     options = {"feature_costs": task.prices, "learning_rate": learning_rate, "loss": "squared"}
-    for cost_weight in cost_weights:
+    for cost_weight in (*cost_weights, 1e6):
         miser = GreedyMiserClassifier(n_estimators, cost_weight=cost_weight, **options).fit(*task.train)
         grown = miser.n_estimators_
         forests += [miser.first(n) for n in sorted({max(1, grown // 4), max(1, grown // 2), grown})]
