@@ -2,7 +2,7 @@
 
 Forest is covertype with the paper's split sizes and 40 trees grown by entropy on all features at every split; costs are
 1 for each feature. The five cost data sets have real prices, discounts for groups of tests included; they are not in
-the paper. Their forests are grown without regard to cost, as the paper's are for Scene15; BudgetRF regards it. The paper
+the paper. Their forests are grown without regard to cost, as the paper does for Scene15; BudgetRF regards it. The paper
 prints its results as figures, so what is set beside them is who is below whom.
 
     python benchmarks/papers/budgetprune.py --quick
