@@ -23,7 +23,18 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import scurry
-from cost_curves import Task, kept, load, misers, of_sweep, pruned, report_curves, report_objectives, split
+from cost_curves import (
+    Task,
+    grown_points,
+    kept,
+    load,
+    misers,
+    of_points,
+    pruned,
+    report_curves,
+    report_objectives,
+    split,
+)
 from report import Report
 from scurry.evaluation import feature_bill
 from scurry.growing import BudgetedForestClassifier
@@ -82,10 +93,10 @@ def _forest_parts(report: Report, arguments: argparse.Namespace, excess: dict[st
     if load("covertype", report) is None:
         return
     quick, prefix = arguments.quick, "budgetprune-quick" if arguments.quick else "budgetprune"
-    seeds = range(1 if quick else arguments.forest_repeats)
-    entropy = [_figure_2b(f"{prefix}-forest-{seed}", quick, seed) for seed in seeds]
-    excess["Forest, entropy"] = _joined(entropy)
     if "forest" in arguments.parts:
+        seeds = range(1 if quick else arguments.forest_repeats)
+        entropy = [_figure_2b(f"{prefix}-forest-{seed}", quick, seed) for seed in seeds]
+        excess["Forest, entropy"] = _joined(entropy)
         report_curves(report, "Forest, 40 trees by entropy", entropy, NAMES)
         report.say(
             "Paper, Figure 2 (b): BudgetPrune is below all others, by much; GreedyMiser is far above at high budgets."
@@ -131,25 +142,23 @@ def _all_methods(
     learning_rate: float,
 ) -> dict[str, Any]:
     """Prunings of a forest grown by entropy; forests grown by entropy per cost, stopped early; and GreedyMiser."""
-
-    def grown(alpha: float) -> scurry.Forest:
-        return _grown(task, quick, seed, feature_costs=task.prices, alpha=alpha)
-
-    found = pruned(key, _grown(task, quick, seed), task, RIVALS, n_lambdas=6)
-    full_cost = found["full_cost"]
-    sweeps = {
-        "BudgetRF, stopped": lambda: of_sweep(map(grown, tolerated), full_cost, task),
-        "GreedyMiser": lambda: misers(task, full_cost, cost_weights, 20 if quick else 100, learning_rate),
+    found = pruned(key, _grown(task, quick, seed), task, RIVALS)
+    grow = {
+        f"{alpha:g}": lambda alpha=alpha: _grown(task, quick, seed, feature_costs=task.prices, alpha=alpha)
+        for alpha in tolerated
     }
-    for title, sweep in sweeps.items():
-        found["curves"][title] = kept(f"{key}-{title}", lambda sweep=sweep: {"curve": sweep()})["curve"]
+    sweeps = {
+        "BudgetRF, stopped": grown_points(f"{key}-stopped", grow, task),
+        "GreedyMiser": misers(f"{key}-miser", task, cost_weights, 15 if quick else 90, learning_rate),
+    }
+    found["curves"] |= {title: of_points(points, found["full_cost"]) for title, points in sweeps.items()}
     return found
 
 
 def _figure_5(key: str, quick: bool) -> dict[str, Any]:
     task = _forest_task(quick, 0)
     priced = _forest_task(quick, 0, {"feature_costs": _svm_costs(*task.train)})
-    return pruned(key, _grown(task, quick, 0), priced, ("ccp",), n_lambdas=6)
+    return pruned(key, _grown(task, quick, 0), priced, ("ccp",))
 
 
 def _svm_costs(X: NDArray[np.float32], y: NDArray[Any]) -> NDArray[np.float64]:
@@ -169,12 +178,12 @@ def _svm_costs(X: NDArray[np.float32], y: NDArray[Any]) -> NDArray[np.float64]:
 
 def _figure_6(key: str, quick: bool) -> dict[str, Any]:
     task = _forest_task(quick, 0)
-    return pruned(key, _grown(task, quick, 0, criterion="pairs"), task, ("ccp",), n_lambdas=6)
+    return pruned(key, _grown(task, quick, 0, criterion="pairs"), task, ("ccp",))
 
 
 def _figure_7(key: str, quick: bool) -> dict[str, Any]:
     task = _forest_task(quick, 0)
-    return pruned(key, _grown(task, quick, 0, max_features=8), task, ("ccp", "greedy-prune"), n_lambdas=6)
+    return pruned(key, _grown(task, quick, 0, max_features=8), task, ("ccp", "greedy-prune"))
 
 
 def _usage(quick: bool) -> dict[str, Any]:
