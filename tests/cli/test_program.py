@@ -77,7 +77,7 @@ def test_a_folder_that_is_not_there(fail, folder, tmp_path):
     line = fail(
         "early-exit", folder / "model.skops", folder / "rows.csv", "--no-promise", "-o", tmp_path / "no/x.scurry"
     )
-    assert re.match(r"error: .*no.*: No such file or directory", line)
+    assert re.match(r"error: .*no/x.scurry cannot be written: No such file or directory; name a folder that ex", line)
 
 
 def scurry(*arguments: str) -> subprocess.CompletedProcess[str]:

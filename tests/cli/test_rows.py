@@ -63,3 +63,8 @@ def test_a_file_that_cannot_be_read_does_not_stop_the_others(folder, fast, table
 def test_nothing_to_score(fail, folder, fast, tmp_path):
     line = fail("predict", folder / "fast.scurry", tmp_path / "*.parquet", "-o", tmp_path / "out")
     assert "no file matches" in line
+
+
+def test_scores_are_parquet(fail, folder, fast):
+    line = fail("predict", folder / "fast.scurry", folder / "new.parquet", "-o", "scores.csv")
+    assert "written as Parquet; name a folder, or scores.parquet" in line

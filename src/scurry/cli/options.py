@@ -10,6 +10,7 @@ import typer
 ModelFile = Annotated[
     Path,
     typer.Argument(
+        metavar="MODEL",
         help="A model file: XGBoost (.json, .ubj), LightGBM (.txt), skops, .scurry; pickle and joblib with "
         "--trust-pickle.",
         show_default=False,
@@ -17,7 +18,7 @@ ModelFile = Annotated[
 ]
 Rows = Annotated[
     list[str],
-    typer.Argument(help="Parquet, CSV or Arrow files, folders or patterns.", show_default=False),
+    typer.Argument(metavar="ROWS", help="Parquet, CSV or Arrow files, folders or patterns.", show_default=False),
 ]
 Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write.", show_default=False)]
 Label = Annotated[str | None, typer.Option(help="The column that holds the labels.", show_default=False)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,9 @@ from scurry.cli.files import read_model
 from scurry.cli.options import AsJson, ModelFile, Rows, TrustPickle
 from scurry.cli.program import app
 from scurry.cli.screen import console, in_seconds, progress, show, some, working
+from scurry.errors import InputError
+
+_OTHER_TABLES = (".csv", ".tsv", ".json", ".arrow", ".feather", ".ipc", ".xlsx")
 
 
 @app.command(
@@ -46,6 +50,8 @@ def predict(
     """
     from scurry import batch, distributed
 
+    if Path(output).suffix.lower() in _OTHER_TABLES:
+        raise InputError(f"scores are written as Parquet; name a folder, or {Path(output).with_suffix('.parquet')}")
     with working(f"Reading {model.name}"):
         predictor = read_model(model, trust_pickle=trust_pickle).predictor
     asked: dict[str, Any] = {
