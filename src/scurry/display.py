@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from scurry.axes import new_axes
 from scurry.errors import InputError
+from scurry.exit_display import EarlyExitDisplay
 from scurry.plan import StepRule
 from scurry.predictor import Predictor
 from scurry.pruning_display import FeatureUsageDisplay, PruningPathDisplay
@@ -17,7 +18,7 @@ from scurry.rows import as_rows
 from scurry.stopping.vote_policy import decided
 from scurry.stopping.vote_rule import VoteRule
 
-__all__ = ["AnytimeDisplay", "FeatureUsageDisplay", "PruningPathDisplay", "VoteRuleDisplay"]
+__all__ = ["AnytimeDisplay", "EarlyExitDisplay", "FeatureUsageDisplay", "PruningPathDisplay", "VoteRuleDisplay"]
 
 _GO_ON, _POSITIVE, _NEGATIVE, _LOT = "#f2f2f2", "#1f77b4", "#d9822b", "#7a2f8f"
 _MAX_LISTED = 1001  # voters for which states are listed one by one
