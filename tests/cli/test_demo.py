@@ -1,32 +1,35 @@
-"""`scurry demo`."""
+"""`scurry demo`: the demonstration itself is tested with `scurry.demo`; here, a small one and how it is shown."""
 
+import json
 import re
 
-import numpy as np
+import pytest
 
-from scurry import Forest, cli
+from scurry import demo
 
 
-def test_demo(run, monkeypatch):
+@pytest.fixture
+def small(monkeypatch, tmp_path):
     monkeypatch.delenv("SCURRY_DATA", raising=False)
-    monkeypatch.setattr(cli.demo, "_N_TREES", 5)
+    monkeypatch.setattr(demo, "_N_TREES", 5)
+    monkeypatch.setattr(demo, "_N_ROUNDS", 1)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_small_demo(run, small):
     output = run("demo")
-    assert "48,842 rows, 14 features (8 categorical)" in output
-    assert re.findall(r"labels that differ +(\S+)", output) == ["0", "0"]
-    assert len(re.findall(r"16,281 rows, 1 thread +[\d.]+ [mµ]?s +[\d.]+ [mµ]?s +[\d.]+ ×", output)) == 2
-    assert len(re.findall(r"one row +[\d.]+ [mµ]?s +[\d.]+ [mµ]?s +[\d,]+ ×", output)) == 2
-    assert "scurry.from_model(model)" in output
+    assert (small / "demo" / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert re.search(r"early exit +[\d.]+ trees +[\d.]+ % +[\d.]+ % +≤ 0.5 % +[\d.]+ % +[\d.]+ ×", output)
+    assert re.search(r"pruned +\$[\d.]+ +[\d.]+ %", output)
+    assert "demo/report.html" in output
+    assert "scurry early-exit model.json rows.parquet" in output
 
 
-def test_demo_counts_labels_that_differ(run, monkeypatch):
-    monkeypatch.setattr(cli.demo, "_N_TREES", 3)
-    monkeypatch.setattr(Forest, "predict", lambda self, X, n_threads=1: np.full(len(X), "neither"))
-    assert re.findall(r"labels that differ +(\S+)", run("demo")) == ["16,281", "16,281"]
-
-
-def test_runs_take_turns(monkeypatch):
-    clock = iter([0, 5, 5, 6, 10, 13, 13, 15, 20, 24, 24, 28])
-    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
-    turns = []
-    assert cli.demo._race(3, lambda: turns.append("a"), lambda: turns.append("b")) == [3, 1]
-    assert turns == ["a", "b"] * 3
+def test_json(run, small, monkeypatch):
+    line = demo.Line("early exit", "5.2 trees", 0.95, 0.001, 0.005, 0.85, 30.0)
+    found = demo.Demonstration({"A forest": [line]}, [small / "report.html"])
+    monkeypatch.setattr(demo, "run", lambda folder, began: found)
+    told = json.loads(run("demo", "--json", "-o", small / "pages"))
+    assert told["models"]["A forest"][0] == line._asdict()
+    assert told["pages"] == [str(small / "report.html")]

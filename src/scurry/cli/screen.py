@@ -33,7 +33,7 @@ def working(text: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress(text: str) -> Iterator[Callable[[float | None, str], object]]:
+def progress(text: str) -> Iterator[Callable[[float | None, str], None]]:
     """A bar on a terminal, unless the block is soon done.
 
     The block is given ``tell(share_done, message)``; as long as the share is None the bar only moves to and fro.
