@@ -32,20 +32,6 @@ def folder(tmp_path_factory, data, model):
     return folder
 
 
-@pytest.fixture
-def fail(capsys):
-    """What the command line says, on one line and without a traceback, when it exits with 2."""
-
-    def call(*arguments: object) -> str:
-        with pytest.raises(SystemExit) as caught:
-            cli.main([str(argument) for argument in arguments])
-        line = capsys.readouterr().err
-        assert (caught.value.code, line.count("\n")) == (2, 1)
-        return line
-
-    return call
-
-
 def test_wrong_file(folder, fail):
     expected = {
         "rows.parquet": "holds rows, not a model; pass the model first",
