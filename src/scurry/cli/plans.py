@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scurry.cli.files import read_model, read_rows
-from scurry.cli.options import AsJson, Label, ModelFile, Output, Rows, Seed, TrustPickle
+from scurry.cli.options import AsJson, Label, MaybeOutput, ModelFile, Output, Rows, Seed, TrustPickle
 from scurry.cli.program import app
 from scurry.cli.screen import columns, console, in_bytes, percent, progress, show, working
 from scurry.errors import InfeasibleError, InputError
@@ -129,9 +129,7 @@ def anytime(
 def prune(
     model: ModelFile,
     rows: Rows,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file to write.", show_default=False)
-    ] = None,
+    output: MaybeOutput = None,
     max_cost: Annotated[
         float | None, typer.Option(help="The mean cost of a row; without it the choices are shown.", show_default=False)
     ] = None,
