@@ -10,6 +10,8 @@ with fewer steps, and come in time, instead of late or not at all; ``/metrics`` 
 
 import argparse
 import asyncio
+import gc
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,7 +25,8 @@ import scurry
 from scurry.errors import InputError, ScurryError
 
 DATATYPES = {"FP32": np.float32, "FP64": np.float64, "INT32": np.int32, "INT64": np.int64}
-ANSWER_US = 300.0  # what writing the answer takes once the rows are done, kept back from every budget
+SWITCH_S = 1e-4  # how long one thread may keep the interpreter from another; the default is as long as a budget
+ANSWER_US = 1000.0  # what writing the answer takes once the rows are done, kept back from every budget
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,12 @@ def main() -> None:
     if not isinstance(predictor, scurry.Predictor):
         parser.error("the file holds a forest; make a predictor of it with scurry.anytime")
     app = create_app(predictor, arguments.name, arguments.budget_us)
-    uvicorn.run(app, host="127.0.0.1", port=arguments.port, log_level="warning", access_log=False)
+    sys.setswitchinterval(SWITCH_S)
+    gc.collect()
+    gc.freeze()  # what is loaded by now is never searched for garbage again, which would take longer than a budget
+    uvicorn.run(
+        app, host="127.0.0.1", port=arguments.port, log_level="warning", access_log=False, timeout_keep_alive=75
+    )
 
 
 if __name__ == "__main__":
