@@ -168,5 +168,16 @@ def _encode(column: NDArray[Any], categories: NDArray[Any], encode_numbers: bool
     return np.array([encoded(value) for value in column.tolist()], dtype=np.float64)
 
 
+def as_value(forest: Forest, feature: int, given: Any) -> float:
+    """A single cell as the forest compares it: a number, the code of a category, NaN for None."""
+    column = np.empty(1, dtype=object)
+    column[0] = given
+    categories = forest.categories.get(feature)
+    if categories is not None:
+        column = _encode(column, categories, forest.encode_numbers)
+    with np.errstate(over="ignore"):
+        return float(_numbers(_name(forest, feature), column, forest).astype(forest.input_dtype)[0])
+
+
 def _name(forest: Forest, j: int) -> str:
     return forest.feature_names[j] if forest.feature_names is not None else str(j)
