@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 BENCH := .venv-bench
 CORE := $(wildcard core/*.cc core/*.h) CMakeLists.txt pyproject.toml
 
-.PHONY: demo test test-slow lint bench sanitize fuzz clean
+.PHONY: demo test test-slow lint bench sanitize clean
 
 demo: $(VENV)/.built
 	$(BIN)/scurry demo

@@ -88,7 +88,7 @@ ExitSide EarlyExit::side_of(const ExitPolicy& policy, std::size_t n_trees, std::
 std::size_t EarlyExit::test(const ExitPolicy& policy, std::size_t n_trees, AliveRows& alive) const {
   const std::uint32_t* payload = alive.scratch.payload.data();
   if (pieces_.empty()) {
-    return kernels().add_and_test(payload, alive.n, alive.sums, policy.lower[n_trees], policy.upper[n_trees], alive.exits);
+    return kernels().sums.add_and_test(payload, alive.n, alive.sums, policy.lower[n_trees], policy.upper[n_trees], alive.exits);
   }
   std::size_t n_exits = 0;
   for (std::uint32_t at = 0; at < alive.n; ++at) {
@@ -193,7 +193,7 @@ void EarlyExit::run_block(const RowsView& rows, std::size_t first, std::size_t n
 }
 
 void EarlyExit::run_alive(const ExitPolicy& policy, AliveRows& alive, const ExitOutcome& outcome) const {
-  alive.scratch.block = {alive.keys, nullptr, 0, round_up(alive.n, kChunk)};
+  alive.scratch.block = {alive.keys, nullptr, 0, round_up(alive.n, kChunk), alive.scratch.block.has_missing};
   if (alive.worth_columns()) walker_.index_columns(alive.scratch);
   std::size_t n_trees = 0;
   // Some policies answer without asking a tree; they leave all rows to run_row.

@@ -18,6 +18,7 @@ struct Block {
   const std::uint32_t* by_column;  // [column][column_stride], 64-byte aligned, null if rows are too few to be worth it
   std::size_t column_stride;
   std::size_t n;                   // a multiple of kChunk
+  bool has_missing;                // some row needs the nodes' marks
 };
 
 // Everything a walk over one tree needs, for a block of rows or a single one.
@@ -26,28 +27,37 @@ struct Walk {
   const Node* nodes;  // of all trees
   const CategoryTest* category_tests;
   const std::uint32_t* category_bits;
-  std::uint32_t pad;  // columns above it are categorical
+  const std::uint32_t* marks;  // a bit per node: missing values go left; null if no walk needs them
+  std::uint32_t pad;           // columns above it are categorical
   std::uint32_t stride;
   bool has_categories;
 };
 
-struct Kernels {
+template <class Node>
+struct WalkKernels {
   // payload[row] of the leaf each row reaches; scratch holds n words.
-  void (*walk_narrow)(const Walk<NarrowNode>&, const Tree&, const Block&, std::uint32_t* payload, std::uint32_t* scratch);
-  void (*walk_wide)(const Walk<WideNode>&, const Tree&, const Block&, std::uint32_t* payload, std::uint32_t* scratch);
-  // payload[tree] for one row over n trees.
-  void (*row_narrow)(const Walk<NarrowNode>&, const Tree*, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload);
-  void (*row_wide)(const Walk<WideNode>&, const Tree*, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload);
-
+  void (*tree)(const Walk<Node>&, const Tree&, const Block&, std::uint32_t* payload, std::uint32_t* scratch);
   // at[row], inside the tree, of the node each row reaches after `levels` levels; a leaf is not left.
-  void (*descend_narrow)(const Walk<NarrowNode>&, const Tree&, const Block&, std::uint32_t levels, std::uint32_t* at);
-  void (*descend_wide)(const Walk<WideNode>&, const Tree&, const Block&, std::uint32_t levels, std::uint32_t* at);
+  void (*descend)(const Walk<Node>&, const Tree&, const Block&, std::uint32_t levels, std::uint32_t* at);
+  // payload[tree] for one row over n trees.
+  void (*row)(const Walk<Node>&, const Tree*, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload);
   // One row's steps in trees[0], trees[1], …; at[tree] is its place in the array of all nodes.
-  void (*steps_narrow)(const Walk<NarrowNode>&, const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys,
-                       std::uint32_t* at);
-  void (*steps_wide)(const Walk<WideNode>&, const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys,
-                     std::uint32_t* at);
+  void (*steps)(const Walk<Node>&, const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* at);
+};
 
+// What was met among the rows encoded.
+struct Encoded {
+  bool any_missing;  // NaN, in a column where that has the key kNanKey
+  bool any_inexact;  // a number that is no float
+};
+
+struct EncodeKernels {
+  // keys[row][column] of rows whose values lie side by side; the keys of inexact numbers are left to the caller.
+  Encoded (*floats)(const FloatColumns&, const float* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys);
+  Encoded (*doubles)(const FloatColumns&, const double* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys);
+};
+
+struct SumKernels {
   // scores[row] += table[payload[row]]
   void (*add_doubles)(const double* table, const std::uint32_t* payload, std::size_t n, double* scores);
   // scores[row] += the float whose bits are payload[row]
@@ -67,7 +77,13 @@ struct Kernels {
                           std::int32_t* sums);
   // The largest and the second largest of sums[row][0..width).
   void (*top_two)(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first, std::int32_t* second);
+};
 
+struct Kernels {
+  const EncodeKernels& encode;
+  const WalkKernels<NarrowNode>& narrow;
+  const WalkKernels<WideNode>& wide;
+  const SumKernels& sums;
   const char* name;
 };
 

@@ -58,6 +58,7 @@ template <class Node>
 void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves& leaves,
                   const std::vector<std::uint8_t>& is_leaf, std::vector<Node>& nodes) {
   using Index = decltype(Node::left);
+  const bool marks = columns.has_mixed() || columns.has_categories();
   std::vector<std::int32_t> queue;  // forest indices in breadth-first order; position = lowered index
   for (std::size_t t = 0; t < forest.n_trees(); ++t) {
     const auto root = static_cast<std::int32_t>(forest.tree_offset[t]);
@@ -90,6 +91,10 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
                                    forest.default_left[node] != 0});
       } else {
         key = columns.key_of_node(forest, node);
+        if (marks) {
+          marks_.resize(nodes.size() / 32 + 1);
+          if (columns.is_marked(forest, node)) marks_.back() |= 1u << (nodes.size() % 32);
+        }
       }
       nodes.push_back({key, static_cast<Index>(columns.column_of_node(node)), static_cast<Index>(queue.size() - at)});
       queue.push_back(forest.left[node]);
@@ -101,11 +106,13 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
     trees_.push_back(tree);
   }
   nodes.shrink_to_fit();
+  if (marks) marks_.resize(nodes.size() / 32 + 1);
 }
 
 std::size_t Trees::bytes() const {
   return narrow_.size() * sizeof(NarrowNode) + wide_.size() * sizeof(WideNode) + trees_.size() * sizeof(Tree) +
-         category_tests_.size() * sizeof(CategoryTest) + category_bits_.size() * sizeof(std::uint32_t);
+         category_tests_.size() * sizeof(CategoryTest) +
+         (category_bits_.size() + marks_.size()) * sizeof(std::uint32_t);
 }
 
 }  // namespace scurry
