@@ -1,6 +1,7 @@
 #include <algorithm>
+#include <type_traits>
 
-#include "kernels_isa.h"
+#include "kernels_top.h"
 
 #define SCURRY_TEXT_(x) #x
 #define SCURRY_TEXT(x) SCURRY_TEXT_(x)
@@ -105,12 +106,13 @@ void walk_top(const Walk<Node>& walk, const Node* nodes, u32 levels, const Block
       }
     }
     for (std::size_t v = 0; v < kVectors; ++v) {
-      Vector node = {};
-      for (u32 level = 0; level < levels; ++level) node = 2 * node + 1 + ((outcome[v] >> node) & 1);
-      *reinterpret_cast<Vector*>(at + row + kVectorLanes * v) = node;
+      *reinterpret_cast<Vector*>(at + row + kVectorLanes * v) = follow(outcome[v], levels);
     }
   }
 }
+
+template <class Node, std::size_t kStride>
+constexpr bool kInRegisters = std::is_same_v<Node, NarrowNode> && fits_registers(kStride);
 
 // out[row] is the place of the node each row reaches after `levels` levels, or what that node holds as a payload.
 template <class Node, std::size_t kStride, Tests kTests>
@@ -119,10 +121,14 @@ inline void descend_block(const Walk<Node>& walk, const Tree& tree, const Block&
   const std::size_t stride = kStride ? kStride : walk.stride, n = block.n;
   const u32* keys = block.by_row;
   const Node* nodes = walk.nodes + tree.first;
-  const u32 top = block.by_column ? std::min(tree.top, levels) : 0;
-  if (top > 0) {
-    walk_top<Node, kTests != Tests::kNumbers>(walk, nodes, top, block, out);
+  constexpr bool kMissing = kTests != Tests::kNumbers;
+  u32 top = std::min(tree.top, levels);
+  if (block.by_column != nullptr) {
+    walk_top<Node, kMissing>(walk, nodes, top, block, out);
+  } else if constexpr (kInRegisters<Node, kStride>) {
+    walk_top_by_row<kStride, kMissing>(walk, tree, top, block, out);
   } else {
+    top = 0;
     std::fill_n(out, n, 0u);
   }
   for (std::size_t row = 0; row < n; row += kLanes) {
@@ -179,31 +185,46 @@ void descend_tree(const Walk<Node>& walk, const Tree& tree, const Block& block, 
   });
 }
 
-// One row: many trees at once hide the latency that many rows hide in a block.
+// One row: many trees at once hide the latency that many rows hide in a block. at[i] goes from inside trees[i] to its leaf
+// in the array of all nodes.
 template <class Node, Tests kTests>
-void walk_row(const Walk<Node>& walk, const Tree* trees, std::size_t n, const u32* keys, u32* payload) {
+inline void finish_trees(const Walk<Node>& walk, const u32* keys, u32 depth, u32 (&at)[kLanes]) {
   constexpr u32 kLevels = 4;
   const Node* nodes = walk.nodes;
-  for (std::size_t first = 0; first < n; first += kLanes) {
-    const std::size_t lanes = std::min(kLanes, n - first);
-    u32 at[kLanes];
-    u32 depth = 0;
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      const Tree& tree = trees[first + std::min(lane, lanes - 1)];
-      at[lane] = tree.first;
-      depth = std::max(depth, tree.depth);
-    }
-    for (u32 walking = 1; walking > 0 && depth > 0;) {
-      const u32 levels = std::min(kLevels, depth);
-      for (u32 level = 0; level < levels; ++level) {
+  for (u32 walking = 1; walking > 0 && depth > 0;) {
+    const u32 levels = std::min(kLevels, depth);
+    for (u32 level = 0; level < levels; ++level) {
 #pragma GCC unroll 8
-        for (std::size_t lane = 0; lane < kLanes; ++lane) at[lane] += step<Node, kTests>(walk, nodes[at[lane]], keys);
-      }
-      depth -= levels;
-      walking = 0;
-      for (std::size_t lane = 0; lane < kLanes; ++lane) walking |= nodes[at[lane]].left;
+      for (std::size_t lane = 0; lane < kLanes; ++lane) at[lane] += step<Node, kTests>(walk, nodes[at[lane]], keys);
     }
-    for (std::size_t lane = 0; lane < lanes; ++lane) payload[first + lane] = nodes[at[lane]].key;
+    depth -= levels;
+    walking = 0;
+    for (std::size_t lane = 0; depth > 0 && lane < kLanes; ++lane) walking |= nodes[at[lane]].left;
+  }
+}
+
+template <class Node, std::size_t kStride, Tests kTests>
+void walk_row(const Walk<Node>& walk, const Tree* trees, std::size_t n, const u32* keys, u32* payload) {
+  for (std::size_t first = 0; first < n; first += kVectorLanes) {
+    const std::size_t n_trees = std::min(kVectorLanes, n - first);
+    const Tree* group = trees + first;
+    alignas(Vector) u32 reached[kVectorLanes] = {};
+    u32 top = 0;
+    if constexpr (kInRegisters<Node, kStride>) {
+      top = Trees::kMaxTop;
+      for (std::size_t i = 0; i < n_trees; ++i) top = std::min(top, group[i].top);
+      walk_tops<kStride, kTests != Tests::kNumbers>(walk, group, n_trees, top, keys, reached);
+    }
+    for (std::size_t i = 0; i < n_trees; i += kLanes) {
+      u32 at[kLanes], depth = 0;
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        const std::size_t tree = std::min(i + lane, n_trees - 1);
+        at[lane] = group[tree].first + reached[tree];
+        depth = std::max(depth, group[tree].depth);
+      }
+      finish_trees<Node, kTests>(walk, keys, depth - top, at);
+      for (std::size_t lane = 0; lane < std::min(kLanes, n_trees - i); ++lane) payload[first + i + lane] = walk.nodes[at[lane]].key;
+    }
   }
 }
 
@@ -215,9 +236,10 @@ inline bool any_missing(const u32* keys, u32 n) {
 
 template <class Node>
 void walk_one_row(const Walk<Node>& walk, const Tree* trees, std::size_t n, const u32* keys, u32* payload) {
-  if (walk.has_categories) return walk_row<Node, Tests::kCategories>(walk, trees, n, keys, payload);
-  if (walk.marks && any_missing(keys, walk.pad)) return walk_row<Node, Tests::kMissing>(walk, trees, n, keys, payload);
-  walk_row<Node, Tests::kNumbers>(walk, trees, n, keys, payload);
+  const bool missing = walk.marks != nullptr && any_missing(keys, walk.pad);
+  specialised(walk, missing, [&]<std::size_t kStride, Tests kTests>() {
+    walk_row<Node, kStride, kTests>(walk, trees, n, keys, payload);
+  });
 }
 
 template <class Node, Tests kTests>

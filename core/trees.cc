@@ -5,6 +5,7 @@
 namespace scurry {
 namespace {
 
+constexpr std::size_t kTopNodes = 1u << Trees::kMaxTop;  // read together, past the end of a small tree
 constexpr std::uint32_t kMaxOnePhase = 12;  // deeper trees are walked in phases
 
 // Nodes that act as leaves: the forest's own, and inner nodes whose whole subtree has one payload.
@@ -105,6 +106,7 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
     tree.first_phase = tree.depth <= kMaxOnePhase ? tree.depth : std::min(tree.depth, mean_path);
     trees_.push_back(tree);
   }
+  nodes.resize(nodes.size() + kTopNodes);
   nodes.shrink_to_fit();
   if (marks) marks_.resize(nodes.size() / 32 + 1);
 }
