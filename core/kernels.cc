@@ -185,47 +185,38 @@ void descend_tree(const Walk<Node>& walk, const Tree& tree, const Block& block, 
   });
 }
 
-// One row: many trees at once hide the latency that many rows hide in a block. at[i] goes from inside trees[i] to its leaf
-// in the array of all nodes.
-template <class Node, Tests kTests>
-inline void finish_trees(const Walk<Node>& walk, const u32* keys, u32 depth, u32 (&at)[kLanes]) {
-  constexpr u32 kLevels = 4;
+// One row: many trees at once hide the latency that many rows hide in a block. Trees walked together are `kTogether`.
+template <class Node, Tests kTests, std::size_t kTogether>
+void walk_row(const Walk<Node>& walk, const Tree* trees, std::size_t n, const u32* keys, u32* payload) {
+  constexpr u32 kLevels = 4, kNoCheck = 8;  // in deep trees, see now and then whether all have come to a leaf
   const Node* nodes = walk.nodes;
-  for (u32 walking = 1; walking > 0 && depth > 0;) {
-    const u32 levels = std::min(kLevels, depth);
-    for (u32 level = 0; level < levels; ++level) {
-#pragma GCC unroll 8
-      for (std::size_t lane = 0; lane < kLanes; ++lane) at[lane] += step<Node, kTests>(walk, nodes[at[lane]], keys);
+  for (std::size_t first = 0; first < n; first += kTogether) {
+    u32 at[kTogether], depth = 0;
+    for (std::size_t lane = 0; lane < kTogether; ++lane) {
+      const Tree& tree = trees[std::min(first + lane, n - 1)];
+      at[lane] = tree.first;
+      depth = std::max(depth, tree.depth);
+      __builtin_prefetch(nodes + trees[std::min(first + lane + kTogether, n - 1)].first);
     }
-    depth -= levels;
-    walking = 0;
-    for (std::size_t lane = 0; depth > 0 && lane < kLanes; ++lane) walking |= nodes[at[lane]].left;
+    for (u32 walking = 1; walking > 0 && depth > 0;) {
+      const u32 levels = depth <= kNoCheck ? depth : kLevels;
+      for (u32 level = 0; level < levels; ++level) {
+#pragma GCC unroll 16
+        for (std::size_t lane = 0; lane < kTogether; ++lane) at[lane] += step<Node, kTests>(walk, nodes[at[lane]], keys);
+      }
+      depth -= levels;
+      walking = 0;
+      for (std::size_t lane = 0; depth > 0 && lane < kTogether; ++lane) walking |= nodes[at[lane]].left;
+    }
+    const std::size_t lanes = std::min(kTogether, n - first);
+    for (std::size_t lane = 0; lane < lanes; ++lane) payload[first + lane] = nodes[at[lane]].key;
   }
 }
 
-template <class Node, std::size_t kStride, Tests kTests>
+template <class Node, Tests kTests>
 void walk_row(const Walk<Node>& walk, const Tree* trees, std::size_t n, const u32* keys, u32* payload) {
-  for (std::size_t first = 0; first < n; first += kVectorLanes) {
-    const std::size_t n_trees = std::min(kVectorLanes, n - first);
-    const Tree* group = trees + first;
-    alignas(Vector) u32 reached[kVectorLanes] = {};
-    u32 top = 0;
-    if constexpr (kInRegisters<Node, kStride>) {
-      top = Trees::kMaxTop;
-      for (std::size_t i = 0; i < n_trees; ++i) top = std::min(top, group[i].top);
-      walk_tops<kStride, kTests != Tests::kNumbers>(walk, group, n_trees, top, keys, reached);
-    }
-    for (std::size_t i = 0; i < n_trees; i += kLanes) {
-      u32 at[kLanes], depth = 0;
-      for (std::size_t lane = 0; lane < kLanes; ++lane) {
-        const std::size_t tree = std::min(i + lane, n_trees - 1);
-        at[lane] = group[tree].first + reached[tree];
-        depth = std::max(depth, group[tree].depth);
-      }
-      finish_trees<Node, kTests>(walk, keys, depth - top, at);
-      for (std::size_t lane = 0; lane < std::min(kLanes, n_trees - i); ++lane) payload[first + i + lane] = walk.nodes[at[lane]].key;
-    }
-  }
+  n > kLanes ? walk_row<Node, kTests, 2 * kLanes>(walk, trees, n, keys, payload)
+             : walk_row<Node, kTests, kLanes>(walk, trees, n, keys, payload);
 }
 
 inline bool any_missing(const u32* keys, u32 n) {
@@ -236,10 +227,9 @@ inline bool any_missing(const u32* keys, u32 n) {
 
 template <class Node>
 void walk_one_row(const Walk<Node>& walk, const Tree* trees, std::size_t n, const u32* keys, u32* payload) {
-  const bool missing = walk.marks != nullptr && any_missing(keys, walk.pad);
-  specialised(walk, missing, [&]<std::size_t kStride, Tests kTests>() {
-    walk_row<Node, kStride, kTests>(walk, trees, n, keys, payload);
-  });
+  if (walk.has_categories) return walk_row<Node, Tests::kCategories>(walk, trees, n, keys, payload);
+  if (walk.marks && any_missing(keys, walk.pad)) return walk_row<Node, Tests::kMissing>(walk, trees, n, keys, payload);
+  walk_row<Node, Tests::kNumbers>(walk, trees, n, keys, payload);
 }
 
 template <class Node, Tests kTests>
@@ -274,6 +264,6 @@ const WalkKernels<NarrowNode> kNarrowKernels = kWalkKernels<NarrowNode>;
 const WalkKernels<WideNode> kWideKernels = kWalkKernels<WideNode>;
 
 extern const Kernels kTable;
-const Kernels kTable = {kEncodeKernels, kNarrowKernels, kWideKernels, kSumKernels, SCURRY_TEXT(SCURRY_ISA)};
+const Kernels kTable = {kEncodeKernels, kNarrowKernels, kWideKernels, kSumKernels, kMaxRegisterStride, SCURRY_TEXT(SCURRY_ISA)};
 
 }  // namespace scurry::SCURRY_ISA

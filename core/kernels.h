@@ -57,6 +57,13 @@ struct EncodeKernels {
   Encoded (*doubles)(const FloatColumns&, const double* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys);
 };
 
+// A row stops at sums <= lower or >= upper of its policy.
+struct ExitBounds {
+  const std::int32_t *lower, *upper;  // by policy, 64-byte aligned, with room for whole vectors
+  std::size_t n_policies;
+  const std::uint32_t* policies;      // of each row, null if there is only one
+};
+
 struct SumKernels {
   // scores[row] += table[payload[row]]
   void (*add_doubles)(const double* table, const std::uint32_t* payload, std::size_t n, double* scores);
@@ -67,10 +74,10 @@ struct SumKernels {
   // sums[0..width) += table[payload[0]][0..width), then table[payload[1]][0..width), …, aligned as above
   void (*sum_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n, double* sums);
 
-  // sums[row] += the signed payload[row]; exits receives the rows with sums <= lower or >= upper, ascending, and their
-  // number is returned. payload, sums and exits have room for n rounded up to a multiple of kChunk.
-  std::size_t (*add_and_test)(const std::uint32_t* payload, std::size_t n, std::int32_t* sums, std::int32_t lower,
-                              std::int32_t upper, std::uint32_t* exits);
+  // sums[row] += the signed payload[row]; exits receives the rows whose sum is outside their bounds, ascending, and their
+  // number is returned. Arrays over rows have room for n rounded up to a multiple of kChunk.
+  std::size_t (*add_and_test)(const std::uint32_t* payload, std::size_t n, std::int32_t* sums, const ExitBounds& bounds,
+                              std::uint32_t* exits);
 
   // sums[row][0..width) += table[payload[row]][0..width), both 64-byte aligned; width is a multiple of kIntLanes.
   void (*add_int_vectors)(const std::int32_t* table, std::size_t width, const std::uint32_t* payload, std::size_t n,
@@ -84,6 +91,7 @@ struct Kernels {
   const WalkKernels<NarrowNode>& narrow;
   const WalkKernels<WideNode>& wide;
   const SumKernels& sums;
+  std::uint32_t max_register_stride;  // narrow trees need no by-column copy of rows up to this long
   const char* name;
 };
 

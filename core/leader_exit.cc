@@ -137,9 +137,10 @@ void LeaderExit::run_block(const RowsView& rows, std::size_t first, std::size_t 
                   scratch.keys.data(),
                   buffers.ids.data(),
                   buffers.sums.data(),
+                  nullptr,
                   buffers.exits.data(),
                   n};
-  if (alive.worth_columns()) walker_.index_columns(scratch);
+  if (alive.worth_columns() && !walker_.prefers_rows()) walker_.index_columns(scratch);
   std::size_t round = 0;
   while (round < n_rounds_ && alive.n > AliveRows::kFew) {
     alive.fit_block();
