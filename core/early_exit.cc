@@ -67,12 +67,12 @@ EarlyExit::EarlyExit(const ForestView& forest, std::span<const std::int32_t> ord
   lay_out(policies);
   Draws draws(seed_);
   for (std::uint32_t c = 0; c <= walker_.columns().size(); ++c) salt_.push_back(static_cast<std::uint32_t>(draws.next() >> 32));
-  if (pieces_.empty()) return;
   const std::size_t n = plan_.size() + 1;
-  if (pieces_.offset.size() != n + 1 || pieces_.offset[0] != 0 || pieces_.offset[n] != pieces_.edges.size() ||
-      !std::is_sorted(pieces_.offset.begin(), pieces_.offset.end()) || pieces_.sides.size() != pieces_.edges.size() + n) {
+  if (!pieces_.empty() && (pieces_.offset.size() != n + 1 || pieces_.offset[0] != 0 || pieces_.offset[n] != pieces_.edges.size() ||
+      !std::is_sorted(pieces_.offset.begin(), pieces_.offset.end()) || pieces_.sides.size() != pieces_.edges.size() + n)) {
     throw std::invalid_argument("the pieces of an early exit do not fit together");
   }
+  for (std::uint32_t p = 0; p < ends_.size(); ++p) answers_at_once_ |= side_of(p, 0, start_) != ExitSide::kNone;
 }
 
 void EarlyExit::lay_out(const std::vector<ExitPolicy>& policies) {
@@ -208,13 +208,15 @@ void EarlyExit::run_block(const RowsView& rows, std::size_t first, std::size_t n
 }
 
 void EarlyExit::run_alive(AliveRows& alive, const ExitOutcome& outcome) const {
-  // Some policies answer without asking a tree.
-  std::size_t n_trees = 0, n_exits = 0;
-  for (std::uint32_t at = 0; at < alive.n; ++at) {
-    alive.exits[n_exits] = at;
-    n_exits += side_of(alive.policy_of(at), 0, start_) != ExitSide::kNone;
+  std::size_t n_trees = 0;
+  if (answers_at_once_) {
+    std::size_t n_exits = 0;
+    for (std::uint32_t at = 0; at < alive.n; ++at) {
+      alive.exits[n_exits] = at;
+      n_exits += side_of(alive.policy_of(at), 0, start_) != ExitSide::kNone;
+    }
+    stop(alive, n_exits, 0, outcome);
   }
-  stop(alive, n_exits, 0, outcome);
   if (alive.worth_columns() && !walker_.prefers_rows()) walker_.index_columns(alive.scratch);
   while (n_trees < plan_.size() && alive.n > AliveRows::kFew) {
     alive.fit_block();

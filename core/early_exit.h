@@ -90,6 +90,7 @@ class EarlyExit {
   std::uint64_t seed_;
   std::vector<std::uint32_t> salt_;  // a word per column, and one more
   bool shuffle_rows_;
+  bool answers_at_once_ = false;  // some policy asks no tree
 };
 
 }  // namespace scurry

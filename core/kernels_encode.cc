@@ -77,14 +77,16 @@ inline bool any(Lanes lanes) {
 
 template <class T, bool kGather>
 Encoded encode_rows(const FloatColumns& columns, const T* x, std::ptrdiff_t row_stride, std::size_t n, u32* keys) {
+  // Read once: as far as the compiler knows, writing keys may change them.
+  const u32 *nan_keys = columns.nan_keys.data(), *used = columns.used.data(), *feature = columns.feature.data();
+  const std::size_t n_columns = columns.n, stride = columns.stride;
   Seen seen;
-  for (std::size_t row = 0; row < n; ++row, x += row_stride, keys += columns.stride) {
+  for (std::size_t row = 0; row < n; ++row, x += row_stride, keys += stride) {
     // One column more than there are: the pad.
-    for (u32 c = 0; c <= columns.n; c += kVectorLanes) {
-      const Floats value = kGather ? gather(x, columns.feature.data() + c, columns.n - c, seen) : load(x + c, columns.n - c, seen);
-      const Vector nan_keys = *reinterpret_cast<const Vector*>(columns.nan_keys.data() + c);
-      const Vector used = *reinterpret_cast<const Vector*>(columns.used.data() + c);
-      const Vector key = (value != value ? nan_keys : ordered_keys(value)) & used;
+    for (std::size_t c = 0; c <= n_columns; c += kVectorLanes) {
+      const Floats value = kGather ? gather(x, feature + c, n_columns - c, seen) : load(x + c, n_columns - c, seen);
+      const Vector nan_key = *reinterpret_cast<const Vector*>(nan_keys + c);
+      const Vector key = (value != value ? nan_key : ordered_keys(value)) & *reinterpret_cast<const Vector*>(used + c);
       seen.highest = seen.highest > key ? seen.highest : key;
       *reinterpret_cast<Vector*>(keys + c) = key;
     }
