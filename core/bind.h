@@ -15,6 +15,7 @@ namespace scurry {
 namespace nb = nanobind;
 
 void bind_anytime(nb::module_& m);
+void bind_closure(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_exits(nb::module_& m);
 void bind_margins(nb::module_& m);

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from scurry import Forest, load
-from scurry.errors import InputError
+from scurry.errors import FormatError, InputError
 from strategies import forests
 
 STUMP = {
@@ -63,8 +63,17 @@ def test_nothing_can_be_changed():
         forest.threshold[0] = 1.0
     with pytest.raises(AttributeError, match="immutable"):
         forest.n_features = 4
-    with pytest.raises(TypeError, match=r"forest\.save"):
-        pickle.dumps(forest)
+    assert copy.deepcopy(forest) is forest
+
+
+def test_reaches_other_processes():
+    forest = Forest.from_trees([STUMP], classes=["no", "yes"])
+    forest.predict([[0.0]])  # the engine it now holds stays behind
+    received = pickle.loads(pickle.dumps(forest))
+    assert received.digest == forest.digest
+    assert received.predict([[0.0], [1.0]]).tolist() == ["no", "yes"]
+    with pytest.raises(FormatError, match="data received"):
+        pickle.loads(pickle.dumps(forest).replace(b"manifest.json", b"manifesto.jso"))
 
 
 def test_digest_tells_forests_apart():

@@ -1,8 +1,8 @@
 """Quit When You Can: the paper's experiments and the figures to reach beside what scurry obtains.
 
 500 LightGBM trees on adult and nomao. Without a promise, rules are fitted on training rows and compared at equal
-realised test difference; with one, on halves of the test rows: one calibrates, the other judges. The promise itself is
-put to the test on independent simulated draws.
+realised test difference; with one, on halves of the test rows: one calibrates, the other judges. Whether the promise
+itself holds is the matter of ``benchmarks/promise.py``.
 
     python benchmarks/papers/qwyc.py --quick
 """
@@ -26,7 +26,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import scurry
 from boosted import N_TREES, Rows, load, scores_of
-from promise import N_DRAWS, noisy_rows, simulate_draws, violations_row
 from race import Race, race
 from report import Report, subplots
 from scurry.errors import InfeasibleError
@@ -163,7 +162,6 @@ def main() -> None:
         _histograms(report, experiment, curves)
         _certified(report, experiment, 3 if arguments.quick else 10)
         _timings(report, experiment.rows, partial(race, n_rounds=5 if arguments.quick else 25, clock=clock))
-    _promise(report, arguments.draws)
     report.close()
 
 
@@ -171,7 +169,6 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer points, orders and repeats")
     parser.add_argument("--datasets", nargs="+", choices=list(TARGETS), default=list(TARGETS))
-    parser.add_argument("--draws", type=int, default=N_DRAWS, metavar="N", help="simulated draws of calibration rows")
     parser.add_argument("--cpu-time", action="store_true", help="for a loaded machine")
     return parser.parse_args()
 
@@ -289,10 +286,14 @@ def _certify(
     return float(used.mean()), float((decision != experiment.full[new]).mean())
 
 
-def _by_early_exit(experiment: Experiment, method: str, rows: NDArray[np.intp], seed: int) -> tuple[float, float]:
+def _by_early_exit(
+    experiment: Experiment, method: str, on_training_rows: bool, rows: NDArray[np.intp], seed: int
+) -> tuple[float, float]:
     new = np.setdiff1d(np.arange(len(experiment.full)), rows)
     X = experiment.rows.X_test
     asked: dict[str, Any] = {"max_disagreement": CERTIFIED_ALPHA, "confidence": CONFIDENCE, "method": method}
+    if on_training_rows:
+        asked["X_fit"] = experiment.rows.X_train
     try:
         run = scurry.early_exit(experiment.forest, X[rows], random_state=seed, **asked).run(X[new])
     except InfeasibleError:
@@ -302,7 +303,10 @@ def _by_early_exit(experiment: Experiment, method: str, rows: NDArray[np.intp], 
 
 def _certified(report: Report, experiment: Experiment, n_repeats: int) -> None:
     strategies = {
-        f'early_exit(method="{method}")': partial(_by_early_exit, experiment, method)
+        f'early_exit(method="{method}"{", X_fit=training rows" if on_training_rows else ""})': partial(
+            _by_early_exit, experiment, method, on_training_rows
+        )
+        for on_training_rows in (False, True)
         for method in ("auto", "qwyc", "fan")
     } | _strategies(experiment)
     rows = []
@@ -377,35 +381,6 @@ def _nearest(forest: scurry.Forest, calibration: Any, new: Any, **asked: Any) ->
     budgets = (0.0, 0.001, 0.002, 0.003, 0.005)
     found = [scurry.early_exit(forest, calibration, max_disagreement=b, confidence=None, **asked) for b in budgets]
     return min(found, key=lambda predictor: abs((predictor.predict(new) != full).mean() - 0.005))
-
-
-def _promise(report: Report, n_draws: int) -> None:
-    """Violations of α over independent draws of calibration rows; the truth is measured on 100,000 further rows."""
-    from lightgbm import LGBMClassifier
-
-    rng = np.random.default_rng(0)
-    X, y = noisy_rows(rng, 4000)
-    model = LGBMClassifier(n_estimators=100, num_leaves=16, n_jobs=1, random_state=0, verbose=-1).fit(X, y)
-    forest = scurry.from_model(model)
-    new = noisy_rows(rng, 100_000)[0]
-    full = forest.predict(new)
-
-    def disagreement(predictor: scurry.Predictor) -> tuple[float, float]:
-        run = predictor.run(new)
-        return float((run.labels != full).mean()), run.mean_trees
-
-    rows = []
-    for alpha, n_rows in ((0.02, 1000), (0.005, 4000)):
-        for method in ("auto", "qwyc", "fan"):
-            for confidence in (None, CONFIDENCE):
-                asked = {"max_disagreement": alpha, "method": method, "confidence": confidence}
-                draws = simulate_draws(forest, disagreement, n_draws, n_rows, **asked)
-                rows.append([f"{method}, α = {alpha:g}, {n_rows:,} rows", *violations_row(draws, alpha, confidence)])
-    report.table(
-        f"The promise over {n_draws} independent draws of calibration rows",
-        ["rule", "confidence", "α exceeded", "at most", "mean disagreement", "mean trees", "infeasible"],
-        rows,
-    )
 
 
 if __name__ == "__main__":

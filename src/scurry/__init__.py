@@ -11,31 +11,47 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import datasets, orders, stopping
+    from scurry import batch, datasets, distributed, orders, pruning, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
+    from scurry.estimators import AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier
+    from scurry.pruning import prune
 
 __all__ = [
     "AbortFlag",
+    "AnytimeClassifier",
+    "EarlyExitClassifier",
+    "FeatureBudgetClassifier",
     "Forest",
     "Plan",
     "Predictor",
     "anytime",
+    "batch",
     "datasets",
+    "distributed",
     "early_exit",
     "errors",
     "from_model",
     "load",
     "orders",
+    "prune",
+    "pruning",
     "stopping",
 ]
 
 # Loaded at first use: they need scipy, which takes longer to import than scurry itself.
 _LAZY = {
+    "AnytimeClassifier": "scurry.estimators",
+    "EarlyExitClassifier": "scurry.estimators",
+    "FeatureBudgetClassifier": "scurry.estimators",
     "anytime": "scurry.deadline",
+    "batch": "scurry.batch",
     "datasets": "scurry.datasets",
+    "distributed": "scurry.distributed",
     "early_exit": "scurry.calibration",
     "orders": "scurry.orders",
+    "prune": "scurry.pruning",
+    "pruning": "scurry.pruning",
     "stopping": "scurry.stopping",
 }
 

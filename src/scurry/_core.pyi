@@ -222,3 +222,41 @@ def refined_order(
     max_states: int,
     max_sweeps: int,
 ) -> NDArray[np.int32]: ...
+def find_items(
+    feature: NDArray[Any],
+    parent: NDArray[Any],
+    leaves: NDArray[Any],
+    charge_of_feature: NDArray[Any],
+    charge_of_group: NDArray[Any],
+    charge_cost: NDArray[Any],
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]: ...
+def count_uses(feature: NDArray[Any], parent: NDArray[Any], leaves: NDArray[Any], n_features: int) -> NDArray[Any]: ...
+def largest_closure(
+    parent: NDArray[Any],
+    gain: NDArray[Any],
+    cost: NDArray[Any],
+    item_offset: NDArray[Any],
+    item_node: NDArray[Any],
+    item_cost: NDArray[Any],
+    gain_weight: int,
+    cost_weight: int,
+) -> NDArray[Any]: ...
+def closure_path(
+    parent: NDArray[Any],
+    gain: NDArray[Any],
+    cost: NDArray[Any],
+    item_offset: NDArray[Any],
+    item_node: NDArray[Any],
+    item_cost: NDArray[Any],
+    progress: Callable[[int], Any] | None,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]: ...
+def tree_levels(parent: NDArray[Any], gain: NDArray[Any], cost: NDArray[Any]) -> NDArray[Any]: ...
+def best_subtrees(parent: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]: ...
+def family_savings(
+    item_offset: NDArray[Any],
+    item_node: NDArray[Any],
+    item_cost: NDArray[Any],
+    kept: NDArray[Any],
+    goes_with: NDArray[Any],
+    n_families: int,
+) -> NDArray[Any]: ...

@@ -16,7 +16,7 @@ from scurry.exit_run import Run
 from scurry.forest import Forest
 from scurry.plan import StepRule
 
-STOP_REASONS = np.array(["complete", "max_steps", "time", "abort"])
+_REASON_CODES = np.array([0, 2, 3, 4], np.uint8)  # from the core's reasons to STOP_REASONS
 
 
 class AbortFlag(_core.AbortFlag):
@@ -134,8 +134,8 @@ class AnytimeRunner:
             labels=values[:, 0] if forest.classes is None else self._labels(codes),
             scores=scores[:, -1] if forest.n_outputs <= 2 else scores,
             trees=self._trees_after[steps],
-            steps=steps.astype(np.int64),
-            stop_reason=STOP_REASONS[reasons],
+            reason_codes=_REASON_CODES[reasons],
+            count_steps=lambda: steps.astype(np.int64),
             time_us=None if budget.abort is None and np.isinf(budget.time_us) else time_us,
         )
 

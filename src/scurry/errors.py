@@ -20,6 +20,10 @@ class FormatError(ScurryError, ValueError):
     """A file is not what its name or content claims: truncated, corrupted, too new or hostile."""
 
 
+class OutputError(ScurryError, OSError):
+    """A result cannot be written; what was written before is complete."""
+
+
 class InfeasibleError(ScurryError, ValueError):
     """No plan meets the budget; the message and `achievable` carry what can be had.
 

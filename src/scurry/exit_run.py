@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,10 @@ from numpy.typing import NDArray
 from scurry import _core, reference
 from scurry.forest import Forest
 from scurry.plan import ExitRule, LeaderRule, trees_per_round
+
+STOP_REASONS = np.array(["complete", "decided", "max_steps", "time", "abort"])
+_COMPLETE, _DECIDED = 0, 1
+_NO_SIDE, _UPPER_SIDE = 0, 2  # of core/early_exit.h
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,11 +31,10 @@ class Run:
         boosted score. The model's own score where every tree was asked.
     trees : int32 array of shape (n_rows,)
         Trees asked.
-    steps : int64 array of shape (n_rows,)
-        Node tests made in those trees; of an anytime plan, steps of its order.
-    stop_reason : array of str of shape (n_rows,)
-        "complete" (every tree was asked to the end), "decided" (stopped early), or what ended an anytime run:
-        "max_steps", "time" or "abort".
+    reason_codes : uint8 array of shape (n_rows,)
+        `stop_reason` as an index of ``STOP_REASONS``.
+    count_steps : callable
+        Makes `steps`, at their first use: counting them takes longer than an early exit.
     time_us : float64 array of shape (n_rows,) or None
         What each row took, where rows had a deadline or could be aborted.
     """
@@ -37,14 +42,28 @@ class Run:
     labels: NDArray[Any]
     scores: NDArray[np.float64]
     trees: NDArray[np.int32]
-    steps: NDArray[np.int64]
-    stop_reason: NDArray[np.str_]
+    reason_codes: NDArray[np.uint8]
+    count_steps: Callable[[], NDArray[np.int64]]
     time_us: NDArray[np.float64] | None = None
+
+    @cached_property
+    def steps(self) -> NDArray[np.int64]:
+        """Node tests made in the trees asked; of an anytime plan, steps of its order. Shape (n_rows,)."""
+        return self.count_steps()
+
+    @cached_property
+    def stop_reason(self) -> NDArray[np.str_]:
+        """Why each row's work ended, shape (n_rows,).
+
+        "complete" (every tree was asked to the end), "decided" (stopped early), or what ended an anytime run:
+        "max_steps", "time" or "abort".
+        """
+        return STOP_REASONS[self.reason_codes]
 
     @property
     def complete(self) -> NDArray[np.bool_]:
         """Whether each row's answer is the full model's, shape (n_rows,)."""
-        return np.asarray(self.stop_reason == "complete")
+        return np.asarray(self.reason_codes == _COMPLETE)
 
     @property
     def mean_trees(self) -> float:
@@ -63,10 +82,13 @@ class Run:
 
 def complete_run(forest: Forest, rows: NDArray[Any], n_threads: int) -> Run:
     """A run that asks every tree."""
-    scores = forest.scores(rows, n_threads)
-    steps = _depths(forest, rows, n_threads).sum(axis=1, dtype=np.int64)
-    trees = np.full(len(rows), forest.n_trees, np.int32)
-    return Run(forest.predict(rows, n_threads), _shaped(scores), trees, steps, np.full(len(rows), "complete"))
+    return Run(
+        labels=forest.predict(rows, n_threads),
+        scores=_shaped(forest.scores(rows, n_threads)),
+        trees=np.full(len(rows), forest.n_trees, np.int32),
+        reason_codes=np.full(len(rows), _COMPLETE, np.uint8),
+        count_steps=lambda: _depths(forest, rows, n_threads).sum(axis=1, dtype=np.int64),
+    )
 
 
 def _depths(forest: Forest, rows: NDArray[Any], n_threads: int) -> NDArray[np.int32]:
@@ -103,7 +125,7 @@ class ExitRunner:
             shuffle_rows=rule.shuffle == "row",
         )
         # Rounding each leaf to the grid moves a sum by at most half a step a tree; closer sums are decided exactly.
-        tolerance = 0 if rule.kind == "votes" else forest.n_trees + 2
+        tolerance = -1 if rule.kind == "votes" else forest.n_trees + 2
         negative, positive = map(int, forest._integer_classes)
         self._decision = negative, positive, rule.threshold(forest), tolerance
 
@@ -115,17 +137,22 @@ class ExitRunner:
 
     def run(self, rows: NDArray[Any], n_threads: int) -> Run:
         """Labels, and how they came about."""
-        sums, trees = self._sums(rows, n_threads)
+        sums, trees, sides = self._outcome(rows, n_threads)
         complete = trees == self.forest.n_trees
         scores = self._scores(sums, trees)
         if self.rule.kind == "scores" and complete.any():
             scores[complete] = self.forest.scores(rows[complete], n_threads)[:, -1]
-        reason = np.where(complete, "complete", "decided")
-        return Run(self.labels(rows, n_threads), scores, trees, self._steps(rows, trees, n_threads), reason)
+        return Run(
+            labels=self._labels(rows, sums, sides),
+            scores=scores,
+            trees=trees,
+            reason_codes=np.where(complete, _COMPLETE, _DECIDED).astype(np.uint8),
+            count_steps=lambda: self._steps(rows, trees, n_threads),
+        )
 
     def probabilities(self, rows: NDArray[Any], n_threads: int) -> NDArray[np.float64]:
         """Class probabilities as far as the trees asked tell, shape (n_rows, 2)."""
-        sums, trees = self._sums(rows, n_threads)
+        sums, trees, _ = self._outcome(rows, n_threads)
         scores = self._scores(sums, trees)
         if self.rule.kind == "scores" and self.forest.n_outputs == 1:
             scores = reference.link(self.forest, scores[:, None])[:, 0]
@@ -135,10 +162,25 @@ class ExitRunner:
             probabilities[complete] = self.forest.predict_proba(rows[complete], n_threads)
         return probabilities
 
-    def _sums(self, rows: NDArray[Any], n_threads: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        sums, trees = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
-        self._native.run(rows, sums, trees, np.empty(len(rows), np.uint8), n_threads)
-        return sums, trees
+    def _outcome(
+        self, rows: NDArray[Any], n_threads: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]]:
+        """The sum at which each row stopped, its number of trees, and the side it left on."""
+        n = len(rows)
+        sums, trees, sides = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.uint8)
+        self._native.run(rows, sums, trees, sides, n_threads)
+        return sums, trees, sides
+
+    def _labels(self, rows: NDArray[Any], sums: NDArray[np.int32], sides: NDArray[np.uint8]) -> NDArray[Any]:
+        """What `labels` gives, from an outcome at hand."""
+        negative, positive, threshold, tolerance = self._decision
+        undecided = sides == _NO_SIDE
+        upper = np.where(undecided, sums >= threshold, sides == _UPPER_SIDE)
+        labels = _labels(self.forest, np.where(upper, positive, negative))
+        close = np.flatnonzero(undecided & (np.abs(sums.astype(np.int64) - threshold) <= tolerance))
+        if len(close):
+            labels[close] = self.forest.predict(rows[close])
+        return labels
 
     def _scores(self, sums: NDArray[np.int32], trees: NDArray[np.int32]) -> NDArray[np.float64]:
         asked = np.maximum(trees, 1)
@@ -189,16 +231,22 @@ class LeaderRunner:
 
     def run(self, rows: NDArray[Any], n_threads: int) -> Run:
         """Labels, and how they came about."""
-        scores, trees, decided = self._scores(rows, n_threads)
+        scores, trees, leaders, decided = self._scores(rows, n_threads)
+        labels = _labels(self.forest, self.forest._integer_classes[leaders])
         if self.rule.kind == "scores" and not decided.all():
             scores[~decided] = self.forest.scores(rows[~decided], n_threads)
-        steps = _steps_in_order(_depths(self.forest, rows, n_threads), self.order, trees)
-        reason = np.where(decided, "decided", "complete")
-        return Run(self.labels(rows, n_threads), _shaped(scores), trees, steps, reason)
+            labels[~decided] = self.forest.predict(rows[~decided], n_threads)
+        return Run(
+            labels=labels,
+            scores=_shaped(scores),
+            trees=trees,
+            reason_codes=np.where(decided, _DECIDED, _COMPLETE).astype(np.uint8),
+            count_steps=lambda: _steps_in_order(_depths(self.forest, rows, n_threads), self.order, trees),
+        )
 
     def probabilities(self, rows: NDArray[Any], n_threads: int) -> NDArray[np.float64]:
         """Class probabilities as far as the trees asked tell, shape (n_rows, n_classes)."""
-        scores, _, decided = self._scores(rows, n_threads)
+        scores, _, _, decided = self._scores(rows, n_threads)
         if self.rule.kind == "votes":
             return scores
         probabilities = reference.link(self.forest, scores)
@@ -208,7 +256,8 @@ class LeaderRunner:
 
     def _scores(
         self, rows: NDArray[Any], n_threads: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.bool_]]:
+    ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
+        """Scores over the trees asked, their number, the leading class, and whether it was found before the end."""
         n = len(rows)
         sums, trees, leaders = (
             np.empty((n, self.forest.n_classes), np.int32),
@@ -220,4 +269,4 @@ class LeaderRunner:
         scores = sums.astype(np.float64) * self.rule.step
         if self.forest.aggregation != "sum" or self.rule.kind == "votes":
             scores /= np.maximum(trees // trees_per_round(self.forest), 1)[:, None]
-        return scores, trees, decided.astype(np.bool_)
+        return scores, trees, leaders, decided.astype(np.bool_)

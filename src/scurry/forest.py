@@ -5,14 +5,12 @@ Importers make it, algorithms read it, the native engine is lowered from it. Not
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from os import PathLike
 from types import UnionType
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scurry import _core, structure
 from scurry.errors import InputError
 from scurry.rows import as_rows, thread_count
-from scurry.storage import Container, write_container
+from scurry.storage import Container, container_bytes, container_of, digest, write_container
 
 NODE_ARRAYS: dict[str, type] = {
     "feature": np.int32,
@@ -200,8 +198,12 @@ class Forest:
             raise AttributeError(f"a Forest is immutable; build a new one instead of setting {name!r}")
         super().__setattr__(name, value)
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a Forest is not pickled; use forest.save(path) and scurry.load(path)")
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For other processes, and for estimators that hold a forest: the content of a file, checked as one.
+        return _received, (container_bytes("forest", *self.to_parts()),)
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
     @classmethod
     def from_trees(
@@ -300,11 +302,7 @@ class Forest:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything a saved forest holds, as hex."""
-        header, arrays = self.to_parts()
-        sha = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
-        for name, array in sorted(arrays.items()):
-            sha.update(name.encode() + array.tobytes())
-        return sha.hexdigest()
+        return digest(*self.to_parts())
 
     @cached_property
     def _engine(self) -> _core.Engine:
@@ -444,3 +442,7 @@ class Forest:
                     for f, values in container.field("categories", dict).items()
                 },
             )
+
+
+def _received(data: bytes) -> Forest:
+    return Forest.from_container(container_of(data))

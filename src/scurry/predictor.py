@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from scurry.exit_run import ExitRunner, LeaderRunner, Run, complete_run
 from scurry.forest import Forest
 from scurry.plan import ExitRule, LeaderRule, Plan, StepRule
 from scurry.rows import as_rows, thread_count
-from scurry.storage import read_container, write_container
+from scurry.storage import digest, read_container, write_container
 
 
 class Predictor:
@@ -42,6 +42,16 @@ class Predictor:
     def __init__(self, forest: Forest, plan: Plan) -> None:
         plan.check(forest)
         self.forest, self.plan = forest, plan
+
+    @classmethod
+    def full(cls, forest: Forest) -> Self:
+        """A predictor that asks every tree."""
+        return cls(forest, Plan(order=np.arange(forest.n_trees, dtype=np.int32)))
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of everything a saved predictor holds, as hex."""
+        return digest(*self._parts())
 
     @property
     def classes(self) -> NDArray[Any] | None:
@@ -198,9 +208,15 @@ class Predictor:
         ----------
         path : str or path
         """
+        write_container(path, "predictor", *self._parts())
+
+    def _parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         forest_header, forest_arrays = self.forest.to_parts()
         plan_header, plan_arrays = self.plan.to_parts()
-        write_container(path, "predictor", forest_header | {"plan": plan_header}, forest_arrays | plan_arrays)
+        return forest_header | {"plan": plan_header}, forest_arrays | plan_arrays
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Predictor, (self.forest, self.plan)  # what else it holds is made at the first prediction
 
     def __repr__(self) -> str:
         return f"Predictor({self.forest!r}, method={self.plan.facts.get('method', 'full')!r})"

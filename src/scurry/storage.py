@@ -6,6 +6,7 @@ their sizes are bounded by the file's own, and each array's header is checked ag
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -20,7 +21,7 @@ from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from types import UnionType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -78,6 +79,25 @@ def write_container(
 ) -> None:
     """Write `header` and `arrays` to `path` in one move: a reader sees the old file or the new one."""
     target = Path(path)
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            _write(stream, kind, header, arrays)
+        os.chmod(temporary, 0o666 & ~umask())
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def container_bytes(kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
+    """What `write_container` would write, for another process."""
+    stream = io.BytesIO()
+    _write(stream, kind, header, arrays)
+    return stream.getvalue()
+
+
+def _write(stream: BinaryIO, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
     manifest = {
         "format": "scurry",
         "version": FORMAT_VERSION,
@@ -85,25 +105,24 @@ def write_container(
         "header": header,
         "arrays": sorted(arrays),
     }
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with (
-            os.fdopen(descriptor, "wb") as stream,
-            zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive,
-        ):
-            archive.writestr(zipfile.ZipInfo(MANIFEST, _TIMESTAMP), json.dumps(manifest, allow_nan=False, indent=1))
-            for name in sorted(arrays):
-                buffer = io.BytesIO()
-                npy.write_array(buffer, arrays[name], version=(1, 0), allow_pickle=False)
-                archive.writestr(zipfile.ZipInfo(f"{name}.npy", _TIMESTAMP), buffer.getbuffer())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(zipfile.ZipInfo(MANIFEST, _TIMESTAMP), json.dumps(manifest, allow_nan=False, indent=1))
+        for name in sorted(arrays):
+            buffer = io.BytesIO()
+            npy.write_array(buffer, arrays[name], version=(1, 0), allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy", _TIMESTAMP), buffer.getbuffer())
 
 
-def _umask() -> int:
+def digest(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
+    """SHA-256 of a header and arrays, as hex."""
+    sha = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        sha.update(name.encode() + array.tobytes())
+    return sha.hexdigest()
+
+
+def umask() -> int:
+    """The permissions that new files of this process lack."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
@@ -119,25 +138,34 @@ def read_container(path: str | PathLike[str]) -> Container:
     """
     name = os.fspath(path)
     with open(name, "rb") as stream:
-        try:
-            with zipfile.ZipFile(stream) as archive:
-                return Container(name, *_read(archive, os.fstat(stream.fileno()).st_size))
-        except FormatError as error:
-            raise FormatError(f"{name}: {error}") from error
-        # What zipfile and json are known to raise on broken input: a fuzzer found most of them.
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            struct.error,
-            OSError,
-            EOFError,
-            ValueError,
-            KeyError,
-            TypeError,
-        ) as error:
-            raise FormatError(f"{name} is not a readable .scurry file: {error}") from error
-        except (NotImplementedError, RuntimeError, OverflowError, AttributeError, IndexError) as error:
-            raise FormatError(f"{name} uses a zip feature .scurry files never have: {error}") from error
+        return _open(name, stream, os.fstat(stream.fileno()).st_size)
+
+
+def container_of(data: bytes) -> Container:
+    """The container that `container_bytes` wrote."""
+    return _open("the data received", io.BytesIO(data), len(data))
+
+
+def _open(name: str, stream: BinaryIO, n_bytes: int) -> Container:
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            return Container(name, *_read(archive, n_bytes))
+    except FormatError as error:
+        raise FormatError(f"{name}: {error}") from error
+    # What zipfile and json are known to raise on broken input: a fuzzer found most of them.
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        struct.error,
+        OSError,
+        EOFError,
+        ValueError,
+        KeyError,
+        TypeError,
+    ) as error:
+        raise FormatError(f"{name} is not a readable .scurry file: {error}") from error
+    except (NotImplementedError, RuntimeError, OverflowError, AttributeError, IndexError) as error:
+        raise FormatError(f"{name} uses a zip feature .scurry files never have: {error}") from error
 
 
 def _read(archive: zipfile.ZipFile, file_size: int) -> tuple[str, dict[str, Any], dict[str, NDArray[Any]]]:

@@ -28,7 +28,7 @@ from scurry.plan import (
 )
 from scurry.reference import leaf_values
 from scurry.stopping import FanRule, LeadRule, MarginRule, fan, multiclass_qwyc, qwyc
-from scurry.stopping.guarantee import certified_rate, certify_rates
+from scurry.stopping.guarantee import certified_rate, certify_rates, rows_needed
 
 _LARGEST_SUM = 2**31 - 2
 # In units of the spread of full scores (or of gamma): from "as fitted" to "hardly ever stop".
@@ -176,17 +176,16 @@ def _certified_amount(
 
 
 def _infeasible(request: Request, n_mistakes: int, n_rows: int) -> InfeasibleError:
-    confidence = request.confidence or 0.0
+    alpha, confidence = request.max_disagreement, request.confidence or 0.0
     achievable = certified_rate(n_mistakes, n_rows, confidence)
-    needed = (
-        int(np.ceil(2 * np.log(1 - confidence) / np.log1p(-request.max_disagreement)))
-        if request.max_disagreement
-        else 0
-    )
-    more = f", at least {needed} calibration rows" if needed else ""
+    digit = 10.0 ** (np.floor(np.log10(achievable)) - 1)
+    advice = f"Pass max_disagreement={np.ceil(achievable / digit) * digit:.2g}"  # two digits, never below
+    if alpha > 0:
+        needed = rows_needed(alpha, confidence)
+        advice += f", at least {needed if request.fit_rows is not None else 2 * needed - 1} calibration rows"
     return InfeasibleError(
-        f"max_disagreement={request.max_disagreement:g} cannot be certified with confidence {confidence} on {n_rows} "
-        f"rows; {achievable:.3g} can. Pass max_disagreement={achievable:.2g}{more}, or confidence=None for no promise",
+        f"max_disagreement={alpha:g} cannot be certified with confidence {confidence} on {n_rows} rows; "
+        f"{achievable:.3g} can. {advice}, or confidence=None for no promise",
         achievable,
     )
 

@@ -1,4 +1,10 @@
-"""Early exit on votes: each tree votes for a class, and a row stops once the full vote is clear enough."""
+"""Early exit on votes: each tree votes for a class, and a row stops once the full vote is clear enough.
+
+What is promised depends on who draws the order of trees. One order for all rows, with a confidence: the mistakes of
+that very order are counted on rows it was not chosen by (`scurry.stopping.vote_order`). An order for each row: the
+rule's bounds, which are chances over orders, hold for the predictor as they stand. Without a confidence: the papers'
+rules as fitted, whose bounds hold on average over the orders that might have been drawn.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,9 @@ from scurry.calibration.request import Request
 from scurry.errors import InputError
 from scurry.plan import NEVER_ABOVE, ExitRule, LeaderRule, Plan
 from scurry.stopping import VotePolicy, VoteRule, fit_votes, solve_plurality
+from scurry.stopping.guarantee import rows_needed
 from scurry.stopping.plurality import PairwisePolicy
+from scurry.stopping.vote_order import OrderFit, fit_majority_order, fit_plurality_order
 from scurry.stopping.vote_policy import outcomes
 
 _LOTS_IN_TREES = 1.0  # what a row's draw, and the split of its block, cost beside walking a tree
@@ -26,14 +34,14 @@ def plan_by_votes(request: Request, method: str) -> Plan:
         )
     if request.keep_scores is not None:
         raise InputError('keep_scores needs scores: use method="qwyc"')
-    votes = forest.value.argmax(axis=1)[forest.apply(request.rows)]
-    order = request.rng.permutation(forest.n_trees).astype(np.int32)
+    class_type = np.min_scalar_type(forest.n_classes)
+    votes = forest.value.argmax(axis=1).astype(class_type)[forest.apply(request.rows)]
     calibrate = _two_classes if forest.n_classes == 2 else _many_classes
-    stop, measured = calibrate(request, method, votes)
+    order, stop, measured = calibrate(request, method, votes)
     return Plan(order=order, stop=stop, facts=request.facts(method, **measured, **_agreement(request, votes)))
 
 
-def _agreement(request: Request, votes: NDArray[np.intp]) -> dict[str, Any]:
+def _agreement(request: Request, votes: NDArray[Any]) -> dict[str, Any]:
     """How often the full vote is what the model itself answers: forests that average probabilities differ."""
     forest = request.forest
     counts = np.stack([(votes == k).sum(axis=1) for k in range(forest.n_classes)], axis=1)
@@ -41,13 +49,23 @@ def _agreement(request: Request, votes: NDArray[np.intp]) -> dict[str, Any]:
     return {"vote_agrees_with_model": float((labels == forest.predict(request.rows)).mean())}
 
 
+def _certifies_its_order(request: Request) -> bool:
+    return request.confidence is not None and request.shuffle == "fixed" and request.max_disagreement > 0
+
+
 def _two_classes(
-    request: Request, method: str, votes: NDArray[np.intp]
-) -> tuple[ExitRule | LeaderRule, dict[str, Any]]:
-    n_trees, positives = request.forest.n_trees, votes.sum(axis=1)
+    request: Request, method: str, votes: NDArray[Any]
+) -> tuple[NDArray[np.int32], ExitRule | LeaderRule, dict[str, Any]]:
+    if _certifies_its_order(request):
+        fit = fit_majority_order(votes, **_asked(request), method=method)
+        lower, upper = (side.astype(np.int32)[None] for side in fit.policy)
+        stop = ExitRule(kind="votes", weights=np.ones(1), lower=lower, upper=upper)
+        return fit.order, stop, _certified_facts(request, fit)
+    order = request.rng.permutation(request.forest.n_trees).astype(np.int32)
+    positives = votes.sum(axis=1, dtype=np.int64)
     rule, _ = fit_votes(
         positives,
-        n_trees,
+        request.forest.n_trees,
         request.max_disagreement,
         method=method,
         confidence=request.confidence,
@@ -56,7 +74,7 @@ def _two_classes(
     policies = _without_lots(rule)
     votes_asked, disagreement = outcomes(policies)
     measured = {
-        "promise": _promise(request, method),
+        "promise": _promise_over_orders(request, method),
         "calibration_disagreement": float(disagreement[positives].mean()),
         "calibration_mean_trees": float(votes_asked[positives].mean()),
     }
@@ -65,7 +83,7 @@ def _two_classes(
     upper = np.stack([policy.upper for policy in policies]).astype(np.int32)
     seed = int(request.rng.integers(2**63))
     stop = ExitRule(kind="votes", weights=weights, lower=lower, upper=upper, shuffle=request.shuffle, seed=seed)
-    return stop, measured
+    return order, stop, measured
 
 
 def _without_lots(rule: VoteRule) -> tuple[VotePolicy, ...]:
@@ -79,36 +97,25 @@ def _without_lots(rule: VoteRule) -> tuple[VotePolicy, ...]:
     return cautious if keeps_bounds and affordable else rule.policies
 
 
-def _promise(request: Request, method: str) -> str:
-    over = "the order of trees it draws" if request.shuffle == "row" else "the one order of trees drawn for all rows"
-    alpha = f"{request.max_disagreement:g}"
-    if request.max_disagreement == 0:
-        return "the full vote, always"
-    if method in ("minimax", "minimixed"):
-        return f"every row differs from the full vote with a chance of at most {alpha}, over {over}"
-    if request.confidence is None:
-        return f"at most {alpha} of rows like the calibration rows differ from the full vote, on average over {over}"
-    return (
-        f"with confidence {request.confidence:g}, at most {alpha} of new rows differ from the full vote, "
-        f"on average over {over}"
-    )
-
-
 def _many_classes(
-    request: Request, method: str, votes: NDArray[np.intp]
-) -> tuple[ExitRule | LeaderRule, dict[str, Any]]:
-    if method in ("minimean", "schwing"):
-        raise InputError(
-            f'method={method!r} is for two classes, the model has {request.forest.n_classes}; use "minimixed"'
-        )
+    request: Request, method: str, votes: NDArray[Any]
+) -> tuple[NDArray[np.int32], ExitRule | LeaderRule, dict[str, Any]]:
+    n_trees, n_classes = request.forest.n_trees, request.forest.n_classes
+    if method == "schwing" or (method == "minimean" and request.confidence is None):
+        when = " without a confidence" if method == "minimean" else ""
+        raise InputError(f'method={method!r}{when} is for two classes, the model has {n_classes}; use "minimixed"')
     if request.shuffle == "row":
         raise InputError('shuffle="row" is for two classes')
-    n_trees, n_classes = request.forest.n_trees, request.forest.n_classes
-    rule = solve_plurality(n_trees, n_classes, request.max_disagreement)
-    # The strictest of the rule's policies, instead of a draw: it never stops earlier, so the bound holds for it too.
-    upper = np.max([policy.upper for policy in rule.policies if isinstance(policy, PairwisePolicy)], axis=0)
-    stop = LeaderRule(kind="votes", lead=np.zeros(n_trees + 1, np.int32), need=_votes_needed(upper))
-    return stop, {"promise": _promise(request, "minimixed")}
+    if _certifies_its_order(request):
+        fit = fit_plurality_order(votes, n_classes, **_asked(request), method=method)
+        order, upper, measured = fit.order, fit.policy.upper, _certified_facts(request, fit)
+    else:
+        order = request.rng.permutation(n_trees).astype(np.int32)
+        rule = solve_plurality(n_trees, n_classes, request.max_disagreement)
+        # The strictest of the rule's policies, instead of a draw: it never stops earlier, so the bound holds for it.
+        upper = np.max([policy.upper for policy in rule.policies if isinstance(policy, PairwisePolicy)], axis=0)
+        measured = {"promise": _promise_over_orders(request, "minimixed")}
+    return order, LeaderRule(kind="votes", lead=np.zeros(n_trees + 1, np.int32), need=_votes_needed(upper)), measured
 
 
 def _votes_needed(upper: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -124,3 +131,46 @@ def _votes_needed(upper: NDArray[np.int32]) -> NDArray[np.int32]:
     certain = second[None, :] + (n_voters - np.arange(n_voters + 1))[:, None] + 1
     needed: NDArray[np.int64] = np.minimum(pairwise[None, :], certain)
     return needed.astype(np.int32)
+
+
+def _asked(request: Request) -> dict[str, Any]:
+    confidence, alpha = request.confidence, request.max_disagreement
+    return {"max_disagreement": alpha, "confidence": confidence, "random_state": request.rng}
+
+
+def _certified_facts(request: Request, fit: OrderFit[Any]) -> dict[str, Any]:
+    alpha, confidence, n_rows = request.max_disagreement, request.confidence or 0.0, fit.promise.n_rows
+    if fit.promise.upper_bound == 0:
+        needed = rows_needed(alpha, confidence)
+        promise = (
+            f"the full vote, always: {n_rows} rows certify no earlier stop that changes at most {alpha:g} of new rows "
+            f'with confidence {confidence:g}; that takes {needed} rows, or shuffle="row"'
+        )
+    else:
+        promise = (
+            f"with confidence {confidence:g}, this predictor with its own order of trees answers at most {alpha:g} of "
+            "new rows differently from the full vote (rows drawn like the calibration rows)"
+        )
+    return {
+        "promise": promise,
+        "certified_on_rows": n_rows,
+        "certified_mistakes": fit.n_mistakes,
+        "certified_disagreement": fit.promise.upper_bound,
+        "calibration_disagreement": fit.n_mistakes / n_rows,
+        "calibration_mean_trees": fit.mean_votes,
+    }
+
+
+def _promise_over_orders(request: Request, method: str) -> str:
+    over = "the order of trees it draws" if request.shuffle == "row" else "the one order of trees drawn for all rows"
+    alpha = f"{request.max_disagreement:g}"
+    if request.max_disagreement == 0:
+        return "the full vote, always"
+    if method in ("minimax", "minimixed"):
+        return f"every row differs from the full vote with a chance of at most {alpha}, over {over}"
+    if request.confidence is None:
+        return f"at most {alpha} of rows like the calibration rows differ from the full vote, on average over {over}"
+    return (
+        f"with confidence {request.confidence:g}, at most {alpha} of new rows differ from the full vote, "
+        f"on average over {over}"
+    )

@@ -8,6 +8,7 @@ from scurry.stopping.preset_orders import preset_order
 from scurry.stopping.score_rule import ScoreRule, ScoreStopper
 from scurry.stopping.stopper import VoteStopper
 from scurry.stopping.vote_fit import Promise, VoteFit, fit_votes
+from scurry.stopping.vote_order import OrderFit, fit_majority_order, fit_plurality_order
 from scurry.stopping.vote_policy import VotePolicy
 from scurry.stopping.vote_rule import ExactOptimum, VoteRule
 from scurry.stopping.votes import solve
@@ -17,6 +18,7 @@ __all__ = [
     "FanRule",
     "LeadRule",
     "MarginRule",
+    "OrderFit",
     "PluralityRule",
     "PluralityStopper",
     "Promise",
@@ -27,6 +29,8 @@ __all__ = [
     "VoteRule",
     "VoteStopper",
     "fan",
+    "fit_majority_order",
+    "fit_plurality_order",
     "fit_votes",
     "multiclass_qwyc",
     "preset_order",

@@ -90,6 +90,28 @@ def certify_rates(n_mistakes: ArrayLike, n_rows: int, max_rate: float, confidenc
     return _last_index(binom.cdf(np.asarray(n_mistakes), n_rows, max_rate), confidence)
 
 
+def rate_p_value(n_mistakes: int, n_rows: int, max_rate: float) -> float:
+    """Evidence that the error rate is at most `max_rate`: the chance of so few mistakes if it were just more.
+
+    Examples
+    --------
+    >>> round(rate_p_value(0, 2995, 0.001), 3)
+    0.05
+    """
+    return float(binom.cdf(n_mistakes, n_rows, max_rate))
+
+
+def rows_needed(max_rate: float, confidence: float) -> int:
+    """The fewest rows without a mistake that certify `max_rate`.
+
+    Examples
+    --------
+    >>> rows_needed(0.001, 0.95)
+    2995
+    """
+    return int(np.ceil(np.log1p(-checked_confidence(confidence)) / np.log1p(-max_rate)))
+
+
 def certified_rate(n_mistakes: int, n_rows: int, confidence: float) -> float:
     """The smallest error rate that `n_mistakes` in `n_rows` certify (Clopper and Pearson's upper bound).
 

@@ -23,7 +23,7 @@ optimal, with mean disagreement bounded under a distribution of the full vote.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -283,7 +283,8 @@ def solve_plurality(
     return PluralityRule(n_voters, n_classes, alpha, method, policies, float(mixture.lower_bound))
 
 
-def _pairwise_policies(n_voters: int, max_crossing: float) -> list[PairwisePolicy]:
+@cache
+def _pairwise_policies(n_voters: int, max_crossing: float) -> tuple[PairwisePolicy, ...]:
     """Upper thresholds that a class without majority among two crosses with a chance of at most `max_crossing`."""
     asked = max_crossing
     while True:
@@ -294,7 +295,7 @@ def _pairwise_policies(n_voters: int, max_crossing: float) -> list[PairwisePolic
         policies = [PairwisePolicy(w, np.frombuffer(rising, dtype=np.int32)) for rising, w in weights.items()]
         chance = np.max(sum(policy.weight * crossing_chances(policy.upper) for policy in policies))
         if chance <= max_crossing * (1 + 1e-12):
-            return policies
+            return tuple(policies)
         asked *= max_crossing / chance * (1 - 1e-9)
 
 

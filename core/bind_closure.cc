@@ -1,0 +1,146 @@
+#include "bind.h"
+
+#include <functional>
+#include <utility>
+
+#include "closure_families.h"
+#include "closure_items.h"
+#include "closure_levels.h"
+#include "closure_path.h"
+
+namespace scurry {
+
+using namespace nb::literals;
+
+namespace {
+
+using LeafIds = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// A numpy array that owns the vector's memory.
+template <class T>
+nb::ndarray<nb::numpy, T> array_of(std::vector<T>&& values, std::size_t n_columns = 0) {
+  auto* owned = new std::vector<T>(std::move(values));
+  nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  if (n_columns == 0) return nb::ndarray<nb::numpy, T>(owned->data(), {owned->size()}, owner);
+  return nb::ndarray<nb::numpy, T>(owned->data(), {owned->size() / n_columns, n_columns}, owner);
+}
+
+// The result of work done without the interpreter lock.
+template <class Work>
+auto released(Work work) {
+  nb::gil_scoped_release release;
+  return work();
+}
+
+ForestPaths paths_of(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const LeafIds& leaves) {
+  return {span_of(feature), span_of(parent), {leaves.data(), leaves.size()}, leaves.shape(1)};
+}
+
+ClosureProblem problem_of(const Array<std::int32_t>& parent, const Array<std::int64_t>& gain,
+                          const Array<std::int64_t>& cost, const Array<std::int64_t>& item_offset,
+                          const Array<std::int32_t>& item_node, const Array<std::int64_t>& item_cost) {
+  const std::size_t n_nodes = parent.size(), n_items = item_cost.size();
+  if (gain.size() != n_nodes || cost.size() != n_nodes || item_offset.size() != n_items + 1) {
+    throw std::invalid_argument("the arrays of a closure problem disagree in length");
+  }
+  return {vector_of(parent),      vector_of(gain),      vector_of(cost),
+          vector_of(item_offset), vector_of(item_node), vector_of(item_cost)};
+}
+
+// Hands progress to Python, and lets Ctrl-C stop the search.
+class PythonProgress {
+ public:
+  explicit PythonProgress(nb::object callback) : callback_(std::move(callback)) {}
+
+  void operator()(std::size_t n_settled) const {
+    nb::gil_scoped_acquire acquire;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (!callback_.is_none()) callback_(n_settled);
+  }
+
+ private:
+  nb::object callback_;
+};
+
+nb::tuple find_items_in(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const LeafIds& leaves,
+                        const Array<std::int32_t>& charge_of_feature, const Array<std::int32_t>& charge_of_group,
+                        const Array<std::int64_t>& charge_cost) {
+  Items items = released([&] {
+    return find_items(paths_of(feature, parent, leaves),
+                      {span_of(charge_of_feature), span_of(charge_of_group), span_of(charge_cost)});
+  });
+  return nb::make_tuple(array_of(std::move(items.offset)), array_of(std::move(items.node)),
+                        array_of(std::move(items.cost)), array_of(std::move(items.node_cost)),
+                        array_of(std::move(items.visits)));
+}
+
+nb::tuple closure_path_of(const Array<std::int32_t>& parent, const Array<std::int64_t>& gain,
+                          const Array<std::int64_t>& cost, const Array<std::int64_t>& item_offset,
+                          const Array<std::int32_t>& item_node, const Array<std::int64_t>& item_cost,
+                          nb::object progress) {
+  const PythonProgress report(std::move(progress));
+  ClosurePath path = released([&] {
+    return closure_path(problem_of(parent, gain, cost, item_offset, item_node, item_cost), std::cref(report));
+  });
+  std::vector<std::int64_t> gains, costs;
+  for (const PathStep& step : path.steps) {
+    gains.push_back(step.gain);
+    costs.push_back(step.cost);
+  }
+  return nb::make_tuple(array_of(std::move(gains)), array_of(std::move(costs)), array_of(std::move(path.kept_until)));
+}
+
+}  // namespace
+
+void bind_closure(nb::module_& m) {
+  m.def("find_items", &find_items_in, "feature"_a, "parent"_a, "leaves"_a, "charge_of_feature"_a, "charge_of_group"_a,
+        "charge_cost"_a);
+  m.def(
+      "count_uses",
+      [](const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const LeafIds& leaves,
+         std::size_t n_features) {
+        return array_of(released([&] { return count_uses(paths_of(feature, parent, leaves), n_features); }), n_features);
+      },
+      "feature"_a, "parent"_a, "leaves"_a, "n_features"_a);
+  m.def(
+      "largest_closure",
+      [](const Array<std::int32_t>& parent, const Array<std::int64_t>& gain, const Array<std::int64_t>& cost,
+         const Array<std::int64_t>& item_offset, const Array<std::int32_t>& item_node,
+         const Array<std::int64_t>& item_cost, std::int64_t gain_weight, std::int64_t cost_weight) {
+        return array_of(released([&] {
+          return largest_closure(problem_of(parent, gain, cost, item_offset, item_node, item_cost),
+                                 {gain_weight, cost_weight});
+        }));
+      },
+      "parent"_a, "gain"_a, "cost"_a, "item_offset"_a, "item_node"_a, "item_cost"_a, "gain_weight"_a, "cost_weight"_a);
+  m.def("closure_path", &closure_path_of, "parent"_a, "gain"_a, "cost"_a, "item_offset"_a, "item_node"_a, "item_cost"_a,
+        "progress"_a.none());
+  m.def(
+      "tree_levels",
+      [](const Array<std::int32_t>& parent, const Array<double>& gain, const Array<double>& cost) {
+        return array_of(released([&] { return tree_levels(span_of(parent), span_of(gain), span_of(cost)); }));
+      },
+      "parent"_a, "gain"_a, "cost"_a);
+  m.def(
+      "best_subtrees",
+      [](const Array<std::int32_t>& parent, const Array<double>& weight) {
+        return array_of(released([&] { return best_subtrees(span_of(parent), span_of(weight)); }));
+      },
+      "parent"_a, "weight"_a);
+  m.def(
+      "family_savings",
+      [](const Array<std::int64_t>& item_offset, const Array<std::int32_t>& item_node,
+         const Array<std::int64_t>& item_cost, const Array<std::uint8_t>& kept, const Array<std::uint64_t>& goes_with,
+         std::size_t n_families) {
+        if (goes_with.size() != kept.size() * ((n_families + 63) / 64)) {
+          throw std::invalid_argument("goes_with must have a bit for every node and family");
+        }
+        return array_of(released([&] {
+          return family_savings({span_of(item_offset), span_of(item_node), span_of(item_cost)}, span_of(kept),
+                                span_of(goes_with), n_families);
+        }));
+      },
+      "item_offset"_a, "item_node"_a, "item_cost"_a, "kept"_a, "goes_with"_a, "n_families"_a);
+}
+
+}  // namespace scurry

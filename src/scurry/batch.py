@@ -1,0 +1,280 @@
+"""Scoring of data sets of any size: Arrow record batches in, Parquet files out, in constant memory.
+
+Each input file (a fragment) becomes one output file, which appears under its name only when it is complete. It carries
+the identity of its input and of the predictor, so that a second run skips what is done and redoes what has changed.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from scurry.errors import InputError, OutputError, ScurryError
+from scurry.forest import Forest
+from scurry.fragments import Fragment, Source, arrow, find, opened
+from scurry.predictor import Predictor
+from scurry.scoring import Scoring
+from scurry.storage import umask
+
+Progress = Callable[[float, str], object]
+_IDENTITY = b"scurry.identity"
+_N_ROWS_PER_BATCH = 1 << 16
+_PART = ".part"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of a data set.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows scored in this run.
+    seconds : float
+    written, skipped : list of str
+        Fragments scored in this run, and those whose output was there already.
+    failed : dict of str to str
+        What was wrong with the fragments that could not be scored.
+    """
+
+    n_rows: int = 0
+    seconds: float = 0.0
+    written: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows scored in this run by its duration."""
+        return self.n_rows / self.seconds if self.seconds else 0.0
+
+
+def score(
+    source: Source,
+    predictor: Predictor | Forest,
+    destination: str | PathLike[str],
+    *,
+    columns: Sequence[str] = ("label", "trees", "reason"),
+    keep: Sequence[str] = (),
+    prefix: str = "",
+    n_threads: int | None = None,
+    max_steps: int | None = None,
+    time_us: float | None = None,
+    n_rows_per_batch: int = _N_ROWS_PER_BATCH,
+    progress: Progress | None = None,
+) -> Report:
+    """Score files of any size into Parquet files, in constant memory.
+
+    Fragments that cannot be read are reported and the others finished. What a previous run completed is skipped.
+
+    Parameters
+    ----------
+    source : str, path, or sequence of them
+        Parquet, CSV or Arrow IPC files, folders of them, or patterns such as ``"rows/*.parquet"``.
+    predictor : Predictor or Forest
+    destination : str or path
+        A folder, in which outputs are called after their inputs; or, for one input, a file ending in ``.parquet``.
+    columns, keep, prefix, n_threads, max_steps, time_us
+        As of `Scoring`; all cores by default.
+    n_rows_per_batch : int
+    progress : callable, optional
+        Called as ``progress(share_done, message)``.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    InputError
+        If the arguments are wrong, or every fragment fails.
+    OutputError
+        If the destination cannot be written: a full disk, say. Outputs that are there by then are complete.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, pyarrow.csv, scurry, tempfile
+    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+    ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pa.csv.write_csv(pa.table({"x": [0.0, 1.0]}), f"{folder}/rows.csv")
+    ...     report = scurry.batch.score(f"{folder}/rows.csv", scurry.Forest.from_trees([stump]), f"{folder}/out")
+    >>> report.n_rows, report.written
+    (2, ['rows.csv'])
+    """
+    scoring = Scoring(
+        predictor=predictor if isinstance(predictor, Predictor) else Predictor.full(predictor),
+        columns=tuple(columns),
+        keep=tuple(keep),
+        prefix=prefix,
+        n_threads=n_threads,
+        max_steps=max_steps,
+        time_us=time_us,
+    )
+    tasks = outputs(find(source), Path(destination))
+    start, report, tracker = time.perf_counter(), Report(), Tracker(list(tasks), progress)
+    for fragment, target in tasks.items():
+        try:
+            n_rows = score_fragment(fragment, target, scoring, n_rows_per_batch, tracker)
+        except OutputError:
+            raise
+        except ScurryError as error:
+            report.failed[fragment.name] = str(error)
+        else:
+            (report.skipped if n_rows is None else report.written).append(fragment.name)
+            report = replace(report, n_rows=report.n_rows + (n_rows or 0))
+        tracker.finish(fragment)
+    raise_if_all_failed(report, len(tasks))
+    return replace(report, seconds=time.perf_counter() - start)
+
+
+def raise_if_all_failed(report: Report, n_fragments: int) -> None:
+    """A run without any output is a mistake of the caller's, not of a fragment."""
+    if len(report.failed) == n_fragments:
+        name, message = next(iter(report.failed.items()))
+        raise InputError(f"none of {n_fragments} inputs could be scored. {name}: {message}")
+
+
+def outputs(fragments: Sequence[Fragment], destination: Path) -> dict[Fragment, Path]:
+    """Where each fragment's output goes; the folders are made, and what a killed run left half written is removed."""
+    if destination.suffix == ".parquet" and not destination.is_dir():
+        if len(fragments) != 1:
+            raise InputError(f"{destination} is one file and there are {len(fragments)} inputs; name a folder instead")
+        tasks = {fragments[0]: destination}
+    else:
+        tasks = {fragment: destination / fragment.output_name for fragment in fragments}
+    for fragment, target in tasks.items():
+        if target.exists() and target.samefile(fragment.path):
+            raise InputError(f"{target} would be overwritten by its own scores; choose another destination")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            remove_parts(target)
+        except OSError as error:
+            raise OutputError(f"{target.parent} cannot be written: {error.strerror}") from error
+    return tasks
+
+
+def remove_parts(target: Path) -> None:
+    """Remove what processes that were killed had begun of an output."""
+    for part in target.parent.glob(f".{glob.escape(target.name)}.*{_PART}"):
+        part.unlink(missing_ok=True)
+
+
+def score_fragment(
+    fragment: Fragment,
+    target: Path,
+    scoring: Scoring,
+    n_rows_per_batch: int = _N_ROWS_PER_BATCH,
+    tracker: Tracker | None = None,
+) -> int | None:
+    """Score one fragment; may be repeated, by several processes too: the output appears at once and whole.
+
+    Parameters
+    ----------
+    fragment : Fragment
+    target : Path
+    scoring : Scoring
+    n_rows_per_batch : int
+    tracker : optional
+
+    Returns
+    -------
+    int or None
+        Rows scored, None if `target` is the output of this very input and scoring already.
+    """
+    import pyarrow.parquet as pq
+
+    identity = scoring.identity_of(fragment)
+    if _identity_in(target) == identity:
+        return None
+    n_rows = 0
+    floats = scoring.float_columns
+    with opened(fragment, n_rows_per_batch=n_rows_per_batch, columns=scoring.needed, float_columns=floats) as reader:
+        empty = arrow().RecordBatch.from_pylist([], schema=reader.schema)
+        schema = scoring.score(empty).schema.with_metadata({_IDENTITY: identity})
+        with _published(target) as temporary, pq.ParquetWriter(temporary, schema) as writer:
+            for batch in _read_ahead(reader.batches):
+                writer.write_batch(scoring.score(batch))
+                n_rows += batch.num_rows
+                if tracker is not None:
+                    tracker.advance(fragment, batch.num_rows, n_rows / reader.n_rows if reader.n_rows else 0.0)
+    return n_rows
+
+
+def _identity_in(target: Path) -> bytes | None:
+    """What a complete output says of its input; None if there is none."""
+    import pyarrow.parquet as pq
+
+    if not target.exists():
+        return None
+    try:
+        metadata = pq.read_schema(target).metadata or {}
+    except (arrow().ArrowException, OSError):
+        return None
+    identity: bytes | None = metadata.get(_IDENTITY)
+    return identity
+
+
+@contextmanager
+def _published(target: Path) -> Iterator[Path]:
+    """A temporary file that takes the place of `target` if the block ends well, and vanishes otherwise."""
+    temporary: Path | None = None
+    try:
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=_PART)
+        os.close(descriptor)
+        temporary = Path(name)
+        yield temporary
+        temporary.chmod(0o666 & ~umask())
+        temporary.replace(target)
+    except BaseException as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and not isinstance(error, ScurryError):
+            raise OutputError(
+                f"{target} could not be written: {error.strerror or error}. Outputs written before are complete; "
+                "mend it and run again to go on from there"
+            ) from error
+        raise
+
+
+def _read_ahead(batches: Iterable[Any]) -> Iterator[Any]:
+    """The same batches, the next of which is read while one is scored."""
+    iterator = iter(batches)
+    with ThreadPoolExecutor(1) as reader:
+        pending = reader.submit(next, iterator, None)
+        while (batch := pending.result()) is not None:
+            pending = reader.submit(next, iterator, None)
+            yield batch
+
+
+class Tracker:
+    """Tells the share of bytes that is done, and the pace."""
+
+    def __init__(self, fragments: Sequence[Fragment], progress: Progress | None) -> None:
+        self._progress, self._start, self._n_rows = progress, time.perf_counter(), 0
+        self._n_bytes = {fragment: fragment.n_bytes for fragment in fragments}
+        self._total, self._done = max(sum(self._n_bytes.values()), 1), 0
+
+    def advance(self, fragment: Fragment, n_rows: int, share: float) -> None:
+        """`n_rows` more rows are scored, `share` of the fragment in all."""
+        self._n_rows += n_rows
+        self._tell(self._done + share * self._n_bytes[fragment])
+
+    def finish(self, fragment: Fragment) -> None:
+        """The fragment is done with."""
+        self._done += self._n_bytes[fragment]
+        self._tell(self._done)
+
+    def _tell(self, n_bytes: float) -> None:
+        if self._progress is not None:
+            pace = self._n_rows / max(time.perf_counter() - self._start, 1e-9)
+            self._progress(n_bytes / self._total, f"{self._n_rows:,} rows, {pace:,.0f} rows/s")

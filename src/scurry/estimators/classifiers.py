@@ -1,0 +1,328 @@
+"""The three estimators: a budget of changed labels, of steps or time, of feature costs."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.calibration.early_exit import early_exit
+from scurry.deadline import anytime
+from scurry.errors import InfeasibleError
+from scurry.estimators.budgeted import BudgetedClassifier, Calibration
+from scurry.forest import Forest
+from scurry.plan import Plan
+from scurry.predictor import Predictor
+from scurry.pruning import prune
+
+
+class EarlyExitClassifier(BudgetedClassifier):
+    """A tree ensemble that stops asking trees once a row's label is clear: `scurry.early_exit` as an estimator.
+
+    Parameters
+    ----------
+    estimator : estimator, Forest or None
+        A classifier that `scurry.from_model` can import, fitted or not; None is a ``RandomForestClassifier()``.
+    max_disagreement : float in [0, 1), default 0.001
+        The largest share of rows whose label may differ from the estimator's own. A budget: also ``predict(X,
+        max_disagreement=…)``, which calibrates anew at its first use.
+    method, confidence, shuffle, keep_scores
+        As for `scurry.early_exit`.
+    calibration_size : float or int, default 0.2
+        The share, or the number, of rows split off for calibration, of each class alike, if the estimator is not
+        fitted.
+    n_threads : int or None, default 1
+        Of predictions; None uses all cores.
+    random_state : int, RandomState or None
+        Of the split, the calibration, and the estimator where its own is None.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted one.
+    forest_ : Forest
+    predictor_ : Predictor
+        What predicts; ``predictor_.summary()`` has the promise. If it cannot be certified on so few rows a warning
+        says what can, and all trees are asked.
+    classes_ : array of shape (n_classes,)
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = make_classification(6000, random_state=0)
+    >>> fast = scurry.EarlyExitClassifier(RandomForestClassifier(51), max_disagreement=0.02, random_state=0)
+    >>> fast.fit(X[:5000], y[:5000]).run(X[5000:]).mean_trees < 25
+    True
+    >>> fast.run(X[5000:], max_disagreement=0.05).mean_trees < fast.run(X[5000:]).mean_trees
+    True
+    """
+
+    BUDGETS = ("max_disagreement",)
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        max_disagreement: float = 1e-3,
+        method: str = "auto",
+        confidence: float | None = 0.95,
+        shuffle: str = "fixed",
+        keep_scores: str | None = None,
+        calibration_size: float = 0.2,
+        n_threads: int | None = 1,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.max_disagreement = max_disagreement
+        self.method = method
+        self.confidence = confidence
+        self.shuffle = shuffle
+        self.keep_scores = keep_scores
+        self.calibration_size = calibration_size
+        self.n_threads = n_threads
+        self.random_state = random_state
+
+    def _planned(self, calibration: Calibration) -> Predictor:
+        self._by_budget: dict[float, Predictor] = {}
+        return self._keeping(self.max_disagreement, calibration)
+
+    def _within(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
+        asked = budget.get("max_disagreement")
+        if asked is None:
+            return self.predictor_, {}
+        if asked not in self._by_budget:
+            self._by_budget[asked] = self._keeping(asked, self._calibration)
+        return self._by_budget[asked], {}
+
+    def _keeping(self, max_disagreement: float, calibration: Calibration) -> Predictor:
+        for rows in (calibration.rows, calibration.training_rows):
+            if rows is not None and len(np.unique(self.forest_.predict(rows, self.n_threads))) == 1:
+                return _complete(self.forest_, "the model gives all rows the same label, so that nothing can be learnt")
+        try:
+            return early_exit(
+                self.forest_,
+                calibration.rows,
+                calibration.labels,
+                X_fit=calibration.training_rows,
+                max_disagreement=max_disagreement,
+                method=self.method,
+                confidence=self.confidence,
+                shuffle=self.shuffle,
+                keep_scores=self.keep_scores,
+                random_state=calibration.seed,
+            )
+        except InfeasibleError as error:
+            warnings.warn(f"{error}. As it is, every tree is asked", UserWarning, stacklevel=4)
+            return _complete(self.forest_, str(error))
+
+
+class AnytimeClassifier(BudgetedClassifier):
+    """A tree ensemble that has an answer after any step: `scurry.anytime` as an estimator.
+
+    Parameters
+    ----------
+    estimator : estimator, Forest or None
+        A classifier that `scurry.from_model` can import, fitted or not; None is a ``RandomForestClassifier()``.
+    max_steps : int or None
+        How many steps each row may take. A budget: also ``predict(X, max_steps=…)``.
+    time_us : float or None
+        Microseconds from the start of each row's work to its answer. A budget: also ``predict(X, time_us=…)``.
+    order, objective, readout
+        As for `scurry.anytime`.
+    calibration_size : float or int, default 0.2
+        The share, or the number, of rows split off to find the order on, of each class alike, if the estimator is
+        not fitted.
+    n_threads : int or None, default 1
+        Of predictions; None uses all cores.
+    random_state : int, RandomState or None
+        Of the split, the order, and the estimator where its own is None.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted one.
+    forest_ : Forest
+    predictor_ : Predictor
+    classes_ : array of shape (n_classes,)
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> forest = RandomForestClassifier(15, max_depth=5)
+    >>> ready = scurry.AnytimeClassifier(forest, max_steps=20, random_state=0).fit(X[:400], y[:400])
+    >>> ready.run(X[400:]).mean_steps, ready.run(X[400:], max_steps=5).mean_steps
+    (20.0, 5.0)
+    """
+
+    BUDGETS = ("max_steps", "time_us", "abort")
+    _NEEDS_LABELS = True
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        max_steps: int | None = None,
+        time_us: float | None = None,
+        order: str = "auto",
+        objective: str = "steps",
+        readout: str = "plain",
+        calibration_size: float = 0.2,
+        n_threads: int | None = 1,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.max_steps = max_steps
+        self.time_us = time_us
+        self.order = order
+        self.objective = objective
+        self.readout = readout
+        self.calibration_size = calibration_size
+        self.n_threads = n_threads
+        self.random_state = random_state
+
+    def _planned(self, calibration: Calibration) -> Predictor:
+        return anytime(
+            self.forest_,
+            calibration.rows,
+            calibration.labels,
+            order=self.order,
+            objective=self.objective,
+            readout=self.readout,
+            random_state=calibration.seed,
+        )
+
+    def _within(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
+        return self.predictor_, {"max_steps": self.max_steps, "time_us": self.time_us} | budget
+
+
+class FeatureBudgetClassifier(BudgetedClassifier):
+    """A forest pruned so that rows pay for fewer features: `scurry.prune` as an estimator.
+
+    Parameters
+    ----------
+    estimator : estimator, Forest or None
+        A classification forest or tree, fitted or not; None is a ``RandomForestClassifier()``.
+    max_cost : float or None
+        The mean cost per calibration row. A budget: also ``predict(X, max_cost=…)``. None does not prune.
+    feature_costs, groups, group_costs, step_cost, errors, method
+        As for `scurry.prune`.
+    calibration_size : float or int, default 0.2
+        The share, or the number, of rows split off to measure costs on, of each class alike, if the estimator is not
+        fitted.
+    n_threads : int or None, default 1
+        Of predictions; None uses all cores.
+    random_state : int, RandomState or None
+        Of the split, and of the estimator where its own is None.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted one.
+    forest_ : Forest
+        As it was before pruning.
+    path_ : PruningPath
+        All prunings, from dear to cheap.
+    predictor_ : Predictor
+        The pruning within `max_cost`.
+    classes_ : array of shape (n_classes,)
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> forest = RandomForestClassifier(20)
+    >>> frugal = scurry.FeatureBudgetClassifier(forest, max_cost=6, random_state=0).fit(X[::2], y[::2])
+    >>> bool(frugal.score(X[1::2], y[1::2]) > 0.9), bool(frugal.cost(X[1::2]).mean() < 7)
+    (True, True)
+    >>> bool(frugal.cost(X[1::2], max_cost=3).mean() < 4)
+    True
+    """
+
+    BUDGETS = ("max_cost",)
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        max_cost: float | None = None,
+        feature_costs: Any = None,
+        groups: Any = None,
+        group_costs: Any = None,
+        step_cost: float = 0.0,
+        errors: str = "training",
+        method: str = "exact",
+        calibration_size: float = 0.2,
+        n_threads: int | None = 1,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.max_cost = max_cost
+        self.feature_costs = feature_costs
+        self.groups = groups
+        self.group_costs = group_costs
+        self.step_cost = step_cost
+        self.errors = errors
+        self.method = method
+        self.calibration_size = calibration_size
+        self.n_threads = n_threads
+        self.random_state = random_state
+
+    def cost(self, X: Any, **budget: Any) -> NDArray[np.float64]:
+        """What each row pays for the features that its prediction reads.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        **budget
+            Takes the place of the parameter of that name.
+
+        Returns
+        -------
+        float64 array of shape (n_rows,)
+        """
+        predictor, _ = self._checked_budget(budget)
+        return self.path_.problem.costs.of_rows(predictor.forest, self._rows(X))
+
+    def _planned(self, calibration: Calibration) -> Predictor:
+        self.path_ = prune(
+            self.forest_,
+            calibration.rows,
+            calibration.labels,
+            feature_costs=self.feature_costs,
+            groups=self.groups,
+            group_costs=self.group_costs,
+            step_cost=self.step_cost,
+            errors=self.errors,
+            method=self.method,
+        )
+        self._by_budget: dict[float, Predictor] = {}
+        return Predictor.full(self.forest_ if self.max_cost is None else self.path_.at(max_cost=self.max_cost))
+
+    def _within(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
+        asked = budget.get("max_cost")
+        if asked is None:
+            return self.predictor_, {}
+        if asked not in self._by_budget:
+            self._by_budget[asked] = Predictor.full(self.path_.at(max_cost=asked))
+        return self._by_budget[asked], {}
+
+
+def _complete(forest: Forest, why: str) -> Predictor:
+    """A predictor that asks every tree, and so keeps every promise."""
+    facts = {"method": "full", "promise": "the model's own labels, always", "chosen_because": why}
+    return Predictor(forest, Plan(order=np.arange(forest.n_trees, dtype=np.int32), facts=facts))

@@ -1,0 +1,98 @@
+"""Exact pruning by maximum closures, at one trade-off or at all of them.
+
+Papers: Nan, Wang, Saligrama, "Pruning Random Forests for Prediction on a Budget" (2016) and "Optimally Pruning Decision
+Tree Ensembles With Feature Cost" (2016).
+
+Deviations from the papers:
+
+1. They solve the linear relaxation of (IP) for one lambda. Its constraints are those of a closure (see `problem`), so
+   one minimum cut solves it, in integers and without tolerance.
+2. A growing lambda only lowers weights, so optimal sets are nested, and the optimum for *every* lambda comes from
+   divide and conquer: between two optimal sets, cut at the lambda where both are worth the same. If nothing beats them
+   there, that lambda is a breakpoint; otherwise the better set splits the stretch. Stretches share no nodes.
+3. Theorem 4.2 of the second paper, "only integral optimal solutions", does not hold with ties. Of several optimal
+   prunings the one that keeps most splits is returned: splits that neither cost nor gain still refine probabilities.
+4. Corollary 4.3 of the second paper overlooks that lambda reaches only the vertices of the lower hull; see `refine`.
+5. The path starts at the optimum for lambda just above 0: splits that gain nothing and cost something are gone there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry import _core
+from scurry.pruning.path import PruningPath
+from scurry.pruning.problem import PruningProblem
+from scurry.pruning.prunings import NestedPrunings, SeparatePrunings
+from scurry.pruning.scaling import MAX_WEIGHT
+
+Progress = Callable[[int, int], Any]
+
+
+def whole_path(problem: PruningProblem, progress: Progress | None = None) -> PruningPath:
+    """The optimal pruning for every trade-off.
+
+    Parameters
+    ----------
+    problem : PruningProblem
+    progress : callable, optional
+        Called as ``progress(n_settled, n_splits)``.
+
+    Returns
+    -------
+    PruningPath
+    """
+    report = None if progress is None else lambda n_settled: progress(n_settled, problem.n_splits)
+    gains, costs, kept_by = _core.closure_path(**problem.arrays, progress=report)
+    unit = problem.error_unit / problem.cost_unit
+    lambdas = [Fraction(gain, cost) * unit for gain, cost in zip(gains.tolist(), costs.tolist(), strict=True)]
+    return PruningPath(problem, "exact", NestedPrunings(kept_by, len(lambdas) + 1), lambdas, is_exact=True)
+
+
+def at_lambdas(problem: PruningProblem, lambdas: Sequence[Fraction], progress: Progress | None = None) -> PruningPath:
+    """The optimal pruning for some trade-offs, by one cut each.
+
+    Parameters
+    ----------
+    problem : PruningProblem
+    lambdas : sequence of Fraction
+        Where exact arithmetic has no room for one, the nearest fraction that fits is used, and is what the path says.
+    progress : callable, optional
+        Called as ``progress(n_solved, n_lambdas)``.
+
+    Returns
+    -------
+    PruningPath
+    """
+    used, kept = [], []
+    for n_solved, lam in enumerate(lambdas):
+        theta = _fitting(problem, problem.theta(lam))
+        used.append(theta * problem.error_unit / problem.cost_unit)
+        kept.append(largest_closure(problem, theta))
+        if progress is not None:
+            progress(n_solved + 1, len(lambdas))
+    return PruningPath(problem, "exact", SeparatePrunings(kept), used, is_exact=True)
+
+
+def largest_closure(problem: PruningProblem, theta: Fraction) -> NDArray[np.bool_]:
+    """The splits of the largest optimal pruning where a unit of cost is worth `theta` units of gain."""
+    kept: NDArray[np.uint8] = _core.largest_closure(
+        **problem.arrays, gain_weight=theta.denominator, cost_weight=theta.numerator
+    )
+    return kept.astype(np.bool_)
+
+
+def _fitting(problem: PruningProblem, theta: Fraction) -> Fraction:
+    """The fraction nearest to `theta` whose weights fit exact arithmetic."""
+    gain = max(int(np.abs(problem.gain).sum()), 1)
+    cost = max(problem.cost_of(np.ones(problem.n_splits, np.bool_)), 1)
+    if theta > gain:
+        # Dearer than all gains together: nothing that costs a unit is kept, here or beyond.
+        return Fraction(gain + 1)
+    room = (MAX_WEIGHT - 1) // 2
+    return theta.limit_denominator(max(min(room // gain, int(room / (theta * cost)) if theta else room), 1))

@@ -1,0 +1,225 @@
+"""What reading features costs: once per row and feature, once per row and group of features, and per node visited."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry import _core
+from scurry.errors import InputError
+from scurry.forest import Forest
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureCosts:
+    """What a row pays for the features its paths read.
+
+    Attributes
+    ----------
+    feature_costs : float64 array of shape (n_features,)
+        Paid at a row's first use of the feature.
+    groups : int64 array of shape (n_features,)
+        The group of each feature, -1 if it has none.
+    group_costs : float64 array of shape (n_groups,)
+        Paid at a row's first use of any feature of the group.
+    step_cost : float
+        Paid for every inner node a row passes.
+
+    Examples
+    --------
+    Three blood tests at 20, 9 and 5, and 2.10 for drawing blood:
+
+    >>> import scurry
+    >>> stump = {"feature": [2, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+    ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+    >>> forest = scurry.Forest.from_trees([stump])
+    >>> costs = FeatureCosts.of(forest, feature_costs=[20, 9, 5], groups=[0, 0, 0], group_costs=[2.1])
+    >>> costs.of_rows(forest, [[0, 0, 1], [1, 1, 0]]).tolist()
+    [7.1, 7.1]
+    """
+
+    feature_costs: NDArray[np.float64]
+    groups: NDArray[np.int64]
+    group_costs: NDArray[np.float64]
+    step_cost: float
+
+    @classmethod
+    def of(
+        cls,
+        forest: Forest,
+        *,
+        feature_costs: Any = None,
+        groups: Any = None,
+        group_costs: Any = None,
+        step_cost: float = 0.0,
+    ) -> FeatureCosts:
+        """Check costs given in any accepted form; see `scurry.prune`.
+
+        Parameters
+        ----------
+        forest : Forest
+        feature_costs : sequence of n_features numbers, or mapping of every feature's name to a number, optional
+            By default 1 for each, or 0 where groups are given.
+        groups : sequence of n_features group indices (-1: none), or mapping of group name to features, optional
+        group_costs : sequence of n_groups numbers, or mapping of group name to number, optional
+            By default 1 for each group if there are no feature costs either.
+        step_cost : float
+
+        Returns
+        -------
+        FeatureCosts
+        """
+        if groups is None and group_costs is not None:
+            raise InputError("group_costs needs groups: which features belong to each of them")
+        if groups is not None and group_costs is None and feature_costs is not None:
+            raise InputError("groups with feature_costs needs group_costs: what a row pays once for each group")
+        membership, names = _groups(forest, groups)
+        if feature_costs is None:
+            per_feature = np.full(forest.n_features, 1.0 if groups is None else 0.0)
+        else:
+            per_feature = _numbers("feature_costs", feature_costs, _feature_names(forest), "feature")
+        per_group = np.ones(len(names)) if group_costs is None else _numbers("group_costs", group_costs, names, "group")
+        if not isinstance(step_cost, int | float | np.number) or not np.isfinite(step_cost) or step_cost < 0:
+            raise InputError(f"step_cost must be a number, 0 or more, got {step_cost!r}")
+        return cls(per_feature, membership, per_group, float(step_cost))
+
+    def charges(self, units: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+        """The costs that are not zero, and which of them each feature and its group cause.
+
+        Parameters
+        ----------
+        units : int64 array of shape (n_features + n_groups,)
+            The costs of features, then of groups, as integers.
+
+        Returns
+        -------
+        of_feature, of_group : int32 arrays of shape (n_features,)
+            -1 where a feature or its group costs nothing.
+        charge : int64 array
+        """
+        index = np.where(units > 0, np.cumsum(units > 0) - 1, -1).astype(np.int32)
+        n_features = len(self.feature_costs)
+        of_group = np.append(index[n_features:], np.int32(-1))[self.groups]
+        return index[:n_features].copy(), of_group, units[units > 0]
+
+    def of_rows(self, forest: Forest, X: Any) -> NDArray[np.float64]:
+        """What each row pays in `forest`, which may be a pruned one.
+
+        Parameters
+        ----------
+        forest : Forest
+        X : array or DataFrame of shape (n_rows, n_features)
+
+        Returns
+        -------
+        float64 array of shape (n_rows,)
+        """
+        uses = feature_uses(forest, X)
+        used = uses > 0
+        paid: NDArray[np.float64] = used @ self.feature_costs + self.step_cost * uses.sum(axis=1)
+        for group, cost in enumerate(self.group_costs):
+            paid += cost * used[:, self.groups == group].any(axis=1)
+        return paid
+
+
+def feature_uses(forest: Forest, X: Any) -> NDArray[np.int32]:
+    """How often each row reads each feature on its way through all trees.
+
+    Parameters
+    ----------
+    forest : Forest
+    X : array or DataFrame of shape (n_rows, n_features)
+
+    Returns
+    -------
+    int32 array of shape (n_rows, n_features)
+
+    Examples
+    --------
+    >>> import scurry
+    >>> tree = {"feature": [1, -1, 0, -1, -1], "threshold": [0.5, 0, 0.5, 0, 0], "left": [1, -1, 3, -1, -1],
+    ...         "right": [2, -1, 4, -1, -1], "value": [[0.5, 0.5]] * 5}
+    >>> scurry.pruning.feature_uses(scurry.Forest.from_trees([tree]), [[0, 0], [0, 1]]).tolist()
+    [[0, 1], [1, 1]]
+    """
+    leaves = forest.apply(X)
+    if forest.n_features == 0:
+        return np.zeros((len(leaves), 0), np.int32)
+    uses: NDArray[np.int32] = _core.count_uses(forest.feature, parents(forest), leaves, forest.n_features)
+    return uses
+
+
+def parents(forest: Forest) -> NDArray[np.int32]:
+    """The parent of each node, -1 at roots; shape (n_nodes,)."""
+    parent = np.full(forest.n_nodes, -1, np.int32)
+    inner = np.flatnonzero(forest.left >= 0).astype(np.int32)
+    parent[forest.left[inner]] = inner
+    parent[forest.right[inner]] = inner
+    return parent
+
+
+def _feature_names(forest: Forest) -> Sequence[str]:
+    return forest.feature_names if forest.feature_names is not None else [str(j) for j in range(forest.n_features)]
+
+
+def _numbers(what: str, given: Any, names: Sequence[Any], kind: str) -> NDArray[np.float64]:
+    """Costs as an array in the order of `names`, whether they came as a sequence or by name."""
+    if isinstance(given, Mapping):
+        unknown = [name for name in given if name not in set(names)]
+        if unknown:
+            raise InputError(f"{what} names {unknown[0]!r}, which is no {kind}; known are {_listed(names)}")
+        absent = [name for name in names if name not in given]
+        if absent:
+            raise InputError(f"{what} lacks {_listed(absent)}; give a cost to every {kind}, 0 if it is free")
+        given = [given[name] for name in names]
+    try:
+        numbers = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} must be numbers: {error}") from error
+    if numbers.shape != (len(names),):
+        raise InputError(f"{what} has shape {numbers.shape}, expected ({len(names)},): one cost for every {kind}")
+    wrong = ~np.isfinite(numbers) | (numbers < 0)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise InputError(f"{what}[{at}] ({kind} {names[at]!r}) is {numbers[at]:g}; a cost is finite and 0 or more")
+    return numbers
+
+
+def _groups(forest: Forest, given: Any) -> tuple[NDArray[np.int64], list[Any]]:
+    """The group of every feature, and the groups' names or indices."""
+    if given is None:
+        return np.full(forest.n_features, -1), []
+    if isinstance(given, Mapping):
+        return _named_groups(forest, given)
+    membership = np.asarray(given)
+    if membership.shape != (forest.n_features,) or membership.dtype.kind not in "iu":
+        raise InputError(
+            f"groups must be {forest.n_features} integers, the group of each feature or -1, or a mapping of group to "
+            f"features; got shape {membership.shape} and dtype {membership.dtype}"
+        )
+    if membership.min(initial=0) < -1:
+        at = int(np.argmin(membership))
+        raise InputError(f"groups[{at}] is {membership[at]}; a group is 0, 1, …, and -1 means none")
+    return membership.astype(np.int64), list(range(int(membership.max(initial=-1)) + 1))
+
+
+def _named_groups(forest: Forest, given: Mapping[Any, Any]) -> tuple[NDArray[np.int64], list[Any]]:
+    names = list(_feature_names(forest))
+    membership = np.full(forest.n_features, -1)
+    for group, members in enumerate(given.values()):
+        for member in [members] if isinstance(members, str) else members:
+            at = names.index(member) if member in names else member
+            if isinstance(at, str) or not 0 <= at < forest.n_features:
+                raise InputError(f"groups names {member!r}, which is no feature; known are {_listed(names)}")
+            if membership[at] >= 0:
+                raise InputError(f"groups has feature {member!r} twice; a feature has one group")
+            membership[at] = group
+    return membership, list(given)
+
+
+def _listed(names: Sequence[Any]) -> str:
+    return ", ".join(map(repr, names[:10])) + (", …" if len(names) > 10 else "")

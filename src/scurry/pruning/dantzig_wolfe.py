@@ -1,0 +1,142 @@
+"""Dantzig-Wolfe decomposition: a master program over prunings of single trees, which are generated as they are needed.
+
+Paper: section 5 of Nan, Wang, Saligrama, "Optimally Pruning Decision Tree Ensembles With Feature Cost" (2016).
+
+==================  ===============================================================
+paper               here
+==================  ===============================================================
+alpha_j^{(t)}       the weight of a column, a pruning of tree t
+q, r_t              duals of the coupling and of the convexity constraints
+(LP4), (SUB1)       `_Master`, the step bottom up over all trees
+==================  ===============================================================
+
+Deviations from the paper:
+
+1. The subproblems are solved for all trees bottom up, not as shortest paths.
+2. The master is solved anew by HiGHS whenever every tree had its turn, rather than by a pivot for each new column.
+3. Its fractional optimum is turned into a pruning by a level set (see `lp.level_set`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import linprog
+
+from scurry import _core
+from scurry.errors import ScurryError
+from scurry.pruning.closure import Progress
+from scurry.pruning.lp import level_set
+from scurry.pruning.path import PruningPath
+from scurry.pruning.problem import PruningProblem
+from scurry.pruning.prunings import SeparatePrunings
+
+_NO_GAIN = 1e-9  # relative to the master's value
+
+
+def dantzig_wolfe(
+    problem: PruningProblem, lambdas: Sequence[Fraction], progress: Progress | None = None
+) -> PruningPath:
+    """Solve each trade-off by column generation.
+
+    Parameters
+    ----------
+    problem : PruningProblem
+    lambdas : sequence of Fraction
+    progress : callable, optional
+
+    Returns
+    -------
+    PruningPath
+    """
+    kept, bounds = [], []
+    for n_solved, lam in enumerate(lambdas):
+        share, bound = _solve(problem, float(problem.theta(lam)))
+        kept.append(level_set(share))
+        bounds.append(bound * float(problem.error_unit))
+        if progress is not None:
+            progress(n_solved + 1, len(lambdas))
+    return PruningPath(problem, "dantzig-wolfe", SeparatePrunings(kept), lambdas, lower_bounds=bounds)
+
+
+def _solve(problem: PruningProblem, theta: float) -> tuple[NDArray[np.float64], float]:
+    """To which degree each split is kept in the optimum, and the best lower bound in units of error."""
+    n_trees = problem.forest.n_trees
+    root_error = problem.node_error[problem.forest.tree_offset[:-1]].astype(np.float64)
+    own = problem.gain - theta * problem.cost
+    master = _Master(problem, theta)
+    master.add(np.zeros(problem.n_splits, np.bool_), np.arange(n_trees))
+    master.add(np.ones(problem.n_splits, np.bool_), np.arange(n_trees))
+    bound = -np.inf
+    while True:
+        value, beta, convexity = master.solve()
+        weight = own - np.bincount(problem.item_node, beta, problem.n_splits)
+        kept = _core.best_subtrees(problem.parent, weight).astype(np.bool_)
+        optimum = root_error - np.bincount(problem.tree[kept], weight[kept], n_trees)
+        reduced = optimum - convexity
+        bound = max(bound, value + float(np.minimum(reduced, 0.0).sum()))
+        improving = np.flatnonzero(reduced < -_NO_GAIN * max(abs(value), 1.0))
+        if not len(improving) or master.add(kept, improving) == 0:
+            return master.shares(), bound
+
+
+class _Master:
+    """The program over the prunings of trees known so far, and what each item is paid."""
+
+    def __init__(self, problem: PruningProblem, theta: float) -> None:
+        self.problem, self.theta = problem, theta
+        self.own = theta * problem.cost - problem.gain
+        self.root_error = problem.node_error[problem.forest.tree_offset[:-1]]
+        self.tree: list[int] = []
+        self.columns: list[NDArray[np.int64]] = []  # the splits each keeps
+        self.known: set[tuple[int, bytes]] = set()
+        self.weight = np.zeros(0)
+
+    def add(self, kept: NDArray[np.bool_], trees: NDArray[np.int64]) -> int:
+        """Take in the trees' parts of a pruning; how many were new."""
+        n_before = len(self.columns)
+        for tree in trees.tolist():
+            splits = np.flatnonzero(kept & (self.problem.tree == tree))
+            if (key := (tree, splits.tobytes())) not in self.known:
+                self.known.add(key)
+                self.tree.append(tree)
+                self.columns.append(splits)
+        return len(self.columns) - n_before
+
+    def solve(self) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+        """The optimal value, the purchases' prices beta = -q, and r."""
+        problem, n_columns, n_items = self.problem, len(self.columns), len(self.problem.item_cost)
+        n_purchases, n_trees = len(problem.item_node), problem.forest.n_trees
+        keeps = self._keeps()
+        paid = sparse.csr_array(
+            (-np.ones(n_purchases), (np.arange(n_purchases), problem.item_of_purchase)), (n_purchases, n_items)
+        )
+        convex = sparse.csr_array((np.ones(n_columns), (self.tree, np.arange(n_columns))), (n_trees, n_columns))
+        error = self.root_error[self.tree] + self.own @ keeps
+        result = linprog(
+            np.concatenate([error, self.theta * problem.item_cost]),
+            A_ub=sparse.hstack([keeps[problem.item_node], paid], format="csr") if n_purchases else None,
+            b_ub=np.zeros(n_purchases) if n_purchases else None,
+            A_eq=sparse.hstack([convex, sparse.csr_array((n_trees, n_items))], format="csr"),
+            b_eq=np.ones(n_trees),
+            method="highs",
+        )
+        if result.x is None:
+            raise ScurryError(f"HiGHS found no solution of the master program: {result.message}")
+        self.weight = result.x[:n_columns]
+        beta = np.maximum(-result.ineqlin.marginals, 0.0) if n_purchases else np.zeros(0)
+        return float(result.fun), beta, result.eqlin.marginals
+
+    def shares(self) -> NDArray[np.float64]:
+        """To which degree the last optimum keeps each split."""
+        shares: NDArray[np.float64] = self._keeps() @ self.weight
+        return shares
+
+    def _keeps(self) -> sparse.csr_array:
+        column = np.repeat(np.arange(len(self.columns)), [len(splits) for splits in self.columns])
+        at = (np.concatenate(self.columns), column)
+        return sparse.csr_array((np.ones(len(column)), at), (self.problem.n_splits, len(self.columns)))

@@ -1,0 +1,161 @@
+"""The papers' integer program, solved through its linear relaxation by HiGHS.
+
+Paper: (IP) of Nan, Wang, Saligrama, "Pruning Random Forests for Prediction on a Budget" (2016), which is (IP3) of
+"Optimally Pruning Decision Tree Ensembles With Feature Cost" (2016). It has integral optimal solutions (Theorem 3.2).
+
+==========================  ===========================================================
+papers                      here
+==========================  ===========================================================
+z_h                         a variable for every node: it is a leaf of the pruned tree
+w_{k,i}^{(t)}, w_{k,i}      a variable for every purchase, and for every item
+p(h)                        a row of `_paths`: the node and all above it
+==========================  ===========================================================
+
+Deviations from the papers:
+
+1. Charges of rows that only one node causes have their w_{k,i}^{(t)} and w_{k,i} merged, and those of a node summed.
+2. The objective is multiplied by n_error * n_trees, so that its coefficients are counts: the papers' own are of the
+   order of a solver's tolerances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import linprog
+
+from scurry.errors import ScurryError
+from scurry.forest import Forest
+from scurry.pruning.closure import Progress
+from scurry.pruning.costs import parents
+from scurry.pruning.path import PruningPath
+from scurry.pruning.problem import PruningProblem
+from scurry.pruning.prunings import SeparatePrunings
+
+
+def linear_program(
+    problem: PruningProblem, lambdas: Sequence[Fraction], progress: Progress | None = None
+) -> PruningPath:
+    """Solve the linear relaxation for each trade-off.
+
+    Parameters
+    ----------
+    problem : PruningProblem
+    lambdas : sequence of Fraction
+    progress : callable, optional
+
+    Returns
+    -------
+    PruningPath
+    """
+    kept, bounds = [], []
+    relaxation = Relaxation(problem)
+    for n_solved, lam in enumerate(lambdas):
+        value, share = relaxation.solve(float(problem.theta(lam)))
+        kept.append(level_set(share))
+        bounds.append(value * float(problem.error_unit))
+        if progress is not None:
+            progress(n_solved + 1, len(lambdas))
+    return PruningPath(problem, "lp", SeparatePrunings(kept), lambdas, lower_bounds=bounds)
+
+
+class Relaxation:
+    """The constraints of (IP) over z, the splits' own charges, the purchases and the items, in this order.
+
+    Parameters
+    ----------
+    problem : PruningProblem
+    """
+
+    def __init__(self, problem: PruningProblem) -> None:
+        self.problem = problem
+        forest = problem.forest
+        self.charged = np.flatnonzero(problem.cost > 0)
+        n_own, n_purchases, n_items = len(self.charged), len(problem.item_node), len(problem.item_cost)
+        above = _paths(forest)
+        buyers = np.concatenate([problem.nodes[self.charged], problem.nodes[problem.item_node]])
+        # Each path to a leaf is cut once; a charge is due unless its path is cut at or above the node.
+        self.equal = sparse.vstack(
+            [
+                sparse.hstack([above[forest.is_leaf], sparse.csr_array((int(forest.is_leaf.sum()), len(buyers)))]),
+                sparse.hstack([above[buyers], sparse.eye_array(len(buyers))]),
+            ],
+            format="csr",
+        )
+        self.equal.resize(self.equal.shape[0], self.equal.shape[1] + n_items)
+        purchase = np.arange(n_purchases)
+        used = sparse.csr_array(
+            (np.ones(n_purchases), (purchase, forest.n_nodes + n_own + purchase)), (n_purchases, self.equal.shape[1])
+        )
+        item = self.equal.shape[1] - n_items + problem.item_of_purchase
+        self.at_most = used - sparse.csr_array((np.ones(n_purchases), (purchase, item)), used.shape)
+
+    def solve(self, theta: float) -> tuple[float, NDArray[np.float64]]:
+        """The optimal value in units of error, and to which degree each split is kept.
+
+        Parameters
+        ----------
+        theta : float
+
+        Returns
+        -------
+        value : float
+        share : float64 array of shape (n_splits,)
+        """
+        problem = self.problem
+        coefficients = np.concatenate(
+            [
+                problem.node_error.astype(np.float64),
+                theta * problem.cost[self.charged],
+                np.zeros(len(problem.item_node)),
+                theta * problem.item_cost,
+            ]
+        )
+        result = linprog(
+            coefficients,
+            A_ub=self.at_most if self.at_most.shape[0] else None,
+            b_ub=np.zeros(self.at_most.shape[0]) if self.at_most.shape[0] else None,
+            A_eq=self.equal,
+            b_eq=np.ones(self.equal.shape[0]),
+            bounds=(0, 1),
+            method="highs",
+        )
+        if result.x is None:
+            raise ScurryError(f"HiGHS found no solution: {result.message}")
+        cut = _paths(problem.forest) @ result.x[: problem.forest.n_nodes]
+        return float(result.fun), 1.0 - cut[problem.nodes]
+
+
+def level_set(share: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """The splits above a level of an optimal fractional solution, which are an optimal pruning at almost every level.
+
+    Parameters
+    ----------
+    share : float64 array of shape (n_splits,)
+
+    Returns
+    -------
+    bool array of shape (n_splits,)
+        Those above the middle of the widest gap, where rounding noise decides nothing.
+    """
+    values = np.unique(np.concatenate([[0.0, 1.0], np.clip(share, 0.0, 1.0)]))
+    widest = int(np.argmax(np.diff(values)))
+    level = float(values[widest] + values[widest + 1]) / 2
+    return share > level
+
+
+def _paths(forest: Forest) -> sparse.csr_array:
+    """A row for each node with ones at the node and all nodes above it."""
+    parent = parents(forest)
+    nodes = above = np.arange(forest.n_nodes, dtype=np.int32)
+    row, column = [], []
+    while len(nodes):
+        row.append(nodes)
+        column.append(above)
+        nodes, above = nodes[parent[above] >= 0], parent[above[parent[above] >= 0]]
+    at = (np.concatenate(row), np.concatenate(column))
+    return sparse.csr_array((np.ones(len(at[0])), at), (forest.n_nodes, forest.n_nodes))

@@ -1,0 +1,109 @@
+"""How many rows each node of a forest gets wrong when it answers alone: on training rows, or on rows with labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.errors import InputError, UnsupportedModelError
+from scurry.forest import Forest
+from scurry.rows import as_rows
+
+
+def training_errors(forest: Forest) -> tuple[NDArray[np.float64], float]:
+    """Training rows (or their weight) at each node that are not of the node's majority class.
+
+    Parameters
+    ----------
+    forest : Forest
+        A classifier that averages or votes, with ``value`` as class shares and ``cover`` known.
+
+    Returns
+    -------
+    node_errors : float64 array of shape (n_nodes,)
+    n_error : float
+        Training rows per tree: the mean of the roots' covers.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+    ...          "value": [[0.6, 0.4], [0.9, 0.1], [0.0, 1.0]], "cover": [30, 20, 10]}
+    >>> training_errors(scurry.Forest.from_trees([stump]))
+    (array([12.,  2.,  0.]), 30.0)
+    """
+    _check_counts(forest)
+    unknown = np.isnan(forest.cover)
+    if unknown.any():
+        raise InputError(
+            f"the forest does not say how many training rows reached node {int(np.argmax(unknown))} (cover is NaN); "
+            'pass labels and errors="validation"'
+        )
+    total = forest.value.sum(axis=1)
+    if (forest.value < 0).any() or (total <= 0).any():
+        raise UnsupportedModelError('the nodes\' values are not class shares; pass labels and errors="validation"')
+    # The smaller classes' shares, added: 1 minus the largest share would leave rounding noise at pure nodes.
+    others = np.sort(forest.value, axis=1)[:, :-1].sum(axis=1)
+    return forest.cover * (others / total), float(forest.cover[forest.tree_offset[:-1]].mean())
+
+
+def validation_errors(forest: Forest, X: Any, y: Any) -> tuple[NDArray[np.float64], float]:
+    """Rows through each node whose label is not the node's majority class.
+
+    Parameters
+    ----------
+    forest : Forest
+    X : array or DataFrame of shape (n_rows, n_features)
+    y : array of shape (n_rows,)
+        Labels among ``forest.classes``.
+
+    Returns
+    -------
+    node_errors : float64 array of shape (n_nodes,)
+    n_error : float
+        The number of rows.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+    ...          "value": [[0.6, 0.4], [0.9, 0.1], [0.0, 1.0]], "cover": [30, 20, 10]}
+    >>> validation_errors(scurry.Forest.from_trees([stump]), [[0.0], [1.0], [2.0]], [0, 1, 0])
+    (array([1., 0., 1.]), 3.0)
+    """
+    _check_counts(forest)
+    rows = as_rows(forest, X)
+    label = _label_indices(forest, y, len(rows))
+    leaves = forest.apply(rows)
+    counts = np.zeros((forest.n_nodes, forest.n_classes))
+    np.add.at(counts, (leaves, label[:, None]), 1.0)
+    inner, depth = forest.left >= 0, forest.node_depth
+    for level in range(forest.max_depth - 1, -1, -1):
+        nodes = np.flatnonzero(inner & (depth == level))
+        counts[nodes] = counts[forest.left[nodes]] + counts[forest.right[nodes]]
+    right = counts[np.arange(forest.n_nodes), forest.value.argmax(axis=1)]
+    return counts.sum(axis=1) - right, float(len(rows))
+
+
+def _check_counts(forest: Forest) -> None:
+    if not forest.is_classifier:
+        raise UnsupportedModelError("pruning counts classification errors, and this model is a regressor")
+    if forest.aggregation == "sum" or forest.value.shape[1] != forest.n_classes:
+        raise UnsupportedModelError(
+            "this model adds up scores (gradient boosting): its nodes have no class counts, so an error per node is "
+            "undefined. Pass a random forest or extra trees"
+        )
+
+
+def _label_indices(forest: Forest, y: Any, n_rows: int) -> NDArray[np.intp]:
+    labels = np.asarray(y)
+    if labels.shape != (n_rows,):
+        raise InputError(f"y_val has shape {labels.shape}, X_val has {n_rows} rows")
+    index = {label: at for at, label in enumerate(np.asarray(forest.classes).tolist())}
+    try:
+        return np.array([index[label] for label in labels.tolist()], dtype=np.intp)
+    except KeyError as error:
+        known = ", ".join(map(repr, index))
+        raise InputError(f"y_val has the label {error.args[0]!r}; the model's classes are {known}") from error

@@ -1,0 +1,235 @@
+"""Pruning as a closure: which splits to keep, in exact integers.
+
+Let x_h = 1 iff inner node h stays a split, and call a *charge* what a row pays once for a feature or a group. Then
+
+- x_h <= x_parent(h): a split is reached only through splits;
+- x_h <= w_item where h is the first node that reads the charge's features on the row's path in h's tree;
+- the error of the pruned trees is the roots' error minus the gains e_h - e_left - e_right of the splits kept.
+
+All constraints have one +1 and one -1, so every optimum is a maximum-weight closure: no linear program is needed.
+A charge of a row that a single node can cause is part of that node's cost; the others are items.
+
+=======================  ==============================================
+papers                   here
+=======================  ==============================================
+e_h                      ``node_errors``
+N (errors), N (costs)    ``n_error``, the rows of ``X_val``
+c_k, w_{k,i}             ``item_cost``, an item
+u_{t,k,i}                ``item_node[item_offset[i]:item_offset[i+1]]``
+z_h                      ``kept[parent(h)] - kept[h]``
+d_h |S_h| (depth term)   ``step_cost`` times the visits of kept nodes
+=======================  ==============================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry import _core
+from scurry.errors import InputError
+from scurry.forest import Forest
+from scurry.pruning.costs import FeatureCosts, parents
+from scurry.pruning.scaling import MAX_WEIGHT, choose_scales, in_units
+from scurry.rows import as_rows
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """Splits that may be kept or not, given others that are: a closure problem.
+
+    Attributes
+    ----------
+    parent : int32 array of shape (n_splits,)
+        -1: none, or one that is kept in any case. A parent comes before its children.
+    gain, cost : int64 arrays of shape (n_splits,)
+        What keeping the split takes off the error, and what it costs by itself.
+    item_offset, item_node, item_cost : arrays
+        Item i costs ``item_cost[i]`` if any of ``item_node[item_offset[i]:item_offset[i + 1]]`` is kept.
+    """
+
+    parent: NDArray[np.int32]
+    gain: NDArray[np.int64]
+    cost: NDArray[np.int64]
+    item_offset: NDArray[np.int64]
+    item_node: NDArray[np.int32]
+    item_cost: NDArray[np.int64]
+
+    @property
+    def n_splits(self) -> int:
+        """Number of splits."""
+        return len(self.parent)
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """What the native core takes, by name."""
+        return {
+            "parent": self.parent,
+            "gain": self.gain,
+            "cost": self.cost,
+            "item_offset": self.item_offset,
+            "item_node": self.item_node,
+            "item_cost": self.item_cost,
+        }
+
+    @cached_property
+    def item_of_purchase(self) -> NDArray[np.int32]:
+        """The item of each entry of `item_node`."""
+        return np.repeat(np.arange(len(self.item_cost), dtype=np.int32), np.diff(self.item_offset))
+
+    def bought(self, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which items the kept splits buy; shape (n_items,)."""
+        if not len(self.item_cost):
+            return np.zeros(0, np.bool_)
+        return np.logical_or.reduceat(kept[self.item_node], self.item_offset[:-1])
+
+    def gain_of(self, kept: NDArray[np.bool_]) -> int:
+        """The gain of keeping these splits."""
+        return int(self.gain[kept].sum())
+
+    def cost_of(self, kept: NDArray[np.bool_]) -> int:
+        """The cost of keeping these splits."""
+        return int(self.cost[kept].sum()) + int(self.item_cost[self.bought(kept)].sum())
+
+    def between(self, inner: NDArray[np.bool_], outer: NDArray[np.bool_]) -> Stretch:
+        """The splits in `outer` that are not in `inner`, those of `inner` kept and what they buy paid for."""
+        free = outer & ~inner
+        index = np.cumsum(free, dtype=np.int32) - 1
+        parent = self.parent[free]
+        open_items = ~self.bought(inner) if inner.any() else np.ones(len(self.item_cost), np.bool_)
+        wanted = free[self.item_node] & open_items[self.item_of_purchase]
+        n_buyers = np.bincount(self.item_of_purchase[wanted], minlength=len(self.item_cost))
+        return Stretch(
+            np.where((parent >= 0) & free[parent], index[parent], -1).astype(np.int32),
+            self.gain[free],
+            self.cost[free],
+            np.concatenate([[0], np.cumsum(n_buyers[n_buyers > 0])]),
+            index[self.item_node[wanted]],
+            self.item_cost[n_buyers > 0],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PruningProblem(Stretch):
+    """A forest to prune, with what its splits gain and cost as integers.
+
+    Attributes
+    ----------
+    forest : Forest
+    nodes : int32 array of shape (n_splits,)
+        The forest's inner nodes; splits are numbered as here.
+    node_error : int64 array of shape (n_nodes,)
+        What each of the forest's nodes gets wrong, in units.
+    costs : FeatureCosts
+    error_unit, cost_unit : Fraction
+        One unit of gain in the objective's error, one unit of cost in mean cost per row.
+    error_rounding, cost_rounding : float
+        The largest difference between a node error, or a cost, as given and as used; 0 if none was rounded.
+    """
+
+    forest: Forest
+    nodes: NDArray[np.int32]
+    node_error: NDArray[np.int64]
+    costs: FeatureCosts
+    error_unit: Fraction
+    cost_unit: Fraction
+    error_rounding: float
+    cost_rounding: float
+
+    @cached_property
+    def root_error(self) -> int:
+        """The error of the forest with every tree pruned to its root, in units."""
+        return int(self.node_error[self.forest.tree_offset[:-1]].sum())
+
+    @cached_property
+    def tree(self) -> NDArray[np.int64]:
+        """The tree of each split; shape (n_splits,)."""
+        return np.searchsorted(self.forest.tree_offset, self.nodes, side="right") - 1
+
+    def theta(self, lam: Fraction) -> Fraction:
+        """The price of a unit of cost in units of gain that the trade-off `lam` means."""
+        return lam * self.cost_unit / self.error_unit
+
+    def error(self, units: int) -> Fraction:
+        """The objective's error term after a gain of so many units."""
+        return (self.root_error - units) * self.error_unit
+
+    def keeps(self, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which of the forest's nodes stay splits; shape (n_nodes,)."""
+        stays = np.zeros(self.forest.n_nodes, np.bool_)
+        stays[self.nodes[kept]] = True
+        return stays
+
+
+def pose(
+    forest: Forest, X_val: Any, node_errors: NDArray[np.float64], n_error: float, costs: FeatureCosts
+) -> PruningProblem:
+    """State the pruning of `forest` in integers.
+
+    Parameters
+    ----------
+    forest : Forest
+    X_val : array or DataFrame of shape (n_rows, n_features)
+        Rows whose feature costs count.
+    node_errors : float64 array of shape (n_nodes,)
+    n_error : float
+        The number of rows, or their weight, that `node_errors` were counted on in each tree.
+    costs : FeatureCosts
+
+    Returns
+    -------
+    PruningProblem
+    """
+    rows = as_rows(forest, X_val)
+    if len(rows) == 0:
+        raise InputError("X_val has no rows; pass rows like those to be predicted")
+    largest_costs = len(rows) * np.array(
+        [*costs.feature_costs, *costs.group_costs, costs.step_cost * float(forest.tree_depth.sum())]
+    )
+    prices = np.array([*costs.feature_costs, *costs.group_costs, costs.step_cost])
+    errors_scale, costs_scale = choose_scales(node_errors, prices, float(largest_costs.sum()))
+    errors, error_step, error_rounding = in_units(node_errors, errors_scale)
+    units, cost_step, cost_rounding = in_units(prices, costs_scale)
+    _check_size(forest, errors, int(np.ceil(float(largest_costs.sum()) * costs_scale / cost_step)))
+
+    parent = parents(forest)
+    inner = forest.left >= 0
+    nodes = np.flatnonzero(inner).astype(np.int32)
+    index = np.append(np.cumsum(inner, dtype=np.int32) - 1, np.int32(-1))
+    of_feature, of_group, charge = costs.charges(units[:-1])
+    offset, buyer, item_cost, node_cost, visits = _core.find_items(
+        forest.feature, parent, forest.apply(rows), of_feature, of_group, charge
+    )
+    return PruningProblem(
+        index[parent[nodes]],
+        errors[nodes] - errors[forest.left[nodes]] - errors[forest.right[nodes]],
+        node_cost[nodes] + int(units[-1]) * visits[nodes],
+        offset,
+        index[buyer],
+        item_cost,
+        forest,
+        nodes,
+        errors,
+        costs,
+        Fraction(error_step, errors_scale) / (Fraction(n_error) * forest.n_trees),
+        Fraction(cost_step, costs_scale) / len(rows),
+        error_rounding,
+        cost_rounding,
+    )
+
+
+def _check_size(forest: Forest, errors: NDArray[np.int64], largest_cost: int) -> None:
+    inner = np.flatnonzero(forest.left >= 0)
+    gains = errors[inner] - errors[forest.left[inner]] - errors[forest.right[inner]]
+    largest_gain = sum(map(abs, gains.tolist()))
+    needed = (largest_gain + 1) * (largest_cost + 1)
+    if needed >= MAX_WEIGHT // 2:
+        raise InputError(
+            f"errors and costs need {needed.bit_length()} bits to be exact, 61 are at hand: errors sum to "
+            f"{largest_gain:,} and costs to {largest_cost:,} units. Give costs with fewer digits, or fewer rows"
+        )

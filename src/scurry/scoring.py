@@ -1,0 +1,151 @@
+"""Scoring: Arrow record batches in, record batches of labels and of what they cost out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scurry.errors import InputError
+from scurry.exit_run import STOP_REASONS, Run
+from scurry.forest import Forest
+from scurry.fragments import Fragment, arrow, naming
+from scurry.predictor import Predictor
+from scurry.rows import as_rows
+
+COLUMNS = ("label", "probability", "trees", "steps", "reason")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scoring:
+    """How record batches are scored.
+
+    Parameters
+    ----------
+    predictor : Predictor
+    columns : tuple of {"label", "probability", "trees", "steps", "reason"}
+        What is written of each row. "label" alone is fastest; "probability" and "steps" each cost a pass of their own.
+        With two classes "probability" is that of the second, with more there is a column for each.
+    keep : tuple of str
+        Input columns that are passed through.
+    prefix : str
+        Put before the names of `columns`.
+    n_threads : int or None
+    max_steps, time_us : optional
+        A budget per row, for anytime plans.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, scurry
+    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+    ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+    >>> predictor = scurry.Predictor.full(scurry.Forest.from_trees([stump]))
+    >>> scoring = scurry.batch.Scoring(predictor=predictor, columns=("label", "trees"))
+    >>> batch = pa.record_batch({"x": [0.0, 1.0]})
+    >>> [scored.to_pydict() for scored in scoring.scored([batch])]
+    [{'label': [0, 1], 'trees': [1, 1]}]
+    """
+
+    predictor: Predictor
+    columns: tuple[str, ...] = ("label", "trees", "reason")
+    keep: tuple[str, ...] = ()
+    prefix: str = ""
+    n_threads: int | None = 1
+    max_steps: int | None = None
+    time_us: float | None = None
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.columns if name not in COLUMNS]
+        if unknown or not self.columns:
+            raise InputError(f"columns must be some of {', '.join(COLUMNS)}; got {', '.join(unknown) or 'none'}")
+        if "probability" in self.columns and not self.forest.is_classifier:
+            raise InputError("the model is a regressor and has no probabilities; leave 'probability' out of columns")
+        clash = [name for name in self.keep if name in map(self._named, self.columns)]
+        if clash:
+            raise InputError(f"kept column {clash[0]!r} has the name of a written one; set a prefix, such as 'scurry_'")
+
+    @property
+    def forest(self) -> Forest:
+        """The forest that scores."""
+        return self.predictor.forest
+
+    @property
+    def float_columns(self) -> frozenset[str]:
+        """The features that hold numbers, by name."""
+        names, categorical = self.forest.feature_names or (), self.forest.categories
+        return frozenset(name for j, name in enumerate(names) if j not in categorical)
+
+    def identity_of(self, fragment: Fragment) -> bytes:
+        """Changes whenever the fragment's output may."""
+        with naming(fragment):
+            status = fragment.path.stat()
+        settings = [self.columns, self.keep, self.prefix, self.max_steps, self.time_us]
+        parts = [self.predictor.digest, settings, fragment.name, status.st_size, status.st_mtime_ns]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest().encode()
+
+    def scored(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Score Arrow record batches one by one.
+
+        Parameters
+        ----------
+        batches : iterable of pyarrow.RecordBatch
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            Of as many rows: the kept columns, then the written ones.
+        """
+        return map(self.score, batches)
+
+    def needed(self, names: list[str]) -> list[str]:
+        """Those columns of a file that are read: the kept ones and the model's features."""
+        absent = [name for name in self.keep if name not in names]
+        if absent:
+            raise InputError(f"there is no column {absent[0]!r} to keep; the columns are {', '.join(names[:20])}")
+        features = self.forest.feature_names
+        if features is None:
+            return names
+        known = set(features)
+        return [name for name in names if name in known or name.replace(" ", "_") in known or name in self.keep]
+
+    def score(self, batch: Any) -> Any:
+        """Score one Arrow record batch."""
+        pa = arrow()
+        kept = [batch.column(name) for name in self.keep]
+        features = batch
+        if self.forest.feature_names is None:
+            features = batch.select([name for name in batch.schema.names if name not in self.keep])
+        values = self._values(pa.Table.from_batches([features]))
+        names = [*self.keep, *map(self._named, values)]
+        return pa.record_batch([*kept, *values.values()], names=names)
+
+    def _values(self, rows: Any) -> dict[str, Any]:
+        pa, matrix = arrow(), as_rows(self.forest, rows)
+        budget: dict[str, Any] = {"max_steps": self.max_steps, "time_us": self.time_us}
+        values: dict[str, Any] = {}
+        run: Run | None = None
+        if set(self.columns) & {"trees", "steps", "reason"}:
+            run = self.predictor.run(matrix, self.n_threads, **budget)
+        for name in self.columns:
+            if name == "label":
+                values[name] = run.labels if run else self.predictor.predict(matrix, self.n_threads, **budget)
+            elif name == "probability":
+                values |= self._probabilities(self.predictor.predict_proba(matrix, self.n_threads, **budget))
+            elif run is not None and name == "reason":
+                values[name] = pa.DictionaryArray.from_arrays(run.reason_codes.astype(np.int8), STOP_REASONS.tolist())
+            else:
+                values[name] = getattr(run, name)
+        return {name: value if isinstance(value, pa.Array) else pa.array(value) for name, value in values.items()}
+
+    def _probabilities(self, matrix: Any) -> dict[str, Any]:
+        classes = self.forest.classes
+        if classes is None or len(classes) <= 2:
+            return {"probability": np.ascontiguousarray(matrix[:, -1])}
+        return {f"probability_{label}": np.ascontiguousarray(matrix[:, k]) for k, label in enumerate(classes)}
+
+    def _named(self, column: str) -> str:
+        return self.prefix + column

@@ -1,0 +1,280 @@
+"""Votes whose voters are asked in one order, the same for all rows: a promise for that very order.
+
+The bounds of a vote rule are chances over orders drawn at random. One drawn order is luckier or unluckier than the
+average, and its users meet no other. Here the order's own mistakes are counted on rows that had no part in choosing
+it, and the boldest policy is taken whose mistakes certify the promise (exact binomial tests in a fixed sequence, see
+`scurry.stopping.guarantee`). Such policies draw no lots: of a rule that does, the policy that stops where all its
+members would have stopped, or the member drawn most often. The safest of every family stops only where the full vote
+is certain, so the promise can always be kept.
+
+Of several orders drawn, the one with fewest mistakes on the choosing rows is taken; an order that represents the full
+vote well early on may stop earlier at the same promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Generic, NamedTuple, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.stopping.guarantee import certified_rate, last_certified, rate_p_value, rows_needed
+from scurry.stopping.plurality import PairwisePolicy, solve_plurality
+from scurry.stopping.vote_fit import Promise
+from scurry.stopping.vote_policy import BoolArray, IntArray, Thresholds, decided
+from scurry.stopping.votes import solve
+
+_CHOOSING_SHARE = 0.2  # of the rows; the others certify
+_N_ORDERS = 32
+_PROBE_MISTAKES = 20  # an order is judged by a policy bold enough to make so many: fewer tell nothing
+_CAUTIOUS = np.concatenate([np.geomspace(1 / 64, 1 / 4, 9), np.linspace(0.3, 1.0, 15)])  # of the bound
+_BOLD = np.linspace(1.1, 3.0, 15)  # where only the mean is bounded, a lucky order may go beyond
+_BOLDER = np.geomspace(1 / 64, 1000.0, 40)  # pairwise rules bound every row, so their mean is far below
+
+_Policy = TypeVar("_Policy")
+
+
+class Tally(NamedTuple):
+    """What stopping by a policy did to each row: its answer unlike the full vote's or not, and the voters asked."""
+
+    wrong: BoolArray
+    n_asked: NDArray[np.intp]
+
+
+class MajorityCourse(NamedTuple):
+    """Positive votes among the first 1, 2, … voters; shape (n_rows, n_voters)."""
+
+    positives: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, votes: NDArray[np.integer]) -> Self:
+        """The course of 0/1 `votes` of shape (n_rows, n_voters), in the order asked."""
+        return cls(np.cumsum(votes, axis=1, dtype=np.int32))
+
+    def tally(self, policy: Thresholds) -> Tally:
+        """What stopping at the thresholds would have done."""
+        n_rows, n_voters = self.positives.shape
+        stops = self.positives <= policy.lower[1:]
+        stops |= self.positives >= policy.upper[1:]
+        last = stops.argmax(axis=1)
+        answer = 2 * self.positives[np.arange(n_rows), last] > last + 1
+        return Tally(answer != (2 * self.positives[:, -1] > n_voters), last + 1)
+
+
+class PluralityCourse(NamedTuple):
+    """Leading class, its votes and those of its runner-up after 1, 2, … voters; each of shape (n_rows, n_voters)."""
+
+    leader: NDArray[np.int32]
+    leading: NDArray[np.int32]
+    runner_up: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, votes: NDArray[np.integer], n_classes: int) -> Self:
+        """The course of `votes` for class indices, of shape (n_rows, n_voters), in the order asked."""
+        n_rows, n_voters = votes.shape
+        course = cls(*np.zeros((3, n_rows, n_voters), np.int32))
+        rows, counts = np.arange(n_rows), np.zeros((n_rows, n_classes), np.int32)
+        leader, leading, runner_up = np.zeros((3, n_rows), np.int32)
+        for voter in range(n_voters):
+            voted = votes[:, voter].astype(np.int32)
+            counts[rows, voted] += 1
+            count = counts[rows, voted]
+            takes_over = (voted != leader) & ((count > leading) | ((count == leading) & (voted < leader)))
+            behind = (voted != leader) & ~takes_over
+            runner_up = np.where(takes_over, leading, np.where(behind, np.maximum(runner_up, count), runner_up))
+            leading = np.where(behind, leading, count)
+            leader = np.where(takes_over, voted, leader)
+            course.leader[:, voter], course.leading[:, voter], course.runner_up[:, voter] = leader, leading, runner_up
+        return course
+
+    def tally(self, policy: PairwisePolicy) -> Tally:
+        """What stopping by leader and runner-up, or where the leader cannot be overtaken, would have done."""
+        n_rows, n_voters = self.leader.shape
+        to_come = np.arange(n_voters - 1, -1, -1)
+        both = self.leading + self.runner_up
+        stops = (self.leading > self.runner_up) & (self.leading >= policy.upper[both])
+        stops |= self.leading > self.runner_up + to_come
+        stops[:, -1] = True
+        last = stops.argmax(axis=1)
+        return Tally(self.leader[np.arange(n_rows), last] != self.leader[:, -1], last + 1)
+
+
+class OrderFit(NamedTuple, Generic[_Policy]):
+    """An order of voters, when to stop asking them, and what that promises.
+
+    Attributes
+    ----------
+    order : int32 array of shape (n_voters,)
+    policy : Thresholds or PairwisePolicy
+    promise : Promise
+        Its confidence is 1 and its bound 0 where the policy only stops once the full vote is certain.
+    n_mistakes : int
+        Of `promise.n_rows` rows that certify it, those answered unlike the full vote.
+    mean_votes : float
+        Voters asked per such row.
+    """
+
+    order: IntArray
+    policy: _Policy
+    promise: Promise
+    n_mistakes: int
+    mean_votes: float
+
+
+def fit_majority_order(
+    votes: NDArray[np.integer],
+    max_disagreement: float,
+    *,
+    method: str = "minimean",
+    confidence: float = 0.95,
+    random_state: int | np.random.Generator | None = None,
+) -> OrderFit[Thresholds]:
+    """Choose an order of voters and thresholds that keep their promise for this very order.
+
+    Parameters
+    ----------
+    votes : 0/1 array of shape (n_rows, n_voters)
+        How each voter votes on each calibration row.
+    max_disagreement : float in (0, 1)
+    method : {"minimean", "minimixed", "minimax", "schwing"}
+        Of the rules to choose from.
+    confidence : float in (0, 1)
+        The chance, over calibration rows and orders, that the answers to at most `max_disagreement` of new rows differ
+        from the full vote's.
+    random_state : int, Generator or None
+        Draws the orders and splits the rows.
+
+    Returns
+    -------
+    OrderFit
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> votes = rng.random((6000, 31)) < rng.beta(0.2, 0.3, (6000, 1))
+    >>> fit = fit_majority_order(votes, 0.01, random_state=0)
+    >>> fit.promise.n_rows, fit.promise.upper_bound <= 0.01, fit.mean_votes < 15
+    (4800, True, True)
+    """
+    n_voters = votes.shape[1]
+    certain = decided(n_voters)
+    fractions = _CAUTIOUS if method in ("minimixed", "minimax") else np.concatenate([_CAUTIOUS, _BOLD])
+
+    def tallier(votes: NDArray[np.integer]) -> Callable[[Thresholds], Tally]:
+        return MajorityCourse.of(votes).tally
+
+    def family(choosing: NDArray[np.integer], bounds: Iterator[float]) -> Iterator[Thresholds]:
+        shape = np.bincount(choosing.sum(axis=1), minlength=n_voters + 1) + 0.5
+        for bound in bounds:
+            policies = solve(n_voters, bound, method, shape).policies
+            lower = np.min([policy.lower for policy in policies], axis=0)
+            upper = np.max([policy.upper for policy in policies], axis=0)
+            # Schwing's belief never is certain before the end, even where the full vote is.
+            yield Thresholds(np.maximum(lower, certain.lower), np.minimum(upper, certain.upper)).tidied()
+
+    search = _Search(votes, max_disagreement, confidence, fractions, tallier, family, certain)
+    return search.run(np.random.default_rng(random_state))
+
+
+def fit_plurality_order(
+    votes: NDArray[np.integer],
+    n_classes: int,
+    max_disagreement: float,
+    *,
+    method: str = "minimean",
+    confidence: float = 0.95,
+    random_state: int | np.random.Generator | None = None,
+) -> OrderFit[PairwisePolicy]:
+    """The same for more than two classes; see `fit_majority_order`.
+
+    Parameters
+    ----------
+    votes : int array of shape (n_rows, n_voters)
+        The class each voter votes for on each calibration row.
+    n_classes : int
+    max_disagreement : float in (0, 1)
+    method : {"minimean", "minimixed", "minimax"}
+        Pairwise rules of leader against runner-up, made for at most `max_disagreement` on every row, or with "minimean"
+        for as much as keeps the mean within it.
+    confidence, random_state :
+        As for `fit_majority_order`.
+
+    Returns
+    -------
+    OrderFit
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> votes = np.where(rng.random((4000, 31)) < rng.beta(2, 0.5, (4000, 1)), 0, rng.integers(1, 3, (4000, 31)))
+    >>> fit = fit_plurality_order(votes, 3, 0.01, random_state=0)
+    >>> fit.promise.upper_bound <= 0.01, fit.mean_votes < 20
+    (True, True)
+    """
+    n_voters = votes.shape[1]
+    fractions = _BOLDER if method == "minimean" else _CAUTIOUS
+
+    def tallier(votes: NDArray[np.integer]) -> Callable[[PairwisePolicy], Tally]:
+        return PluralityCourse.of(votes, n_classes).tally
+
+    def family(_: NDArray[np.integer], bounds: Iterator[float]) -> Iterator[PairwisePolicy]:
+        for bound in bounds:
+            members = solve_plurality(n_voters, n_classes, bound).policies
+            yield max((p for p in members if isinstance(p, PairwisePolicy)), key=lambda policy: policy.weight)
+
+    certain = PairwisePolicy(1.0, np.full(n_voters + 1, n_voters + 1, np.int32))
+    search = _Search(votes, max_disagreement, confidence, fractions, tallier, family, certain)
+    return search.run(np.random.default_rng(random_state))
+
+
+class _Search(NamedTuple, Generic[_Policy]):
+    """Choose an order on some rows, certify a policy for it on the others."""
+
+    votes: NDArray[np.integer]
+    max_disagreement: float
+    confidence: float
+    fractions: NDArray[np.float64]  # of max_disagreement, for the candidates
+    tallier: Callable[[NDArray[np.integer]], Callable[[_Policy], Tally]]  # of votes in the order asked
+    family: Callable[[NDArray[np.integer], Iterator[float]], Iterator[_Policy]]
+    certain: _Policy
+
+    def run(self, rng: np.random.Generator) -> OrderFit[_Policy]:
+        choosing, certifying = self._split(rng)
+        order = self._best_order(choosing, rng)
+        tally_of = self.tallier(certifying[:, order])
+        bounds = (float(b) for b in self.fractions * self.max_disagreement if b < 1.0)
+
+        def p_value_of(policy: _Policy) -> float:
+            return rate_p_value(int(tally_of(policy).wrong.sum()), len(certifying), self.max_disagreement)
+
+        found = last_certified(self.family(choosing, bounds), p_value_of, self.confidence)
+        tally = tally_of(self.certain if found is None else found)
+        n_mistakes, mean_votes = int(tally.wrong.sum()), float(tally.n_asked.mean())
+        if found is None:
+            promise = Promise(self.max_disagreement, 1.0, len(certifying), 0.0)
+            return OrderFit(order, self.certain, promise, n_mistakes, mean_votes)
+        bound = certified_rate(n_mistakes, len(certifying), self.confidence)
+        promise = Promise(self.max_disagreement, self.confidence, len(certifying), bound)
+        return OrderFit(order, found, promise, n_mistakes, mean_votes)
+
+    def _split(self, rng: np.random.Generator) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """Rows that choose and rows that certify: of the latter as many as a promise takes, if there are."""
+        n_rows = len(self.votes)
+        spare = n_rows - rows_needed(self.max_disagreement, self.confidence)
+        n_choosing = int(_CHOOSING_SHARE * n_rows)
+        if 0 < spare < n_choosing:
+            n_choosing = spare
+        shuffled = rng.permutation(n_rows)
+        return self.votes[shuffled[:n_choosing]], self.votes[shuffled[n_choosing:]]
+
+    def _best_order(self, choosing: NDArray[np.integer], rng: np.random.Generator) -> IntArray:
+        orders = [rng.permutation(self.votes.shape[1]).astype(np.int32) for _ in range(_N_ORDERS)]
+        probed = max(self.max_disagreement, min(_PROBE_MISTAKES / max(len(choosing), 1), 0.1))
+        probe = next(self.family(choosing, iter([probed])))
+
+        def drawback(order: IntArray) -> tuple[int, float]:
+            tally = self.tallier(choosing[:, order])(probe)
+            return int(tally.wrong.sum()), float(tally.n_asked.sum())
+
+        return min(orders, key=drawback)

@@ -1,0 +1,273 @@
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv, feather, ipc
+from pyarrow import parquet as pq
+from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+import scurry
+from scurry.batch import score
+from scurry.errors import InputError, OutputError
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return load_breast_cancer(as_frame=True).data
+
+
+@pytest.fixture(scope="module")
+def model(frame):
+    return RandomForestClassifier(31, max_depth=6, random_state=0).fit(frame, load_breast_cancer().target)
+
+
+@pytest.fixture(scope="module")
+def fast(model, frame):
+    return scurry.early_exit(model, frame, max_disagreement=0.02, method="minimixed", random_state=0)
+
+
+@pytest.fixture
+def rows(frame):
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    return table.append_column("id", pa.array(np.arange(len(frame))))
+
+
+def write_folder(folder, rows, n_files=4):
+    folder.mkdir()
+    size = -(-len(rows) // n_files)
+    for i in range(n_files):
+        pq.write_table(rows.slice(i * size, size), folder / f"part-{i}.parquet", row_group_size=50)
+    return folder
+
+
+def read_all(folder):
+    return pa.concat_tables([pq.read_table(file) for file in sorted(folder.rglob("*.parquet"))])
+
+
+def test_everything_that_is_written_is_what_the_predictor_says(tmp_path, rows, frame, fast):
+    columns = ["label", "probability", "trees", "steps", "reason"]
+    report = score(write_folder(tmp_path / "in", rows), fast, tmp_path / "out", columns=columns, keep=["id"])
+    out, run = read_all(tmp_path / "out"), fast.run(frame)
+    assert out.column_names == ["id", *columns]
+    assert report.n_rows == len(frame)
+    assert report.written == [f"part-{i}.parquet" for i in range(4)]
+    assert out["id"].to_pylist() == list(range(len(frame)))
+    np.testing.assert_array_equal(out["label"].to_numpy(), run.labels)
+    np.testing.assert_array_equal(out["probability"].to_numpy(), fast.predict_proba(frame)[:, 1])
+    np.testing.assert_array_equal(out["trees"].to_numpy(), run.trees)
+    np.testing.assert_array_equal(out["steps"].to_numpy(), run.steps)
+    assert out["reason"].to_pylist() == run.stop_reason.tolist()
+
+
+@pytest.mark.parametrize("n_rows_per_batch", [1, 7, 1 << 16])
+def test_batch_size_changes_nothing(tmp_path, rows, frame, fast, n_rows_per_batch):
+    pq.write_table(rows.slice(0, 60), tmp_path / "rows.parquet")
+    score(tmp_path / "rows.parquet", fast, tmp_path / "out.parquet", n_rows_per_batch=n_rows_per_batch)
+    np.testing.assert_array_equal(pq.read_table(tmp_path / "out.parquet")["label"], fast.predict(frame[:60]))
+
+
+def test_formats(tmp_path, rows, frame, model):
+    forest = scurry.from_model(model)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    csv.write_csv(rows, folder / "a.csv")
+    feather.write_feather(rows, folder / "b.feather", compression="uncompressed")
+    with ipc.new_stream(folder / "c.arrow", rows.schema) as stream:
+        stream.write_table(rows, max_chunksize=100)
+    pq.write_table(rows, folder / "d.parquet")
+    with pa.CompressedOutputStream(str(folder / "e.csv.gz"), "gzip") as stream:
+        csv.write_csv(rows, stream)
+    (folder / "notes.txt").write_text("not a table")
+    report = score(folder, forest, tmp_path / "out")
+    assert report.n_rows == 5 * len(frame)
+    names = ["a.csv.parquet", "b.feather.parquet", "c.arrow.parquet", "d.parquet", "e.csv.gz.parquet"]
+    assert sorted(os.listdir(tmp_path / "out")) == names
+    for name in names:
+        np.testing.assert_array_equal(pq.read_table(tmp_path / "out" / name)["label"], model.predict(frame))
+
+
+def test_csv_columns_that_look_whole_at_first(tmp_path):
+    X = np.repeat([[1.0, 2.0], [1.5, 2.0]], [400_000, 3], axis=0)
+    names = ["f0", "f1"]
+    forest = RandomForestClassifier(5, random_state=0).fit(X[-6:], [0, 0, 0, 1, 1, 1])
+    text = "f0,f1\n" + "1,2\n" * 400_000 + "1.5,2\n" * 3
+    (tmp_path / "rows.csv").write_text(text)
+    imported = scurry.from_model(forest)
+    named = scurry.Forest(**{n: getattr(imported, n) for n in _FIELDS}, feature_names=names)
+    report = score(tmp_path / "rows.csv", named, tmp_path / "out")
+    labels = pq.read_table(tmp_path / "out" / "rows.csv.parquet")["label"].to_numpy()
+    assert report.n_rows == len(X)
+    np.testing.assert_array_equal(labels, forest.predict(X))
+
+
+_FIELDS = ("tree_offset", "feature", "threshold", "left", "right", "value", "n_features", "classes")
+
+
+def test_many_classes_regressors_and_positional_columns(tmp_path):
+    X, y = load_wine(return_X_y=True)
+    table = pa.table({f"c{j}": X[:, j] for j in range(X.shape[1])}).append_column("key", pa.array(["k"] * len(X)))
+    pq.write_table(table, tmp_path / "wine.parquet")
+    classifier = RandomForestClassifier(7, random_state=0).fit(X, np.array(["a", "b", "c"])[y])
+    score(
+        tmp_path / "wine.parquet",
+        scurry.from_model(classifier),
+        tmp_path / "classes.parquet",
+        columns=["label", "probability"],
+        keep=["key"],
+    )
+    out = pq.read_table(tmp_path / "classes.parquet")
+    assert out.column_names == ["key", "label", "probability_a", "probability_b", "probability_c"]
+    assert out["label"].to_pylist() == classifier.predict(X).tolist()
+    np.testing.assert_allclose(out["probability_c"], classifier.predict_proba(X)[:, 2], atol=1e-12)
+    regressor = RandomForestRegressor(7, random_state=0).fit(X, y)
+    score(tmp_path / "wine.parquet", scurry.from_model(regressor), tmp_path / "values.parquet", keep=["key"])
+    np.testing.assert_allclose(pq.read_table(tmp_path / "values.parquet")["label"], regressor.predict(X))
+
+
+def test_anytime_budget_is_kept(tmp_path, rows, frame, model):
+    anytime = scurry.anytime(model, frame, load_breast_cancer().target, order="backward-squirrel")
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    score(tmp_path / "rows.parquet", anytime, tmp_path / "o.parquet", columns=["label", "steps", "reason"], max_steps=9)
+    out = pq.read_table(tmp_path / "o.parquet")
+    assert set(out["steps"].to_pylist()) == {9}
+    assert set(out["reason"].to_pylist()) == {"max_steps"}
+    np.testing.assert_array_equal(out["label"], anytime.predict(frame, max_steps=9))
+
+
+def test_empty_file_gives_an_empty_output_with_its_columns(tmp_path, rows, fast):
+    pq.write_table(rows.slice(0, 0), tmp_path / "none.parquet")
+    report = score(tmp_path / "none.parquet", fast, tmp_path / "out.parquet", keep=["id"])
+    assert report.n_rows == 0
+    assert pq.read_table(tmp_path / "out.parquet").column_names == ["id", "label", "trees", "reason"]
+
+
+def test_second_run_does_only_what_is_missing_or_changed(tmp_path, rows, fast, model):
+    folder, out = write_folder(tmp_path / "in", rows), tmp_path / "out"
+    score(folder, fast, out)
+    before = {file: file.stat().st_mtime_ns for file in out.iterdir()}
+    again = score(folder, fast, out)
+    assert (again.written, again.n_rows) == ([], 0)
+    assert again.skipped == [f"part-{i}.parquet" for i in range(4)]
+    assert {file: file.stat().st_mtime_ns for file in out.iterdir()} == before
+    (out / "part-1.parquet").unlink()
+    (out / "part-3.parquet").write_bytes(b"PAR1 half a file")
+    pq.write_table(rows.slice(0, 10), folder / "part-2.parquet")
+    assert score(folder, fast, out).written == ["part-1.parquet", "part-2.parquet", "part-3.parquet"]
+    assert len(score(folder, scurry.from_model(model), out).written) == 4
+
+
+def test_corrupt_fragment_is_named_and_the_rest_is_finished(tmp_path, rows, frame, fast):
+    folder = write_folder(tmp_path / "in", rows)
+    whole = (folder / "part-1.parquet").read_bytes()
+    (folder / "part-1.parquet").write_bytes(whole[: len(whole) // 2])
+    damaged = bytearray((folder / "part-2.parquet").read_bytes())
+    damaged[200:3000] = os.urandom(2800)
+    (folder / "part-2.parquet").write_bytes(damaged)
+    report = score(folder, fast, tmp_path / "out")
+    assert sorted(report.failed) == ["part-1.parquet", "part-2.parquet"]
+    assert all("cannot be read" in message for message in report.failed.values())
+    assert sorted(os.listdir(tmp_path / "out")) == ["part-0.parquet", "part-3.parquet"]
+    (folder / "part-1.parquet").write_bytes(whole)
+    assert score(folder, fast, tmp_path / "out").written == ["part-1.parquet"]
+
+
+def test_single_corrupt_file_raises(tmp_path, fast):
+    (tmp_path / "rows.parquet").write_text("nothing")
+    with pytest.raises(InputError, match=r"rows\.parquet cannot be read"):
+        score(tmp_path / "rows.parquet", fast, tmp_path / "out")
+
+
+def test_wrong_requests_name_the_culprit(tmp_path, rows, fast):
+    folder = write_folder(tmp_path / "in", rows)
+    cases = [
+        ({"columns": ["label", "colour"]}, "colour"),
+        ({"keep": ["nobody"]}, "nobody"),
+        ({"keep": ["label"]}, "prefix"),
+        ({"max_steps": 3}, "scurry.anytime"),
+    ]
+    for options, culprit in cases:
+        with pytest.raises(InputError, match=culprit):
+            score(folder, fast, tmp_path / "out", **options)
+    pq.write_table(rows.drop_columns(["mean area"]), tmp_path / "short.parquet")
+    with pytest.raises(InputError, match="mean area"):
+        score(tmp_path / "short.parquet", fast, tmp_path / "out")
+    with pytest.raises(InputError, match="no file matches"):
+        score(tmp_path / "*.nothing", fast, tmp_path / "out")
+    with pytest.raises(InputError, match="one file and there are 4 inputs"):
+        score(folder, fast, tmp_path / "out.parquet")
+    with pytest.raises(InputError, match="overwritten"):
+        score(folder, fast, folder)
+    with pytest.raises(InputError, match="both be written"):
+        score(
+            [folder / "part-0.parquet", write_folder(tmp_path / "in2", rows) / "part-0.parquet"], fast, tmp_path / "o"
+        )
+
+
+def test_progress_reaches_one(tmp_path, rows, fast):
+    shares = []
+    score(write_folder(tmp_path / "in", rows), fast, tmp_path / "out", progress=lambda share, _: shares.append(share))
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+
+
+SCRIPT = textwrap.dedent("""
+    import resource, signal, sys, time
+    import scurry
+    from scurry.errors import OutputError
+
+    source, model, out, limit, delay = sys.argv[1:]
+    if int(limit):
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
+    tell = lambda share, message: (print(share, flush=True), time.sleep(float(delay)))
+    try:
+        scurry.batch.score(source, scurry.load(model), out, progress=tell, n_rows_per_batch=10)
+    except OutputError as error:
+        sys.exit(str(error))
+""")
+
+
+def in_process(*arguments, **options):
+    command = [sys.executable, "-c", SCRIPT, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def test_disk_that_is_full_keeps_what_is_complete(tmp_path, rows, fast):
+    folder, out = write_folder(tmp_path / "in", rows, n_files=3), tmp_path / "out"
+    pq.write_table(pa.concat_tables([rows] * 40), folder / "part-1.parquet")
+    fast.save(tmp_path / "fast.scurry")
+    process = in_process(folder, tmp_path / "fast.scurry", out, 60_000, 0)
+    _, message = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "part-1.parquet could not be written" in message
+    assert os.listdir(out) == ["part-0.parquet"]
+    assert score(folder, fast, out).skipped == ["part-0.parquet"]
+
+
+def test_killed_run_goes_on_where_it_was(tmp_path, rows, frame, fast):
+    folder, out = write_folder(tmp_path / "in", rows), tmp_path / "out"
+    fast.save(tmp_path / "fast.scurry")
+    process = in_process(folder, tmp_path / "fast.scurry", out, 0, 0.02)
+    for line in process.stdout:
+        if float(line) > 0.4:
+            break
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=60)
+    report = score(folder, fast, out)
+    assert report.skipped
+    assert report.written
+    assert sorted(os.listdir(out)) == [f"part-{i}.parquet" for i in range(4)]
+    np.testing.assert_array_equal(read_all(out)["label"], fast.predict(frame))
+
+
+def test_unwritable_destination(tmp_path, rows, fast):
+    folder = write_folder(tmp_path / "in", rows)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OutputError, match="cannot be written"):
+        score(folder, fast, tmp_path / "file" / "out")

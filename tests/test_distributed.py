@@ -1,0 +1,119 @@
+import os
+import pickle
+import signal
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from distributed import Client, LocalCluster
+from pyarrow import parquet as pq
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import RandomForestClassifier
+
+import scurry
+from scurry import batch, distributed
+from scurry.errors import InputError
+
+N_FILES = 12
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return load_breast_cancer(as_frame=True).data
+
+
+@pytest.fixture(scope="module")
+def fast(frame):
+    model = RandomForestClassifier(31, max_depth=6, random_state=0).fit(frame, load_breast_cancer().target)
+    return scurry.early_exit(model, frame, max_disagreement=0.02, method="minimixed", random_state=0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, frame):
+    folder = tmp_path_factory.mktemp("rows")
+    table = pa.Table.from_pandas(frame, preserve_index=False).append_column("id", pa.array(np.arange(len(frame))))
+    size = -(-len(frame) // N_FILES)
+    for i in range(N_FILES):
+        pq.write_table(table.slice(i * size, size), folder / f"part-{i:02}.parquet")
+    return folder
+
+
+@contextmanager
+def local_cluster():
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with local_cluster() as client:
+        yield client
+
+
+def read_all(folder):
+    return pa.concat_tables([pq.read_table(file) for file in sorted(folder.rglob("*.parquet"))])
+
+
+def test_outputs_are_those_of_one_machine(tmp_path, folder, fast, cluster):
+    columns = ["label", "probability", "trees", "steps", "reason"]
+    report = distributed.score(folder, fast, tmp_path / "many", cluster=cluster, columns=columns, keep=["id"])
+    alone = batch.score(folder, fast, tmp_path / "one", columns=columns, keep=["id"])
+    assert (report.written, report.n_rows) == (alone.written, alone.n_rows)
+    assert read_all(tmp_path / "many").equals(read_all(tmp_path / "one"))
+    again = distributed.score(folder, fast, tmp_path / "one", cluster=cluster, columns=columns, keep=["id"])
+    assert (again.skipped, again.written) == (alone.written, [])
+
+
+def test_corrupt_fragment_is_named(tmp_path, folder, fast, cluster):
+    (tmp_path / "rows").mkdir()
+    for file in folder.iterdir():
+        (tmp_path / "rows" / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "rows" / "part-03.parquet").write_bytes(b"PAR1 and no more")
+    report = distributed.score(tmp_path / "rows", fast, tmp_path / "out", cluster=cluster)
+    assert list(report.failed) == ["part-03.parquet"]
+    assert len(report.written) == N_FILES - 1
+
+
+def test_worker_killed_midway_loses_and_doubles_nothing(tmp_path, frame, fast):
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    (tmp_path / "rows").mkdir()
+    n_rows = 100 * len(frame)
+    for i in range(N_FILES):
+        ids = pa.array(np.arange(i * n_rows, (i + 1) * n_rows))
+        pq.write_table(pa.concat_tables([table] * 100).append_column("id", ids), tmp_path / "rows" / f"{i:02}.parquet")
+    shares_left = []
+
+    def kill_once(share, message):
+        if not shares_left:
+            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        shares_left.append(share)
+
+    with local_cluster() as client:
+        out = tmp_path / "out"
+        report = distributed.score(tmp_path / "rows", fast, out, cluster=client, keep=["id"], progress=kill_once)
+    assert shares_left[0] < 0.5
+    assert not report.failed
+    assert len(os.listdir(out)) == N_FILES
+    assert read_all(out)["id"].to_pylist() == list(range(N_FILES * n_rows))
+    np.testing.assert_array_equal(read_all(out)["label"], np.tile(fast.predict(frame), 100 * N_FILES))
+
+
+def test_scorer_is_what_spark_and_ray_take(frame, fast):
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    scorer = pickle.loads(pickle.dumps(distributed.Scorer(fast, columns=("label", "trees"), keep=("mean area",))))
+    spark = pa.Table.from_batches(scorer(iter(table.to_batches(max_chunksize=100))))
+    ray = pa.concat_tables(scorer(table))
+    assert spark.equals(ray)
+    assert spark.schema.equals(scorer.schema(table.schema))
+    np.testing.assert_array_equal(spark["label"], fast.predict(frame))
+    np.testing.assert_array_equal(spark["trees"], fast.run(frame).trees)
+
+
+def test_unreachable_and_unknown_clusters(tmp_path, folder, fast):
+    with pytest.raises(InputError, match="no Dask scheduler answers"):
+        distributed.score(folder, fast, tmp_path / "out", cluster="tcp://127.0.0.1:9")
+    with pytest.raises(InputError, match="must be 'local'"):
+        distributed.score(folder, fast, tmp_path / "out", cluster="everywhere")
+    with pytest.raises(InputError, match="colour"):
+        distributed.Scorer(fast, columns=("colour",))
