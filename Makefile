@@ -6,13 +6,13 @@ BENCH := .venv-bench
 SANITIZED := tests/core tests/stopping tests/orders tests/test_anytime_run.py
 CORE := $(wildcard core/*.cc core/*.h) CMakeLists.txt pyproject.toml
 
-.PHONY: demo test test-slow lint bench sanitize clean
+.PHONY: demo test test-slow embedded lint bench sanitize clean
 
 demo: $(VENV)/.built
 	$(BIN)/scurry demo
 
 test: lint
-	$(BIN)/pytest -n 2 -m "not slow" -q
+	$(BIN)/pytest -n 2 -m "not slow and not embedded" -q
 
 test-slow: $(VENV)/.built
 	$(BIN)/pytest -m slow -q
@@ -21,6 +21,13 @@ lint: $(VENV)/.built
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Exported C on an emulated Cortex-M4 and RISC-V, interrupted at every step.
+embedded: $(VENV)/.built
+	which arm-none-eabi-gcc qemu-system-arm riscv64-unknown-elf-gcc qemu-system-riscv32 >/dev/null || \
+	  { apt-get update -q && apt-get install -q -y --no-install-recommends gcc-arm-none-eabi qemu-system-arm \
+	    gcc-riscv64-unknown-elf qemu-system-misc; }
+	$(BIN)/pytest -n 2 -m embedded -q tests/export
 
 # BENCH_FLAGS="--quick --cells adult/*" narrows it down.
 bench: $(BENCH)/.built

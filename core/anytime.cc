@@ -13,9 +13,23 @@ constexpr std::size_t kFewRows = 8;  // as many or fewer are walked one by one, 
 constexpr std::size_t kStretch = 64;
 
 // Steps between two looks at the clock, in whole stretches. Reading it costs as much as a few steps, so where steps are
-// quick it is read less often, yet often enough for a deadline to be missed by little.
-constexpr std::size_t kFewestSteps = kStretch, kMostSteps = 256;
+// quick it is read less often, yet often enough for a deadline to be missed by little. Only before the deadline are there
+// fewer, as many as still fit.
+constexpr std::size_t kFewestSteps = kStretch, kMostSteps = 256, kLastSteps = 8;
 constexpr double kCheck_us = 0.4;
+
+std::size_t steps_before_next_look(double step_ticks, double left_ticks) {
+  const double usual = std::max(kCheck_us * ticks_per_us() / step_ticks, static_cast<double>(kFewestSteps));
+  const auto n = static_cast<std::size_t>(std::min({usual, left_ticks / step_ticks, static_cast<double>(kMostSteps)}));
+  return n >= kStretch ? n / kStretch * kStretch : std::max(n, kLastSteps);
+}
+
+// Moves an estimate by a little towards what was seen, so that it follows the median: a busy machine, or the system
+// interrupting a row, does not count for more.
+void follow(std::atomic<double>& estimate, double seen) {
+  const double before = estimate.load(std::memory_order_relaxed);
+  estimate.store(before * (seen > before ? 1 + 1.0 / 64 : 1 - 1.0 / 64), std::memory_order_relaxed);
+}
 
 template <class T>
 AlignedVector<T>& buffer_of_this_thread() {
@@ -86,7 +100,7 @@ Anytime::Anytime(const ForestView& forest, std::vector<std::int64_t> labels, std
   roots.at = roots_;
   root_answer_.probabilities.resize(n_probabilities());
   root_answer_.scores.resize(n_outputs());
-  ticks_per_us();  // measured now, not within the first deadline
+  step_ticks_ = kCheck_us * ticks_per_us() / kMostSteps;  // and the rate of ticks is measured now, not within a deadline
   const AnytimeOutcome outcome{&root_answer_.label, root_answer_.probabilities.data(), root_answer_.scores.data()};
   for (int attempt = 0; attempt < 3; ++attempt) {
     Stopwatch watch;
@@ -142,29 +156,28 @@ void Anytime::run_row(const RowsView& rows, std::size_t row, const StepBudget& b
   if (outcome.time_us) outcome.time_us[row] = static_cast<double>(watch.elapsed()) / rate;
 }
 
-// Follows the upper fifth of what answers take, by little steps up and smaller ones down: no single answer, however
-// long the system interrupts it, changes much. Rows without time for a step answer from the roots, which takes nothing;
-// they let the estimate sink too, but so slowly that few of them try in vain.
+// Rows without time for a step answer from the roots, which takes nothing. They let the estimate sink, but so slowly that
+// hardly any of them tries in vain.
 void Anytime::learn_answer_time(double taken, bool answered) const {
-  const double expected = answer_ticks_.load(std::memory_order_relaxed);
-  const double change = !answered ? -1.0 / 8192 : taken > expected ? 1.0 / 32 : -1.0 / 128;
-  answer_ticks_.store(expected * (1 + change), std::memory_order_relaxed);
+  if (answered) return follow(answer_ticks_, taken);
+  answer_ticks_.store(answer_ticks_.load(std::memory_order_relaxed) * (1 - 1.0 / 8192), std::memory_order_relaxed);
 }
 
 StopReason Anytime::walk(RowState& state, const StepBudget& budget, Stopwatch& watch, std::uint64_t deadline) const {
   const std::size_t limit = std::min(budget.max_steps, n_steps());
   std::size_t at_once = budget.is_timed() ? kFewestSteps : budget.abort != nullptr ? kMostSteps : limit;
-  const auto pace = static_cast<std::uint64_t>(kCheck_us * ticks_per_us());
   for (std::uint64_t last = 0; state.n_steps < limit;) {
     if (budget.is_aborted()) return StopReason::kAbort;
     if (budget.is_timed()) {
       const std::uint64_t now = watch.elapsed();
       if (now >= deadline) return StopReason::kTime;
-      const std::uint64_t taken = now - last;
-      if (taken > pace || now + taken >= deadline) {
-        at_once = kFewestSteps;
-      } else if (2 * taken < pace && state.n_steps > 0) {
-        at_once = std::min(2 * at_once, kMostSteps);
+      double step_ticks = step_ticks_.load(std::memory_order_relaxed);
+      if (state.n_steps > 0) {
+        step_ticks = static_cast<double>(now - last) / static_cast<double>(at_once);
+        if (budget.fake_us == 0) follow(step_ticks_, step_ticks);
+      }
+      if (state.n_steps > 0 || budget.fake_us == 0) {
+        at_once = steps_before_next_look(step_ticks, static_cast<double>(deadline - now));
       }
       last = now;
     }

@@ -109,6 +109,7 @@ class Anytime {
   std::vector<double> weight_;  // of every lowered node; empty if all are 1 or nothing is averaged
   Readout readout_;
   Answer root_answer_;  // what every row has before its first step
+  mutable std::atomic<double> step_ticks_;    // what a step takes
   mutable std::atomic<double> answer_ticks_;  // how long an answer may take: it is begun so much before the deadline
 };
 

@@ -6,6 +6,7 @@
 
 #include <span>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "forest_view.h"
@@ -18,6 +19,7 @@ void bind_anytime(nb::module_& m);
 void bind_closure(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_exits(nb::module_& m);
+void bind_grow(nb::module_& m);
 void bind_margins(nb::module_& m);
 void bind_orders(nb::module_& m);
 void bind_votes(nb::module_& m);
@@ -38,6 +40,15 @@ std::span<const T> span_of(const Array<T>& array) {
 template <class T>
 std::vector<T> vector_of(const Array<T>& array) {
   return {array.data(), array.data() + array.shape(0)};
+}
+
+// A numpy array that owns the vector's memory; with n_columns, of two dimensions.
+template <class T>
+nb::object array_of(std::vector<T>&& values, std::size_t n_columns = 0) {
+  auto* owned = new std::vector<T>(std::move(values));
+  nb::capsule owner(owned, [](void* vector) noexcept { delete static_cast<std::vector<T>*>(vector); });
+  if (n_columns == 0) return nb::cast(nb::ndarray<nb::numpy, T>(owned->data(), {owned->size()}, owner));
+  return nb::cast(nb::ndarray<nb::numpy, T>(owned->data(), {owned->size() / n_columns, n_columns}, owner));
 }
 
 // A forest's arrays, kept alive, and the view of them that core/ works with.

@@ -49,6 +49,7 @@ void run(const Anytime& anytime, const Rows& rows, std::size_t n_threads, std::s
 }  // namespace
 
 void bind_anytime(nb::module_& m) {
+  m.def("ticks_per_us", &ticks_per_us);
   nb::class_<AbortFlag>(m, "AbortFlag")
       .def(nb::init<>())
       .def("set", [](AbortFlag& flag) { flag.is_set = true; })

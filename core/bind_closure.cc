@@ -16,15 +16,6 @@ namespace {
 
 using LeafIds = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-// A numpy array that owns the vector's memory.
-template <class T>
-nb::ndarray<nb::numpy, T> array_of(std::vector<T>&& values, std::size_t n_columns = 0) {
-  auto* owned = new std::vector<T>(std::move(values));
-  nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  if (n_columns == 0) return nb::ndarray<nb::numpy, T>(owned->data(), {owned->size()}, owner);
-  return nb::ndarray<nb::numpy, T>(owned->data(), {owned->size() / n_columns, n_columns}, owner);
-}
-
 // The result of work done without the interpreter lock.
 template <class Work>
 auto released(Work work) {

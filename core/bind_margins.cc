@@ -13,14 +13,6 @@ using namespace nb::literals;
 
 namespace {
 
-template <class T>
-nb::object to_numpy(const std::vector<T>& values) {
-  T* copy = new T[values.size()];
-  std::copy(values.begin(), values.end(), copy);
-  nb::capsule owner(copy, [](void* data) noexcept { delete[] static_cast<T*>(data); });
-  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(copy, {values.size()}, owner));
-}
-
 void check_shapes(const Matrix& scores, const Array<bool>& positive, const Array<double>& costs,
                   const Array<std::int64_t>& order) {
   if (scores.shape(0) != costs.shape(0) || scores.shape(1) != positive.shape(0) || scores.size() == 0) {
@@ -66,8 +58,8 @@ nb::tuple fit(const Matrix& scores, const Array<bool>& positive, const Array<dou
     nb::gil_scoped_release release;
     result = fit_margins(task, between_positions);
   }
-  return nb::make_tuple(to_numpy(result.order), to_numpy(result.lower), to_numpy(result.upper),
-                        to_numpy(result.n_entering), result.n_mistakes);
+  return nb::make_tuple(array_of(std::move(result.order)), array_of(std::move(result.lower)), array_of(std::move(result.upper)),
+                        array_of(std::move(result.n_entering)), result.n_mistakes);
 }
 
 }  // namespace

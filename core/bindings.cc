@@ -6,6 +6,7 @@ NB_MODULE(_core, m) {
   scurry::bind_closure(m);
   scurry::bind_engine(m);
   scurry::bind_exits(m);
+  scurry::bind_grow(m);
   scurry::bind_margins(m);
   scurry::bind_orders(m);
   scurry::bind_votes(m);

@@ -40,6 +40,7 @@ class Descent {
   std::size_t n_steps() const { return step_begin_.size() - 1; }
   std::size_t n_margins() const { return n_margins_; }
   std::size_t n_leaves() const { return leaf_begin_.back(); }
+  std::size_t n_changes() const { return reach_.size(); }
   std::size_t depth(std::size_t tree) const { return depth_[tree]; }
   bool regression() const { return regression_; }
 
@@ -63,7 +64,8 @@ class Descent {
   void changes(std::size_t tree, const std::uint32_t* change_of_leaf, std::size_t first, std::size_t n,
                std::int32_t* out) const;
 
-  // What a change adds to the first class's margin if there is one margin, else half of what it adds to each class.
+  // What a change adds to the first class's margin if there is one margin, else to the sum of each class. The change
+  // after the last is none.
   const std::int32_t* change(std::uint32_t index) const { return &change_[index * n_margins_]; }
 
  private:

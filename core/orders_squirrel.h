@@ -4,7 +4,10 @@
 // are counted once; only the others (about one in a hundred in a large forest) are looked at for every tree.
 #pragma once
 
+#include <optional>
+
 #include "orders_position.h"
+#include "orders_rivals.h"
 
 namespace scurry {
 
@@ -12,11 +15,11 @@ class Squirrel {
  public:
   Squirrel(const Descent& descent, bool down);  // from the roots down, or from the leaves up
 
-  std::size_t n_trees() const { return position_.descent().n_trees(); }
-  bool done(std::size_t tree) const { return position_.level(tree) == (down_ ? position_.descent().depth(tree) : 0); }
+  std::size_t n_trees() const { return descent_.n_trees(); }
+  bool done(std::size_t tree) const { return level_[tree] == (down_ ? descent_.depth(tree) : 0); }
 
   // The loss after a step in each tree; infinity where it has none left.
-  std::vector<double> look();
+  std::vector<double> look() const;
   void step(std::size_t tree);
 
  private:
@@ -26,12 +29,17 @@ class Squirrel {
   std::vector<double> look_at_single_margins() const;
   std::vector<double> look_at_rivals() const;
 
+  const Descent& descent_;
   bool down_;
-  Position position_;
-  std::vector<std::uint32_t> change_of_leaf_;   // by the next step of its tree
-  std::vector<std::int32_t> margin_of_leaf_;    // one margin: what that change adds to a row of the first class
-  std::vector<std::uint32_t> leaf_;             // one margin: [row][tree]
-  std::vector<std::int32_t> lowest_, highest_;  // [row][margin] no step changes a margin by less, by more
+  std::vector<std::size_t> level_;             // of each tree
+  std::vector<std::uint32_t> change_of_leaf_;  // by the next step of its tree
+  std::optional<RivalRows> rivals_;            // where there are several margins
+
+  // Where there is one:
+  std::optional<Position> position_;
+  std::vector<std::int32_t> margin_of_leaf_;    // what its tree's next step adds to a row of the first class
+  std::vector<std::uint32_t> leaf_;             // [row][tree]
+  std::vector<std::int32_t> lowest_, highest_;  // [row] no step changes a margin by less, by more
 };
 
 // The greedy order: trees in the order of their steps from the roots down; equal losses go to the lowest tree.

@@ -40,7 +40,8 @@ def test_answers_at_any_moment_and_the_models_own_at_the_end(model, data, order)
     forest, steps = anytime.forest, anytime.plan.order
     leaves = reference.apply(forest, X)
     for n_steps in (0, 1, len(steps) // 2):
-        expected = labels_of(forest, scores_of(forest, nodes_after(forest, steps, n_steps, leaves)))
+        nodes = nodes_after(forest, steps, n_steps, leaves)
+        expected = labels_of(forest, scores_of(forest, nodes, anytime.plan.stop.readout))
         np.testing.assert_array_equal(anytime.predict(X, max_steps=n_steps), expected)
 
 
@@ -52,6 +53,21 @@ def test_the_search_and_the_run_see_the_same_accuracy(forest):
         run = [(anytime.predict(X[300:], max_steps=s) == y[300:]).mean() for s in range(len(curve))]
         np.testing.assert_allclose(run, curve, atol=1e-12)
         assert anytime.plan.facts["mean_accuracy"] == pytest.approx(np.mean(run))
+
+
+def test_the_read_out_by_default(forest):
+    X, y = CANCER
+    found = {
+        readout: scurry.orders.find(forest, X[300:], y[300:], readout=readout) for readout in ("plain", "weighted")
+    }
+    better = max(found, key=lambda readout: found[readout].curve.mean())
+    anytime = scurry.anytime(forest, X[300:], y[300:])
+    assert anytime.plan.stop.readout == anytime.plan.facts["readout"] == better
+    np.testing.assert_array_equal(anytime.plan.order, found[better].steps)
+    published = scurry.anytime(forest, X[300:], y[300:], order="backward-squirrel")
+    assert published.plan.stop.readout == "plain"
+    regressor = RandomForestRegressor(3, max_depth=3, random_state=0).fit(*DIABETES)
+    assert scurry.anytime(regressor, *DIABETES).plan.stop.readout == "plain"
 
 
 def test_time_is_an_objective(forest):
@@ -89,7 +105,7 @@ def test_costs_are_measured_even_where_orders_cannot_differ(shape):
         ({"objective": "energy"}, "objective must be one of steps, time, got 'energy'"),
         ({"objective": "time", "order": "optimal"}, 'objective="time" needs order="auto", got \'optimal\''),
         ({"order": "optimum"}, "unknown order 'optimum'; Did you mean 'optimal'"),
-        ({"readout": "heavy"}, "readout must be one of plain, weighted, got 'heavy'"),
+        ({"readout": "heavy"}, "readout must be one of plain, weighted, auto, got 'heavy'"),
     ],
 )
 def test_unknown_wishes(forest, asked, message):

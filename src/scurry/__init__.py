@@ -11,7 +11,7 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import batch, datasets, distributed, orders, pruning, stopping
+    from scurry import batch, datasets, distributed, evaluation, export, growing, orders, pruning, report, stopping
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
     from scurry.estimators import AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier
@@ -31,11 +31,15 @@ __all__ = [
     "distributed",
     "early_exit",
     "errors",
+    "evaluation",
+    "export",
     "from_model",
+    "growing",
     "load",
     "orders",
     "prune",
     "pruning",
+    "report",
     "stopping",
 ]
 
@@ -49,9 +53,13 @@ _LAZY = {
     "datasets": "scurry.datasets",
     "distributed": "scurry.distributed",
     "early_exit": "scurry.calibration",
+    "evaluation": "scurry.evaluation",
+    "export": "scurry.export",
+    "growing": "scurry.growing",
     "orders": "scurry.orders",
     "prune": "scurry.pruning",
     "pruning": "scurry.pruning",
+    "report": "scurry.report",
     "stopping": "scurry.stopping",
 }
 

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 class ForestArrays:
     def __init__(self, arrays: dict[str, NDArray[Any]], header: dict[str, Any], /) -> None: ...
 
+def ticks_per_us() -> float: ...
+
 class AbortFlag:
     def __init__(self) -> None: ...
     def set(self) -> None: ...
@@ -260,3 +262,29 @@ def family_savings(
     goes_with: NDArray[Any],
     n_families: int,
 ) -> NDArray[Any]: ...
+
+class ColumnOrders:
+    def __init__(self, values: NDArray[np.float32]) -> None: ...
+
+def grow_classes(
+    columns: ColumnOrders,
+    classes: NDArray[np.int32],
+    weights: NDArray[np.int32],
+    costs: NDArray[np.float64],
+    *,
+    n_classes: int,
+    impurity: str,
+    worst: bool,
+    alpha: float,
+    max_features: int,
+    max_depth: int,
+    seed: int,
+) -> dict[str, NDArray[Any]]: ...
+def grow_residuals(
+    columns: ColumnOrders,
+    residuals: NDArray[np.float64],
+    prices: NDArray[np.float64],
+    *,
+    max_depth: int,
+    leaf_of_row: NDArray[np.int32],
+) -> dict[str, NDArray[Any]]: ...

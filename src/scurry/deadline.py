@@ -28,7 +28,7 @@ def anytime(
     *,
     order: str = "auto",
     objective: str = "steps",
-    readout: str = "plain",
+    readout: str | None = None,
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
 ) -> Predictor:
     """Find an order of steps in which the answers of a tree ensemble become good early.
@@ -47,8 +47,10 @@ def anytime(
     objective : {"steps", "time"}
         Whether the mean accuracy over steps or over time is to be high. For "time", which "auto" alone can aim at, the
         costs of a step in the same tree as the one before and of one in another are measured on this machine.
-    readout : {"plain", "weighted"}
+    readout : {"plain", "weighted", "auto"}, optional
         How inner nodes count in answers given early: all alike, or the less the further they are from the leaves.
+        "auto" takes what does better on the rows given. It is the default for ``order="auto"``; the other orders are
+        run as published, "plain".
     random_state : int, Generator, RandomState or None
         For "random".
 
@@ -82,6 +84,8 @@ def anytime(
     forest = from_model(model)
     rows = as_rows(forest, X_order)
     costs = step_costs(forest, rows) if objective == "time" and len(rows) > 0 else None
+    if readout is None:
+        readout = "auto" if order == "auto" else "plain"
     found = orders.find(
         forest, rows, y_order, order=order, readout=readout, step_costs=costs, random_state=random_state
     )
@@ -89,7 +93,7 @@ def anytime(
         "method": "anytime",
         "order": order,
         "objective": objective,
-        "readout": readout,
+        "readout": found.readout,
         "n_steps": len(found.steps),
         "n_rows_ordered_on": len(rows),
     }
@@ -98,7 +102,7 @@ def anytime(
         facts[f"{name}_{quality}"] = float(value)
     if costs is not None:
         facts |= {"same_tree_step_ns": 1000 * costs[0], "other_tree_step_ns": 1000 * costs[1]}
-    return Predictor(forest, Plan(order=found.steps, stop=StepRule(readout=readout), facts=facts))
+    return Predictor(forest, Plan(order=found.steps, stop=StepRule(readout=found.readout), facts=facts))
 
 
 def step_costs(forest: Forest, rows: NDArray[Any]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Pictures of rules and predictors in the manner of scikit-learn's. matplotlib is imported when one is drawn."""
+"""Pictures of rules, predictors and prunings, as scikit-learn draws its own. matplotlib is imported when drawing."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.errors import InputError, MissingDependencyError
+from scurry.axes import new_axes
+from scurry.errors import InputError
+from scurry.exit_display import EarlyExitDisplay
 from scurry.plan import StepRule
 from scurry.predictor import Predictor
+from scurry.pruning_display import FeatureUsageDisplay, PruningPathDisplay
 from scurry.rows import as_rows
 from scurry.stopping.vote_policy import decided
 from scurry.stopping.vote_rule import VoteRule
+
+__all__ = ["AnytimeDisplay", "EarlyExitDisplay", "FeatureUsageDisplay", "PruningPathDisplay", "VoteRuleDisplay"]
 
 _GO_ON, _POSITIVE, _NEGATIVE, _LOT = "#f2f2f2", "#1f77b4", "#d9822b", "#7a2f8f"
 _MAX_LISTED = 1001  # voters for which states are listed one by one
@@ -65,7 +70,7 @@ class VoteRuleDisplay:
         """
         if kind not in ("thresholds", "outcomes"):
             raise InputError(f'kind must be "thresholds" or "outcomes", got {kind!r}')
-        self.ax_ = _new_axes() if ax is None else ax
+        self.ax_ = new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
         (self._plot_thresholds if kind == "thresholds" else self._plot_outcomes)()
         self.ax_.set_title(
@@ -203,23 +208,20 @@ class AnytimeDisplay:
         -------
         AnytimeDisplay
         """
-        self.ax_ = _new_axes() if ax is None else ax
+        self.ax_ = new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
         self.lines_ = [
-            self.ax_.plot(x, quality, label=name, drawstyle="steps-post" if self.against == "steps" else "default")[0]
+            self.ax_.plot(x, quality, label=name, drawstyle=self._drawstyle(x))[0]
             for name, (x, quality) in self.curves.items()
         ]
         self.ax_.set(xlabel=_BUDGETS[self.against], ylabel=self.quality)
         self.ax_.legend()
         return self
 
-
-def _new_axes() -> Any:
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise MissingDependencyError('drawing needs matplotlib: pip install "scurry[plots]"') from error
-    return pyplot.subplots(figsize=(6.4, 4.4), layout="constrained")[1]
+    def _drawstyle(self, x: NDArray[np.float64]) -> str:
+        # Stairs would say of steps left out what is not known.
+        every_step = self.against == "steps" and bool((np.diff(x) <= 1).all())
+        return "steps-post" if every_step else "default"
 
 
 def _curve_by_steps(

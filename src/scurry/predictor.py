@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from os import PathLike
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from scurry.forest import Forest
 from scurry.plan import ExitRule, LeaderRule, Plan, StepRule
 from scurry.rows import as_rows, thread_count
 from scurry.storage import digest, read_container, write_container
+
+if TYPE_CHECKING:
+    from scurry.acquisition import Acquisition, Ledger
 
 
 class Predictor:
@@ -196,6 +199,74 @@ class Predictor:
         if self._anytime is None:
             raise InputError("stream needs a plan that can stop after any step; make one with scurry.anytime")
         return self._anytime.stream(row, int(every))
+
+    def acquire(
+        self,
+        get_feature: Callable[[int, Any], Any],
+        n_rows: int = 1,
+        *,
+        feature_costs: Any = None,
+        groups: Any = None,
+        group_costs: Any = None,
+        max_cost: float | None = None,
+        order: str = "plan",
+    ) -> Acquisition:
+        """Predict rows whose features are not at hand: each is asked for when a node first needs it.
+
+        What was paid stays in `ledger`. If `get_feature` raises, the trees that need the feature answer with the node
+        they have reached, the others go on, and so do the other rows.
+
+        Parameters
+        ----------
+        get_feature : callable
+            ``get_feature(row, feature)`` is the value of a feature (by name; by index in a forest without names) in row
+            0, 1, …, ``n_rows - 1``. None and NaN are missing values. A mapping of feature to value may be returned
+            where several are measured at once: they are kept, and paid for if they are used.
+        n_rows : int, default 1
+        feature_costs, groups, group_costs : optional
+            What a row pays, as in `scurry.prune`: by default 1 for every feature.
+        max_cost : float, optional
+            What a row may pay. A tree whose next feature would exceed it answers with the node it has reached.
+        order : {"plan", "cheapest"}
+            "cheapest" buys, of all features that trees wait for, the cheapest first. Early exits need "plan".
+
+        Returns
+        -------
+        Acquisition
+            ``labels, scores, costs, bought, stop_reason, errors, …``, one for each row.
+
+        Examples
+        --------
+        >>> import scurry
+        >>> tree = {"feature": [1, -1, 0, -1, -1], "threshold": [0.5, 0, 0.5, 0, 0], "left": [1, -1, 3, -1, -1],
+        ...         "right": [2, -1, 4, -1, -1], "value": [[0.5, 0.5], [0.9, 0.1], [0.3, 0.7], [0.8, 0.2], [0, 1]]}
+        >>> predictor = scurry.Predictor.full(scurry.Forest.from_trees([tree]))
+        >>> X = [[0.0, 0.0], [0.0, 1.0]]
+        >>> out = predictor.acquire(lambda row, feature: X[row][feature], 2, feature_costs=[5, 2])
+        >>> out.labels.tolist(), out.costs.tolist()
+        ([0, 0], [2.0, 7.0])
+        >>> out = predictor.acquire(lambda row, feature: X[row][feature], 2, feature_costs=[5, 2], max_cost=3)
+        >>> out.labels.tolist(), out.stop_reason.tolist()
+        ([0, 1], ['complete', 'max_cost'])
+        >>> predictor.ledger
+        Ledger(n_rows=4, n_purchases=5, total_cost=13)
+        """
+        from scurry.acquisition import acquire
+        from scurry.pruning.costs import FeatureCosts
+
+        costs = FeatureCosts.of(
+            self.forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs, step_cost=0.0
+        )
+        return acquire(
+            self.forest, self.plan, get_feature, n_rows, costs=costs, max_cost=max_cost, order=order, ledger=self.ledger
+        )
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """What has been paid for features acquired through this predictor."""
+        from scurry.acquisition import Ledger
+
+        return Ledger()
 
     def summary(self) -> Summary:
         """What the plan promises, and what was measured when it was made."""

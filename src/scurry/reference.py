@@ -29,13 +29,14 @@ def apply(forest: Forest, X: Any) -> NDArray[np.int32]:
         node = np.full(len(rows), root, np.int32)
         while len(walking := np.flatnonzero(forest.left[node] >= 0)):
             at = node[walking]
-            goes_left = _goes_left(forest, at, rows[walking, forest.feature[at]])
-            node[walking] = np.where(goes_left, forest.left[at], forest.right[at])
+            left = goes_left(forest, at, rows[walking, forest.feature[at]])
+            node[walking] = np.where(left, forest.left[at], forest.right[at])
         leaves[:, tree] = node
     return leaves
 
 
-def _goes_left(forest: Forest, node: NDArray[np.int32], x: NDArray[np.float64]) -> NDArray[np.bool_]:
+def goes_left(forest: Forest, node: NDArray[np.int32], x: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether the value of each node's feature, as the source reads it, sends a row left; shape (n_nodes,)."""
     kind, categorical = forest.missing[node], forest.category_set[node] >= 0
     x = np.where(np.isnan(x) & (kind == MISSING_NONE) & ~categorical, 0.0, x)
     missing = np.isnan(x) & ((kind == MISSING_NAN) | (kind == MISSING_ZERO) | categorical)
@@ -67,13 +68,18 @@ def leaf_values(forest: Forest) -> NDArray[np.float64]:
 
 def scores(forest: Forest, X: Any) -> NDArray[np.float64]:
     """Scores before the link, shape (n_rows, n_outputs)."""
-    leaves, values = apply(forest, X), leaf_values(forest).astype(forest.score_dtype)
-    total = np.tile(forest.base_score.astype(forest.score_dtype), (len(leaves), 1))
+    return scores_at(forest, apply(forest, X))
+
+
+def scores_at(forest: Forest, nodes: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Scores of rows that stand at these nodes, one for each tree; shape (n_rows, n_outputs)."""
+    values = leaf_values(forest).astype(forest.score_dtype)
+    total = np.tile(forest.base_score.astype(forest.score_dtype), (len(nodes), 1))
     for tree, output in enumerate(forest.tree_output):
         if output < 0:
-            total += values[leaves[:, tree]]
+            total += values[nodes[:, tree]]
         else:
-            total[:, output] += values[leaves[:, tree], 0]
+            total[:, output] += values[nodes[:, tree], 0]
     if forest.aggregation != "sum":
         total /= forest.n_trees if forest.tree_output[0] < 0 else forest.n_trees // forest.n_outputs
     return total.astype(np.float64)
@@ -81,7 +87,11 @@ def scores(forest: Forest, X: Any) -> NDArray[np.float64]:
 
 def probabilities(forest: Forest, X: Any) -> NDArray[np.float64]:
     """Class probabilities, shape (n_rows, n_classes), or a regressor's predictions, shape (n_rows, 1)."""
-    raw = scores(forest, X)
+    return probabilities_of(forest, scores(forest, X))
+
+
+def probabilities_of(forest: Forest, raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What scores say of each class, or a regressor's predictions."""
     p = link(forest, raw)
     return np.hstack([1 - p, p]) if forest.is_classifier and forest.n_outputs == 1 and forest.n_classes == 2 else p
 
@@ -113,9 +123,13 @@ def link(forest: Forest, raw: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def predict(forest: Forest, X: Any) -> NDArray[Any]:
     """Labels, or a regressor's values."""
+    return labels_of(forest, scores(forest, X))
+
+
+def labels_of(forest: Forest, raw: NDArray[np.float64]) -> NDArray[Any]:
+    """The labels that scores give, or a regressor's values."""
     if forest.classes is None:
-        return probabilities(forest, X)[:, 0]
-    raw = scores(forest, X)
+        return link(forest, raw)[:, 0]
     if raw.shape[1] == 1 and forest.n_classes == 2:
         code = (raw[:, 0] >= forest.decision_threshold).astype(np.intp)
     else:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v1 as nw
@@ -35,6 +37,15 @@ def as_rows(forest: Forest, X: Any) -> NDArray[Any]:
     if rows.shape[1] != forest.n_features:
         raise InputError(f"X has {rows.shape[1]} columns, the model was trained on {forest.n_features} features")
     return rows
+
+
+def columns_read(forest: Forest, names: Sequence[str]) -> list[str]:
+    """Those columns of a table that `forest` reads; all of them if it misses some, for the error to tell."""
+    if forest.feature_names is None:
+        return list(names)
+    known = set(forest.feature_names)
+    chosen = [name for name in names if name in known or name.replace(" ", "_") in known]
+    return chosen if len(chosen) >= len(known) else list(names)
 
 
 def _convert(forest: Forest, X: Any) -> NDArray[Any]:
@@ -79,11 +90,22 @@ def _from_frame(forest: Forest, frame: nw.DataFrame[Any]) -> NDArray[Any]:
         absent = [name for name in forest.feature_names if name not in position]
         if absent:
             shown = ", ".join(map(repr, absent[:10])) + (", …" if len(absent) > 10 else "")
-            raise InputError(f"X lacks {len(absent)} of the model's columns: {shown}; it has {', '.join(names[:10])}")
+            raise InputError(
+                f"X lacks {len(absent)} of the model's columns: {shown}; it has {', '.join(names[:10])}. "
+                + _rename(absent, names)
+            )
         order = [position[name] for name in forest.feature_names]
     elif len(names) != forest.n_features:
         raise InputError(f"X has {len(names)} columns, the model was trained on {forest.n_features} features")
     return _from_columns(forest, [(names[at], frame[:, at]) for at in order], len(frame))
+
+
+def _rename(absent: list[str], names: list[str]) -> str:
+    """What may mend missing columns: others are called nearly the same, or they must be added."""
+    lower = {name.lower(): name for name in names}
+    close = {wanted: difflib.get_close_matches(wanted.lower(), lower, n=1, cutoff=0.75) for wanted in absent[:10]}
+    pairs = [f"{lower[near[0]]!r} to {wanted!r}" for wanted, near in close.items() if near]
+    return f"Rename {', '.join(pairs)}?" if pairs else "Add them, in the units the model was trained on"
 
 
 def _from_columns(forest: Forest, columns: list[tuple[str, Any]], n_rows: int) -> NDArray[Any]:
@@ -144,6 +166,17 @@ def _encode(column: NDArray[Any], categories: NDArray[Any], encode_numbers: bool
         return value if isinstance(value, int | float) and not encode_numbers else code.get(value, np.nan)
 
     return np.array([encoded(value) for value in column.tolist()], dtype=np.float64)
+
+
+def as_value(forest: Forest, feature: int, given: Any) -> float:
+    """A single cell as the forest compares it: a number, the code of a category, NaN for None."""
+    column = np.empty(1, dtype=object)
+    column[0] = given
+    categories = forest.categories.get(feature)
+    if categories is not None:
+        column = _encode(column, categories, forest.encode_numbers)
+    with np.errstate(over="ignore"):
+        return float(_numbers(_name(forest, feature), column, forest).astype(forest.input_dtype)[0])
 
 
 def _name(forest: Forest, j: int) -> str:

@@ -15,7 +15,7 @@ from scurry.exit_run import STOP_REASONS, Run
 from scurry.forest import Forest
 from scurry.fragments import Fragment, arrow, naming
 from scurry.predictor import Predictor
-from scurry.rows import as_rows
+from scurry.rows import as_rows, columns_read
 
 COLUMNS = ("label", "probability", "trees", "steps", "reason")
 
@@ -106,11 +106,8 @@ class Scoring:
         absent = [name for name in self.keep if name not in names]
         if absent:
             raise InputError(f"there is no column {absent[0]!r} to keep; the columns are {', '.join(names[:20])}")
-        features = self.forest.feature_names
-        if features is None:
-            return names
-        known = set(features)
-        return [name for name in names if name in known or name.replace(" ", "_") in known or name in self.keep]
+        read = set(columns_read(self.forest, names))
+        return [name for name in names if name in read or name in self.keep]
 
     def score(self, batch: Any) -> Any:
         """Score one Arrow record batch."""
@@ -132,7 +129,8 @@ class Scoring:
             run = self.predictor.run(matrix, self.n_threads, **budget)
         for name in self.columns:
             if name == "label":
-                values[name] = run.labels if run else self.predictor.predict(matrix, self.n_threads, **budget)
+                labels = run.labels if run else self.predictor.predict(matrix, self.n_threads, **budget)
+                values[name] = pa.array(labels, type=self._label_type)
             elif name == "probability":
                 values |= self._probabilities(self.predictor.predict_proba(matrix, self.n_threads, **budget))
             elif run is not None and name == "reason":
@@ -140,6 +138,12 @@ class Scoring:
             else:
                 values[name] = getattr(run, name)
         return {name: value if isinstance(value, pa.Array) else pa.array(value) for name, value in values.items()}
+
+    @property
+    def _label_type(self) -> Any:
+        """Of the label column: what no row has must not be guessed from the rows of a batch."""
+        classes = self.forest.classes
+        return arrow().float64() if classes is None else arrow().array(classes).type
 
     def _probabilities(self, matrix: Any) -> dict[str, Any]:
         classes = self.forest.classes

@@ -129,17 +129,19 @@ def test_weighted_probabilities_are_probabilities():
 
 def steps_under_fake_clock(n_steps: int, time_us: float, tick_us: float) -> int:
     """What the walk must do if every reading of the clock comes `tick_us` after the one before."""
-    done, now, at_once = 0, 0.0, 64
-    while done < n_steps and now < time_us:
-        if now > 0 and (tick_us > 0.4 or now + tick_us >= time_us):
-            at_once = 64
-        elif now > 0 and 2 * tick_us < 0.4:
-            at_once = min(2 * at_once, 256)
-        done, now = min(done + at_once, n_steps), now + tick_us
+    rate = _core.ticks_per_us()
+    tick, deadline = int(tick_us * rate), int(time_us * rate)
+    done, now, at_once = 0, 0, 64
+    while done < n_steps and now < deadline:
+        if done > 0:
+            step = tick / at_once
+            fitting = int(min(max(0.4 * rate / step, 64.0), (deadline - now) / step, 256.0))
+            at_once = fitting // 64 * 64 if fitting >= 64 else max(fitting, 8)
+        done, now = min(done + at_once, n_steps), now + tick
     return done
 
 
-@pytest.mark.parametrize("tick_us", [0.05, 0.3, 1.0, 7.0])
+@pytest.mark.parametrize("tick_us", [0.047, 0.31, 1.03, 7.1])
 @pytest.mark.parametrize("time_us", [0, 0.01, 0.97, 3.6, 10.6, 41.3, 1e5])
 @pytest.mark.parametrize("max_steps", [2**40, 100])
 def test_deadlines_by_a_fake_clock(tick_us, time_us, max_steps):

@@ -227,6 +227,31 @@ class TestWholeModel:
             assert (len(found.steps), found.curve.tolist()) == (0, [0.5])
 
 
+class TestReadOut:
+    @settings(max_examples=60, deadline=None)
+    @given(problems(max_trees=5, max_nodes=11), st.sampled_from(["forward-squirrel", "auto"]))
+    def test_auto_keeps_the_better_of_the_two(self, problem, order):
+        forest, X, y = problem
+        plain, weighted, chosen = (
+            find(forest, X, y, order=order, readout=readout) for readout in ("plain", "weighted", "auto")
+        )
+        better = weighted if weighted.curve[:-1].sum() > plain.curve[:-1].sum() else plain
+        assert chosen.readout == better.readout
+        assert chosen.steps.tolist() == better.steps.tolist()
+        assert chosen.curve.tolist() == better.curve.tolist()
+
+    def test_time_decides_where_steps_have_costs(self, digits):
+        forest, X, y = digits
+        costs = (5.0, 1.0)
+
+        def worth(found):
+            weights = np.where(np.diff(found.steps, prepend=-1) == 0, *costs)
+            return (found.curve[:-1] * weights).sum() / weights.sum()
+
+        found = [find(forest, X, y, readout=readout, step_costs=costs) for readout in ("plain", "weighted", "auto")]
+        assert worth(found[2]) == max(worth(found[0]), worth(found[1]))
+
+
 class TestRandom:
     def test_is_reproducible_and_uniform(self, digits):
         forest, X, y = digits
@@ -249,7 +274,7 @@ class TestErrors:
 
     def test_readout(self, digits):
         forest, X, y = digits
-        with pytest.raises(InputError, match="readout must be one of plain, weighted, got 'soft'"):
+        with pytest.raises(InputError, match="readout must be one of plain, weighted, auto, got 'soft'"):
             find(forest, X, y, readout="soft")
 
     def test_no_rows(self, digits):

@@ -180,7 +180,8 @@ def random_instance(
     if kind in (0, 2):
         options["feature_costs"] = rng.choice(prices, n_features).tolist()
     if kind in (1, 2):
-        options["groups"] = rng.integers(-1, 3, n_features).tolist()
+        some, all_in_one, one_each = rng.integers(-1, 3, n_features), np.zeros(n_features, int), np.arange(n_features)
+        options["groups"] = (some, all_in_one, one_each)[rng.choice(3, p=[0.6, 0.2, 0.2])].tolist()
         options["group_costs"] = rng.choice(prices, max(options["groups"]) + 1).tolist()
     if rng.random() < 0.4:
         options["step_cost"] = float(rng.choice([0.25, 1.0]))

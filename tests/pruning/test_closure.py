@@ -1,6 +1,7 @@
 """The exact path: known answers, every pruning listed, HiGHS on an independent program, and what stops it."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import scurry
 from scurry import Forest
@@ -166,6 +168,47 @@ def test_huge_costs_are_exact_or_refused():
         exact_path(instance.forest, instance.X, feature_costs=[1, 2e15, 3e15, 4e17], **data)
     with pytest.raises(InputError, match=r"1e\+300 is too large to be exact"):
         exact_path(instance.forest, instance.X, feature_costs=[1, 1, 1, 1e300], **data)
+
+
+def solved_or_refused(instance: Instance):
+    """The exact path, or None if it was refused because exact integers have no room for it."""
+    try:
+        return solve(instance)
+    except InputError as refused:
+        if "to be exact" not in str(refused):
+            raise
+        return None
+
+
+@settings(max_examples=100, deadline=None)
+@given(instances(n_trees=4, n_splits=8, prices=(0, 1, 3, 7)), st.integers(0, 30))
+def test_a_common_factor_of_costs_changes_nothing(instance, digits):
+    costs = {"feature_costs": [3.0, 0.0, 1.0, 7.0]} | instance.options
+    usual = solve(replace(instance, options=costs))
+    scaled = {
+        name: (np.asarray(given) * 10.0**digits).tolist() if name != "groups" else given
+        for name, given in costs.items()
+    }
+    path = solved_or_refused(replace(instance, options=scaled))
+    if path is None:
+        assert digits > 12
+        return
+    np.testing.assert_allclose(path.lambdas * 10.0**digits, usual.lambdas, rtol=1e-12)
+    assert all(nodes_kept(path, i) == nodes_kept(usual, i) for i in range(len(usual)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(instances(n_trees=4, n_splits=8), st.integers(0, 30))
+def test_huge_costs_beside_small_ones_are_exact_or_refused(instance, digits):
+    instance = replace(instance, options={"feature_costs": [1.0, 0.0, 10.0**digits, 3 * 10.0**digits]})
+    path = solved_or_refused(instance)
+    if path is None:
+        assert digits > 12
+        return
+    assert [float(instance.cost(nodes_kept(path, i))) for i in range(len(path))] == path.costs.tolist()
+    if digits < 6:
+        lam = float(np.median(path.lambdas)) if len(path.lambdas) else 1.0
+        assert path.objective(lam) == pytest.approx(instance.relaxation(lam), abs=1e-9, rel=1e-9)
 
 
 def test_small_costs_are_not_lost():

@@ -80,6 +80,16 @@ def test_costs_and_groups_by_name(named):
     assert costs.group_costs.tolist() == [2.1, 0]
 
 
+def test_features_without_names_go_by_number():
+    costs = FeatureCosts.of(
+        STUMPS, feature_costs={2: 5, 0: 1, 1: 0.5}, groups={"a": [1], "b": [2, 0]}, group_costs=[3, 4]
+    )
+    assert costs.feature_costs.tolist() == [1, 0.5, 5]
+    assert costs.groups.tolist() == [1, 0, 1]
+    with pytest.raises(InputError, match="feature_costs lacks 1; give a cost to every feature"):
+        FeatureCosts.of(STUMPS, feature_costs={2: 5, 0: 1})
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -108,6 +118,7 @@ def test_costs_and_groups_by_name(named):
         ({"groups": [0, 0, 0], "group_costs": [-1]}, r"group_costs\[0\] \(group 0\) is -1"),
         ({"groups": {"blood": ["TSH", "T4"]}}, "groups names 'T4', which is no feature; known are 'age', 'TSH', 'T3'"),
         ({"groups": {"blood": [3]}}, "groups names 3, which is no feature"),
+        ({"groups": {"blood": [1.5]}}, "groups names 1.5, which is no feature"),
         ({"groups": {"a": ["TSH"], "b": ["TSH"]}}, "groups has feature 'TSH' twice"),
         (
             {"groups": {"a": ["TSH"]}, "group_costs": {"b": 1}},

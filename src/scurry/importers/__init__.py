@@ -11,7 +11,7 @@ from scurry.storage import read_container
 
 _ACCEPTED = (
     "scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting and HistGradientBoosting estimators, "
-    "XGBoost and LightGBM models, and XGBoost (.json, .ubj), LightGBM (.txt) and .scurry files"
+    "XGBoost and LightGBM models, and XGBoost (.json, .ubj), LightGBM (.txt), skops and .scurry files"
 )
 
 
@@ -23,7 +23,8 @@ def from_model(model_or_path: Any) -> Forest:
     model_or_path : estimator, booster, path or Forest
         A fitted scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting or HistGradientBoosting
         estimator (also frozen, or last in a Pipeline whose other steps pass data through), an XGBoost or LightGBM
-        model, or the path of a model file: XGBoost JSON or UBJ, LightGBM text, ``.scurry``.
+        model, or the path of a model file: XGBoost JSON or UBJ, LightGBM text, skops, ``.scurry``. Also a fitted
+        classifier of `scurry.growing`, and any object with a Forest in ``forest_``.
 
     Returns
     -------
@@ -45,9 +46,14 @@ def from_model(model_or_path: Any) -> Forest:
         return model_or_path
     if isinstance(model_or_path, str | os.PathLike):
         return _from_file(os.fspath(model_or_path))
+    if isinstance(forest := getattr(model_or_path, "forest_", None), Forest):
+        return forest
     # The framework is told from the class's module, so that none of the frameworks is imported for another's model.
     for cls in type(model_or_path).__mro__:
         match cls.__module__.split(".")[0]:
+            case "scurry":
+                kind = type(model_or_path).__name__
+                raise UnsupportedModelError(f"this {kind} holds no forest; call fit before importing it")
             case "xgboost":
                 from scurry.importers import xgboost
 
@@ -70,6 +76,10 @@ def _from_file(path: str) -> Forest:
     except OSError as error:
         raise InputError(f"cannot read the model file {path!r}: {error.strerror or error}") from error
     if head.startswith(b"PK"):
+        from scurry.importers import skops
+
+        if skops.holds_estimator(path):
+            return from_model(skops.load_estimator(path))
         return Forest.from_container(read_container(path))
     if head.startswith((b"tree\n", b"tree\r\n")):
         from scurry.importers import lightgbm
@@ -81,6 +91,12 @@ def _from_file(path: str) -> Forest:
         return xgboost.import_file(path)
     if head[:1] == b"\x80":
         raise FormatError(
-            f"{path} looks like a pickle, which runs code when loaded; load it yourself and pass the model"
+            f"{path} looks like a pickle, which runs code when loaded; load it yourself and pass the model, and keep "
+            'it with scurry.from_model(model).save("model.scurry")'
         )
-    raise FormatError(f"{path} is not a model file scurry knows; accepted are {_ACCEPTED}")
+    if head.startswith((b"PAR1", b"ARROW1", b"FEA1")):
+        raise FormatError(f"{path} holds rows, not a model; pass the model first, and accepted are {_ACCEPTED}")
+    raise FormatError(
+        f"{path} is not a model file scurry knows; accepted are {_ACCEPTED}. To make one of a model in memory: "
+        'scurry.from_model(model).save("model.scurry")'
+    )

@@ -9,7 +9,9 @@ of a per cent is noise. Here a state's score is ``#right + sum of (1 + x / (1 + 
    by the best of all ways between the same two states.
 3. Of these two and the Backward Squirrel Order the one that does best on all rows is kept.
 
-Large forests are searched on a sample of the rows (every class by its share) and with a narrower beam.
+Forests too large for that are searched with one beam, from the leaves up, on a sample of the rows (every class by its
+share) and narrower if need be; its order and the Backward Squirrel Order are refined on as many rows as time allows.
+The beam that goes down is left out because it falls behind where there are many trees to choose from.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
+from scurry.orders.curves import costs_of
 from scurry.orders.ordering_set import OrderingSet
 from scurry.orders.readout import n_rounds
 
@@ -26,7 +29,7 @@ WIDTH = 16
 WINDOW_STATES = 256
 MAX_SWEEPS = 4
 MAX_WORK = 2e10
-"""Margins looked at by one beam, a few seconds."""
+"""Margins looked at by a beam, or by the refinement of an order; a few seconds."""
 ROWS_PER_CLASS = 1000
 """Rows a sample keeps, per class, before the beam is narrowed."""
 
@@ -47,43 +50,57 @@ def auto(rows: OrderingSet, step_costs: tuple[float, float] = (1.0, 1.0)) -> NDA
     """
     width, sample = _effort(rows)
     everything = rows.descent()
-    searched = everything if len(sample) == rows.n_rows else rows.descent(sample)
+    is_limited = width < WIDTH or len(sample) < rows.n_rows
+    searched = rows.descent(sample) if is_limited else everything
+    refined_on = rows.descent(_sample(rows, _n_refined(rows))) if is_limited else everything
     same_tree, other_tree = step_costs
     options = {"steepness": _steepness(rows), "same_tree": same_tree, "other_tree": other_tree}
+
+    def beam(*, down: bool) -> NDArray[np.int32]:
+        return _core.beam_order(searched, width=width, down=down, **options)
+
+    squirrel = _core.squirrel_order(everything if rows.forest.is_classifier else searched, down=False)
+    begun = [beam(down=False), squirrel if is_limited else beam(down=True)]
     found = [
-        _core.refined_order(
-            searched,
-            _core.beam_order(searched, width=width, down=down, **options),
-            max_states=WINDOW_STATES,
-            max_sweeps=MAX_SWEEPS,
-            **options,
-        )
-        for down in (False, True)
+        _core.refined_order(refined_on, steps, max_states=WINDOW_STATES, max_sweeps=MAX_SWEEPS, **options)
+        for steps in begun
     ]
-    found.append(_core.squirrel_order(everything if rows.forest.is_classifier else searched, down=False))
-    return min(found, key=lambda steps: mean_loss(everything, steps, step_costs))
+    if same_tree != other_tree:  # what is best by steps may be best by time too
+        found.append(auto(rows))
+    return min([*found, squirrel], key=lambda steps: mean_loss(everything, steps, step_costs))
 
 
 def mean_loss(descent: _core.Descent, steps: NDArray[np.int32], step_costs: tuple[float, float]) -> float:
     """What an order loses by not answering at once as at the end, summed over its running time."""
     losses = descent.losses(steps)
-    same_tree, other_tree = step_costs
-    costs = np.where(np.diff(steps, prepend=-1) == 0, same_tree, other_tree)
-    return float((losses[:-1] - losses[-1]) @ costs)
+    return float((losses[:-1] - losses[-1]) @ costs_of(steps, step_costs))
 
 
 def _effort(rows: OrderingSet) -> tuple[int, NDArray[np.intp]]:
     """The beam's width and the rows to search on, so that forests of any size take bounded time."""
     n_classes = max(rows.forest.n_classes, 2)
-    n_margins = 1 if n_classes == 2 else n_classes
-    per_row = float(rows.forest.tree_depth.sum()) * rows.forest.n_trees * n_margins
+    per_row = float(rows.forest.tree_depth.sum()) * rows.forest.n_trees * _n_margins(rows)
     affordable = MAX_WORK / max(per_row, 1.0)
     n_rows = min(rows.n_rows, max(ROWS_PER_CLASS * n_classes, int(affordable / WIDTH)), max(100, int(affordable)))
-    width = int(np.clip(affordable / n_rows, 1, WIDTH))
+    return int(np.clip(affordable / n_rows, 1, WIDTH)), _sample(rows, n_rows)
+
+
+def _n_refined(rows: OrderingSet) -> int:
+    """How many rows the windows of an order can be searched on: one begins about every fourth step."""
+    per_row = float(rows.forest.tree_depth.sum()) / 4 * WINDOW_STATES * MAX_SWEEPS * _n_margins(rows)
+    return min(rows.n_rows, max(100, int(MAX_WORK / max(per_row, 1.0))))
+
+
+def _n_margins(rows: OrderingSet) -> int:
+    return rows.forest.n_classes if rows.forest.n_classes > 2 else 1
+
+
+def _sample(rows: OrderingSet, n_rows: int) -> NDArray[np.intp]:
+    """So many rows, every class by its share."""
     if n_rows == rows.n_rows:
-        return width, np.arange(n_rows)
+        return np.arange(n_rows)
     by_class = np.argsort(rows.targets, kind="stable")
-    return width, by_class[np.linspace(0, rows.n_rows - 1, n_rows).astype(np.intp)]
+    return by_class[np.linspace(0, rows.n_rows - 1, n_rows).astype(np.intp)]
 
 
 def _steepness(rows: OrderingSet) -> float:

@@ -90,6 +90,19 @@ def nma(curve: ArrayLike) -> float:
     return float(values.mean() / values[-1])
 
 
+def mean_over_time(curve: NDArray[np.float64], steps: NDArray[np.int32], step_costs: tuple[float, float]) -> float:
+    """The mean of a curve until its order ends, each state counting as long as the step that ends it."""
+    if len(steps) == 0:
+        return float(curve[0])
+    return float(np.average(curve[:-1], weights=costs_of(steps, step_costs)))
+
+
+def costs_of(steps: NDArray[np.int32], step_costs: tuple[float, float]) -> NDArray[np.float64]:
+    """What each step costs, being in the same tree as the one before or in another; shape (n_steps,)."""
+    same_tree, other_tree = step_costs
+    return np.where(np.diff(steps, prepend=-1) == 0, same_tree, other_tree)
+
+
 def checked_steps(forest: Forest, steps: ArrayLike) -> NDArray[np.int32]:
     """`steps` as an int32 array that never steps below a tree's leaves."""
     array = np.asarray(steps)

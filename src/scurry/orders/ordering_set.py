@@ -106,17 +106,19 @@ def class_codes(forest: Forest, y: NDArray[Any]) -> NDArray[np.int32]:
     classes = [] if forest.classes is None else forest.classes.tolist()
     code = {label: index for index, label in enumerate(classes)}
     labels = y.tolist()
+    codes = np.array([code.get(label, -1) for label in labels], dtype=np.int32)
+    if (codes >= 0).all():
+        return codes
     missing = [row for row, label in enumerate(labels) if label is None or label != label]
     if missing:
         raise InputError(f"y has {len(missing)} missing labels, the first in row {missing[0]}; drop those rows")
     unknown = sorted({repr(label) for label in labels if label not in code})
-    if unknown:
-        shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
-        known = ", ".join(map(repr, classes[:5])) + (", …" if len(classes) > 5 else "")
-        raise InputError(
-            f"y has {len(unknown)} labels the model does not know: {shown}; its {len(classes)} classes are {known}"
-        )
-    return np.array([code[label] for label in labels], dtype=np.int32)
+    shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
+    known = ", ".join(map(repr, classes[:5])) + (", …" if len(classes) > 5 else "")
+    raise InputError(
+        f"y has {len(unknown)} labels the model does not know: {shown}; its {len(classes)} classes are {known}. "
+        "Pass y as the model was trained: XGBoost and LightGBM files number classes, sorted by name"
+    )
 
 
 def _finite(y: NDArray[Any]) -> NDArray[np.float64]:

@@ -76,7 +76,7 @@ def read_out(forest: Forest, readout: str = "plain", *, largest_target: float = 
         raise InputError(f"readout must be one of {', '.join(READOUTS)}, got {readout!r}")
     values = _contributions(forest)
     if readout == "weighted":
-        if not forest.is_classifier or forest.aggregation == "sum":
+        if not can_be_weighted(forest):
             raise InputError(
                 'readout="weighted" needs a classifier whose trees each answer with class fractions or a vote; '
                 'this forest sums its trees or is a regressor, use readout="plain"'
@@ -96,6 +96,11 @@ def read_out(forest: Forest, readout: str = "plain", *, largest_target: float = 
         unit=2.0**-exponent,
         last_class_wins_ties=single_score,
     )
+
+
+def can_be_weighted(forest: Forest) -> bool:
+    """Whether trees each answer with class fractions or a vote, so that one may count for less than another."""
+    return forest.is_classifier and forest.aggregation != "sum"
 
 
 def n_rounds(forest: Forest) -> int:

@@ -14,10 +14,11 @@ from scurry import _core
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.orders.auto import auto
-from scurry.orders.curves import curve_of, nma
+from scurry.orders.curves import curve_of, mean_over_time, nma
 from scurry.orders.optimal import Progress, optimal
 from scurry.orders.ordering_set import OrderingSet
 from scurry.orders.rankings import RANKINGS, ranked_order
+from scurry.orders.readout import READOUTS, can_be_weighted
 from scurry.rows import thread_count
 
 ORDERS = (
@@ -94,9 +95,9 @@ def find(
         - "backward-squirrel", "forward-squirrel": greedy, from the leaves up or from the roots down;
         - "depth-…", "breadth-…" with ie, ea, re, drep or qwyc: ranked trees one by one, or level by level;
         - "random": every order equally likely.
-    readout : {"plain", "weighted"}, default "plain"
+    readout : {"plain", "weighted", "auto"}, default "plain"
         "weighted" scales inner nodes by how far down they are, ((depth + 1) / (depth of the tree + 1))². An order found
-        for one read-out should be run with it.
+        for one read-out should be run with it. "auto" searches for both, and keeps what does better on the rows given.
     step_costs : tuple of two floats, optional
         For "auto": what a step costs after a step in the same tree and after one in another tree, in any unit; the mean
         accuracy over time is maximised instead of the mean over steps.
@@ -131,25 +132,39 @@ def find(
         raise InputError(f"unknown order {order!r};{hint} Known are {', '.join(ORDERS)}")
     costs = _checked_costs(order, step_costs)
     threads = thread_count(n_threads)
-    rows = OrderingSet.of(forest, X, y, readout)
-    started = time.perf_counter()
-    match order:
-        case "auto":
-            steps = auto(rows, costs)
-        case "optimal" | "unoptimal":
-            worst = order == "unoptimal"
-            steps = optimal(rows, worst=worst, max_memory=max_memory, n_threads=threads, progress=progress)
-        case "backward-squirrel" | "forward-squirrel":
-            steps = _core.squirrel_order(rows.descent(), down=order == "forward-squirrel")
-        case "random":
-            trees = np.repeat(np.arange(forest.n_trees, dtype=np.int32), forest.tree_depth)
-            steps = _generator(random_state).permutation(trees)
-        case _:
-            layout, ranking = order.split("-")
-            steps = ranked_order(rows, layout, ranking)
-    seconds = time.perf_counter() - started
-    steps.flags.writeable = False
-    return StepOrder(order, steps, readout, curve_of(rows, steps, X), seconds)
+
+    def search(rows: OrderingSet) -> NDArray[np.int32]:
+        match order:
+            case "auto":
+                return auto(rows, costs)
+            case "optimal" | "unoptimal":
+                worst = order == "unoptimal"
+                return optimal(rows, worst=worst, max_memory=max_memory, n_threads=threads, progress=progress)
+            case "backward-squirrel" | "forward-squirrel":
+                return _core.squirrel_order(rows.descent(), down=order == "forward-squirrel")
+            case "random":
+                trees = np.repeat(np.arange(forest.n_trees, dtype=np.int32), forest.tree_depth)
+                return _generator(random_state).permutation(trees)
+            case _:
+                return ranked_order(rows, *order.split("-"))
+
+    found = []
+    for name in _readouts(forest, readout):
+        rows = OrderingSet.of(forest, X, y, name)
+        started = time.perf_counter()
+        steps = search(rows)
+        seconds = time.perf_counter() - started
+        steps.flags.writeable = False
+        found.append(StepOrder(order, steps, name, curve_of(rows, steps, X), seconds))
+    return max(found, key=lambda one: mean_over_time(one.curve, one.steps, costs))
+
+
+def _readouts(forest: Forest, readout: str) -> tuple[str, ...]:
+    if readout not in (*READOUTS, "auto"):
+        raise InputError(f"readout must be one of {', '.join((*READOUTS, 'auto'))}, got {readout!r}")
+    if readout != "auto":
+        return (readout,)
+    return READOUTS if isinstance(forest, Forest) and can_be_weighted(forest) else ("plain",)
 
 
 def _checked_costs(order: str, step_costs: tuple[float, float] | None) -> tuple[float, float]:

@@ -18,6 +18,7 @@ Deviations from the papers:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -25,11 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.pruning.closure import Progress
 from scurry.pruning.families import FamilyDrops, families
 from scurry.pruning.path import PruningPath
 from scurry.pruning.problem import PruningProblem
-from scurry.pruning.prunings import NestedPrunings, SeparatePrunings
+from scurry.pruning.prunings import NestedPrunings
+from scurry.pruning.trade_offs import Progress, solve_each
 
 
 def independent_path(problem: PruningProblem, progress: Progress | None = None) -> PruningPath:
@@ -96,12 +97,9 @@ def greedy_prune(problem: PruningProblem, lambdas: Sequence[Fraction], progress:
     PruningPath
     """
     drops = FamilyDrops(problem, families(problem))
-    kept = []
-    for n_solved, lam in enumerate(lambdas):
-        kept.append(_drop_greedily(drops, float(problem.theta(lam))))
-        if progress is not None:
-            progress(n_solved + 1, len(lambdas))
-    return PruningPath(problem, "greedy-prune", SeparatePrunings(kept), lambdas)
+    return solve_each(
+        problem, "greedy-prune", lambdas, lambda theta: (_drop_greedily(drops, theta), math.nan), progress
+    )
 
 
 def _drop_greedily(drops: FamilyDrops, theta: float) -> NDArray[np.bool_]:

@@ -18,9 +18,8 @@ Deviations from the papers:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +29,7 @@ from scurry.pruning.path import PruningPath
 from scurry.pruning.problem import PruningProblem
 from scurry.pruning.prunings import NestedPrunings, SeparatePrunings
 from scurry.pruning.scaling import MAX_WEIGHT
-
-Progress = Callable[[int, int], Any]
+from scurry.pruning.trade_offs import Progress
 
 
 def whole_path(problem: PruningProblem, progress: Progress | None = None) -> PruningPath:

@@ -81,8 +81,10 @@ class FeatureCosts:
         if feature_costs is None:
             per_feature = np.full(forest.n_features, 1.0 if groups is None else 0.0)
         else:
-            per_feature = _numbers("feature_costs", feature_costs, _feature_names(forest), "feature")
-        per_group = np.ones(len(names)) if group_costs is None else _numbers("group_costs", group_costs, names, "group")
+            per_feature = checked_costs("feature_costs", feature_costs, _feature_names(forest), "feature")
+        per_group = (
+            np.ones(len(names)) if group_costs is None else checked_costs("group_costs", group_costs, names, "group")
+        )
         if not isinstance(step_cost, int | float | np.number) or not np.isfinite(step_cost) or step_cost < 0:
             raise InputError(f"step_cost must be a number, 0 or more, got {step_cost!r}")
         return cls(per_feature, membership, per_group, float(step_cost))
@@ -118,7 +120,19 @@ class FeatureCosts:
         -------
         float64 array of shape (n_rows,)
         """
-        uses = feature_uses(forest, X)
+        return self.of_uses(feature_uses(forest, X))
+
+    def of_uses(self, uses: NDArray[np.int32]) -> NDArray[np.float64]:
+        """What rows pay that read features so often.
+
+        Parameters
+        ----------
+        uses : int32 array of shape (n_rows, n_features)
+
+        Returns
+        -------
+        float64 array of shape (n_rows,)
+        """
         used = uses > 0
         paid: NDArray[np.float64] = used @ self.feature_costs + self.step_cost * uses.sum(axis=1)
         for group, cost in enumerate(self.group_costs):
@@ -146,10 +160,24 @@ def feature_uses(forest: Forest, X: Any) -> NDArray[np.int32]:
     >>> scurry.pruning.feature_uses(scurry.Forest.from_trees([tree]), [[0, 0], [0, 1]]).tolist()
     [[0, 1], [1, 1]]
     """
-    leaves = forest.apply(X)
+    return uses_above(forest, forest.apply(X))
+
+
+def uses_above(forest: Forest, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
+    """How often rows have read each feature when they stand at these nodes.
+
+    Parameters
+    ----------
+    forest : Forest
+    nodes : int32 array of shape (n_rows, n_trees)
+
+    Returns
+    -------
+    int32 array of shape (n_rows, n_features)
+    """
     if forest.n_features == 0:
-        return np.zeros((len(leaves), 0), np.int32)
-    uses: NDArray[np.int32] = _core.count_uses(forest.feature, parents(forest), leaves, forest.n_features)
+        return np.zeros((len(nodes), 0), np.int32)
+    uses: NDArray[np.int32] = _core.count_uses(forest.feature, parents(forest), nodes, forest.n_features)
     return uses
 
 
@@ -162,11 +190,11 @@ def parents(forest: Forest) -> NDArray[np.int32]:
     return parent
 
 
-def _feature_names(forest: Forest) -> Sequence[str]:
-    return forest.feature_names if forest.feature_names is not None else [str(j) for j in range(forest.n_features)]
+def _feature_names(forest: Forest) -> Sequence[str | int]:
+    return forest.feature_names if forest.feature_names is not None else range(forest.n_features)
 
 
-def _numbers(what: str, given: Any, names: Sequence[Any], kind: str) -> NDArray[np.float64]:
+def checked_costs(what: str, given: Any, names: Sequence[Any], kind: str) -> NDArray[np.float64]:
     """Costs as an array in the order of `names`, whether they came as a sequence or by name."""
     if isinstance(given, Mapping):
         unknown = [name for name in given if name not in set(names)]
@@ -213,7 +241,7 @@ def _named_groups(forest: Forest, given: Mapping[Any, Any]) -> tuple[NDArray[np.
     for group, members in enumerate(given.values()):
         for member in [members] if isinstance(members, str) else members:
             at = names.index(member) if member in names else member
-            if isinstance(at, str) or not 0 <= at < forest.n_features:
+            if not isinstance(at, int | np.integer) or not 0 <= at < forest.n_features:
                 raise InputError(f"groups names {member!r}, which is no feature; known are {_listed(names)}")
             if membership[at] >= 0:
                 raise InputError(f"groups has feature {member!r} twice; a feature has one group")

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +30,10 @@ from scipy.optimize import linprog
 
 from scurry import _core
 from scurry.errors import ScurryError
-from scurry.pruning.closure import Progress
 from scurry.pruning.lp import level_set
 from scurry.pruning.path import PruningPath
 from scurry.pruning.problem import PruningProblem
-from scurry.pruning.prunings import SeparatePrunings
+from scurry.pruning.trade_offs import Progress, solve_each
 
 _NO_GAIN = 1e-9  # relative to the master's value
 
@@ -53,18 +53,11 @@ def dantzig_wolfe(
     -------
     PruningPath
     """
-    kept, bounds = [], []
-    for n_solved, lam in enumerate(lambdas):
-        share, bound = _solve(problem, float(problem.theta(lam)))
-        kept.append(level_set(share))
-        bounds.append(bound * float(problem.error_unit))
-        if progress is not None:
-            progress(n_solved + 1, len(lambdas))
-    return PruningPath(problem, "dantzig-wolfe", SeparatePrunings(kept), lambdas, lower_bounds=bounds)
+    return solve_each(problem, "dantzig-wolfe", lambdas, partial(_solve, problem), progress)
 
 
-def _solve(problem: PruningProblem, theta: float) -> tuple[NDArray[np.float64], float]:
-    """To which degree each split is kept in the optimum, and the best lower bound in units of error."""
+def _solve(problem: PruningProblem, theta: float) -> tuple[NDArray[np.bool_], float]:
+    """An optimal pruning, and the best lower bound in units of error."""
     n_trees = problem.forest.n_trees
     root_error = problem.node_error[problem.forest.tree_offset[:-1]].astype(np.float64)
     own = problem.gain - theta * problem.cost
@@ -81,7 +74,7 @@ def _solve(problem: PruningProblem, theta: float) -> tuple[NDArray[np.float64], 
         bound = max(bound, value + float(np.minimum(reduced, 0.0).sum()))
         improving = np.flatnonzero(reduced < -_NO_GAIN * max(abs(value), 1.0))
         if not len(improving) or master.add(kept, improving) == 0:
-            return master.shares(), bound
+            return level_set(master.shares()), bound
 
 
 class _Master:

@@ -30,11 +30,10 @@ from scipy.optimize import linprog
 
 from scurry.errors import ScurryError
 from scurry.forest import Forest
-from scurry.pruning.closure import Progress
 from scurry.pruning.costs import parents
 from scurry.pruning.path import PruningPath
 from scurry.pruning.problem import PruningProblem
-from scurry.pruning.prunings import SeparatePrunings
+from scurry.pruning.trade_offs import Progress, solve_each
 
 
 def linear_program(
@@ -52,15 +51,13 @@ def linear_program(
     -------
     PruningPath
     """
-    kept, bounds = [], []
     relaxation = Relaxation(problem)
-    for n_solved, lam in enumerate(lambdas):
-        value, share = relaxation.solve(float(problem.theta(lam)))
-        kept.append(level_set(share))
-        bounds.append(value * float(problem.error_unit))
-        if progress is not None:
-            progress(n_solved + 1, len(lambdas))
-    return PruningPath(problem, "lp", SeparatePrunings(kept), lambdas, lower_bounds=bounds)
+
+    def solve(theta: float) -> tuple[NDArray[np.bool_], float]:
+        value, share = relaxation.solve(theta)
+        return level_set(share), value
+
+    return solve_each(problem, "lp", lambdas, solve, progress)
 
 
 class Relaxation:

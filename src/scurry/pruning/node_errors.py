@@ -89,7 +89,9 @@ def validation_errors(forest: Forest, X: Any, y: Any) -> tuple[NDArray[np.float6
 
 def _check_counts(forest: Forest) -> None:
     if not forest.is_classifier:
-        raise UnsupportedModelError("pruning counts classification errors, and this model is a regressor")
+        raise UnsupportedModelError(
+            "pruning counts classification errors, and this model is a regressor; pass a classifier"
+        )
     if forest.aggregation == "sum" or forest.value.shape[1] != forest.n_classes:
         raise UnsupportedModelError(
             "this model adds up scores (gradient boosting): its nodes have no class counts, so an error per node is "

@@ -242,11 +242,10 @@ class PruningPath:
             raise InfeasibleError(f"no pruning costs {float(max_cost):g} or less; the cheapest costs {least:g}", least)
         best = max(affordable, key=lambda i: (self._gains[i], -self._cost_units[i]))
         kept = self.kept(best)
-        if self._is_whole and best > 0:
+        if self._is_whole and best > 0 and self._cost_units[best] < limit:
             jump = _Jump(self.problem, kept, self.kept(best - 1))
             kept = jump.partly(within_cost(jump.stretch, jump.families, limit - self._cost_units[best]))
-        # The slack helps to reach a pruning; the bound is on what it, or the budget, really allows.
-        allowed = max(max_cost, self.problem.cost_of(kept) * self.problem.cost_unit)
+        allowed = _meant(max_cost, self.problem.cost_of(kept) * self.problem.cost_unit)
         bounds = [bound - lam * allowed for lam, bound in self._proven()]
         if self._is_whole:
             bounds.append(self.problem.error(self._gains[0]))
@@ -260,10 +259,10 @@ class PruningPath:
             raise InfeasibleError(f"no pruning errs {float(max_error):g} or less; the lowest is {least:g}", least)
         best = min(good, key=lambda i: (self._cost_units[i], -self._gains[i]))
         kept = self.kept(best)
-        if self._is_whole and best + 1 < len(self):
+        if self._is_whole and best + 1 < len(self) and self._gains[best] > needed:
             jump = _Jump(self.problem, self.kept(best + 1), kept)
             kept = jump.partly(within_error(jump.stretch, jump.families, needed - self._gains[best + 1]))
-        allowed = max(max_error, self.problem.error(self.problem.gain_of(kept)))
+        allowed = _meant(max_error, self.problem.error(self.problem.gain_of(kept)))
         bounds = [(bound - allowed) / lam for lam, bound in self._proven() if lam > 0]
         if self._is_whole:
             bounds.append(self._cost_units[-1] * self.problem.cost_unit)
@@ -316,6 +315,11 @@ def _budget(name: str, value: Any, largest: Fraction) -> Fraction:
 
 def _slack(budget: Fraction) -> Fraction:
     return budget + abs(budget) * _TOLERANCE
+
+
+def _meant(budget: Fraction, reached: Fraction) -> Fraction:
+    """The budget, or what was reached if the two differ by rounding alone."""
+    return reached if _slack(reached) >= budget else budget
 
 
 def _fraction(number: Any) -> Fraction:

@@ -24,15 +24,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.pruning.closure import Progress
 from scurry.pruning.path import PruningPath
 from scurry.pruning.problem import PruningProblem
-from scurry.pruning.prunings import SeparatePrunings
+from scurry.pruning.trade_offs import Progress, solve_each
 
 MAX_ITERATIONS = 50
 _SLOWNESS = 500
@@ -60,17 +60,11 @@ def primal_dual(
     PruningPath
         Its `lower_bounds` are the best dual values, its `gaps` the duality gaps.
     """
-    kept, bounds = [], []
-    for n_solved, lam in enumerate(lambdas):
-        best, bound = _solve(problem, float(problem.theta(lam)), max_iterations)
-        kept.append(best)
-        bounds.append(bound * float(problem.error_unit))
-        if progress is not None:
-            progress(n_solved + 1, len(lambdas))
-    return PruningPath(problem, "primal-dual", SeparatePrunings(kept), lambdas, lower_bounds=bounds)
+    solve = partial(_solve, problem, max_iterations)
+    return solve_each(problem, "primal-dual", lambdas, solve, progress)
 
 
-def _solve(problem: PruningProblem, theta: float, max_iterations: int) -> tuple[NDArray[np.bool_], float]:
+def _solve(problem: PruningProblem, max_iterations: int, theta: float) -> tuple[NDArray[np.bool_], float]:
     """The best pruning seen and the best lower bound, in units of error."""
     own = problem.gain - theta * problem.cost
     price = theta * problem.item_cost

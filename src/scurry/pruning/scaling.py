@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scurry.errors import InputError
 
 MAX_WEIGHT = 2**62
+_ROOM = 60  # bits of all gains times all costs
 _MAX_DIGITS = 9
 _COUNT_NOISE = 1e-6  # of a unit: what products of fractions and counts leave behind
 _COST_NOISE = 1e-12  # of a cost: what writing it in binary leaves behind, so that a small cost stays one
@@ -40,13 +41,13 @@ def choose_scales(node_errors: NDArray[np.float64], costs: NDArray[np.float64], 
     cost_scale = _decimal_scale(costs, lambda scaled: _COST_NOISE * scaled)
     error_bits = log2(max(float(np.abs(node_errors).sum()), 1.0)) + 1
     cost_bits = log2(largest_cost) if largest_cost > 0 else 0.0
+    spare = _ROOM - error_bits - cost_bits
     if error_scale is None:
-        room = 61 - cost_bits - (log2(cost_scale) if cost_scale else 0)
         error_scale = _binary_scale(
-            node_errors, min(room - error_bits, 31 if cost_scale is None else 61), "node errors"
+            node_errors, spare / 2 if cost_scale is None else spare - log2(cost_scale), "node errors"
         )
     if cost_scale is None:
-        cost_scale = _binary_scale(costs, 61 - error_bits - log2(error_scale) - cost_bits, "costs")
+        cost_scale = _binary_scale(costs, spare - log2(error_scale), "costs")
     return error_scale, cost_scale
 
 

@@ -13,14 +13,15 @@ from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.importers import from_model
 from scurry.pruning.baselines import complexity_path, greedy_prune, independent_path
-from scurry.pruning.closure import Progress, at_lambdas, whole_path
+from scurry.pruning.closure import at_lambdas, whole_path
 from scurry.pruning.costs import FeatureCosts
 from scurry.pruning.dantzig_wolfe import dantzig_wolfe
 from scurry.pruning.lp import linear_program
 from scurry.pruning.node_errors import training_errors, validation_errors
 from scurry.pruning.path import PruningPath
 from scurry.pruning.primal_dual import primal_dual
-from scurry.pruning.problem import PruningProblem, pose
+from scurry.pruning.problem import pose
+from scurry.pruning.trade_offs import Progress
 
 _ONE_BY_ONE = {
     "exact": at_lambdas,
@@ -203,6 +204,3 @@ def _rising(lambdas: Any) -> Sequence[Fraction]:
         if at and lam <= given[at - 1]:
             raise InputError(f"lambdas must rise, but lambdas[{at}] is {lam} after {given[at - 1]}")
     return [Fraction(lam) if isinstance(lam, int | Fraction) else Fraction(float(lam)) for lam in given]
-
-
-__all__ = ["METHODS", "PruningProblem", "exact_path", "prune"]

@@ -1,0 +1,47 @@
+"""Configuration of the documentation; `make docs` builds it."""
+
+from importlib.metadata import version as installed_version
+
+project = "scurry"
+author = "The scurry developers"
+copyright = "The scurry developers"
+version = release = installed_version("scurry")
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_gallery.gen_gallery",
+]
+root_doc = "index"
+exclude_patterns = ["_build"]
+suppress_warnings = ["config.cache"]
+nitpicky = False
+
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "examples",
+    "filename_pattern": "/plot_",
+    "download_all_examples": False,
+    "show_memory": False,
+    "remove_config_comments": True,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "scurry"
+html_show_sourcelink = False
+html_theme_options = {
+    "navigation_with_keys": True,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+html_sidebars = {"index": [], "concepts": [], "faq": [], "papers": [], "format": [], "command-line": []}

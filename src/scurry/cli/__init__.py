@@ -1,0 +1,6 @@
+"""The command line: every command calls the public API and shows what came back."""
+
+from scurry.cli import demo, models, papers, plans, rows
+from scurry.cli.program import app, main
+
+__all__ = ["app", "demo", "main", "models", "papers", "plans", "rows"]

@@ -1,0 +1,158 @@
+"""Commands about a model file: `inspect` and `export`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from scurry.cli.files import Model, read_model, read_rows
+from scurry.cli.options import AsJson, ModelFile, TrustPickle
+from scurry.cli.program import app
+from scurry.cli.screen import columns, console, in_bytes, pairs, show, some, working
+from scurry.errors import InputError
+
+if TYPE_CHECKING:
+    from scurry.export import Export, Verification
+    from scurry.forest import Forest
+
+export = typer.Typer(
+    help="Write a model for another machine.",
+    epilog="Example: [bold]scurry export c ready.scurry firmware[/bold]",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+app.add_typer(export, name="export")
+
+
+@app.command(epilog="Example: [bold]scurry inspect model.json[/bold]")
+def inspect(model: ModelFile, as_json: AsJson = False, trust_pickle: TrustPickle = False) -> None:
+    """Show what is in a model file: its trees, how it decides, the memory it takes, the plan it runs by."""
+    with working(f"Reading {model.name}"):
+        read = read_model(model, trust_pickle=trust_pickle)
+        facts = {"file": str(model), "file_bytes": model.stat().st_size} | _facts(read.forest) | _plan_facts(read)
+    show(facts, as_json, _rows(facts))
+
+
+@export.command("c", epilog="Example: [bold]scurry export c ready.scurry firmware --rows rows.parquet[/bold]")
+def export_c(
+    model: ModelFile,
+    directory: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write.", show_default=False)],
+    name: Annotated[str, typer.Option(help="Of the files, and the prefix of all identifiers.")] = "model",
+    layout: Annotated[
+        str, typer.Option(help="auto, float32, int16-uint16, int16-uint8, int16-node8 or breadcrumb.")
+    ] = "auto",
+    rows: Annotated[str | None, typer.Option(help="Rows to measure the agreement on.", show_default=False)] = None,
+    flash_budget: Annotated[
+        int | None, typer.Option(help="Bytes that tables and code may take.", show_default=False)
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compile it here and compare answers on --rows and beside thresholds.")
+    ] = False,
+    as_json: AsJson = False,
+    trust_pickle: TrustPickle = False,
+) -> None:
+    """Write C for microcontrollers: no library, nothing allocated, no floating point where it can be done without."""
+    from scurry.export import to_c, verify
+
+    if check and rows is None:
+        raise InputError("--check compares answers on rows: name some with --rows")
+    with working(f"Reading {model.name}"):
+        read = read_model(model, trust_pickle=trust_pickle)
+        X = None if rows is None else read_rows([rows], read.forest)[0]
+    with working("Comparing layouts"):
+        written = to_c(read.subject, directory, name=name, layout=layout, X_cal=X, flash_budget=flash_budget)
+    verified = None
+    if check:
+        with working("Compiling and comparing"):
+            verified = verify(directory, X, name=name)
+    if as_json:
+        facts = {"directory": str(directory), "name": name, "layout": written.layout} | asdict(written.sizes)
+        typer.echo(json.dumps(facts | ({} if verified is None else {"check": asdict(verified)}), indent=1, default=str))
+        return
+    _show_export(written, verified)
+    if verified is not None and not verified:
+        raise typer.Exit(1)
+
+
+def _show_export(written: Export, verified: Verification | None) -> None:
+    table = columns("layout", "flash", "RAM", "instr./step", "agreement: least", "at the end")
+    for option in written.candidates:
+        known = () if option.agreement is None else (option.agreement.min(), option.agreement[-1])
+        sizes = option.sizes
+        table.add_row(
+            option.layout.name,
+            in_bytes(sizes.flash_bytes),
+            in_bytes(sizes.ram_bytes),
+            f"{sizes.instructions_per_step:.1f}",
+            *(f"{share:.4%}" for share in known),
+            style="bold" if option.layout.name == written.layout else None,
+        )
+    console().print(table)
+    told = {"written": f"{written.directory / written.name}.c, layout {written.layout}; see README.md there"}
+    if verified is not None:
+        told["checked"] = (
+            f"{verified.n_answers:,} answers on {verified.n_rows:,} rows, of which {verified.n_mismatches:,} differ"
+        )
+    console().print()
+    console().print(pairs(told))
+
+
+def _facts(forest: Forest) -> dict[str, Any]:
+    from scurry.forest import ARRAYS
+
+    inner = ~forest.is_leaf
+    n_splits = np.bincount(forest.feature[inner], minlength=forest.n_features)
+    names = forest.feature_names or [f"column {j}" for j in range(forest.n_features)]
+    used = np.argsort(-n_splits, kind="stable")[: np.count_nonzero(n_splits)]
+    return {
+        "n_trees": forest.n_trees,
+        "n_nodes": forest.n_nodes,
+        "n_leaves": int(forest.is_leaf.sum()),
+        "min_depth": int(forest.tree_depth.min()),
+        "mean_depth": float(forest.tree_depth.mean()),
+        "max_depth": forest.max_depth,
+        "n_features": forest.n_features,
+        "splits_by_feature": {names[j]: int(n_splits[j]) for j in used},
+        "n_categorical_splits": int((forest.category_set[inner] >= 0).sum()),
+        "classes": None if forest.classes is None else forest.classes.tolist(),
+        "aggregation": forest.aggregation,
+        "score_dtype": forest.score_dtype,
+        "link": forest.link,
+        "comparison": forest.comparison,
+        "input_dtype": forest.input_dtype,
+        "array_bytes": sum(getattr(forest, name).nbytes for name in ARRAYS),
+        "engine_bytes": forest._engine.node_bytes + forest._engine.leaf_bytes,
+        "digest": forest.digest,
+    }
+
+
+def _plan_facts(model: Model) -> dict[str, Any]:
+    return {} if model.subject is model.forest else {"plan": model.predictor.plan.facts}
+
+
+def _rows(facts: dict[str, Any]) -> dict[str, str]:
+    splits, classes = facts["splits_by_feature"], facts["classes"]
+    plan = facts.get("plan", {})
+    return {
+        "file": f"{facts['file']} ({in_bytes(facts['file_bytes'])})",
+        "trees": f"{facts['n_trees']:,}",
+        "nodes": f"{facts['n_nodes']:,}, of which {facts['n_leaves']:,} leaves",
+        "depth": f"{facts['min_depth']} to {facts['max_depth']}, mean {facts['mean_depth']:.1f}",
+        "features": f"{len(splits)} of {facts['n_features']} used",
+        "most splits": some([f"{feature} ({count:,})" for feature, count in splits.items()]),
+        "classes": "none, it is a regressor" if classes is None else f"{len(classes)}: {some(classes)}",
+        "decides by": f"{facts['aggregation']} of the trees in {facts['score_dtype']}, link {facts['link']}",
+        "split": f"left if {facts['input_dtype']}(x) {facts['comparison']} threshold; "
+        f"{facts['n_categorical_splits']:,} categorical splits",
+        "memory": f"arrays {in_bytes(facts['array_bytes'])}, engine {in_bytes(facts['engine_bytes'])} "
+        f"({facts['engine_bytes'] / facts['n_nodes']:.1f} bytes per node)",
+        "digest": facts["digest"],
+    } | {
+        name.removeprefix("n_").replace("_", " "): f"{value:.6g}" if isinstance(value, float) else str(value)
+        for name, value in plan.items()
+    }

@@ -1,0 +1,248 @@
+"""Commands that make a model cheaper: `early-exit`, `anytime` and `prune`. Each writes a .scurry file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from scurry.cli.files import read_model, read_rows
+from scurry.cli.options import AsJson, Label, MaybeOutput, ModelFile, Output, Rows, Seed, TrustPickle
+from scurry.cli.program import app
+from scurry.cli.screen import columns, console, in_bytes, percent, progress, show, working
+from scurry.errors import InfeasibleError, InputError
+
+if TYPE_CHECKING:
+    from scurry.predictor import Predictor
+    from scurry.pruning import PruningPath
+
+_N_SHOWN_PRUNINGS = 8
+_LISTED = {"feature_costs", "groups", "group_costs", "step_cost"}
+
+
+@app.command(
+    epilog="Example: [bold]scurry early-exit model.json rows.parquet --max-disagreement 0.005 -o fast.scurry[/bold]"
+)
+def early_exit(
+    model: ModelFile,
+    rows: Rows,
+    output: Output,
+    max_disagreement: Annotated[
+        float, typer.Option(help="The largest share of rows whose label may change: 0.005 is five in a thousand.")
+    ] = 0.001,
+    method: Annotated[str, typer.Option(help="auto, minimax, minimean, minimixed, schwing, qwyc or fan.")] = "auto",
+    confidence: Annotated[float, typer.Option(help="The chance with which the promise holds on new rows.")] = 0.95,
+    no_promise: Annotated[
+        bool, typer.Option("--no-promise", help="Fit to these rows only; nothing is promised for new ones.")
+    ] = False,
+    fit_rows: Annotated[
+        str | None,
+        typer.Option(help="Rows that fit the rule, such as the training rows, so that ROWS all certify it."),
+    ] = None,
+    label: Label = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+    trust_pickle: TrustPickle = False,
+) -> None:
+    """Stop asking trees once a row's label is clear, with a promise for new rows.
+
+    ROWS are like those to be predicted, and were not used to train the model. They need no labels.
+    """
+    from scurry import early_exit
+
+    with working(f"Reading {model.name}"):
+        forest = read_model(model, trust_pickle=trust_pickle).forest
+    with working("Reading rows"):
+        X, y = read_rows(rows, forest, label)
+        X_fit = None if fit_rows is None else read_rows([fit_rows], forest)[0]
+    with working(f"Calibrating on {len(X):,} rows"), _in_options():
+        predictor = early_exit(
+            forest,
+            X,
+            y,
+            X_fit=X_fit,
+            max_disagreement=max_disagreement,
+            method=method,
+            confidence=None if no_promise else confidence,
+            random_state=seed,
+        )
+        predictor.save(output)
+    facts = predictor.plan.facts
+    told = {"promise": str(facts["promise"])}
+    if "calibration_mean_trees" in facts:
+        trees = float(facts["calibration_mean_trees"])
+        told["work"] = f"{trees:.1f} of {forest.n_trees} trees per row ({percent(trees / forest.n_trees)})"
+        told["changed"] = (
+            f"{percent(facts['calibration_disagreement'])} of {facts.get('certified_on_rows', len(X)):,} rows"
+        )
+    told["method"] = facts["method"] + (f": {facts['chosen_because']}" if "chosen_because" in facts else "")
+    _show_saved(predictor, output, as_json, told)
+
+
+@app.command(epilog="Example: [bold]scurry anytime model.json rows.parquet --label income -o ready.scurry[/bold]")
+def anytime(
+    model: ModelFile,
+    rows: Rows,
+    output: Output,
+    label: Annotated[str, typer.Option(help="The column that holds the labels.", show_default=False)],
+    order: Annotated[
+        str, typer.Option(help="auto, optimal, backward-squirrel, forward-squirrel, or depth-… and breadth-….")
+    ] = "auto",
+    objective: Annotated[str, typer.Option(help="Be good early by number of steps, or by time.")] = "steps",
+    readout: Annotated[str, typer.Option(help="How inner nodes count: plain or weighted.")] = "plain",
+    seed: Seed = 0,
+    as_json: AsJson = False,
+    trust_pickle: TrustPickle = False,
+) -> None:
+    """Find an order of steps in which answers are good early, to stop after any step or microsecond.
+
+    ROWS were best not used to train the model.
+    """
+    from scurry import anytime
+
+    with working(f"Reading {model.name}"):
+        forest = read_model(model, trust_pickle=trust_pickle).forest
+    with working("Reading rows"):
+        X, y = read_rows(rows, forest, label)
+    with working(f"Ordering {int(forest.tree_depth.sum()):,} steps on {len(X):,} rows"):
+        predictor = anytime(forest, X, y, order=order, objective=objective, readout=readout, random_state=seed)
+        predictor.save(output)
+    facts = predictor.plan.facts
+    quality = "accuracy" if forest.is_classifier else "mean_squared_error"
+    shown = {name: f"{facts[f'{name}_{quality}']:.4g}" for name in ("first", "mean", "last")}
+    told = {
+        "steps": f"{facts['n_steps']:,}, in {forest.n_trees} trees",
+        quality.replace("_", " "): f"{shown['first']} before the first step, {shown['mean']} on average over all "
+        f"moments to stop, {shown['last']} after the last",
+        "order": f"{facts['order']}, for {facts['objective']}",
+    }
+    _show_saved(predictor, output, as_json, told, f"--max-steps {max(facts['n_steps'] // 10, 1)} ")
+
+
+@app.command(
+    epilog="Example: [bold]scurry prune forest.skops rows.csv --costs costs.json --max-cost 20 -o cheap.scurry[/bold]"
+)
+def prune(
+    model: ModelFile,
+    rows: Rows,
+    output: MaybeOutput = None,
+    max_cost: Annotated[
+        float | None, typer.Option(help="The mean cost of a row; without it the choices are shown.", show_default=False)
+    ] = None,
+    costs: Annotated[
+        Path | None,
+        typer.Option(
+            help='JSON: {"age": 1, "blood test": 20}, or an object with feature_costs, groups, group_costs, step_cost. '
+            "By default every feature costs 1.",
+            show_default=False,
+        ),
+    ] = None,
+    errors: Annotated[
+        str, typer.Option(help="Count errors on training or validation rows (needs --label).")
+    ] = "training",
+    method: Annotated[str, typer.Option(help="exact, or one of the papers' methods.")] = "exact",
+    label: Label = None,
+    as_json: AsJson = False,
+    trust_pickle: TrustPickle = False,
+) -> None:
+    """Prune a forest so that rows pay for fewer features.
+
+    Without --max-cost, nothing is written: the table shows what can be had.
+    """
+    from scurry import prune
+
+    if (output is None) != (max_cost is None):
+        raise InputError("--max-cost and --output belong together; leave both out to see what can be had")
+    with working(f"Reading {model.name}"):
+        forest = read_model(model, trust_pickle=trust_pickle).forest
+    with working("Reading rows"):
+        X, y = read_rows(rows, forest, label)
+    given = {} if costs is None else _read_costs(costs)
+    with progress(f"Pruning on {len(X):,} rows") as tell, _in_options():
+        path = prune(
+            forest, X, y, errors=errors, method=method, progress=lambda done, total: tell(done / total, ""), **given
+        )
+        point = None if max_cost is None else path.point(max_cost=max_cost)
+    if point is None or output is None:
+        _show_path(path, as_json)
+        return
+    point.forest.save(output)
+    facts = {
+        "file": str(output),
+        "cost": point.cost,
+        "full_cost": float(path.costs.max()),
+        "error": point.error,
+        "full_error": float(path.errors.min()),
+        "error_gap": point.gap,
+        "n_nodes": point.forest.n_nodes,
+        "full_n_nodes": forest.n_nodes,
+    }
+    told = {
+        "cost": f"{point.cost:.4g} per row, before {facts['full_cost']:.4g}",
+        "error": f"{point.error:.4g}, before {facts['full_error']:.4g}; no pruning within the cost can be "
+        f"{point.gap:.2g} better",
+        "nodes": f"{point.forest.n_nodes:,} of {forest.n_nodes:,}",
+    }
+    show(facts, as_json, told | _written(output))
+
+
+def _read_costs(path: Path) -> dict[str, Any]:
+    try:
+        given = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, UnicodeDecodeError) as error:
+        raise InputError(f'{path} is not JSON such as {{"age": 1, "blood test": 20}}: {error}') from error
+    if not isinstance(given, dict):
+        raise InputError(f'{path} must hold an object such as {{"age": 1, "blood test": 20}}')
+    return given if given.keys() <= _LISTED else {"feature_costs": given}
+
+
+def _show_path(path: PruningPath, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"costs": path.costs.tolist(), "errors": path.errors.tolist()}, indent=1))
+        return
+    table = columns("pruning", "cost per row", "error of a tree", "nodes")
+    for index in _spread(len(path)):
+        forest = path[index]
+        table.add_row(
+            f"{index + 1} of {len(path)}",
+            f"{path.costs[index]:,.2f}",
+            f"{path.errors[index]:.4f}",
+            f"{forest.n_nodes:,}",
+        )
+    console().print(table)
+    console().print("\nChoose a cost, any up to the highest: --max-cost … -o cheap.scurry")
+
+
+def _spread(count: int) -> Sequence[int]:
+    n_shown = min(count, _N_SHOWN_PRUNINGS)
+    return sorted({round(index * (count - 1) / max(n_shown - 1, 1)) for index in range(n_shown)})
+
+
+@contextmanager
+def _in_options() -> Iterator[None]:
+    """Let errors name options instead of Python arguments."""
+    try:
+        yield
+    except (InputError, InfeasibleError) as error:
+        text = str(error)
+        for argument, option in {
+            "confidence=None": "--no-promise",
+            "max_disagreement=": "--max-disagreement ",
+            "max_disagreement ": "--max-disagreement ",
+            'errors="validation" needs y_val, the labels of X_val': "--errors validation needs --label",
+        }.items():
+            text = text.replace(argument, option)
+        raise InputError(text) from error
+
+
+def _show_saved(predictor: Predictor, output: Path, as_json: bool, told: dict[str, str], budget: str = "") -> None:
+    show({"file": str(output)} | predictor.plan.facts, as_json, told | _written(output, budget))
+
+
+def _written(output: Path, budget: str = "") -> dict[str, str]:
+    size = in_bytes(output.stat().st_size)
+    return {"file": f"{output} ({size})", "next": f"scurry predict {output} new.parquet {budget}-o scores.parquet"}

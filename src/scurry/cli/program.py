@@ -1,0 +1,81 @@
+"""The `scurry` command: its entry point, and what becomes of errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from scurry.cli.screen import console
+from scurry.errors import ScurryError
+
+_ORDER = ("demo", "inspect", "early-exit", "anytime", "prune", "predict", "report", "bench", "export", "reproduce")
+
+
+class _InOrder(TyperGroup):
+    """Commands as a user meets them, not as modules are imported."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=_ORDER.index)
+
+
+app = typer.Typer(
+    cls=_InOrder,
+    help="Make trained tree ensembles spend less per prediction, and say exactly what that costs.",
+    epilog="Example: [bold]scurry demo[/bold]",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; a mistake of the user's becomes one line and exit code 2.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        By default those of the process.
+    """
+    try:
+        app(arguments)
+    except BrokenPipeError:  # the reader of our output has gone, as in `scurry … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except ScurryError as error:
+        _fail(str(error))
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _fail(f"{error.filename}: {error.strerror}")
+
+
+def _fail(message: str) -> None:
+    from rich.text import Text
+
+    line = " ".join(message.split())
+    screen = console(stderr=True)
+    screen.print(Text.assemble(("error: ", "bold red"), line), soft_wrap=not screen.is_terminal)
+    sys.exit(2)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"scurry {version('scurry')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None: ...

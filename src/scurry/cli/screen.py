@@ -1,0 +1,116 @@
+"""What the terminal shows: progress on stderr, tables of at most 80 columns and JSON on stdout."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_N_SHOWN = 5
+_PATIENCE_S = 0.5
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where to print; colours and width are those of the terminal, if there is one."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False)
+
+
+@contextmanager
+def working(text: str) -> Iterator[None]:
+    """A spinner and the time passed while the block runs, on a terminal only."""
+    with progress(text):
+        yield
+
+
+@contextmanager
+def progress(text: str) -> Iterator[Callable[[float | None, str], None]]:
+    """A bar on a terminal, unless the block is soon done.
+
+    The block is given ``tell(share_done, message)``; as long as the share is None the bar only moves to and fro.
+    """
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TextColumn("{task.fields[message]}"))
+    screen = console(stderr=True)
+    bar = Progress(*columns, TimeElapsedColumn(), console=screen, transient=True)
+    task = bar.add_task(text, total=None, message="")
+    start = threading.Timer(_PATIENCE_S, bar.start)
+    if screen.is_terminal:
+        start.start()
+    try:
+        yield lambda share, message: bar.update(
+            task, total=None if share is None else 1.0, completed=share, message=message
+        )
+    finally:
+        start.cancel()
+        if start.ident is not None:
+            start.join()
+            bar.stop()
+
+
+def show(facts: Mapping[str, Any], as_json: bool, rows: Mapping[str, str]) -> None:
+    """Print `facts` as JSON for machines, or `rows`, names and texts, for people."""
+    if as_json:
+        typer.echo(json.dumps(facts, indent=1, default=str))
+    else:
+        console().print(pairs(rows))
+
+
+def pairs(rows: Mapping[str, str]) -> Table:
+    """A table of names and what they are."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows.items():
+        table.add_row(name, Text(value))
+    return table
+
+
+def columns(*headers: str) -> Table:
+    """A table without lines: names left, numbers right."""
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan")
+    table.add_column(headers[0], no_wrap=True)
+    for header in headers[1:]:
+        table.add_column(header, justify="right", no_wrap=True)
+    return table
+
+
+def some(items: Sequence[object]) -> str:
+    """The first few, comma-separated."""
+    return ", ".join(map(str, items[:_N_SHOWN])) + (", …" if len(items) > _N_SHOWN else "")
+
+
+def in_bytes(count: int) -> str:
+    """A size with its unit."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"
+
+
+def in_seconds(duration: float) -> str:
+    """A duration with its unit."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if duration >= size:
+            return f"{duration / size:.3g} {unit}"
+    return f"{duration / 1e-6:.3g} µs"
+
+
+def percent(share: float) -> str:
+    """A share with as many digits as it deserves."""
+    return f"{100 * share:.3g} %"

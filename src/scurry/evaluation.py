@@ -1,0 +1,173 @@
+"""What predictions are worth and what they cost: feature costs of rows, feature usage, quality of rankings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from scurry.errors import InputError
+from scurry.importers import from_model
+from scurry.plan import ExitRule, StepRule
+from scurry.predictor import Predictor
+from scurry.pruning.costs import FeatureCosts, feature_uses, uses_above
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureBill:
+    """What a batch of rows pays for features.
+
+    Attributes
+    ----------
+    uses : int32 array of shape (n_rows, n_features)
+        How often each row reads each feature; it pays the first time.
+    costs : float64 array of shape (n_rows,)
+        What each row pays: each feature and each group once.
+    """
+
+    uses: NDArray[np.int32]
+    costs: NDArray[np.float64]
+
+    @property
+    def mean_cost(self) -> float:
+        """What a row pays on average."""
+        return float(self.costs.mean())
+
+    @property
+    def mean_features(self) -> float:
+        """How many different features a row reads on average."""
+        return float((self.uses > 0).sum(axis=1).mean())
+
+    def usage(self, feature: int, *, often: int = 7) -> tuple[float, float, float]:
+        """The shares of rows that read a feature never, 1 to `often` times, and more often.
+
+        Parameters
+        ----------
+        feature : int
+        often : int, default 7
+
+        Returns
+        -------
+        never, seldom, often : float
+        """
+        times = self.uses[:, feature]
+        return float((times == 0).mean()), float(((times > 0) & (times <= often)).mean()), float((times > often).mean())
+
+    def __repr__(self) -> str:
+        return (
+            f"FeatureBill(n_rows={len(self.costs)}, mean_cost={self.mean_cost:.4g}, "
+            f"mean_features={self.mean_features:.4g})"
+        )
+
+
+def feature_bill(
+    model: Any,
+    X: Any,
+    *,
+    feature_costs: Any = None,
+    groups: Any = None,
+    group_costs: Any = None,
+    step_cost: float = 0.0,
+) -> FeatureBill:
+    """What rows pay for the features they meet, exactly.
+
+    Parameters
+    ----------
+    model : Predictor, Forest, or anything `scurry.from_model` takes
+        An early exit pays only for the trees it asks.
+    X : array or DataFrame of shape (n_rows, n_features)
+    feature_costs, groups, group_costs, step_cost : optional
+        As in `scurry.prune`: by default 1 for every feature.
+
+    Returns
+    -------
+    FeatureBill
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = RandomForestClassifier(20, random_state=0).fit(X[::2], y[::2])
+    >>> scurry.evaluation.feature_bill(model, X[1::2])
+    FeatureBill(n_rows=89, mean_cost=11.75, mean_features=11.75)
+    >>> pruned = scurry.prune(model, X[::2]).at(max_cost=4)
+    >>> scurry.evaluation.feature_bill(pruned, X[1::2]).mean_cost < 4.5
+    True
+    """
+    forest = model.forest if isinstance(model, Predictor) else from_model(model)
+    costs = FeatureCosts.of(
+        forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs, step_cost=step_cost
+    )
+    uses = _uses_until_exit(model, X) if isinstance(model, Predictor) else feature_uses(forest, X)
+    return FeatureBill(uses, costs.of_uses(uses))
+
+
+def _uses_until_exit(predictor: Predictor, X: Any) -> NDArray[np.int32]:
+    """How often rows read features in the trees a predictor asks."""
+    forest, plan = predictor.forest, predictor.plan
+    if plan.stop is None or isinstance(plan.stop, StepRule):
+        return feature_uses(forest, X)
+    if isinstance(plan.stop, ExitRule) and plan.stop.shuffle == "row":
+        raise InputError(
+            'every row asks trees in an order of its own, so its features are not known; use shuffle="fixed"'
+        )
+    leaves, trees = forest.apply(X), predictor.run(X).trees
+    rank = np.empty(forest.n_trees, np.int64)
+    rank[plan.order] = np.arange(forest.n_trees)
+    # A tree that is not asked is one whose row stays at the root.
+    asked = np.where(rank < trees[:, None], leaves, forest.tree_offset[:-1].astype(np.int32))
+    return uses_above(forest, asked.astype(np.int32))
+
+
+def average_precision_at(k: int, relevant: ArrayLike, scores: ArrayLike, queries: ArrayLike) -> float:
+    """Average Precision@k: how far up the relevant documents of each query are ranked, within the first k.
+
+    For a query with R relevant documents it is the sum of Precision@i over the relevant documents at places i <= k,
+    divided by min(k, R); the mean over queries that have a relevant document is returned.
+
+    Parameters
+    ----------
+    k : int
+    relevant : bool array of shape (n_rows,)
+    scores : array of shape (n_rows,)
+        The higher, the further up. Equal scores keep the order of rows.
+    queries : array of shape (n_rows,)
+        The query each row belongs to.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from scurry.evaluation import average_precision_at
+    >>> average_precision_at(5, [1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], [7, 7, 7, 7])  # (1/1 + 2/3) / 2
+    0.8333333333333333
+    """
+    hits, values, names = np.asarray(relevant), np.asarray(scores, np.float64), np.asarray(queries)
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise InputError(f"k must be a whole number of places, 1 or more, got {k!r}")
+    if not hits.shape == values.shape == names.shape or hits.ndim != 1:
+        raise InputError(
+            f"relevant, scores and queries must be lists of one length, got {hits.shape}, {values.shape}, {names.shape}"
+        )
+    if np.isnan(values).any():
+        raise InputError(f"scores[{int(np.argmax(np.isnan(values)))}] is NaN; it has no place in a ranking")
+    wrong = ~np.isin(hits, (0, 1))
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise InputError(f"relevant[{at}] is {hits[at]!r}; a document is relevant (1, True) or not (0, False)")
+    precisions = []
+    for query in np.unique(names):
+        rows = np.flatnonzero(names == query)
+        ranked = hits[rows[np.argsort(-values[rows], kind="stable")]].astype(np.float64)
+        if ranked.any():
+            precision = ranked.cumsum() / np.arange(1, len(ranked) + 1)
+            precisions.append((precision * ranked)[:k].sum() / min(k, ranked.sum()))
+    if not precisions:
+        raise InputError("no query has a relevant document; there is nothing to rank")
+    return float(np.mean(precisions))

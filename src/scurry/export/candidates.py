@@ -1,0 +1,89 @@
+"""Candidates: the layouts a model can be written in, and the choice among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.errors import InfeasibleError, InputError
+from scurry.export.agreement import agreement
+from scurry.export.c_source import CSource
+from scurry.export.layouts import LAYOUTS, Layout, layout_named
+from scurry.export.lowered import Lowered, lower
+from scurry.export.sizes import Sizes, sizes_of
+from scurry.forest import Forest
+from scurry.predictor import Predictor
+
+MIN_AGREEMENT = 0.999
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A layout, what it takes, and how often it answers as the source does (None if no rows were given)."""
+
+    lowered: Lowered
+    source: CSource
+    sizes: Sizes
+    agreement: NDArray[np.float64] | None
+
+    @property
+    def layout(self) -> Layout:
+        """The layout."""
+        return self.lowered.layout
+
+    @property
+    def least_agreement(self) -> float:
+        """The agreement at the worst step; 1 if it is not known."""
+        return 1.0 if self.agreement is None else float(self.agreement.min())
+
+
+def candidates(pred: Predictor | Forest, name: str, layout: str, rows: NDArray[Any] | None) -> list[Candidate]:
+    """The layout asked for, or all that the model fits; raises if there is none."""
+    if layout != "auto":
+        return [_candidate(pred, name, layout_named(layout), rows)]
+    found, refusals = [], []
+    for option in LAYOUTS.values():
+        try:
+            found.append(_candidate(pred, name, option, rows))
+        except InputError as error:
+            refusals.append(error)
+    if not found:
+        raise refusals[0]
+    return found
+
+
+def choose(options: list[Candidate], flash_budget: int | None) -> Candidate:
+    """The best agreement within a budget of bytes; without one, the smallest that agrees well enough."""
+    if flash_budget is not None:
+        fitting = [option for option in options if option.sizes.flash_bytes <= flash_budget]
+        if not fitting:
+            least = min(option.sizes.flash_bytes for option in options)
+            raise InfeasibleError(
+                f"the model needs {least:,} bytes of flash, the budget is {flash_budget:,}; prune the model, train "
+                'fewer or shallower trees, or leave the choice to layout="auto"',
+                achievable=float(least),
+            )
+        return max(fitting, key=lambda option: (option.least_agreement, *_preference(option)))
+    if options[0].agreement is None:
+        return max(options, key=_preference)
+    good = [option for option in options if option.least_agreement >= MIN_AGREEMENT]
+    if not good:
+        return max(options, key=lambda option: option.least_agreement)
+    return min(good, key=lambda option: option.sizes.flash_bytes)
+
+
+def _candidate(pred: Predictor | Forest, name: str, layout: Layout, rows: NDArray[Any] | None) -> Candidate:
+    forest = pred.forest if isinstance(pred, Predictor) else pred
+    lowered = lower(pred, layout)
+    source = CSource(lowered, name, list(np.asarray(forest.classes)))
+    measured = None if rows is None else agreement(pred, lowered, rows)
+    return Candidate(lowered, source, sizes_of(lowered, source), measured)
+
+
+def _preference(option: Candidate) -> tuple[bool, int, int]:
+    """Tables before code, 16-bit numbers before others (8 bits can change one early answer in twenty), then size."""
+    width = {16: 2, 32: 1, 8: 0}[option.layout.value_bits]
+    return not option.layout.if_else, width, -option.sizes.flash_bytes

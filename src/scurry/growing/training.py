@@ -1,0 +1,91 @@
+"""What the cost-aware classifiers share: checked training data, and prediction by the forest they have grown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from scurry import _core
+from scurry.errors import InputError
+from scurry.forest import Forest
+from scurry.pruning.costs import checked_costs
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSet:
+    """Rows to grow trees on.
+
+    Attributes
+    ----------
+    columns : _core.ColumnOrders
+        The features, and the rows in the order of each.
+    codes : int32 array of shape (n_rows,)
+        The class of each row.
+    classes : array of shape (n_classes,)
+    costs : float64 array of shape (n_features,)
+    feature_names : sequence of str or None
+    """
+
+    columns: _core.ColumnOrders
+    codes: NDArray[np.int32]
+    classes: NDArray[Any]
+    costs: NDArray[np.float64]
+    feature_names: Sequence[str] | None
+
+
+class GrownClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A classifier whose `fit` leaves a `Forest` in ``forest_``."""
+
+    forest_: Forest
+    classes_: NDArray[Any]
+    n_features_in_: int
+    feature_costs: Any
+
+    def _training_set(self, X: Any, y: Any) -> TrainingSet:
+        X, y = validate_data(self, X, y, dtype=np.float32, order="F")
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        names: Sequence[str] | None = getattr(self, "feature_names_in_", None)
+        known = [str(at) for at in range(self.n_features_in_)] if names is None else list(names)
+        given = np.ones(len(known)) if self.feature_costs is None else self.feature_costs
+        costs = checked_costs("feature_costs", given, known, "feature")
+        columns = _core.ColumnOrders(np.asfortranarray(X))
+        return TrainingSet(columns, codes.astype(np.int32), self.classes_, costs, names)
+
+    def _rows(self, X: Any) -> NDArray[np.float32]:
+        check_is_fitted(self)
+        rows: NDArray[np.float32] = validate_data(self, X, dtype=np.float32, reset=False)
+        return rows
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of each row.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+
+        Returns
+        -------
+        array of shape (n_rows,)
+        """
+        rows = self._rows(X)
+        return self.forest_.predict(rows)
+
+
+def check_count(name: str, value: Any) -> None:
+    """Raise unless `value` is a whole number, 1 or more."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"{name} must be a whole number, 1 or more, got {value!r}")
+
+
+def check_amount(name: str, value: Any) -> None:
+    """Raise unless `value` is a finite number, 0 or more."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 <= value < np.inf:
+        raise InputError(f"{name} must be a finite number, 0 or more, got {value!r}")

@@ -1,0 +1,62 @@
+"""skops files: scikit-learn estimators stored without code.
+
+Types that neither skops nor scurry trusts are refused by name. scurry trusts two more than skops: scikit-learn's trees,
+whose arrays could send their own `predict` astray. They are imported, and so checked, before anything else uses them.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from os import PathLike
+from typing import Any
+
+from scurry.errors import FormatError, MissingDependencyError, UnsupportedModelError
+
+_TREES = ["sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor", "sklearn.tree._tree.Tree"]
+
+
+def holds_estimator(path: str | PathLike[str]) -> bool:
+    """Whether a zip file is one that skops wrote.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    bool
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "schema.json" in archive.namelist()
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        return False
+
+
+def load_estimator(path: str | PathLike[str]) -> Any:
+    """The estimator in a skops file; import it with `from_model` before it predicts.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    estimator
+    """
+    try:
+        from skops import io
+    except ImportError as error:
+        raise MissingDependencyError(f'{path} is a skops file; to read it: pip install "scurry[skops]"') from error
+    try:
+        needed = io.get_untrusted_types(file=path)
+        untrusted = sorted(set(needed) - set(_TREES))
+        if not untrusted:
+            return io.load(path, trusted=needed)
+    except Exception as error:  # whatever a broken file makes of skops, json and numpy
+        raise FormatError(f"{path} is not a readable skops file: {error}") from error
+    raise UnsupportedModelError(
+        f"{path} holds types that are not trusted: {', '.join(untrusted)}. If you trust them, load it with "
+        "skops.io.load(path, trusted=[…]) and pass the estimator; XGBoost and LightGBM models have files of their own, "
+        'written by model.save_model("model.json") and model.booster_.save_model("model.txt")'
+    )

@@ -1,0 +1,58 @@
+"""Numbers as a reader wants them."""
+
+from __future__ import annotations
+
+
+def share(value: float) -> str:
+    """A fraction in percent, with digits enough for small ones.
+
+    Examples
+    --------
+    >>> share(0.8564), share(0.00125), share(0), share(0.00001)
+    ('85.64 %', '0.125 %', '0 %', '0.001 %')
+    """
+    percent = 100 * value
+    if percent == 0:
+        return "0 %"
+    digits = 2 if abs(percent) >= 1 else 3
+    return f"{percent:.{digits}f} %"
+
+
+def percent(value: float) -> str:
+    """A round fraction in percent, as at a chart's ticks.
+
+    Examples
+    --------
+    >>> percent(0.86), percent(0.005)
+    ('86 %', '0.5 %')
+    """
+    return f"{100 * value:.5g} %"
+
+
+def number(value: float) -> str:
+    """A number with about three digits, whole ones in full.
+
+    Examples
+    --------
+    >>> number(48842), number(6.247), number(0.03217), number(101.0)
+    ('48,842', '6.25', '0.0322', '101')
+    """
+    if float(value).is_integer():
+        return f"{value:,.0f}"
+    if abs(value) >= 100:
+        return f"{value:,.1f}"
+    return f"{value:.3g}"
+
+
+def seconds(duration: float) -> str:
+    """A duration in the unit that suits it.
+
+    Examples
+    --------
+    >>> seconds(0.0123), seconds(2.9e-6)
+    ('12.3 ms', '2.9 µs')
+    """
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if duration >= size:
+            return f"{duration / size:.3g} {unit}"
+    return f"{duration / 1e-6:.3g} µs"

@@ -1,0 +1,134 @@
+"""The story of a predictor that may stop after any step."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.predictor import Predictor
+from scurry.report.charts import Axis, Chart
+from scurry.report.figures import number, share
+from scurry.report.story import Claim, Column, Curve, Picture, Runner, Story, TestRows, Tile, Work
+
+_N_BUDGETS = 101
+_MAX_VISITS = 10**9  # node tests spent on the curve: a few seconds
+_MIN_ROWS, _MAX_ROWS = 500, 20_000
+_NEARLY = 0.01  # of rows may still change their label at the budget shown first
+
+
+def tell(predictor: Predictor, test: TestRows) -> Story:
+    """What there is to say about an anytime plan."""
+    n_steps, facts = len(predictor.plan.order), predictor.plan.facts
+    answers = predictor.predict(test.rows, None)
+    budgets = np.unique(np.linspace(0, n_steps, _N_BUDGETS).round().astype(np.int64))
+    sample = test.some(int(np.clip(_MAX_VISITS // (max(n_steps, 1) * len(budgets)), _MIN_ROWS, _MAX_ROWS)))
+    at_budget = np.stack([predictor.predict(sample.rows, None, max_steps=int(steps)) for steps in budgets])
+    settled = budgets[_settling(at_budget)]
+    start = _nearly_done(at_budget)
+    shown = int(budgets[start])
+    curve = _curve(predictor, sample, budgets, at_budget, start)
+    changed = sample.shown(sample.change(at_budget[start]))
+    tiles = [
+        Tile("steps of the whole walk", number(n_steps), f"in {predictor.forest.n_trees:,} trees"),
+        Tile("steps until answers are final", number(float(np.quantile(settled, 0.9))), "for 9 in 10 test rows"),
+        Tile(f"{test.change_name} after {shown:,} steps", changed, f"{share(shown / max(n_steps, 1))} of the work"),
+    ]
+    if test.y is not None:
+        full = test.shown(test.quality(test.full))
+        tiles.append(
+            Tile(
+                f"{test.quality_name} after {shown:,} steps",
+                curve.columns[0].shown(float(curve.columns[0].values[start])),
+                f"full model: {full}",
+            )
+        )
+    return Story(
+        kind="Anytime prediction",
+        verdict=f"It has an answer at any moment. After {shown:,} of {n_steps:,} steps, {_difference(test, changed)}.",
+        tiles=tiles,
+        promise="an answer after any number of steps and any time; the full model's answer once all steps are taken",
+        claims=[
+            Claim(
+                "answers other than the model's after all steps",
+                "none",
+                f"{int((answers != test.full).sum()):,} of {len(test):,} test rows",
+                "kept" if (answers == test.full).all() else "not kept",
+            ),
+            *test.quality_claims(answers),
+        ],
+        work=Work("steps", settled, n_steps, "After how many steps the answer of test rows no longer changes."),
+        picture=_order(predictor),
+        curve=curve,
+        answers=answers,
+        effort=[],
+        runners=[
+            Runner("all trees, scurry", predictor.forest.predict),
+            Runner(f"anytime, {shown:,} steps", partial(predictor.predict, max_steps=shown)),
+            Runner("anytime, all steps", predictor.predict),
+        ],
+        recipe=_recipe(facts),
+        facts=facts,
+    )
+
+
+def _difference(test: TestRows, changed: str) -> str:
+    if test.forest.is_classifier:
+        return f"{changed} of labels still differ from the full model's"
+    return f"the mean squared difference from the full model is {changed}"
+
+
+def _settling(at_budget: NDArray[Any]) -> NDArray[np.intp]:
+    """For each row the first budget from which on its answer is the last one; from (n_budgets, n_rows) answers."""
+    differs = at_budget != at_budget[-1]
+    last_change = len(at_budget) - 1 - differs[::-1].argmax(axis=0)
+    first: NDArray[np.intp] = np.where(differs.any(axis=0), last_change + 1, 0)
+    return first
+
+
+def _nearly_done(at_budget: NDArray[Any]) -> int:
+    """The first budget from which on few rows have another answer than at the end."""
+    undone = (at_budget != at_budget[-1]).mean(axis=1) > _NEARLY
+    return int(len(undone) - undone[::-1].argmax()) if undone.any() else 0
+
+
+def _curve(
+    predictor: Predictor, test: TestRows, budgets: NDArray[np.int64], at_budget: NDArray[Any], start: int
+) -> Curve:
+    order = predictor.plan.order
+    is_first = np.zeros(len(order) + 1, np.int64)
+    is_first[1 + np.unique(order, return_index=True)[1]] = 1
+    return Curve(
+        budget="steps per row",
+        spent=budgets.astype(np.float64),
+        columns=[
+            *test.columns(list(at_budget)),
+            Column("trees entered", is_first.cumsum()[budgets].astype(np.float64)),
+            Column("share of all steps", budgets / max(len(order), 1), share),
+        ],
+        calls=[f"predictor.predict(X, max_steps={steps})" for steps in budgets],
+        start=start,
+        shipped=None,
+        n_drawn=1 if test.y is None else 2,
+        bound=None,
+        note=f"Every budget tried on {len(test):,} test rows.",
+    )
+
+
+def _order(predictor: Predictor) -> Picture:
+    order, n_trees = predictor.plan.order, predictor.forest.n_trees
+    entered = order[np.sort(np.unique(order, return_index=True)[1])]
+    rank = np.zeros(n_trees)
+    rank[entered] = np.arange(1, len(entered) + 1)
+    steps = np.arange(1, len(order) + 1, dtype=np.float64)
+    chart = Chart("The tree of each step", Axis("step", 0, max(len(order), 1)), Axis("tree", 0, n_trees))
+    chart.dots(steps, rank[order])
+    note = "Which tree is walked one level further at each step; trees are numbered as they are entered."
+    return Picture("In which order it walks", chart, [], note)
+
+
+def _recipe(facts: dict[str, Any]) -> str:
+    asked = [f"{name}={facts[name]!r}" for name in ("order", "objective", "readout") if name in facts]
+    return f"scurry.anytime({', '.join(['model', 'X_order', 'y_order', *asked])})"

@@ -1,0 +1,150 @@
+"""Commands about a model file."""
+
+import json
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import scurry
+from scurry import Forest, cli
+
+
+def test_inspect_json(run, model):
+    forest, path = model
+    facts = json.loads(run("inspect", str(path), "--json"))
+    assert facts["engine_bytes"] > 0
+    expected_arrays = 13 * (4 + 8 + 4 + 4 + 1 + 8 + 1 + 4 + 16) + 4 * 8 + 3 * 4 + 2 * 8 + 8
+    del facts["engine_bytes"]
+    assert facts == {
+        "file": str(path),
+        "file_bytes": path.stat().st_size,
+        "n_trees": 3,
+        "n_nodes": 13,
+        "n_leaves": 8,
+        "min_depth": 1,
+        "mean_depth": pytest.approx(5 / 3),
+        "max_depth": 2,
+        "n_features": 4,
+        "splits_by_feature": {"column 0": 3, "column 2": 2},
+        "n_categorical_splits": 0,
+        "classes": ["no", "yes"],
+        "aggregation": "mean",
+        "score_dtype": "float64",
+        "link": "identity",
+        "comparison": "<=",
+        "input_dtype": "float32",
+        "array_bytes": expected_arrays,
+        "digest": forest.digest,
+    }
+
+
+def test_inspect_for_people(run, model):
+    forest, path = model
+    output = " ".join(run("inspect", str(path)).split())
+    for part in (
+        "trees 3",
+        "nodes 13, of which 8 leaves",
+        "depth 1 to 2, mean 1.7",
+        "features 2 of 4 used",
+        "column 0 (3), column 2 (2)",
+        "classes 2: no, yes",
+        "mean of the trees in float64, link identity",
+        "left if float32(x) <= threshold",
+        forest.digest,
+    ):
+        assert part in output
+
+
+def test_inspect_fits_80_columns_and_shows_names_literally(run, tmp_path):
+    names = [f"[red]a rather long feature name[/red] {j}" for j in range(4)]
+    trees = [
+        {
+            "feature": [j, -1, -1],
+            "threshold": np.zeros(3),
+            "left": [1, -1, -1],
+            "right": [2, -1, -1],
+            "value": [1, 2, 3],
+        }
+        for j in range(4)
+    ]
+    plain = Forest.from_trees(trees)
+    arrays = {name: getattr(plain, name) for name in ("tree_offset", "feature", "threshold", "left", "right", "value")}
+    Forest(**arrays, n_features=4, feature_names=names).save(tmp_path / "model.scurry")
+    output = run("inspect", str(tmp_path / "model.scurry"))
+    assert "[red]a rather long feature name[/red] 0 (1)" in output
+    assert "none, it is a regressor" in output
+    assert max(map(len, output.splitlines())) <= 80
+
+
+def test_inspect_shows_the_plan(run, folder, forest, table, tmp_path):
+    rows = table.drop(columns=["diagnosis", "patient"])[250:500]
+    scurry.early_exit(forest, rows, max_disagreement=0.05, random_state=0).save(tmp_path / "fast.scurry")
+    assert "at most 0.05 of new rows" in " ".join(run("inspect", tmp_path / "fast.scurry").split())
+    facts = json.loads(run("inspect", tmp_path / "fast.scurry", "--json"))
+    assert facts["plan"]["max_disagreement"] == 0.05
+    assert "plan" not in json.loads(run("inspect", folder / "model.scurry", "--json"))
+
+
+def test_one_forest_in_many_files(run, folder, forest, tmp_path):
+    joblib.dump(forest, tmp_path / "model.joblib")
+    joblib.dump(forest, tmp_path / "model.pkl.z", compress=3)
+    joblib.dump(scurry.from_model(forest), tmp_path / "forest.pickle")
+    digests = {
+        json.loads(run("inspect", path, "--json", *trust))["digest"]
+        for path, *trust in [
+            (folder / "model.skops",),
+            (folder / "model.scurry",),
+            (tmp_path / "model.joblib", "--trust-pickle"),
+            (tmp_path / "model.pkl.z", "--trust-pickle"),
+            (tmp_path / "forest.pickle", "--trust-pickle"),
+        ]
+    }
+    assert digests == {scurry.from_model(forest).digest}
+
+
+@pytest.mark.parametrize("name", ["model.pkl", "model.joblib", "model.pkl.gz", "model"])
+def test_a_pickle_is_loaded_only_on_demand(fail, tmp_path, name):
+    class Bomb:
+        def __reduce__(self):
+            return (tmp_path / "harm").touch, ()
+
+    joblib.dump(Bomb(), tmp_path / name, compress=3 if name.endswith(".gz") else 0)
+    line = fail("inspect", tmp_path / name)
+    assert "loading a pickle runs whatever code its author put into it" in line
+    assert "add --trust-pickle" in line
+    assert "scurry.from_model(model).save('model.scurry')" in line
+    assert not (tmp_path / "harm").exists()
+
+
+def test_a_broken_pickle(fail, tmp_path):
+    (tmp_path / "model.pkl").write_bytes(b"\x80\x04cnowhere\nnothing\n.")
+    assert "cannot be unpickled: ModuleNotFoundError" in fail("inspect", tmp_path / "model.pkl", "--trust-pickle")
+
+
+def test_skops_types_that_are_not_trusted(fail, tmp_path):
+    import skops.io
+
+    pipeline = make_pipeline(StandardScaler(), cli.files.Model)
+    skops.io.dump(pipeline, tmp_path / "odd.skops")
+    line = fail("inspect", tmp_path / "odd.skops")
+    assert "holds types that are not trusted: scurry.cli.files.Model. If you trust them" in line
+    (tmp_path / "broken.skops").write_bytes(
+        (tmp_path / "odd.skops").read_bytes().replace(b'"__class__"', b'"__clown__"')
+    )
+    assert "broken.skops is not a readable skops file" in fail("inspect", tmp_path / "broken.skops")
+
+
+def test_export_c(run, fail, folder, forest, table, tmp_path):
+    features = table.drop(columns=["diagnosis", "patient"])
+    scurry.anytime(forest, features[250:500], table.diagnosis[250:500]).save(tmp_path / "ready.scurry")
+    arguments = ("export", "c", tmp_path / "ready.scurry", tmp_path / "firmware", "--layout", "int16-uint16")
+    facts = json.loads(run(*arguments, "--rows", folder / "new.parquet", "--check", "--json", "--name", "tumour"))
+    assert (tmp_path / "firmware" / "tumour.c").exists()
+    assert facts["layout"] == "int16-uint16"
+    assert facts["check"]["n_mismatches"] == 0
+    assert facts["check"]["n_answers"] > 69
+    assert "layout int16-uint16; see README.md" in run(*arguments)
+    assert "name some with --rows" in fail(*arguments, "--check")

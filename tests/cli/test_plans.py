@@ -1,0 +1,127 @@
+"""Commands that make a model cheaper: what they write is what the functions of the same name make."""
+
+import json
+
+import numpy as np
+import pytest
+
+import scurry
+
+EXIT = ("--max-disagreement", "0.05")
+
+
+@pytest.fixture(scope="module")
+def features(table):
+    return table.drop(columns=["diagnosis", "patient"])
+
+
+@pytest.mark.parametrize("rows", ["rows.parquet", "rows.csv"])
+def test_early_exit(run, folder, forest, features, tmp_path, rows):
+    output = run(
+        "early-exit", folder / "model.skops", folder / rows, *EXIT, "--seed", 3, "-o", tmp_path / "fast.scurry"
+    )
+    expected = scurry.early_exit(forest, features[250:500], max_disagreement=0.05, random_state=3)
+    written = scurry.load(tmp_path / "fast.scurry")
+    assert (written.run(features).trees == expected.run(features).trees).all()
+    assert written.plan.facts == expected.plan.facts
+    text = " ".join(output.split())
+    assert f"{expected.plan.facts['calibration_mean_trees']:.1f} of 25 trees per row" in text
+    assert "at most 0.05 of new rows" in text
+    assert "scurry predict" in text
+
+
+def test_early_exit_options(run, folder, forest, features, table, tmp_path):
+    arguments = (
+        "early-exit",
+        folder / "model.scurry",
+        folder / "rows.parquet",
+        "-o",
+        tmp_path / "fast.scurry",
+        "--json",
+    )
+    facts = json.loads(run(*arguments, *EXIT, "--fit-rows", folder / "rows.csv", "--confidence", "0.9"))
+    expected = scurry.early_exit(
+        forest, features[250:500], X_fit=features[250:500], max_disagreement=0.05, confidence=0.9, random_state=0
+    )
+    assert facts == {"file": str(tmp_path / "fast.scurry")} | expected.plan.facts
+    facts = json.loads(run(*arguments, *EXIT, "--no-promise", "--method", "fan", "--label", "diagnosis"))
+    expected = scurry.early_exit(
+        forest,
+        features[250:500],
+        table.diagnosis[250:500].to_numpy(),
+        max_disagreement=0.05,
+        confidence=None,
+        method="fan",
+        random_state=0,
+    )
+    assert facts == {"file": str(tmp_path / "fast.scurry")} | expected.plan.facts
+
+
+def test_anytime(run, folder, forest, features, table, tmp_path):
+    output = run(
+        "anytime", folder / "model.skops", folder / "rows.csv", "--label", "diagnosis", "-o", tmp_path / "ready.scurry"
+    )
+    expected = scurry.anytime(forest, features[250:500], table.diagnosis[250:500].to_numpy())
+    written = scurry.load(tmp_path / "ready.scurry")
+    assert (written.plan.order == expected.plan.order).all()
+    text = " ".join(output.split())
+    assert f"steps {len(written.plan.order)}, in 25 trees" in text
+    assert f"{expected.plan.facts['mean_accuracy']:.4g} on average over all moments to stop" in text
+    assert f"new.parquet --max-steps {len(written.plan.order) // 10} -o scores.parquet" in text
+
+
+def test_prune(run, folder, forest, features, tmp_path):
+    costs = {name: 1.0 + len(name) % 3 for name in features}
+    (tmp_path / "costs.json").write_text(json.dumps(costs))
+    arguments = ("prune", folder / "model.skops", folder / "rows.parquet", "--costs", tmp_path / "costs.json")
+    path = scurry.prune(forest, features[250:500], feature_costs=costs)
+    text = run(*arguments)
+    assert text.count(f"of {len(path)}") == 8
+    assert f"{path.costs.max():.2f}" in text
+    listed = json.loads(run(*arguments, "--json"))
+    assert listed == {"costs": path.costs.tolist(), "errors": path.errors.tolist()}
+    budget = float(path.costs.max()) / 2
+    run(*arguments, "--max-cost", budget, "-o", tmp_path / "cheap.scurry")
+    assert scurry.load(tmp_path / "cheap.scurry").digest == path.at(max_cost=budget).digest
+    facts = json.loads(run(*arguments, "--max-cost", budget, "-o", tmp_path / "cheap.scurry", "--json"))
+    assert facts["cost"] == path.point(max_cost=budget).cost
+
+
+def test_prune_with_groups_and_labels(run, folder, forest, features, table, tmp_path):
+    names = list(features)
+    costs = {"feature_costs": dict.fromkeys(names, 1.0), "groups": {"first": names[:10]}, "group_costs": {"first": 5.0}}
+    (tmp_path / "costs.json").write_text(json.dumps(costs))
+    arguments = ("--costs", tmp_path / "costs.json", "--errors", "validation", "--label", "diagnosis", "--json")
+    listed = json.loads(run("prune", folder / "model.skops", folder / "rows.csv", *arguments))
+    path = scurry.prune(forest, features[250:500], table.diagnosis[250:500].to_numpy(), errors="validation", **costs)
+    assert listed == {"costs": path.costs.tolist(), "errors": path.errors.tolist()}
+
+
+def test_mistakes(fail, folder, tmp_path):
+    model, rows, output = folder / "model.skops", folder / "rows.parquet", ("-o", tmp_path / "x.scurry")
+    line = fail("anytime", model, rows, "--label", "Diagnosys", *output)
+    assert "no column 'Diagnosys' for --label; did you mean 'diagnosis'?" in line
+    line = fail("anytime", model, rows, "--label", "?", *output)
+    assert "the columns are mean radius" in line
+    assert "--max-cost and --output belong together" in fail("prune", model, rows, "--max-cost", "3")
+    assert "--errors validation needs --label" in fail("prune", model, rows, "--errors", "validation")
+    (tmp_path / "costs.json").write_text("1")
+    assert 'must hold an object such as {"age": 1' in fail("prune", model, rows, "--costs", tmp_path / "costs.json")
+    (tmp_path / "costs.json").write_text("age: 1")
+    assert "is not JSON such as" in fail("prune", model, rows, "--costs", tmp_path / "costs.json")
+    assert not (tmp_path / "x.scurry").exists()
+
+
+def test_a_model_without_names_takes_columns_as_they_come(run, fail, features, table, tmp_path):
+    from sklearn.ensemble import RandomForestClassifier
+
+    X, y = features.to_numpy()[:, :5], (table.diagnosis == "benign").to_numpy().astype(np.int64)
+    model = RandomForestClassifier(5, random_state=0).fit(X[:250], y[:250])
+    scurry.from_model(model).save(tmp_path / "model.scurry")
+    features.iloc[:, :5].assign(label=y).to_parquet(tmp_path / "rows.parquet")
+    arguments = ("anytime", tmp_path / "model.scurry", tmp_path / "rows.parquet", "-o", tmp_path / "x.scurry")
+    run(*arguments, "--label", "label")
+    assert (scurry.load(tmp_path / "x.scurry").plan.order == scurry.anytime(model, X, y).plan.order).all()
+    line = fail("early-exit", *arguments[1:])
+    assert "the rows have 6 columns besides labels" in line
+    assert "name the column of labels with --label" in line

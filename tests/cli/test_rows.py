@@ -1,0 +1,90 @@
+"""Commands that run a model on rows."""
+
+import json
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import scurry
+from scurry import cli
+
+
+@pytest.fixture(scope="module")
+def fast(folder, forest, table):
+    predictor = scurry.early_exit(
+        forest, table.drop(columns=["diagnosis", "patient"])[250:500], max_disagreement=0.05, random_state=0
+    )
+    predictor.save(folder / "fast.scurry")
+    return predictor
+
+
+def test_predict(run, folder, fast, table, tmp_path):
+    new = table[500:]
+    arguments = ("predict", folder / "fast.scurry", folder / "new.parquet", "-o", tmp_path / "scores.parquet")
+    output = run(*arguments, "--keep", "patient")
+    scores, expected = pd.read_parquet(tmp_path / "scores.parquet"), fast.run(new)
+    assert scores.columns.tolist() == ["patient", "label", "trees", "steps", "reason"]
+    assert scores.patient.tolist() == new.patient.tolist()
+    assert scores.label.tolist() == expected.labels.tolist()
+    assert scores.trees.tolist() == expected.trees.tolist()
+    assert scores.steps.tolist() == expected.steps.tolist()
+    assert scores.reason.tolist() == expected.stop_reason.tolist()
+    assert f"rows {len(new)} in" in " ".join(output.split())
+    assert "1 complete since an earlier run" in run(*arguments, "--keep", "patient")
+
+
+def test_predict_with_a_budget(run, folder, forest, table, tmp_path):
+    features = table.drop(columns=["diagnosis", "patient"])
+    scurry.anytime(forest, features[250:500], table.diagnosis[250:500]).save(tmp_path / "ready.scurry")
+    arguments = ("predict", tmp_path / "ready.scurry", folder / "new.parquet", "-o", tmp_path / "out", "--max-steps", 7)
+    facts = json.loads(run(*arguments, "--columns", "label, steps", "--prefix", "s_", "--threads", 1, "--json"))
+    assert facts["n_rows"] == len(table) - 500
+    scores = pd.read_parquet(tmp_path / "out" / "new.parquet")
+    assert scores.columns.tolist() == ["s_label", "s_steps"]
+    assert set(scores.s_steps) == {7}
+
+
+def test_a_file_that_cannot_be_read_does_not_stop_the_others(folder, fast, table, tmp_path):
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    table[500:].to_parquet(rows / "good.parquet")
+    (rows / "bad.parquet").write_bytes((rows / "good.parquet").read_bytes()[:-50])
+    arguments = ["predict", str(folder / "fast.scurry"), str(rows), "-o", str(tmp_path / "out")]
+    result = CliRunner().invoke(cli.app, arguments)
+    assert result.exit_code == 1
+    assert "failed: bad.parquet" in result.stderr
+    assert "good.parquet" in result.stdout
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["good.parquet"]
+    failed = json.loads(CliRunner().invoke(cli.app, [*arguments, "--json"]).stdout)["failed"]
+    assert list(failed) == ["bad.parquet"]
+
+
+def test_nothing_to_score(fail, folder, fast, tmp_path):
+    line = fail("predict", folder / "fast.scurry", tmp_path / "*.parquet", "-o", tmp_path / "out")
+    assert "no file matches" in line
+
+
+def test_scores_are_parquet(fail, folder, fast):
+    line = fail("predict", folder / "fast.scurry", folder / "new.parquet", "-o", "scores.csv")
+    assert "written as Parquet; name a folder, or scores.parquet" in line
+
+
+def test_report(run, folder, fast, tmp_path):
+    arguments = ("report", folder / "fast.scurry", folder / "new.parquet", "-o", tmp_path / "page.html")
+    assert "page.html" in run(*arguments, "--title", "Tumours <soon>")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Tumours &lt;soon&gt;" in page
+    facts = json.loads(run(*arguments, "--label", "diagnosis", "--json"))
+    assert facts == {"file": str(tmp_path / "page.html"), "n_rows": 69}
+    assert "accuracy" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_bench(run, folder, fast):
+    found = json.loads(run("bench", folder / "fast.scurry", folder / "new.parquet", "--json"))
+    assert all(list(times) == ["all trees", fast.plan.facts["method"]] for times in found.values())
+    assert next(iter(found)) == "69 rows, 1 thread"
+    assert list(found)[-1] == "one row"
+    output = run("bench", folder / "model.skops", folder / "new.parquet")
+    assert "RandomForestClassifier  all trees" in output
+    assert output.count(" ×") == len(found)

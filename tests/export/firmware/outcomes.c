@@ -1,0 +1,31 @@
+/* Runs a model that stops by itself on every row, and leaves its label, trees and sums. */
+#include "board.h"
+#include "model.h"
+#include "rows.h"
+
+void on_timer(void)
+{
+}
+
+int main(void)
+{
+    static model_input x[MODEL_N_COLUMNS];
+    static model_state state;
+    uint32_t row;
+    board_init();
+    host_open("records.bin");
+    for (row = 0; row < N_ROWS; ++row) {
+        struct {
+            uint32_t label, trees;
+            int32_t sums[MODEL_N_SUMS];
+        } record;
+        model_quantize(rows[row], x);
+        INIT(&state);
+        model_run(&state, x);
+        record.label = model_predict(&state);
+        record.trees = state.trees;
+        model_scores(&state, record.sums);
+        host_write(&record, sizeof record);
+    }
+    return 0;
+}

@@ -1,0 +1,171 @@
+"""Exported models on emulated microcontrollers. Run by `make embedded`, which installs compilers and emulators."""
+
+import numpy as np
+import pytest
+from emulator import ARM, INSTRUCTION_NS, RISCV, Board, Sweep, replay_nodes, sweep
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.ensemble import RandomForestClassifier
+
+import scurry
+from scurry.export import LAYOUTS, replay, to_c
+from scurry.export.lowered import Lowered, lower
+from scurry.export.probes import probe_rows
+
+pytestmark = pytest.mark.embedded
+BOARDS = pytest.mark.parametrize("board", [ARM, RISCV], ids=lambda board: board.name)
+
+
+@pytest.fixture(autouse=True)
+def _tools():
+    missing = [*ARM.missing(), *RISCV.missing()]
+    if missing:
+        pytest.fail(f"{', '.join(missing)} not found; `make embedded` installs them")
+
+
+def forest_and_rows(load, n_trees: int, depth: int):
+    X, y = load(return_X_y=True)
+    model = RandomForestClassifier(n_trees, max_depth=depth, random_state=0).fit(X[::2], y[::2])
+    return model, X[1::2], y[1::2]
+
+
+@BOARDS
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("order", ["depth-ie", "backward-squirrel"])
+def test_interrupts_at_every_step_see_the_replayed_state(board: Board, layout: str, order: str, tmp_path):
+    model, X, y = forest_and_rows(load_breast_cancer, 5, 5)
+    anyt = scurry.anytime(model, X, y, order=order)
+    to_c(anyt, tmp_path, layout=layout)
+    lowered = lower(anyt, LAYOUTS[layout])
+    rows = probe_rows(anyt.forest, 6, rows=X)
+    compare(sweep(board, tmp_path, lowered, rows, stride=1), lowered, rows)
+
+
+@BOARDS
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "int16-node8"])
+def test_several_classes(board: Board, layout: str, tmp_path):
+    model, X, y = forest_and_rows(load_digits, 4, 4)
+    anyt = scurry.anytime(model, X, y, order="forward-squirrel", readout="weighted")
+    to_c(anyt, tmp_path, layout=layout)
+    lowered = lower(anyt, LAYOUTS[layout])
+    rows = probe_rows(anyt.forest, 3, rows=X)
+    compare(sweep(board, tmp_path, lowered, rows, stride=1), lowered, rows)
+
+
+@BOARDS
+@pytest.mark.parametrize("method", ["minimixed", "qwyc", "fan", "several classes", "every tree"])
+def test_models_that_stop_by_themselves(board: Board, method: str, tmp_path):
+    model, X, _ = forest_and_rows(load_digits if method == "several classes" else load_breast_cancer, 31, 6)
+    if method == "every tree":
+        pred = scurry.from_model(model)
+    else:
+        name = "minimixed" if method == "several classes" else method
+        pred = scurry.early_exit(model, X, max_disagreement=0.05, method=name, confidence=None, random_state=0)
+    forest = pred if isinstance(pred, scurry.Forest) else pred.forest
+    rows = probe_rows(forest, 60, rows=X)
+    for layout in ("float32", "int16-uint16", "int16-uint8"):
+        to_c(pred, tmp_path, layout=layout)
+        lowered = lower(pred, LAYOUTS[layout])
+        draw = ", 0" if "uint16_t draw" in (tmp_path / "model.h").read_text() else ""
+        raw = board.run(tmp_path, lowered, rows, "outcomes", f"INIT(state)=model_init(state{draw})")
+        records = np.frombuffer(raw, np.int32).reshape(len(rows), -1)
+        codes, sums, trees = replay.outcomes(lowered, rows)
+        np.testing.assert_array_equal(records, np.column_stack([codes, trees, sums]))
+
+
+@BOARDS
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_nothing_outside_the_model_is_called(board: Board, layout: str, tmp_path):
+    model, X, y = forest_and_rows(load_breast_cancer, 5, 5)
+    to_c(scurry.anytime(model, X, y), tmp_path, layout=layout)
+    assert board.undefined_symbols(tmp_path) == []
+
+
+@pytest.fixture(scope="module")
+def adult():
+    """10 trees of depth 10, as in Figure 3 of the squirrel paper, and rows of the test part."""
+    try:
+        data = scurry.datasets.load("adult")
+    except scurry.errors.ScurryError as error:
+        pytest.skip(f"adult is not to be had: {error}")
+    X = np.nan_to_num(data.X, nan=-1.0)
+    train, ordering, test = np.split(np.random.default_rng(0).permutation(len(X)), [len(X) // 2, 3 * len(X) // 4])
+    model = RandomForestClassifier(10, max_depth=10, random_state=0).fit(X[train], data.y[train])
+    return model, X[ordering], data.y[ordering], X[test]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_flash_of_adult(adult, layout, tmp_path):
+    model, X, y, X_test = adult
+    export = to_c(scurry.anytime(model, X, y, order="backward-squirrel"), tmp_path, layout=layout, X_cal=X_test[:2000])
+    most_bytes = {"int16-node8": 33_000, "int16-uint16": 48_000}
+    for optimise in ("-O2", "-Os"):
+        assert ARM.flash_bytes(tmp_path, optimise) <= most_bytes.get(layout, 100_000)
+        assert export.sizes.table_bytes < ARM.flash_bytes(tmp_path, optimise) <= export.sizes.flash_bytes
+
+
+@pytest.mark.parametrize("order", ["depth-ie", "breadth-ie"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_instructions_per_step_of_adult(adult, layout, order, tmp_path):
+    model, X, y, X_test = adult
+    anyt = scurry.anytime(model, X, y, order=order)
+    export = to_c(anyt, tmp_path, layout=layout)
+    lowered, rows = lower(anyt, LAYOUTS[layout]), X_test[:40]
+    result = sweep(ARM, tmp_path, lowered, rows, stride=10_000)
+    instructions = (result.full_ns - result.empty_ns) / INSTRUCTION_NS
+    assert instructions.mean() / len(lowered.order) == pytest.approx(export.sizes.instructions_per_step, rel=0.15)
+    if layout == "breadcrumb" and order == "depth-ie":
+        moves = (np.diff(replay_nodes(lowered, rows), axis=1) != 0).any(axis=2).sum(axis=1)
+        assert (
+            instructions.sum() / moves.sum() <= 7
+        )  # even if only steps that move count: at a leaf this layout pays nothing
+
+
+@pytest.mark.parametrize("order", ["backward-squirrel", "depth-ie", "breadth-ie", "random"])
+def test_figure_3_steps_are_linear_in_time(adult, order, tmp_path):
+    model, X, y, X_test = adult
+    anyt = scurry.anytime(model, X, y, order=order, random_state=0)
+    to_c(anyt, tmp_path, layout="int16-uint16")
+    lowered, rows = lower(anyt, LAYOUTS["int16-uint16"]), X_test[:10]
+    result = sweep(ARM, tmp_path, lowered, rows, stride=40)
+    compare_answers(result, lowered, rows)
+    periods, shares = mean_steps(result, len(anyt.plan.order))
+    assert np.corrcoef(periods, shares)[0, 1] ** 2 >= 0.99
+
+
+def mean_steps(result: Sweep, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Timer periods that interrupt every row, and the mean share of steps made by then."""
+    n_rows = len(result.full_ns)
+    periods, which, counts = np.unique(result.period_ns[result.fired], return_inverse=True, return_counts=True)
+    shares = np.bincount(which, result.position[result.fired]) / counts / n_steps
+    return periods[counts == n_rows], shares[counts == n_rows]
+
+
+def compare(result: Sweep, lowered: Lowered, rows: np.ndarray) -> None:
+    """Every answer is that of the replay, and every state was interrupted."""
+    compare_answers(result, lowered, rows)
+    states = replay_nodes(lowered, rows)
+    for row in range(len(rows)):
+        mine = result.fired & (result.row == row)
+        assert {tuple(nodes) for nodes in result.nodes[mine]} == {tuple(nodes) for nodes in states[row]}
+        if not lowered.layout.if_else:
+            assert set(result.position[mine]) >= set(range(len(lowered.order)))
+
+
+def compare_answers(result: Sweep, lowered: Lowered, rows: np.ndarray) -> None:
+    states = replay_nodes(lowered, rows)
+    sums = np.stack([after for after, _ in replay.states(lowered, rows)], axis=1)
+    labels = np.stack([lowered.values.labels(sums[:, step]) for step in range(sums.shape[1])], axis=1)
+    ends = np.cumsum([0, *(last - first for _, first, last in lowered.runs)])
+    units = ends if lowered.layout.if_else else np.arange(len(lowered.order) + 1)
+    assert result.fired.any()
+    for at in np.flatnonzero(result.fired):
+        row, position = int(result.row[at]), int(result.position[at])
+        # The interrupt may come between the store of a node and that of the position.
+        possible = np.arange(units[position], units[min(position + 1, len(units) - 1)] + 1)
+        equal = possible[(states[row, possible] == result.nodes[at]).all(axis=1)]
+        assert len(equal) > 0
+        assert result.label[at] == labels[row, equal[0]]
+        np.testing.assert_array_equal(result.sums[at], sums[row, equal[0]])
+    np.testing.assert_array_equal(result.last_label, labels[result.row, units[result.last_position]])
+    assert (result.last_position[~result.fired] == len(units) - 1).all()
+    assert (result.last_position >= np.where(result.fired, result.position, 0)).all()
