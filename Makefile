@@ -28,6 +28,7 @@ embedded: $(VENV)/.built
 	  { apt-get update -q && apt-get install -q -y --no-install-recommends gcc-arm-none-eabi qemu-system-arm \
 	    gcc-riscv64-unknown-elf qemu-system-misc; }
 	$(BIN)/pytest -n 2 -m embedded -q tests/export
+	$(BIN)/python benchmarks/papers/squirrel_firmware.py
 
 # BENCH_FLAGS="--quick --cells adult/*" narrows it down.
 bench: $(BENCH)/.built
