@@ -30,7 +30,15 @@ from scurry.orders import find
 from scurry.orders.ordering_set import OrderingSet
 from scurry.orders.readout import read_out
 
-SQUIRREL_CELLS = [("adult", 20, 8), ("magic", 50, 8), ("satimage", 20, 8), ("letter", 10, 8), ("covertype", 20, 8)]
+SQUIRREL_CELLS = [
+    ("adult", 20, 8),
+    ("magic", 50, 8),
+    ("satimage", 20, 8),
+    ("satimage", 100, 8),
+    ("letter", 10, 8),
+    ("letter", 30, 8),
+    ("covertype", 20, 8),
+]
 LARGE_CELLS = [("adult", 500, 10), ("covertype", 500, 10)]
 N_LARGE_ROWS = 50_000
 

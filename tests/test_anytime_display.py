@@ -24,6 +24,7 @@ def test_every_state_of_a_small_forest():
         assert line.get_label() == name
         np.testing.assert_array_equal(line.get_xdata(), np.arange(13))
         np.testing.assert_array_equal(line.get_ydata(), accuracy)
+        assert line.get_drawstyle() == "steps-post"
     assert display.ax_.get_xlabel() == "steps per row"
     assert display.ax_.get_ylabel() == "accuracy"
 
@@ -46,6 +47,7 @@ def test_regressors_are_drawn_by_their_error():
     error = display.curves["anytime"][1]
     assert error[-1] == 0
     assert error[0] > 0
+    assert display.lines_[0].get_drawstyle() == "default"  # states between the five are not known
 
 
 def test_what_cannot_be_drawn():

@@ -52,8 +52,7 @@ def test_early_exit_saves_most_trees_within_its_promise(readme):
     names, _ = readme
     run = names["fast"].run(names["X_new"])
     assert run.mean_trees < names["forest"].n_trees / 4
-    changed = (run.labels != names["model"].predict(names["X_new"])).mean()
-    assert changed <= 0.005 + 3 * (0.005 / len(run.labels)) ** 0.5  # the promise is about the rate, this is a sample
+    assert (run.labels != names["model"].predict(names["X_new"])).mean() <= 0.005
 
 
 def test_the_saved_file_predicts_the_same(readme):

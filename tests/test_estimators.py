@@ -182,6 +182,16 @@ def test_feature_costs_as_parameters_and_at_prediction(rows):
     assert (clone(model).set_params(max_cost=None).fit(X, y).predict(X_new) == model.estimator_.predict(X_new)).all()
 
 
+def test_feature_costs_by_name(rows):
+    X, y, X_new, _ = rows
+    names = [f"x{j}" for j in range(X.shape[1])]
+    costs = {name: 1.0 + 3 * (name == "x2") for name in names}
+    model = FeatureBudgetClassifier(RandomForestClassifier(5), max_cost=4, feature_costs=costs, random_state=0)
+    by_name = model.fit(pd.DataFrame(X, columns=names), y).cost(pd.DataFrame(X_new, columns=names))
+    by_position = clone(model).set_params(feature_costs=list(costs.values())).fit(X, y).cost(X_new)
+    assert (by_name == by_position).all()
+
+
 def test_pipeline_and_grid_search(rows):
     X, y, X_new, y_new = rows
     model = EarlyExitClassifier(RandomForestClassifier(15), max_disagreement=0.02, random_state=0)

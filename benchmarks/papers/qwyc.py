@@ -39,6 +39,7 @@ GAMMAS = np.linspace(0.0, 6.0, 121)
 AMOUNTS = np.concatenate([[0.0], np.geomspace(1e-3, 10.0, 120)])
 PRESETS = {"GBT order": "natural", "individual MSE": "individual-mse", "greedy MSE": "greedy-mse", "random": "random"}
 CERTIFIED_ALPHA, CONFIDENCE = 0.005, 0.95
+PARTS = ("curves", "certified", "timings")
 
 Rule = MarginRule | FanRule
 FitRule = Callable[[NDArray[np.float64]], Rule]
@@ -157,11 +158,14 @@ def main() -> None:
         accuracy = (experiment.full == experiment.rows.y_test).mean()
         report.say(f"## {name}")
         report.say(f"Full ensemble: accuracy {accuracy:.4f} on {len(experiment.full):,} test rows.")
-        curves = _curves(experiment, arguments.quick)
-        _compare(report, experiment, curves)
-        _histograms(report, experiment, curves)
-        _certified(report, experiment, 3 if arguments.quick else 10)
-        _timings(report, experiment.rows, partial(race, n_rounds=5 if arguments.quick else 25, clock=clock))
+        if "curves" in arguments.parts:
+            curves = _curves(experiment, arguments.quick)
+            _compare(report, experiment, curves)
+            _histograms(report, experiment, curves)
+        if "certified" in arguments.parts:
+            _certified(report, experiment, 3 if arguments.quick else 10)
+        if "timings" in arguments.parts:
+            _timings(report, experiment.rows, partial(race, n_rounds=5 if arguments.quick else 25, clock=clock))
     report.close()
 
 
@@ -169,6 +173,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer points, orders and repeats")
     parser.add_argument("--datasets", nargs="+", choices=list(TARGETS), default=list(TARGETS))
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--cpu-time", action="store_true", help="for a loaded machine")
     return parser.parse_args()
 

@@ -211,12 +211,17 @@ class AnytimeDisplay:
         self.ax_ = new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
         self.lines_ = [
-            self.ax_.plot(x, quality, label=name, drawstyle="steps-post" if self.against == "steps" else "default")[0]
+            self.ax_.plot(x, quality, label=name, drawstyle=self._drawstyle(x))[0]
             for name, (x, quality) in self.curves.items()
         ]
         self.ax_.set(xlabel=_BUDGETS[self.against], ylabel=self.quality)
         self.ax_.legend()
         return self
+
+    def _drawstyle(self, x: NDArray[np.float64]) -> str:
+        # Stairs would say of steps left out what is not known.
+        every_step = self.against == "steps" and bool((np.diff(x) <= 1).all())
+        return "steps-post" if every_step else "default"
 
 
 def _curve_by_steps(

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from scurry.errors import FormatError, InputError
+from scurry.errors import FormatError, InputError, OutputError
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -79,7 +79,10 @@ def write_container(
 ) -> None:
     """Write `header` and `arrays` to `path` in one move: a reader sees the old file or the new one."""
     target = Path(path)
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise OutputError(f"{target} cannot be written: {error.strerror}; name a folder that exists") from error
     try:
         with os.fdopen(descriptor, "wb") as stream:
             _write(stream, kind, header, arrays)

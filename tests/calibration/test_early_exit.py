@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.datasets import make_classification
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -123,6 +124,10 @@ def test_certified_scores(method, kind, request):
     assert float((run.labels != model.predict(new)).mean()) <= 0.01
     assert run.mean_trees < 0.8 * fast.forest.n_trees
     assert "confidence 0.95" in str(fast.summary())
+    facts = fast.plan.facts
+    assert facts["calibration_disagreement"] == facts["certified_mistakes"] / 4000
+    assert facts["calibration_disagreement"] < facts["certified_disagreement"] <= 0.01
+    assert f"{facts['certified_mistakes']} mistakes on 4000 rows" in facts["certified_by"]
 
 
 def test_what_runs_to_the_end_is_exact(boosted):
@@ -160,6 +165,13 @@ def test_plurality_of_several_classes(three_classes, method):
     assert run.mean_trees < exact.run(X[2000:]).mean_trees
 
 
+def test_several_classes_search_their_order(three_classes):
+    model, X = three_classes
+    fast = scurry.early_exit(model, X[:3000], max_disagreement=0.02, method="qwyc", confidence=None)
+    assert (fast.plan.order != np.arange(30)).any()
+    assert (fast.predict(X[:3000]) != model.predict(X[:3000])).mean() <= 0.02
+
+
 @pytest.mark.parametrize("method", ["qwyc", "auto"])
 def test_scores_of_several_classes(three_classes, method):
     model, X = three_classes
@@ -183,6 +195,96 @@ def test_boosted_model_of_several_classes():
     assert (run.labels != model.predict(X[2800:])).mean() <= 0.03
     assert (run.trees % 3 == 0).all()
     np.testing.assert_array_equal(fast.predict(X[2800:]), run.labels)
+
+
+def frameworks():
+    import lightgbm
+    import xgboost
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    few = {"n_estimators": 40, "random_state": 0, "n_jobs": 1}
+    return {
+        "sklearn": GradientBoostingClassifier(n_estimators=40, random_state=0),
+        "histogram": HistGradientBoostingClassifier(max_iter=40, random_state=0),
+        "xgboost": xgboost.XGBClassifier(max_depth=4, base_score=0.3, **few),
+        "lightgbm": lightgbm.LGBMClassifier(num_leaves=15, verbose=-1, **few),
+        "lightgbm forest": lightgbm.LGBMClassifier(
+            boosting_type="rf", subsample=0.7, subsample_freq=1, verbose=-1, **few
+        ),
+        "forest": RandomForestClassifier(40, max_depth=6, random_state=0),
+    }
+
+
+@pytest.mark.parametrize("name", list(frameworks()))
+@pytest.mark.parametrize("threshold", [None, 0.2])
+def test_every_framework_by_its_own_labels(name, threshold):
+    """An unbalanced problem, so that a base score that was forgotten would show."""
+    rng = np.random.default_rng(0)
+
+    def draw(n_rows):
+        X, y = two_classes(4 * n_rows, rng.integers(2**31))
+        keep = np.flatnonzero((y == 0) | (rng.random(len(y)) < 0.2))[:n_rows]
+        return X[keep].astype(np.float32), y[keep]
+
+    model = frameworks()[name].fit(*draw(1500))
+    fast = scurry.early_exit(
+        model, draw(8000)[0], max_disagreement=0.01, method="qwyc", threshold=threshold, random_state=0
+    )
+    new, _ = draw(10_000)
+    full = model.predict(new) if threshold is None else (model.predict_proba(new)[:, 1] >= threshold).astype(int)
+    run = fast.run(new)
+    n_changed = int((run.labels != full).sum())
+    assert n_changed > 0
+    assert stats.binom.sf(n_changed - 1, len(new), 0.01) > 0.001  # the promise is about the rate, this is a sample
+    assert run.mean_trees < 35
+    complete = run.stop_reason == "complete"
+    np.testing.assert_array_equal(run.labels[complete], full[complete])
+    assert 0 < complete.mean() < 1
+    assert fast.plan.facts.get("threshold") == threshold
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"threshold": 1.5}, "threshold must be a probability between 0 and 1, got 1.5"),
+        ({"threshold": 0.3, "method": "minimean"}, 'votes, which know no threshold; use "qwyc"'),
+        ({"costs": "steps", "method": "minimean"}, 'in random order, whatever they cost; use "qwyc"'),
+        ({"costs": "euros"}, 'costs must be "trees", "steps" or a number per tree'),
+        ({"costs": [1.0, 2.0]}, r"costs must be one number or one per model \(31\)"),
+    ],
+)
+def test_thresholds_and_costs_that_make_no_sense(forest, arguments, message):
+    X, _ = two_classes(500, 14)
+    with pytest.raises(InputError, match=message):
+        scurry.early_exit(forest, X, **arguments)
+
+
+def test_a_threshold_is_for_two_classes(three_classes):
+    model, X = three_classes
+    with pytest.raises(InputError, match="threshold is for two classes, the model has 3"):
+        scurry.early_exit(model, X[:500], threshold=0.3)
+
+
+def test_costs_change_what_is_saved(boosted):
+    """Trees of the second half at a thousandth of the price: the search prefers them, and counts in these units."""
+    X, _ = two_classes(6000, 24)
+    cheap_late = np.where(np.arange(60) < 30, 1.0, 1e-3)
+    plain = scurry.early_exit(boosted, X, max_disagreement=0.02, method="qwyc", confidence=None)
+    priced = scurry.early_exit(boosted, X, max_disagreement=0.02, method="qwyc", confidence=None, costs=cheap_late)
+    assert (plain.plan.order[:10] < 30).mean() > 0.5
+    assert (priced.plan.order[:10] >= 30).all()
+    run = priced.run(X)
+    spent = np.cumsum(cheap_late[priced.plan.order])[run.trees - 1]
+    assert priced.plan.facts["calibration_mean_cost"] == pytest.approx(spent.mean())
+    assert priced.plan.facts["calibration_mean_trees"] == pytest.approx(run.mean_trees)
+    assert spent.mean() < np.cumsum(cheap_late[plain.plan.order])[plain.run(X).trees - 1].mean()
+
+
+def test_steps_are_node_tests(boosted):
+    X, _ = two_classes(6000, 25)
+    fast = scurry.early_exit(boosted, X, max_disagreement=0.02, confidence=None, costs="steps", random_state=0)
+    assert "least steps per row" in fast.plan.facts["chosen_because"]
+    assert fast.plan.facts["calibration_mean_cost"] == pytest.approx(fast.run(X).mean_steps, rel=0.02)
 
 
 def test_early_exit_that_does_not_pay_is_full_evaluation(monkeypatch):

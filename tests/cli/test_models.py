@@ -135,3 +135,16 @@ def test_skops_types_that_are_not_trusted(fail, tmp_path):
         (tmp_path / "odd.skops").read_bytes().replace(b'"__class__"', b'"__clown__"')
     )
     assert "broken.skops is not a readable skops file" in fail("inspect", tmp_path / "broken.skops")
+
+
+def test_export_c(run, fail, folder, forest, table, tmp_path):
+    features = table.drop(columns=["diagnosis", "patient"])
+    scurry.anytime(forest, features[250:500], table.diagnosis[250:500]).save(tmp_path / "ready.scurry")
+    arguments = ("export", "c", tmp_path / "ready.scurry", tmp_path / "firmware", "--layout", "int16-uint16")
+    facts = json.loads(run(*arguments, "--rows", folder / "new.parquet", "--check", "--json", "--name", "tumour"))
+    assert (tmp_path / "firmware" / "tumour.c").exists()
+    assert facts["layout"] == "int16-uint16"
+    assert facts["check"]["n_mismatches"] == 0
+    assert facts["check"]["n_answers"] > 69
+    assert "layout int16-uint16; see README.md" in run(*arguments)
+    assert "name some with --rows" in fail(*arguments, "--check")

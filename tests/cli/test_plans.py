@@ -67,6 +67,7 @@ def test_anytime(run, folder, forest, features, table, tmp_path):
     text = " ".join(output.split())
     assert f"steps {len(written.plan.order)}, in 25 trees" in text
     assert f"{expected.plan.facts['mean_accuracy']:.4g} on average over all moments to stop" in text
+    assert f"new.parquet --max-steps {len(written.plan.order) // 10} -o scores.parquet" in text
 
 
 def test_prune(run, folder, forest, features, tmp_path):
@@ -76,7 +77,7 @@ def test_prune(run, folder, forest, features, tmp_path):
     path = scurry.prune(forest, features[250:500], feature_costs=costs)
     text = run(*arguments)
     assert text.count(f"of {len(path)}") == 8
-    assert f"{path.costs.max():.4g}" in text
+    assert f"{path.costs.max():.2f}" in text
     listed = json.loads(run(*arguments, "--json"))
     assert listed == {"costs": path.costs.tolist(), "errors": path.errors.tolist()}
     budget = float(path.costs.max()) / 2

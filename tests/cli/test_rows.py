@@ -63,3 +63,52 @@ def test_a_file_that_cannot_be_read_does_not_stop_the_others(folder, fast, table
 def test_nothing_to_score(fail, folder, fast, tmp_path):
     line = fail("predict", folder / "fast.scurry", tmp_path / "*.parquet", "-o", tmp_path / "out")
     assert "no file matches" in line
+
+
+def test_scores_are_parquet(fail, folder, fast):
+    line = fail("predict", folder / "fast.scurry", folder / "new.parquet", "-o", "scores.csv")
+    assert "written as Parquet; name a folder, or scores.parquet" in line
+
+
+def test_report(run, folder, fast, tmp_path):
+    arguments = ("report", folder / "fast.scurry", folder / "new.parquet", "-o", tmp_path / "page.html")
+    assert "page.html" in run(*arguments, "--title", "Tumours <soon>")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Tumours &lt;soon&gt;" in page
+    facts = json.loads(run(*arguments, "--label", "diagnosis", "--json"))
+    assert facts == {"file": str(tmp_path / "page.html"), "n_rows": 69}
+    assert "accuracy" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_bench(run, folder, fast):
+    found = json.loads(run("bench", folder / "fast.scurry", folder / "new.parquet", "--json"))
+    assert all(list(times) == ["all trees", fast.plan.facts["method"]] for times in found.values())
+    assert next(iter(found)) == "69 rows, 1 thread"
+    assert list(found)[-1] == "one row"
+    output = run("bench", folder / "model.skops", folder / "new.parquet")
+    assert "RandomForestClassifier  all trees" in output
+    assert output.count(" ×") == len(found)
+
+
+def test_a_cluster_is_asked_for_the_same(run, folder, fast, monkeypatch):
+    asked = {}
+
+    def score(source, predictor, destination, **settings):
+        asked.update(settings, source=source, digest=predictor.digest, destination=destination)
+        return scurry.batch.Report(n_rows=7, seconds=0.5, written=["new.parquet"])
+
+    monkeypatch.setattr("scurry.distributed.score", score)
+    output = run("predict", folder / "fast.scurry", "a.parquet", "b.parquet", "--dask", "tcp://host:1", "-o", "out")
+    assert "7 in 500 ms, 14 a second" in output
+    del asked["progress"]
+    assert asked == {
+        "source": ["a.parquet", "b.parquet"],
+        "digest": fast.digest,
+        "destination": "out",
+        "cluster": "tcp://host:1",
+        "columns": ("label", "trees", "steps", "reason"),
+        "keep": (),
+        "prefix": "",
+        "max_steps": None,
+        "time_us": None,
+    }

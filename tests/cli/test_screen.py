@@ -1,6 +1,9 @@
 """Numbers as people read them."""
 
+import io
+
 import pytest
+from rich.console import Console
 
 from scurry.cli import screen
 
@@ -15,3 +18,25 @@ def test_bytes(count, shown):
 @pytest.mark.parametrize(("duration", "shown"), [(12.345, "12.3 s"), (0.0123, "12.3 ms"), (4.2e-6, "4.2 µs")])
 def test_seconds(duration, shown):
     assert screen.in_seconds(duration) == shown
+
+
+def test_progress_shows_only_what_takes_time(monkeypatch):
+    shown = io.StringIO()
+    monkeypatch.setattr(screen, "console", lambda stderr: Console(file=shown, force_terminal=True, width=80))
+    with screen.progress("Scoring") as tell:
+        tell(0.5, "half")
+    assert shown.getvalue() == ""
+    monkeypatch.setattr(screen, "_PATIENCE_S", 0.0)
+    with screen.progress("Scoring") as tell:
+        tell(None, "at work")
+        while "at work" not in shown.getvalue():
+            pass
+        tell(0.5, "half")
+    assert "Scoring" in shown.getvalue()
+
+
+def test_progress_is_for_terminals(monkeypatch, capsys):
+    monkeypatch.setattr(screen, "_PATIENCE_S", 0.0)
+    with screen.progress("Scoring") as tell:
+        tell(0.5, "half")
+    assert capsys.readouterr() == ("", "")

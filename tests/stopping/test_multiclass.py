@@ -1,6 +1,7 @@
 """Leads against an oracle that tries every threshold, and what the rule shares with the two-class one."""
 
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from scurry.errors import FormatError, InputError
-from scurry.stopping import LeadRule, multiclass_qwyc
+from scurry.stopping import LeadRule, multiclass, multiclass_qwyc
 
 INF = float("inf")
 
@@ -69,6 +70,50 @@ def test_equals_the_oracle(problem):
     assert rule.n_mistakes == mistakes <= budget
     assert rule.decide(scores).n_models_used.tolist() == used
     assert rule.mean_cost == pytest.approx(np.mean(used))
+
+
+def greedy_order(scores, base, budget, costs, upfront):
+    """Algorithm 1 in words: the model with the least cost per row that leaves; the oracle above tells who leaves."""
+    order = []
+    while len(order) < len(costs) - 1:
+        best = None
+        for model in (m for m in range(len(costs)) if m not in order):
+            rest = [m for m in range(len(costs)) if m not in (*order, model)]
+            _, _, used = oracle(scores, base, budget, [*order, model, *rest], upfront)
+            n_leaving = used.count(len(order) + 1)
+            price = Fraction(costs[model], n_leaving) if n_leaving else INF
+            if best is None or price < best[0]:
+                best = price, model
+        order.append(best[1])
+        rest = [m for m in range(len(costs)) if m not in order]
+        if max(oracle(scores, base, budget, [*order, *rest], upfront)[2]) <= len(order):
+            break
+    return order
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems(), st.data())
+def test_the_joint_order_is_greedy(problem, data):
+    scores, base, budget, _, upfront = problem
+    costs = data.draw(st.lists(st.integers(1, 3), min_size=scores.shape[1], max_size=scores.shape[1]))
+    spending = "upfront" if upfront else "proportional"
+    shared = {"max_disagreement": budget / len(scores), "base_score": base, "spending": spending, "costs": costs}
+    rule = multiclass_qwyc(scores, order=None, **shared)
+    expected = greedy_order(scores.tolist(), base.tolist(), budget, costs, upfront)
+    assert rule.order[: len(expected)].tolist() == expected
+    given_order = multiclass_qwyc(scores, order=rule.order, **shared)
+    np.testing.assert_array_equal(rule.lead, given_order.lead)
+    assert rule.mean_cost == given_order.mean_cost
+
+
+def test_a_search_on_some_rows_still_counts_mistakes_on_all(monkeypatch):
+    monkeypatch.setattr(multiclass, "SEARCH_ROWS", 50)
+    scores = normal_scores(400)
+    scores[:, 3] *= 50  # says most of the sum, and comes first
+    rule = multiclass_qwyc(scores, max_disagreement=0.02, order=None)
+    assert rule.order[0] == 3
+    assert rule.n_mistakes <= 8
+    assert rule.mean_cost < multiclass_qwyc(scores, max_disagreement=0.02).mean_cost
 
 
 def test_no_mistakes_allowed_means_none_made():

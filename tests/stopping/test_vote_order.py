@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from scurry.errors import InputError
 from scurry.stopping import fit_majority_order, fit_plurality_order, fit_votes, solve, solve_plurality
 from scurry.stopping.guarantee import certified_rate, rate_p_value, rows_needed
 from scurry.stopping.vote_order import MajorityCourse, PluralityCourse
@@ -128,3 +129,22 @@ def test_just_enough_rows_all_certify():
     fit = fit_majority_order(easy, 0.01, random_state=0)
     assert fit.promise.n_rows == 299
     assert fit.mean_votes < 5
+    assert fit_majority_order(easy[:299], 0.01, random_state=0).promise.confidence == 0.95
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: fit_majority_order([0.5], 0.1), r"one for each row and voter, got float64 of shape \(1,\)"),
+        (lambda: fit_majority_order([[0, 2]], 0.1), "votes must be from 0 to 1, got 0 to 2"),
+        (lambda: fit_majority_order([[0, 1]], 0), "is the full vote in any order"),
+        (lambda: fit_majority_order([[0, 1]], 5), r"Did you mean 0\.05"),
+        (lambda: fit_majority_order([[0, 1]], 0.1, method="qwyc"), "method must be one of"),
+        (lambda: fit_majority_order([[0, 1]], 0.1, confidence=95), r"Did you mean 0\.95"),
+        (lambda: fit_plurality_order([[0, 1]], 3, 0.1, method="schwing"), "method must be one of"),
+        (lambda: fit_plurality_order([[0, 3]], 3, 0.1), "votes must be from 0 to 2"),
+    ],
+)
+def test_bad_input_says_what_is_wrong(call, message):
+    with pytest.raises(InputError, match=message):
+        call()

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scurry.calibration.request import Request
 from scurry.calibration.scores import plan_by_scores
@@ -30,6 +31,8 @@ def early_exit(
     confidence: float | None = 0.95,
     shuffle: str = "fixed",
     keep_scores: str | None = None,
+    costs: str | ArrayLike = "trees",
+    threshold: float | None = None,
     random_state: int | np.random.Generator | None = None,
 ) -> Predictor:
     """Make a classifier stop asking trees once its label is clear enough.
@@ -44,7 +47,7 @@ def early_exit(
         Labels, used by ``method="fan"`` to order trees.
     X_fit : array or DataFrame, optional
         Rows that find the order of trees and the thresholds on scores, so that all of `X_cal` is left to certify them.
-        The model's training rows serve well. By default half of `X_cal`.
+        The model's training rows serve well. By default half of `X_cal`. Methods on votes take a fifth of `X_cal`.
     max_disagreement : float in [0, 1)
         The largest share of rows whose label may change: 0.001 is one in a thousand.
     method : {"auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan"}
@@ -54,9 +57,16 @@ def early_exit(
     confidence : float or None
         The promise holds on new rows with this probability; None gives the papers' in-sample rule.
     shuffle : {"fixed", "row"}
-        For votes: one random order of trees for the predictor, or one for each row.
+        For votes: one random order of trees for the predictor, whose own mistakes certify the promise; or an order for
+        each row, drawn by its values, where the promise needs fewer rows and running it more time.
     keep_scores : {None, "positive"}
         "positive": only rows of the first class stop early, and the others get their full score.
+    costs : {"trees", "steps"} or array of shape (n_trees,)
+        What a tree costs in the search for an order and in the comparison of methods: one each, the node tests that
+        rows make in it, or your own figures. For methods on scores.
+    threshold : float, optional
+        Answer the second of two classes iff its probability is at least this, instead of as the model does; what is
+        promised is agreement with the full model at this threshold. For methods on scores.
     random_state : int or Generator, optional
 
     Returns
@@ -91,6 +101,8 @@ def early_exit(
         confidence=confidence,
         shuffle=shuffle,
         keep_scores=keep_scores,
+        costs=costs,
+        threshold=threshold,
     )
     if method == "auto":
         return Predictor(request.forest, _auto_plan(request))
@@ -102,8 +114,9 @@ def early_exit(
 def _auto_plan(request: Request) -> Plan:
     """The cheapest plan among orders of trees, compared after certification: a search that overfits loses here."""
     plans, failures = [], []
-    methods = ["natural", "qwyc"] if request.forest.n_classes == 2 else ["qwyc"]
-    if request.forest.aggregation == "vote" and request.forest.n_classes == 2 and request.keep_scores is None:
+    methods = ["natural", "qwyc"]
+    may_vote = request.keep_scores is None and request.cost_unit == "trees"
+    if request.forest.aggregation == "vote" and request.forest.n_classes == 2 and may_vote:
         methods.append("minimean")  # where the model itself votes, agreement with the vote is agreement with the model
     # Each candidate is certified at a share of the risk: choosing among them must not break the promise.
     shared_risk = request if request.confidence is None else replace(request, confidence=_shared(request, len(methods)))
@@ -115,14 +128,15 @@ def _auto_plan(request: Request) -> Plan:
     in_shares, asked = f"confidence {shared_risk.confidence}", f"confidence {request.confidence}"
     if not plans:
         raise InfeasibleError(str(failures[0]).replace(in_shares, asked), failures[0].achievable)
-    best = min(plans, key=_mean_trees)
-    n_trees = request.forest.n_trees
-    shown = ", ".join(f"{plan.facts['method']} {_mean_trees(plan):.1f}" for plan in plans)
-    if _mean_trees(best) > _WORTH_IT * n_trees:
-        why = f"early exit would not pay: of {n_trees} trees a row needs {shown}"
+    best = min(plans, key=_mean_cost)
+    n_trees, full_cost = request.forest.n_trees, float(request.tree_costs(request.rows).sum())
+    unit = request.cost_unit
+    shown = ", ".join(f"{plan.facts['method']} {_mean_cost(plan):.1f}" for plan in plans)
+    if _mean_cost(best) > _WORTH_IT * full_cost:
+        why = f"early exit would not pay: of {full_cost:.4g} {unit} a row needs {shown}"
         facts = request.facts("full", promise="the model's own labels, always", chosen_because=why)
         return Plan(order=np.arange(n_trees, dtype=np.int32), facts=facts)
-    why = f"fewest trees per row on held-out rows: {shown}"
+    why = f"least {unit} per row on held-out rows: {shown}"
     promise = str(best.facts["promise"]).replace(in_shares, asked)
     return replace(
         best, facts=best.facts | {"confidence": request.confidence, "promise": promise, "chosen_because": why}
@@ -133,5 +147,5 @@ def _shared(request: Request, n_plans: int) -> float:
     return round(1 - (1 - (request.confidence or 0.0)) / n_plans, 9)
 
 
-def _mean_trees(plan: Plan) -> float:
-    return float(plan.facts["calibration_mean_trees"])
+def _mean_cost(plan: Plan) -> float:
+    return float(plan.facts.get("calibration_mean_cost", plan.facts["calibration_mean_trees"]))

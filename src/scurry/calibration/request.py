@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.calibration.threshold import at_threshold
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.rows import as_rows
+from scurry.stopping.guarantee import certified_rate
+from scurry.stopping.score_matrix import model_costs
 
 METHODS = ("auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan")
 
@@ -26,6 +29,8 @@ class Request:
     confidence: float | None
     shuffle: str
     keep_scores: str | None
+    costs: str | NDArray[np.float64]
+    threshold: float | None
     rng: np.random.Generator
     fit_rows: NDArray[Any] | None
     split_seed: int
@@ -55,6 +60,12 @@ class Request:
             raise InputError(f'shuffle must be "fixed" or "row", got {asked["shuffle"]!r}')
         if asked["keep_scores"] not in (None, "positive"):
             raise InputError(f'keep_scores must be None or "positive", got {asked["keep_scores"]!r}')
+        if not isinstance(asked["costs"], str):
+            asked["costs"] = model_costs(asked["costs"], forest.n_trees)
+        elif asked["costs"] not in ("trees", "steps"):
+            raise InputError(f'costs must be "trees", "steps" or a number per tree, got {asked["costs"]!r}')
+        if asked["threshold"] is not None:
+            forest = at_threshold(forest, asked["threshold"])
         rows = as_rows(forest, X_cal)
         if len(rows) == 0:
             raise InputError("X_cal has no rows; pass rows like those to be predicted, labels are not needed")
@@ -66,7 +77,31 @@ class Request:
         seed = int(rng.integers(2**63))
         return cls(forest=forest, rows=rows, y=y, fit_rows=fit_rows, rng=rng, split_seed=seed, **asked)
 
+    @property
+    def cost_unit(self) -> str:
+        """What is saved: "trees", "steps", or "cost" in units of the caller."""
+        return self.costs if isinstance(self.costs, str) else "cost"
+
+    def tree_costs(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+        """What each tree costs: 1, as given, or the node tests that `rows` make in it; shape (n_trees,)."""
+        if not isinstance(self.costs, str):
+            return self.costs
+        if self.cost_unit == "trees":
+            return np.ones(self.forest.n_trees)
+        return np.asarray(self.forest.node_depth[self.forest.apply(rows)].mean(axis=0))
+
+    def certificate(self, n_mistakes: int, n_rows: int) -> dict[str, Any]:
+        """What a plan says about the test that certified it."""
+        return {
+            "certified_by": f"exact binomial test: {n_mistakes} mistakes on {n_rows} rows that had no part in the fit",
+            "certified_on_rows": n_rows,
+            "certified_mistakes": n_mistakes,
+            "certified_disagreement": certified_rate(n_mistakes, n_rows, self.confidence or 0.0),
+        }
+
     def facts(self, method: str, **measured: Any) -> dict[str, Any]:
         """What a plan says about itself."""
         asked = {"method": method, "max_disagreement": float(self.max_disagreement), "confidence": self.confidence}
+        if self.threshold is not None:
+            asked["threshold"] = float(self.threshold)
         return asked | {"n_calibration_rows": len(self.rows), "n_trees": self.forest.n_trees} | measured

@@ -8,6 +8,7 @@ the family on.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -62,7 +63,7 @@ def plan_by_scores(request: Request, method: str) -> Plan:
     else:
         if method == "fan":
             raise InputError(f'method="fan" decides between two classes, the model has {forest.n_classes}; use "qwyc"')
-        rule = _fit_many_classes(request, step, fit_rows)
+        rule = _fit_many_classes(request, method, step, fit_rows)
     scores = tree_scores(forest, held_out, step)
     amount, measured = _certified_amount(request, rule, scores, _decisions(forest, held_out))
     return _plan(request, method, rule.widened(amount), step, measured)
@@ -115,7 +116,7 @@ def _fit_two_classes(
     scores, decisions = tree_scores(forest, rows, step), _decisions(forest, rows)
     threshold = float(np.rint(score_threshold(forest) / step) * step)
     shared: dict[str, Any] = {"decision_threshold": threshold, "decisions": decisions}
-    shared["max_disagreement"] = _fitted_disagreement(request)
+    shared |= {"max_disagreement": _fitted_disagreement(request), "costs": request.tree_costs(rows)}
     if method == "fan":
         if request.keep_scores is not None:
             raise InputError('keep_scores needs thresholds: use method="qwyc"')
@@ -133,20 +134,26 @@ def _fitted_disagreement(request: Request) -> float:
     return request.max_disagreement * share
 
 
-def _fit_many_classes(request: Request, step: float, rows: NDArray[Any]) -> LeadRule:
+def _fit_many_classes(request: Request, method: str, step: float, rows: NDArray[Any]) -> LeadRule:
     if request.keep_scores is not None:
         raise InputError('keep_scores="positive" needs a model with two classes')
     forest = request.forest
     base = np.rint(forest.base_score / step) * step
-    scores = tree_scores(forest, rows, step)
-    return multiclass_qwyc(scores, max_disagreement=_fitted_disagreement(request), base_score=base)
+    scores, costs = tree_scores(forest, rows, step), request.tree_costs(rows)
+    return multiclass_qwyc(
+        scores,
+        max_disagreement=_fitted_disagreement(request),
+        base_score=base,
+        costs=costs.reshape(scores.shape[1], -1).sum(axis=1),
+        order="natural" if method == "natural" else None,
+    )
 
 
 def _certified_amount(
     request: Request, rule: ScoredRule, scores: NDArray[np.float64], decisions: NDArray[Any]
 ) -> tuple[float, dict[str, Any]]:
     """How far to widen `rule`, and what that does on rows it was not fitted to."""
-    n_rows, rounds = len(scores), request.forest.n_trees / rule.n_models
+    n_rows = len(scores)
     if request.confidence is None:
         curve = rule.widening_curve(scores, [0.0], decisions=decisions)
         chosen, amounts = 0, np.zeros(1)
@@ -167,11 +174,15 @@ def _certified_amount(
             "promise": (
                 f"with confidence {request.confidence}, at most {request.max_disagreement:g} of new rows are "
                 "answered differently from the model (rows drawn like the calibration rows)"
-            ),
-            "certified_on_rows": n_rows,
-        }
+            )
+        } | request.certificate(int(curve.n_mistakes[chosen]), n_rows)
     measured["calibration_disagreement"] = float(curve.n_mistakes[chosen] / n_rows)
-    measured["calibration_mean_trees"] = float(curve.mean_cost[chosen] * rounds)
+    if request.cost_unit == "trees":
+        measured["calibration_mean_trees"] = float(curve.mean_cost[chosen])
+    else:
+        uncosted = replace(rule, costs=np.full(rule.n_models, request.forest.n_trees / rule.n_models))
+        measured["calibration_mean_trees"] = float(uncosted.widening_curve(scores, amounts[[chosen]]).mean_cost[0])
+        measured["calibration_mean_cost"] = float(curve.mean_cost[chosen])
     return float(amounts[chosen]), measured
 
 

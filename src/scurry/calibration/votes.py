@@ -28,6 +28,10 @@ _LOTS_IN_TREES = 1.0  # what a row's draw, and the split of its block, cost besi
 def plan_by_votes(request: Request, method: str) -> Plan:
     """A plan that stops a vote by `method`: "minimax", "minimean", "minimixed" or "schwing"."""
     forest = request.forest
+    if request.threshold is not None:
+        raise InputError(f'method={method!r} counts votes, which know no threshold; use "qwyc"')
+    if request.cost_unit != "trees":
+        raise InputError(f'method={method!r} asks trees in random order, whatever they cost; use "qwyc"')
     if forest.value.shape[1] != forest.n_classes:
         raise InputError(
             f'method={method!r} counts votes of trees, and this is a boosted model whose trees add scores; use "qwyc"'
@@ -140,25 +144,18 @@ def _asked(request: Request) -> dict[str, Any]:
 
 def _certified_facts(request: Request, fit: OrderFit[Any]) -> dict[str, Any]:
     alpha, confidence, n_rows = request.max_disagreement, request.confidence or 0.0, fit.promise.n_rows
+    measured = {"calibration_disagreement": fit.n_mistakes / n_rows, "calibration_mean_trees": fit.mean_votes}
     if fit.promise.upper_bound == 0:
-        needed = rows_needed(alpha, confidence)
         promise = (
             f"the full vote, always: {n_rows} rows certify no earlier stop that changes at most {alpha:g} of new rows "
-            f'with confidence {confidence:g}; that takes {needed} rows, or shuffle="row"'
+            f'with confidence {confidence:g}; that takes {rows_needed(alpha, confidence)} rows, or shuffle="row"'
         )
-    else:
-        promise = (
-            f"with confidence {confidence:g}, this predictor with its own order of trees answers at most {alpha:g} of "
-            "new rows differently from the full vote (rows drawn like the calibration rows)"
-        )
-    return {
-        "promise": promise,
-        "certified_on_rows": n_rows,
-        "certified_mistakes": fit.n_mistakes,
-        "certified_disagreement": fit.promise.upper_bound,
-        "calibration_disagreement": fit.n_mistakes / n_rows,
-        "calibration_mean_trees": fit.mean_votes,
-    }
+        return {"promise": promise} | measured
+    promise = (
+        f"with confidence {confidence:g}, this predictor with its own order of trees answers at most {alpha:g} of "
+        "new rows differently from the full vote (rows drawn like the calibration rows)"
+    )
+    return {"promise": promise} | request.certificate(fit.n_mistakes, n_rows) | measured
 
 
 def _promise_over_orders(request: Request, method: str) -> str:

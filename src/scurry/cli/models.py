@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import typer
 
-from scurry.cli.files import Model, read_model
+from scurry.cli.files import Model, read_model, read_rows
 from scurry.cli.options import AsJson, ModelFile, TrustPickle
 from scurry.cli.program import app
-from scurry.cli.screen import in_bytes, show, some, working
+from scurry.cli.screen import columns, console, in_bytes, pairs, show, some, working
+from scurry.errors import InputError
 
 if TYPE_CHECKING:
+    from scurry.export import Export, Verification
     from scurry.forest import Forest
+
+export = typer.Typer(
+    help="Write a model for another machine.",
+    epilog="Example: [bold]scurry export c ready.scurry firmware[/bold]",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+app.add_typer(export, name="export")
 
 
 @app.command(epilog="Example: [bold]scurry inspect model.json[/bold]")
@@ -20,8 +34,77 @@ def inspect(model: ModelFile, as_json: AsJson = False, trust_pickle: TrustPickle
     """Show what is in a model file: its trees, how it decides, the memory it takes, the plan it runs by."""
     with working(f"Reading {model.name}"):
         read = read_model(model, trust_pickle=trust_pickle)
-        facts = {"file": str(model), "file_bytes": model.stat().st_size} | _facts(read.forest) | _plan_facts(read)
+        facts: dict[str, Any] = (
+            {"file": str(model), "file_bytes": model.stat().st_size} | _facts(read.forest) | _plan_facts(read)
+        )
     show(facts, as_json, _rows(facts))
+    if not as_json and "plan" in facts:
+        console().print()
+        console().print(pairs(_plan_rows(facts["plan"])))
+
+
+@export.command("c", epilog="Example: [bold]scurry export c ready.scurry firmware --rows rows.parquet[/bold]")
+def export_c(
+    model: ModelFile,
+    directory: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write.", show_default=False)],
+    name: Annotated[str, typer.Option(help="Of the files, and the prefix of all identifiers.")] = "model",
+    layout: Annotated[
+        str, typer.Option(help="auto, float32, int16-uint16, int16-uint8, int16-node8 or breadcrumb.")
+    ] = "auto",
+    rows: Annotated[str | None, typer.Option(help="Rows to measure the agreement on.", show_default=False)] = None,
+    flash_budget: Annotated[
+        int | None, typer.Option(help="Bytes that tables and code may take.", show_default=False)
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compile it here and compare answers on --rows and beside thresholds.")
+    ] = False,
+    as_json: AsJson = False,
+    trust_pickle: TrustPickle = False,
+) -> None:
+    """Write C for microcontrollers: no library, nothing allocated, no floating point where it can be done without."""
+    from scurry.export import to_c, verify
+
+    if check and rows is None:
+        raise InputError("--check compares answers on rows: name some with --rows")
+    with working(f"Reading {model.name}"):
+        read = read_model(model, trust_pickle=trust_pickle)
+        X = None if rows is None else read_rows([rows], read.forest)[0]
+    with working("Comparing layouts"):
+        written = to_c(read.subject, directory, name=name, layout=layout, X_cal=X, flash_budget=flash_budget)
+    verified = None
+    if check:
+        with working("Compiling and comparing"):
+            verified = verify(directory, X, name=name)
+    if as_json:
+        facts = {"directory": str(directory), "name": name, "layout": written.layout} | asdict(written.sizes)
+        typer.echo(json.dumps(facts | ({} if verified is None else {"check": asdict(verified)}), indent=1, default=str))
+        return
+    _show_export(written, verified)
+    if verified is not None and not verified:
+        raise typer.Exit(1)
+
+
+def _show_export(written: Export, verified: Verification | None) -> None:
+    table = columns("layout", "flash", "RAM", "instr./step", "agreement: least", "at the end")
+    for option in written.candidates:
+        known = () if option.agreement is None else (option.agreement.min(), option.agreement[-1])
+        sizes = option.sizes
+        table.add_row(
+            option.layout.name,
+            in_bytes(sizes.flash_bytes),
+            in_bytes(sizes.ram_bytes),
+            f"{sizes.instructions_per_step:.1f}",
+            *(f"{share:.4%}" for share in known),
+            style="bold" if option.layout.name == written.layout else None,
+        )
+    console().print(table)
+    told = {"written": f"{written.directory / written.name}.c, layout {written.layout}; see README.md there"}
+    if verified is not None:
+        told["checked"] = (
+            f"{verified.n_answers:,} answers on {verified.n_rows:,} rows, of which {verified.n_mismatches:,} differ"
+        )
+    console().print()
+    console().print(pairs(told))
 
 
 def _facts(forest: Forest) -> dict[str, Any]:
@@ -59,7 +142,6 @@ def _plan_facts(model: Model) -> dict[str, Any]:
 
 def _rows(facts: dict[str, Any]) -> dict[str, str]:
     splits, classes = facts["splits_by_feature"], facts["classes"]
-    plan = facts.get("plan", {})
     return {
         "file": f"{facts['file']} ({in_bytes(facts['file_bytes'])})",
         "trees": f"{facts['n_trees']:,}",
@@ -74,7 +156,11 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         "memory": f"arrays {in_bytes(facts['array_bytes'])}, engine {in_bytes(facts['engine_bytes'])} "
         f"({facts['engine_bytes'] / facts['n_nodes']:.1f} bytes per node)",
         "digest": facts["digest"],
-    } | {
+    }
+
+
+def _plan_rows(plan: dict[str, Any]) -> dict[str, str]:
+    return {
         name.removeprefix("n_").replace("_", " "): f"{value:.6g}" if isinstance(value, float) else str(value)
         for name, value in plan.items()
     }

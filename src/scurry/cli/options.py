@@ -7,9 +7,20 @@ from typing import Annotated
 
 import typer
 
+from scurry.errors import OutputError
+
+
+def _checked(output: Path | None) -> Path | None:
+    """Refuse at once what could not be written after minutes of work."""
+    if output is not None and not output.absolute().parent.is_dir():
+        raise OutputError(f"{output} cannot be written: there is no folder {output.parent}; make it, or name another")
+    return output
+
+
 ModelFile = Annotated[
     Path,
     typer.Argument(
+        metavar="MODEL",
         help="A model file: XGBoost (.json, .ubj), LightGBM (.txt), skops, .scurry; pickle and joblib with "
         "--trust-pickle.",
         show_default=False,
@@ -17,9 +28,14 @@ ModelFile = Annotated[
 ]
 Rows = Annotated[
     list[str],
-    typer.Argument(help="Parquet, CSV or Arrow files, folders or patterns.", show_default=False),
+    typer.Argument(metavar="ROWS", help="Parquet, CSV or Arrow files, folders or patterns.", show_default=False),
 ]
-Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write.", show_default=False)]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", help="The file to write.", show_default=False, callback=_checked)
+]
+MaybeOutput = Annotated[
+    Path | None, typer.Option("--output", "-o", help="The file to write.", show_default=False, callback=_checked)
+]
 Label = Annotated[str | None, typer.Option(help="The column that holds the labels.", show_default=False)]
 Seed = Annotated[int, typer.Option(help="Of all random choices.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scurry.cli.files import read_model, read_rows
-from scurry.cli.options import AsJson, Label, ModelFile, Output, Rows, Seed, TrustPickle
+from scurry.cli.options import AsJson, Label, MaybeOutput, ModelFile, Output, Rows, Seed, TrustPickle
 from scurry.cli.program import app
 from scurry.cli.screen import columns, console, in_bytes, percent, progress, show, working
 from scurry.errors import InfeasibleError, InputError
@@ -76,9 +76,10 @@ def early_exit(
     if "calibration_mean_trees" in facts:
         trees = float(facts["calibration_mean_trees"])
         told["work"] = f"{trees:.1f} of {forest.n_trees} trees per row ({percent(trees / forest.n_trees)})"
-        told["changed"] = (
-            f"{percent(facts['calibration_disagreement'])} of {facts.get('certified_on_rows', len(X)):,} rows"
-        )
+        n_rows = facts.get("certified_on_rows", len(X))
+        told["changed"] = f"{percent(facts['calibration_disagreement'])} of {n_rows:,} rows"
+        if "certified_disagreement" in facts:
+            told["changed"] += f", which certifies at most {percent(facts['certified_disagreement'])} of new ones"
     told["method"] = facts["method"] + (f": {facts['chosen_because']}" if "chosen_because" in facts else "")
     _show_saved(predictor, output, as_json, told)
 
@@ -120,7 +121,7 @@ def anytime(
         f"moments to stop, {shown['last']} after the last",
         "order": f"{facts['order']}, for {facts['objective']}",
     }
-    _show_saved(predictor, output, as_json, told)
+    _show_saved(predictor, output, as_json, told, f"--max-steps {max(facts['n_steps'] // 10, 1)} ")
 
 
 @app.command(
@@ -129,9 +130,7 @@ def anytime(
 def prune(
     model: ModelFile,
     rows: Rows,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file to write.", show_default=False)
-    ] = None,
+    output: MaybeOutput = None,
     max_cost: Annotated[
         float | None, typer.Option(help="The mean cost of a row; without it the choices are shown.", show_default=False)
     ] = None,
@@ -211,8 +210,8 @@ def _show_path(path: PruningPath, as_json: bool) -> None:
         forest = path[index]
         table.add_row(
             f"{index + 1} of {len(path)}",
-            f"{path.costs[index]:.4g}",
-            f"{path.errors[index]:.4g}",
+            f"{path.costs[index]:,.2f}",
+            f"{path.errors[index]:.4f}",
             f"{forest.n_nodes:,}",
         )
     console().print(table)
@@ -241,10 +240,10 @@ def _in_options() -> Iterator[None]:
         raise InputError(text) from error
 
 
-def _show_saved(predictor: Predictor, output: Path, as_json: bool, told: dict[str, str]) -> None:
-    show({"file": str(output)} | predictor.plan.facts, as_json, told | _written(output))
+def _show_saved(predictor: Predictor, output: Path, as_json: bool, told: dict[str, str], budget: str = "") -> None:
+    show({"file": str(output)} | predictor.plan.facts, as_json, told | _written(output, budget))
 
 
-def _written(output: Path) -> dict[str, str]:
+def _written(output: Path, budget: str = "") -> dict[str, str]:
     size = in_bytes(output.stat().st_size)
-    return {"file": f"{output} ({size})", "next": f"scurry predict {output} new-rows.parquet -o scores.parquet"}
+    return {"file": f"{output} ({size})", "next": f"scurry predict {output} new.parquet {budget}-o scores.parquet"}

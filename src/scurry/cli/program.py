@@ -60,7 +60,8 @@ def _fail(message: str) -> None:
     from rich.text import Text
 
     line = " ".join(message.split())
-    console(stderr=True).print(Text.assemble(("error: ", "bold red"), line), soft_wrap=True)
+    screen = console(stderr=True)
+    screen.print(Text.assemble(("error: ", "bold red"), line), soft_wrap=not screen.is_terminal)
     sys.exit(2)
 
 

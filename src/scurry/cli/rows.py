@@ -1,15 +1,21 @@
-"""Commands that run a model on rows: `predict`."""
+"""Commands that run a model on rows: `predict`, `report` and `bench`."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from scurry.cli.files import read_model
-from scurry.cli.options import AsJson, ModelFile, Rows, TrustPickle
+from scurry.cli.files import read_model, read_rows
+from scurry.cli.options import AsJson, Label, ModelFile, Output, Rows, TrustPickle
 from scurry.cli.program import app
-from scurry.cli.screen import console, in_seconds, progress, show, some, working
+from scurry.cli.screen import columns as table_of
+from scurry.cli.screen import console, in_bytes, in_seconds, progress, show, some, working
+from scurry.errors import InputError
+
+_OTHER_TABLES = (".csv", ".tsv", ".json", ".arrow", ".feather", ".ipc", ".xlsx")
 
 
 @app.command(
@@ -46,6 +52,8 @@ def predict(
     """
     from scurry import batch, distributed
 
+    if Path(output).suffix.lower() in _OTHER_TABLES:
+        raise InputError(f"scores are written as Parquet; name a folder, or {Path(output).with_suffix('.parquet')}")
     with working(f"Reading {model.name}"):
         predictor = read_model(model, trust_pickle=trust_pickle).predictor
     asked: dict[str, Any] = {
@@ -80,6 +88,66 @@ def predict(
         )
     if report.failed:
         raise typer.Exit(1)
+
+
+@app.command(epilog="Example: [bold]scurry report fast.scurry test.parquet --label income -o report.html[/bold]")
+def report(
+    model: ModelFile,
+    rows: Rows,
+    output: Output = Path("report.html"),
+    label: Label = None,
+    title: Annotated[str | None, typer.Option(help="Of the page.", show_default=False)] = None,
+    as_json: AsJson = False,
+    trust_pickle: TrustPickle = False,
+) -> None:
+    """Write a page about a model that needs nothing but a browser.
+
+    ROWS neither trained the model nor calibrated its plan. With --label the page speaks of accuracy too.
+    """
+    from scurry.report import write
+
+    with working(f"Reading {model.name}"):
+        read = read_model(model, trust_pickle=trust_pickle)
+    with working("Reading rows"):
+        X, y = read_rows(rows, read.forest, label)
+    with working(f"Measuring on {len(X):,} rows"):
+        table = X if read.source is None else X.to_pandas()
+        page = write(read.subject, output, table, y, model=read.source, title=title)
+    size = in_bytes(page.stat().st_size)
+    show({"file": str(page), "n_rows": len(X)}, as_json, {"written": f"{page} ({size}); open it in a browser"})
+
+
+@app.command(epilog="Example: [bold]scurry bench fast.scurry rows.parquet[/bold]")
+def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: TrustPickle = False) -> None:
+    """Time a model on your rows: with all trees, by its plan, and as its own framework runs it.
+
+    The framework takes part if the file holds its model (skops, pickle). All take turns; the best of several rounds
+    counts.
+    """
+    from scurry.report.speed import laps, source_runner
+    from scurry.report.story import Runner
+    from scurry.rows import as_rows
+
+    with working(f"Reading {model.name}"):
+        read = read_model(model, trust_pickle=trust_pickle)
+    with working("Reading rows"):
+        X, _ = read_rows(rows, read.forest)
+    runners = [Runner("all trees", read.forest.predict)]
+    if read.subject is not read.forest:
+        runners.append(Runner(str(read.predictor.plan.facts.get("method", "plan")), read.predictor.predict))
+    if read.source is not None:
+        runners.insert(0, source_runner(read.source, X.to_pandas()))
+    with working(f"Timing {len(X):,} rows"):
+        times = laps(runners, as_rows(read.forest, X))
+    if as_json:
+        found = {lap.task: dict(zip((r.name for r in runners), lap.seconds, strict=True)) for lap in times}
+        typer.echo(json.dumps(found, indent=1))
+        return
+    table = table_of("", *(runner.name for runner in runners), *(["faster"] if len(runners) > 1 else []))
+    for lap in times:
+        ratio = [f"{lap.seconds[0] / lap.seconds[-1]:.1f} ×"] if len(runners) > 1 else []
+        table.add_row(lap.task, *map(in_seconds, lap.seconds), *ratio)
+    console().print(table)
 
 
 def _names(listed: str) -> tuple[str, ...]:

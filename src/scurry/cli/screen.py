@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _N_SHOWN = 5
+_PATIENCE_S = 0.5
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -31,15 +33,29 @@ def working(text: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress(text: str) -> Iterator[Callable[[float, str], object]]:
-    """A bar on a terminal; the block is given ``tell(share_done, message)``, and a spinner turns until it does."""
+def progress(text: str) -> Iterator[Callable[[float | None, str], None]]:
+    """A bar on a terminal, unless the block is soon done.
+
+    The block is given ``tell(share_done, message)``; as long as the share is None the bar only moves to and fro.
+    """
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TextColumn("{task.fields[message]}"))
     screen = console(stderr=True)
-    with Progress(*columns, TimeElapsedColumn(), console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task(text, total=None, message="")
-        yield lambda share, message: bar.update(task, total=1.0, completed=share, message=message)
+    bar = Progress(*columns, TimeElapsedColumn(), console=screen, transient=True)
+    task = bar.add_task(text, total=None, message="")
+    start = threading.Timer(_PATIENCE_S, bar.start)
+    if screen.is_terminal:
+        start.start()
+    try:
+        yield lambda share, message: bar.update(
+            task, total=None if share is None else 1.0, completed=share, message=message
+        )
+    finally:
+        start.cancel()
+        if start.ident is not None:
+            start.join()
+            bar.stop()
 
 
 def show(facts: Mapping[str, Any], as_json: bool, rows: Mapping[str, str]) -> None:

@@ -103,7 +103,7 @@ def optimal(
     if size.memory > max_memory:
         raise InfeasibleError(_refusal(forest.tree_depth, size, size_of, max_memory), achievable=size.memory)
     grid = _core.Grid(rows.descent())
-    message = f"{size.n_states:,} states, {_bytes(size.memory)}, about {grid.seconds(n_threads):.2g} s"
+    message = f"{size.n_states:,} states, {_bytes(size.memory)}, about {_seconds(grid.seconds(n_threads))}"
     _log.info("optimal order: %s", message)
     if progress is None:
         return grid.optimal(worst=worst, n_threads=n_threads, progress=None)
@@ -133,8 +133,15 @@ def _refusal(
 
 
 def _bytes(n: int) -> str:
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if n < 1000 or unit == "TB":
+    if n < 1000:
+        return f"{n} B"
+    size = n / 1000
+    for unit in ("kB", "MB", "GB", "TB"):
+        if size < 999.5 or unit == "TB":
             break
-        n = -(-n // 1000)
-    return f"{n} {unit}" if n < 10**6 else f"{n:.1e} {unit}"
+        size /= 1000
+    return f"{size:.1f} {unit}" if size < 10 else f"{size:.0f} {unit}" if size < 1e6 else f"{size:.1e} {unit}"
+
+
+def _seconds(n: float) -> str:
+    return f"{n:.2g} s" if n < 100 else f"{n / 60:.0f} min"

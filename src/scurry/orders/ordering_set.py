@@ -116,7 +116,8 @@ def class_codes(forest: Forest, y: NDArray[Any]) -> NDArray[np.int32]:
     shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
     known = ", ".join(map(repr, classes[:5])) + (", …" if len(classes) > 5 else "")
     raise InputError(
-        f"y has {len(unknown)} labels the model does not know: {shown}; its {len(classes)} classes are {known}"
+        f"y has {len(unknown)} labels the model does not know: {shown}; its {len(classes)} classes are {known}. "
+        "Pass y as the model was trained: XGBoost and LightGBM files number classes, sorted by name"
     )
 
 

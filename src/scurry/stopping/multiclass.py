@@ -5,8 +5,9 @@ two largest class sums. A row stops after position r iff that distance is at lea
 leading class; a mistake is a leader other than the full ensemble's. Thresholds are the smallest that the budget allows,
 found by sorting; spending, exact sums and closed thresholds are as in `scurry.stopping.margins`.
 
-The order is given, not searched: natural by default. A joint search would have to evaluate the distance of every
-candidate for every row and class at every position, as no sorted end bounds it.
+The joint search (Algorithm 1) takes the model with the least cost per row that leaves, as in `scurry.stopping.margins`.
+No sorted end bounds the distance of two class sums, so every candidate is evaluated on every row that is left; where
+there are many rows, the order is searched on `SEARCH_ROWS` of them, evenly spread, and the thresholds on all.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from scurry.stopping.score_matrix import (
     snap,
 )
 from scurry.stopping.score_rule import ScoreRule
+
+SEARCH_ROWS = 2000
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -99,10 +102,10 @@ def multiclass_qwyc(
     max_disagreement: float,
     costs: ArrayLike | None = None,
     base_score: ArrayLike | None = None,
-    order: ArrayLike | None = None,
+    order: str | ArrayLike | None = "natural",
     spending: str = "proportional",
 ) -> LeadRule:
-    """Find the lead at which to stop after each model, in a given order.
+    """Find the lead at which to stop after each model, in a given order or in one found with it.
 
     Parameters
     ----------
@@ -116,8 +119,8 @@ def multiclass_qwyc(
         The cost of evaluating a model; 1 by default.
     base_score : array of shape (n_classes,), optional
         What the sums start from; 0 by default.
-    order : permutation of the models, optional
-        As given by default.
+    order : "natural" or permutation of the models, optional
+        None searches order and leads jointly.
     spending : {"proportional", "upfront"}
         Whether the mistakes are rationed over the positions or may all be made at the first.
 
@@ -146,7 +149,6 @@ def multiclass_qwyc(
     grid = on_grid(array, base)
     budget = mistake_budget(max_disagreement, n_rows)
     upfront = one_of("spending", spending, SPENDING) == "upfront"
-    found = model_order(np.arange(n_models) if order is None else order, n_models)
     full = snap(base, grid.step) + grid.values.sum(axis=0)
     answers = _leaders(array, full, grid.step, base)
     if (answers == answers[0]).all():
@@ -154,9 +156,17 @@ def multiclass_qwyc(
             f"the full ensemble answers class {answers[0]} on all {n_rows} calibration rows: nothing can be learnt "
             "from one class. Add rows of other classes"
         )
+    model_cost = model_costs(costs, n_models)
+    if order is None:
+        some = np.unique(np.linspace(0, n_rows - 1, min(n_rows, SEARCH_ROWS)).astype(np.intp))
+        share = mistake_budget(max_disagreement, len(some))
+        found = _joint_order(grid.values[:, some], snap(base, grid.step), answers[some], share, upfront, model_cost)
+    else:
+        natural = isinstance(order, str) and one_of("order", order, ("natural",)) == "natural"
+        found = model_order(np.arange(n_models) if natural else order, n_models)
     rule = LeadRule(
         order=found,
-        costs=model_costs(costs, n_models),
+        costs=model_cost,
         step=grid.step,
         n_rows=n_rows,
         lead=_least_leads(grid.values[found], snap(base, grid.step), answers, budget, upfront, grid.rounding),
@@ -179,10 +189,7 @@ def _least_leads(
         earned = budget if upfront else budget * (n_rows - len(rows)) // n_rows
         allowed = max(0, earned - n_mistakes)
         sums += scores[rows]
-        leads = _leads(sums)
-        wrong = np.argmax(sums, axis=1) != answers[rows]
-        barred = np.sort(leads[wrong])[::-1]
-        leaves = leads > barred[allowed] if len(barred) > allowed else np.ones(len(rows), dtype=np.bool_)
+        leaves, wrong, leads = _leaving(sums, answers[rows], allowed)
         if leaves.any():
             least = leads[leaves].min()
             gap = least - leads[~leaves].max(initial=-np.inf)
@@ -190,6 +197,40 @@ def _least_leads(
             n_mistakes += int((leaves & wrong).sum())
             rows, sums = rows[~leaves], sums[~leaves]
     return thresholds
+
+
+def _joint_order(
+    values: FloatArray, base: FloatArray, answers: NDArray[np.int64], budget: int, upfront: bool, costs: FloatArray
+) -> NDArray[np.int64]:
+    """Models by the least cost per row that leaves, ties to the lowest; given scores (n_models, n_rows, n_classes)."""
+    n_rows = len(answers)
+    rows, sums, n_mistakes = np.arange(n_rows), np.tile(base, (n_rows, 1)), 0
+    order: list[int] = []
+    left = np.arange(len(values))
+    while len(left) and len(rows):
+        allowed = max(0, (budget if upfront else budget * (n_rows - len(rows)) // n_rows) - n_mistakes)
+        n_leaving = np.array([_leaving(sums + values[model, rows], answers[rows], allowed)[0].sum() for model in left])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            per_row = np.where(n_leaving > 0, costs[left] / n_leaving, np.inf)
+        chosen = int(left[per_row.argmin()])
+        sums += values[chosen, rows]
+        leaves, wrong, _ = _leaving(sums, answers[rows], allowed)
+        n_mistakes += int((leaves & wrong).sum())
+        rows, sums = rows[~leaves], sums[~leaves]
+        order.append(chosen)
+        left = left[left != chosen]
+    return np.array([*order, *left], dtype=np.int64)
+
+
+def _leaving(
+    sums: FloatArray, answers: NDArray[np.int64], allowed: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], FloatArray]:
+    """Which rows may leave if `allowed` of them may be wrong, which would be, and their leads."""
+    leads, wrong = _leads(sums), np.argmax(sums, axis=1) != answers
+    barred = leads[wrong]
+    if len(barred) <= allowed:
+        return np.ones(len(sums), dtype=np.bool_), wrong, leads
+    return leads > -np.partition(-barred, allowed)[allowed], wrong, leads
 
 
 def _leaders(scores: FloatArray, sums: FloatArray, step: float, base_score: FloatArray) -> NDArray[np.intp]:

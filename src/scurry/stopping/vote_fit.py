@@ -15,9 +15,8 @@ from scurry.stopping.vote_rule import VoteRule
 from scurry.stopping.votes import solve
 
 _SHAPING_SHARE = 0.25  # of the rows; the others test. A rule's shape needs fewer rows than its promise.
-_FRACTIONS = np.concatenate(
-    [np.geomspace(1 / 256, 1 / 4, 10), np.linspace(0.3, 1.0, 20)]
-)  # of the bound, for candidates
+# Of the bound, for candidates. Beyond 1 because the shaping rows' smoothed distribution overstates close votes.
+_FRACTIONS = np.concatenate([np.geomspace(1 / 256, 1 / 4, 10), np.linspace(0.3, 1.0, 20), np.linspace(1.1, 3.0, 15)])
 
 
 class Promise(NamedTuple):
@@ -111,7 +110,8 @@ def fit_votes(
 
 def _certified(alpha: float, method: str, confidence: float, shape: FloatArray, tested: NDArray[np.int64]) -> VoteFit:
     n_voters, n_rows = len(shape) - 1, int(tested.sum())
-    candidates = (solve(n_voters, float(alpha * fraction), method, shape) for fraction in _FRACTIONS)
+    bounds = [float(alpha * fraction) for fraction in _FRACTIONS if alpha * fraction < 1.0]
+    candidates = (solve(n_voters, bound, method, shape) for bound in bounds)
 
     def p_value_of(rule: VoteRule) -> float:
         return loss_p_value(rule.disagreement(), alpha, max_loss=float(rule.disagreement().max()), repeats=tested)

@@ -17,20 +17,23 @@ from collections.abc import Callable, Iterator
 from typing import Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from scurry.errors import InputError
 from scurry.stopping.guarantee import certified_rate, last_certified, rate_p_value, rows_needed
 from scurry.stopping.plurality import PairwisePolicy, solve_plurality
 from scurry.stopping.vote_fit import Promise
 from scurry.stopping.vote_policy import BoolArray, IntArray, Thresholds, decided
+from scurry.stopping.vote_request import check_choice, checked_rate
 from scurry.stopping.votes import solve
 
 _CHOOSING_SHARE = 0.2  # of the rows; the others certify
 _N_ORDERS = 32
 _PROBE_MISTAKES = 20  # an order is judged by a policy bold enough to make so many: fewer tell nothing
-_CAUTIOUS = np.concatenate([np.geomspace(1 / 64, 1 / 4, 9), np.linspace(0.3, 1.0, 15)])  # of the bound
+# Of the bound, for candidates. From next to nothing: where rows err together, an order may be far worse than average.
+_CAUTIOUS = np.concatenate([np.geomspace(2**-24, 1 / 4, 23), np.linspace(0.3, 1.0, 15)])
 _BOLD = np.linspace(1.1, 3.0, 15)  # where only the mean is bounded, a lucky order may go beyond
-_BOLDER = np.geomspace(1 / 64, 1000.0, 40)  # pairwise rules bound every row, so their mean is far below
+_BOLDER = np.geomspace(2**-16, 1000.0, 53)  # pairwise rules bound every row, so their mean is far below
 
 _Policy = TypeVar("_Policy")
 
@@ -123,7 +126,7 @@ class OrderFit(NamedTuple, Generic[_Policy]):
 
 
 def fit_majority_order(
-    votes: NDArray[np.integer],
+    votes: ArrayLike,
     max_disagreement: float,
     *,
     method: str = "minimean",
@@ -157,7 +160,8 @@ def fit_majority_order(
     >>> fit.promise.n_rows, fit.promise.upper_bound <= 0.01, fit.mean_votes < 15
     (4800, True, True)
     """
-    n_voters = votes.shape[1]
+    ballots = _checked_ballots(votes, 2)
+    n_voters = ballots.shape[1]
     certain = decided(n_voters)
     fractions = _CAUTIOUS if method in ("minimixed", "minimax") else np.concatenate([_CAUTIOUS, _BOLD])
 
@@ -173,12 +177,12 @@ def fit_majority_order(
             # Schwing's belief never is certain before the end, even where the full vote is.
             yield Thresholds(np.maximum(lower, certain.lower), np.minimum(upper, certain.upper)).tidied()
 
-    search = _Search(votes, max_disagreement, confidence, fractions, tallier, family, certain)
+    search = _Search(ballots, _checked_bound(max_disagreement), confidence, fractions, tallier, family, certain)
     return search.run(np.random.default_rng(random_state))
 
 
 def fit_plurality_order(
-    votes: NDArray[np.integer],
+    votes: ArrayLike,
     n_classes: int,
     max_disagreement: float,
     *,
@@ -212,7 +216,9 @@ def fit_plurality_order(
     >>> fit.promise.upper_bound <= 0.01, fit.mean_votes < 20
     (True, True)
     """
-    n_voters = votes.shape[1]
+    check_choice("method", method, ("minimean", "minimixed", "minimax"))
+    ballots = _checked_ballots(votes, n_classes)
+    n_voters = ballots.shape[1]
     fractions = _BOLDER if method == "minimean" else _CAUTIOUS
 
     def tallier(votes: NDArray[np.integer]) -> Callable[[PairwisePolicy], Tally]:
@@ -224,8 +230,26 @@ def fit_plurality_order(
             yield max((p for p in members if isinstance(p, PairwisePolicy)), key=lambda policy: policy.weight)
 
     certain = PairwisePolicy(1.0, np.full(n_voters + 1, n_voters + 1, np.int32))
-    search = _Search(votes, max_disagreement, confidence, fractions, tallier, family, certain)
+    search = _Search(ballots, _checked_bound(max_disagreement), confidence, fractions, tallier, family, certain)
     return search.run(np.random.default_rng(random_state))
+
+
+def _checked_ballots(votes: ArrayLike, n_classes: int) -> NDArray[np.integer]:
+    ballots = np.asarray(votes)
+    if ballots.ndim != 2 or ballots.dtype.kind not in "biu" or not ballots.size:
+        raise InputError(
+            f"votes must be whole numbers, one for each row and voter, got {ballots.dtype} of shape {ballots.shape}"
+        )
+    if ballots.min() < 0 or ballots.max() >= n_classes:
+        raise InputError(f"votes must be from 0 to {n_classes - 1}, got {ballots.min()} to {ballots.max()}")
+    return ballots
+
+
+def _checked_bound(max_disagreement: float) -> float:
+    bound = checked_rate("max_disagreement", max_disagreement)
+    if bound == 0:
+        raise InputError("max_disagreement=0 is the full vote in any order: scurry.stopping.solve makes such rules")
+    return bound
 
 
 class _Search(NamedTuple, Generic[_Policy]):
@@ -263,7 +287,7 @@ class _Search(NamedTuple, Generic[_Policy]):
         n_rows = len(self.votes)
         spare = n_rows - rows_needed(self.max_disagreement, self.confidence)
         n_choosing = int(_CHOOSING_SHARE * n_rows)
-        if 0 < spare < n_choosing:
+        if 0 <= spare < n_choosing:
             n_choosing = spare
         shuffled = rng.permutation(n_rows)
         return self.votes[shuffled[:n_choosing]], self.votes[shuffled[n_choosing:]]

@@ -9,7 +9,6 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import scurry
-from scurry import cli
 from scurry.errors import FormatError, InfeasibleError, InputError
 
 
@@ -30,20 +29,6 @@ def folder(tmp_path_factory, data, model):
     data.data[250:].to_parquet(folder / "rows.parquet")
     data.data[250:].to_csv(folder / "rows.csv", index=False)
     return folder
-
-
-@pytest.fixture
-def fail(capsys):
-    """What the command line says, on one line and without a traceback, when it exits with 2."""
-
-    def call(*arguments: object) -> str:
-        with pytest.raises(SystemExit) as caught:
-            cli.main([str(argument) for argument in arguments])
-        line = capsys.readouterr().err
-        assert (caught.value.code, line.count("\n")) == (2, 1)
-        return line
-
-    return call
 
 
 def test_wrong_file(folder, fail):
@@ -99,7 +84,7 @@ def test_percent_instead_of_a_fraction(data, model, folder, fail, tmp_path, aske
     assert "Did you mean 0.95?" in fail(*arguments, "--confidence", 95)
 
 
-def test_impossible_budget(data, model, folder, fail, tmp_path):
+def test_impossible_budget(data, model, folder, run, fail, tmp_path):
     rows = data.data[250:]
     pattern = r"Pass (\S+[= ])([\d.]+), at least (\d+) calibration rows, or (\S+) for no promise"
     with pytest.raises(InfeasibleError, match=pattern) as caught:
@@ -113,7 +98,7 @@ def test_impossible_budget(data, model, folder, fail, tmp_path):
     line = fail(*arguments, "--max-disagreement", "1e-3")
     found = re.search(pattern, line)
     assert (found[1], found[4]) == ("--max-disagreement ", "--no-promise")
-    cli.app([*map(str, arguments), "--max-disagreement", "1e-3", found[4]], standalone_mode=False)
+    run(*arguments, "--max-disagreement", "1e-3", found[4])
     cheapest = "no pruning costs -1 or less; the cheapest costs 0"
     with pytest.raises(InfeasibleError, match=cheapest):
         scurry.prune(model, rows).at(max_cost=-1)
