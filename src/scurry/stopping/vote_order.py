@@ -30,9 +30,10 @@ from scurry.stopping.votes import solve
 _CHOOSING_SHARE = 0.2  # of the rows; the others certify
 _N_ORDERS = 32
 _PROBE_MISTAKES = 20  # an order is judged by a policy bold enough to make so many: fewer tell nothing
-_CAUTIOUS = np.concatenate([np.geomspace(1 / 64, 1 / 4, 9), np.linspace(0.3, 1.0, 15)])  # of the bound
+# Of the bound, for candidates. From next to nothing: where rows err together, an order may be far worse than average.
+_CAUTIOUS = np.concatenate([np.geomspace(2**-24, 1 / 4, 23), np.linspace(0.3, 1.0, 15)])
 _BOLD = np.linspace(1.1, 3.0, 15)  # where only the mean is bounded, a lucky order may go beyond
-_BOLDER = np.geomspace(1 / 64, 1000.0, 40)  # pairwise rules bound every row, so their mean is far below
+_BOLDER = np.geomspace(2**-16, 1000.0, 53)  # pairwise rules bound every row, so their mean is far below
 
 _Policy = TypeVar("_Policy")
 
