@@ -16,7 +16,7 @@ extensions = [
 ]
 root_doc = "index"
 exclude_patterns = ["_build"]
-suppress_warnings = ["config.cache"]
+suppress_warnings = ["config.cache", "ref.ref"]  # labels in docstrings inherited from scikit-learn
 nitpicky = False
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
@@ -30,8 +30,10 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "examples",
     "filename_pattern": "/plot_",
+    "ignore_pattern": r"(^|/)(?!plot_)[^/]*\.py$",
     "download_all_examples": False,
     "show_memory": False,
+    "capture_repr": (),
     "remove_config_comments": True,
 }
 

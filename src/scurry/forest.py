@@ -85,7 +85,7 @@ class Forest:
     decision_threshold : float
         With two classes and one output, a row is positive iff ``score >= decision_threshold``.
     missing : uint8 array of shape (n_nodes,), optional
-        What counts as missing: 0 NaN (the default), 1 NaN and |x| <= 1e-35, 2 nothing (NaN is read as 0).
+        What counts as missing: 0 NaN (the default), 1 NaN and ``abs(x)`` <= 1e-35, 2 nothing (NaN is read as 0).
     category_set : int32 array of shape (n_nodes,), optional
         -1 at numeric splits, else ``s``: category ``c`` goes left iff bit ``c`` is set in
         ``category_bits[category_offset[s]:category_offset[s + 1]]`` (32 bits a word).

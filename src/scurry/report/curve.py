@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
-
 from scurry.report.charts import Axis, Chart
 from scurry.report.figures import number, percent, share
 from scurry.report.markup import Markup, join, table, tag
@@ -42,9 +40,7 @@ def _capital(text: str) -> str:
 def _chart(curve: Curve, column: Column) -> Chart:
     is_share = column.shown is share
     values = column.values
-    # A wild start would flatten everything else.
-    low, high = np.quantile(values, 0.04), np.quantile(values, 0.96)
-    y = Axis.around(column.name, [low, high, values[curve.start]], percent if is_share else number)
+    y = Axis.around(column.name, values, percent if is_share else number)
     title = f"{_capital(column.name)} against {curve.budget}"
     chart = Chart(title, Axis(curve.budget, float(curve.spent[0]), float(curve.spent[-1])), y)
     if column is curve.columns[curve.n_drawn - 1] and curve.bound is not None and curve.bound <= y.high:

@@ -6,28 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from scurry.forest import Forest
-from scurry.pruning import PruningPath, feature_uses
+from scurry.pruning import PrunedPoint, PruningPath, feature_uses
 from scurry.report.charts import Axis, Chart
 from scurry.report.figures import number, percent, share
 from scurry.report.story import BLOCK, Claim, Column, Curve, Picture, Runner, Story, TestRows, Tile, Work
 
-_MAX_SHOWN = 60
+_N_BUDGETS = 31
 _NEARLY = 0.01  # of labels may change in the pruning shown first
 
 
 def tell(path: PruningPath, test: TestRows) -> Story:
     """What there is to say about a path of prunings."""
     sample = test.some(BLOCK)
-    shown = _shown(path)
-    forests = [path[i] for i in shown]
-    answers = [forest.predict(sample.rows, None) for forest in forests]
-    curve = _curve(path, sample, shown, forests, answers)
-    pruned = forests[curve.start]
-    costs = path.problem.costs
-    paid, paid_in_full = (costs.of_rows(forest, sample.rows) for forest in (pruned, path.problem.forest))
-    labels, budget = pruned.predict(test.rows, None), path.costs[shown[curve.start]]
-    saved = 1 - float(paid.mean()) / (float(paid_in_full.mean()) or 1.0)
+    points = _points(path)
+    curve = _curve(path, sample, points)
+    pruned, whole, costs = points[curve.start], path.problem.forest, path.problem.costs
+    paid, paid_in_full = (costs.of_rows(forest, sample.rows) for forest in (pruned.forest, whole))
+    labels = pruned.forest.predict(test.rows, None)
+    saved = share(1 - float(paid.mean()) / (float(paid_in_full.mean()) or 1.0))
     changed = share(test.change(labels))
     tiles = [
         Tile("cost per row", number(float(paid.mean())), f"all splits: {number(float(paid_in_full.mean()))}"),
@@ -38,8 +34,8 @@ def tell(path: PruningPath, test: TestRows) -> Story:
         tiles.append(Tile("accuracy", share(test.quality(labels)), f"all splits: {share(test.quality(test.full))}"))
     return Story(
         kind="Pruning",
-        verdict=f"Of {len(path):,} prunings, the cheapest that changes at most {percent(_NEARLY)} of labels saves "
-        f"{share(saved)} of what {len(sample):,} test rows pay for features, and changes {changed}.",
+        verdict=f"The cheapest pruning shown that changes at most {percent(_NEARLY)} of labels saves {saved} of what "
+        f"test rows pay for features, and changes {changed}.",
         tiles=tiles,
         promise="no pruning of this forest has a lower error + λ · cost, whatever the trade-off λ, on the rows the "
         "path was made with",
@@ -51,39 +47,44 @@ def tell(path: PruningPath, test: TestRows) -> Story:
         curve=curve,
         answers=labels,
         effort=[],
-        runners=[Runner("all trees, scurry", path.problem.forest.predict), Runner("pruned", pruned.predict)],
-        recipe=f"scurry.prune(model, X_val, method={path.method!r}, …).at(max_cost={budget:.6g})",
+        runners=[Runner("all trees, scurry", whole.predict), Runner("pruned", pruned.forest.predict)],
+        recipe=f"scurry.prune(model, X_val, method={path.method!r}, …).at(max_cost={pruned.cost:.6g})",
         facts=_facts(path),
     )
 
 
-def _shown(path: PruningPath) -> list[int]:
-    """Prunings by rising cost, evenly chosen where there are many."""
-    rising = np.unique(path.costs, return_index=True)[1]
-    chosen = np.unique(np.linspace(0, len(rising) - 1, _MAX_SHOWN).round().astype(np.intp))
-    return [int(index) for index in rising[chosen]]
+def _points(path: PruningPath) -> list[PrunedPoint]:
+    """The best prunings found within budgets from the least to all, those of the path among them, by rising cost."""
+    low, high = float(path.costs.min()), float(path.costs.max())
+    vertices = np.unique(path.costs)
+    some = vertices[np.unique(np.linspace(0, len(vertices) - 1, _N_BUDGETS).round().astype(np.intp))]
+    budgets = np.union1d(some, np.linspace(low, high, _N_BUDGETS))
+    by_cost = {point.cost: point for point in (path.point(max_cost=float(budget)) for budget in budgets)}
+    return [by_cost[cost] for cost in sorted(by_cost)]
 
 
-def _curve(path: PruningPath, test: TestRows, shown: list[int], forests: list[Forest], answers: list[Any]) -> Curve:
-    uses = [feature_uses(forest, test.rows) > 0 for forest in forests]
-    columns = test.columns(answers)
+def _curve(path: PruningPath, test: TestRows, points: list[PrunedPoint]) -> Curve:
+    forests = [point.forest for point in points]
+    columns = test.columns([forest.predict(test.rows, None) for forest in forests])
     changed = next(column for column in columns if column.name == test.change_name).values
+    read = [float((feature_uses(forest, test.rows) > 0).sum(axis=1).mean()) for forest in forests]
+    paid = [float(path.problem.costs.of_rows(forest, test.rows).mean()) for forest in forests]
     return Curve(
         budget="mean cost per row",
-        spent=path.costs[shown],
+        spent=np.array([point.cost for point in points]),
         columns=[
             *columns,
-            Column("cost per test row", np.array([path.problem.costs.of_rows(f, test.rows).mean() for f in forests])),
-            Column("features read per row", np.array([float(used.sum(axis=1).mean()) for used in uses])),
-            Column("splits kept", np.array([float((~f.is_leaf).sum()) for f in forests])),
+            Column("cost per test row", np.array(paid)),
+            Column("features read per row", np.array(read)),
+            Column("splits kept", np.array([float((~forest.is_leaf).sum()) for forest in forests])),
         ],
-        calls=[f"path.at(max_cost={cost:.6g})" for cost in path.costs[shown]],
+        calls=[f"path.at(max_cost={point.cost:.6g})" for point in points],
         start=int(np.argmax(changed <= _NEARLY)),
         shipped=None,
         n_drawn=1 if test.y is None else 2,
         bound=None,
-        note=f"Prunings of the path from the cheapest to the dearest, tried on {len(test):,} test rows. The budget is "
-        "the mean cost of the rows the path was made with.",
+        note=f"Prunings from the cheapest to the dearest, tried on {len(test):,} test rows. The budget is the mean "
+        "cost of the rows the path was made with.",
     )
 
 
@@ -92,7 +93,9 @@ def _optimality(path: PruningPath) -> Claim:
     if not len(known):
         return Claim("distance from the best pruning", "nothing", "not known for this method")
     worst = float(known.max())
-    measured = f"at most {number(worst)} in error + λ · cost, proven at {len(known):,} trade-offs"
+    measured = (
+        f"at most {number(worst)} in error + λ · cost, proven at {len(known):,} trade-offs of the rows it was made with"
+    )
     return Claim(
         "distance from the best pruning", "none", measured, "kept" if worst == 0 else "not the best everywhere"
     )

@@ -44,7 +44,7 @@ def promises(story: Story, n_rows: int) -> Markup:
             tag(
                 "dl",
                 tag("div", tag("dt", "Promised"), tag("dd", claim.promised)),
-                tag("div", tag("dt", f"Measured on {n_rows:,} rows"), tag("dd", claim.measured)),
+                tag("div", tag("dt", "Measured"), tag("dd", claim.measured)),
                 tag("div", tag("dt", "Verdict"), tag("dd", _badge(claim.verdict))) if claim.verdict else None,
             ),
         )
@@ -53,7 +53,7 @@ def promises(story: Story, n_rows: int) -> Markup:
     return _section(
         "promise",
         "Promised and measured",
-        tag("p", tag("strong", "The promise: "), f"{story.promise}."),
+        tag("p", tag("strong", "The promise: "), f"{story.promise}. Below it is what {n_rows:,} test rows show."),
         tag("ul", *claims, class_="claims"),
     )
 
