@@ -123,13 +123,19 @@ def grown_points(key: str, grow: Mapping[str, Callable[[], Forest]], task: Task)
 
 
 def trade_offs(path: PruningPath, n_points: int) -> list[float]:
-    """Values of lambda over the whole range in which an exact path changes."""
+    """Values of lambda at which an exact path's costs are spread as its vertices allow, and one beyond each end.
+
+    A lambda is taken from inside the stretch in which its pruning is optimal.
+    """
     if not len(path.lambdas):
         return [1e-3]
-    return np.geomspace(0.5 * path.lambdas[0], 0.999 * path.lambdas[-1], n_points).tolist()
+    wanted = np.linspace(path.costs.min(), path.costs.max(), n_points)
+    inner = {int(np.abs(path.costs - cost).argmin()) for cost in wanted} - {0, len(path) - 1}
+    inside = [float(np.sqrt(path.lambdas[at - 1] * path.lambdas[at])) for at in inner]
+    return sorted({0.5 * float(path.lambdas[0]), *inside, 2 * float(path.lambdas[-1])})
 
 
-def pruned(key: str, forest: Forest, task: Task, methods: Sequence[str], n_lambdas: int = 6) -> dict[str, Any]:
+def pruned(key: str, forest: Forest, task: Task, methods: Sequence[str], n_lambdas: int = 8) -> dict[str, Any]:
     """What methods offer within each budget, and by how much they are above the exact objective, relatively."""
     X = task.validation[0]
     full_cost = feature_bill(forest, X, **task.terms).mean_cost

@@ -284,8 +284,8 @@ std::vector<std::uint8_t> largest_closure(const ClosureProblem& problem, Price p
   const std::int64_t to_gain = checked_product(price.gain, gains);
   const std::int64_t to_pay =
       checked_sum(checked_product(price.gain, losses), checked_product(price.cost, problem.total_cost()));
-  // The less has to be pushed the better; with equal amounts, gains settle sooner.
-  return to_pay <= to_gain / 2 ? Cut<true>(problem, price).largest_closure() : Cut<false>(problem, price).largest_closure();
+  // The less has to be pushed the better.
+  return to_pay <= to_gain ? Cut<true>(problem, price).largest_closure() : Cut<false>(problem, price).largest_closure();
 }
 
 std::vector<std::uint8_t> largest_free_closure(const ClosureProblem& problem, const std::vector<std::uint8_t>& eligible) {
