@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -97,14 +97,29 @@ def of_path(path: PruningPath, full_cost: float, task: Task) -> Curve:
     return Curve(*map(list, zip(*points, strict=True)))
 
 
-def of_sweep(forests: Iterable[Forest], full_cost: float, task: Task) -> Curve:
-    """Of forests grown with several parameters, the one that validation rows choose within each budget."""
-    known = [(*measured(forest, task.validation, task), forest) for forest in forests]
-    points = []
-    for budget in BUDGETS * full_cost:
-        within = [(error, cost, at) for at, (cost, error, _) in enumerate(known) if cost <= budget]
-        points.append(measured(known[min(within)[2]][2], task.test, task) if within else NOTHING)
-    return Curve(*map(list, zip(*points, strict=True)))
+def of_points(points: Sequence[Mapping[str, float]], full_cost: float) -> Curve:
+    """Of what a method offers, that of least error within each budget, as priced and judged before the test."""
+    offered = []
+    for budget in BUDGETS * full_cost * (1 + 1e-12):
+        within = [point for point in points if point["cost"] <= budget]
+        best = min(within, key=lambda point: (point["error"], point["cost"])) if within else None
+        offered.append((best["test_cost"], best["test_error"]) if best else NOTHING)
+    return Curve(*map(list, zip(*offered, strict=True)))
+
+
+def point_of(forest: Forest, task: Task, cost: float, error: float) -> dict[str, float]:
+    test_cost, test_error = measured(forest, task.test, task)
+    return {"cost": cost, "error": error, "test_cost": test_cost, "test_error": test_error}
+
+
+def grown_points(key: str, grow: Mapping[str, Callable[[], Forest]], task: Task) -> list[dict[str, float]]:
+    """Forests grown with several parameters, judged by validation rows."""
+
+    def point(name: str) -> dict[str, float]:
+        forest = grow[name]()
+        return point_of(forest, task, *measured(forest, task.validation, task))
+
+    return [kept(f"{key}-{name}", lambda name=name: point(name)) for name in grow]
 
 
 def trade_offs(path: PruningPath, n_points: int) -> list[float]:
@@ -114,7 +129,7 @@ def trade_offs(path: PruningPath, n_points: int) -> list[float]:
     return np.geomspace(0.5 * path.lambdas[0], 0.999 * path.lambdas[-1], n_points).tolist()
 
 
-def pruned(key: str, forest: Forest, task: Task, methods: Sequence[str], n_lambdas: int = 10) -> dict[str, Any]:
+def pruned(key: str, forest: Forest, task: Task, methods: Sequence[str], n_lambdas: int = 6) -> dict[str, Any]:
     """What methods offer within each budget, and by how much they are above the exact objective, relatively."""
     X = task.validation[0]
     full_cost = feature_bill(forest, X, **task.terms).mean_cost
@@ -126,30 +141,48 @@ def pruned(key: str, forest: Forest, task: Task, methods: Sequence[str], n_lambd
         return {"curve": of_path(path, full_cost, task), "lambdas": lambdas, "objectives": optima}
 
     def of_method(method: str, lambdas: list[float]) -> dict[str, Any]:
-        by_lambda = method in ("primal-dual", "greedy-prune")
-        path = scurry.prune(forest, X, method=method, lambdas=lambdas if by_lambda else None, **task.terms)
+        path = scurry.prune(forest, X, method=method, **task.terms)
         return {"curve": of_path(path, full_cost, task), "objectives": [path.objective(lam) for lam in lambdas]}
+
+    def of_lambda(method: str, lam: float) -> dict[str, float]:
+        path = scurry.prune(forest, X, method=method, lambdas=[lam], **task.terms)
+        return point_of(path[0], task, float(path.costs[0]), float(path.errors[0]))
+
+    def by_lambda(method: str, lambdas: list[float]) -> dict[str, Any]:
+        # The last one prunes everything, so that there is an answer within every budget.
+        asked = {f"{key}-{method}-{at}": lam for at, lam in enumerate([*lambdas, 1e6])}
+        points = [kept(name, lambda lam=lam: of_lambda(method, lam)) for name, lam in asked.items()]
+        reached = [min(point["error"] + lam * point["cost"] for point in points) for lam in lambdas]
+        return {"curve": of_points(points, full_cost), "objectives": reached}
 
     exact = kept(f"{key}-exact", of_exact)
     curves, excess = {"exact": exact["curve"]}, {}
     for method in methods:
-        found = kept(f"{key}-{method}", lambda method=method: of_method(method, exact["lambdas"]))
+        if method in ("primal-dual", "greedy-prune"):
+            found = by_lambda(method, exact["lambdas"])
+        else:
+            found = kept(f"{key}-{method}", lambda method=method: of_method(method, exact["lambdas"]))
         curves[method] = found["curve"]
         excess[method] = [a / b - 1 for a, b in zip(found["objectives"], exact["objectives"], strict=True)]
     return {"curves": curves, "excess": excess, "unpruned": measured(forest, task.test, task), "full_cost": full_cost}
 
 
 def misers(
-    task: Task, full_cost: float, cost_weights: Sequence[float], n_estimators: int, learning_rate: float
-) -> Curve:
-    """GreedyMiser for several trade-offs; of each all rounds, and the first half and quarter of them."""
-    forests = []
+    key: str, task: Task, cost_weights: Sequence[float], n_estimators: int, learning_rate: float
+) -> list[dict[str, float]]:
+    """GreedyMiser for several trade-offs, one that buys nothing included: all rounds, and the first third of them."""
     options = {"feature_costs": task.prices, "learning_rate": learning_rate, "loss": "squared"}
-    for cost_weight in cost_weights:
-        miser = GreedyMiserClassifier(n_estimators, cost_weight=cost_weight, **options).fit(*task.train)
-        grown = miser.n_estimators_
-        forests += [miser.first(n) for n in sorted({max(1, grown // 4), max(1, grown // 2), grown})]
-    return of_sweep(forests, full_cost, task)
+
+    def first(cost_weight: float, n_rounds: int) -> Forest:
+        return GreedyMiserClassifier(n_rounds, cost_weight=cost_weight, **options).fit(*task.train).forest_
+
+    lengths = (n_estimators // 3, n_estimators)
+    grow = {
+        f"{weight:g}-{n_rounds}": lambda weight=weight, n_rounds=n_rounds: first(weight, n_rounds)
+        for weight in (*cost_weights, 1e6)
+        for n_rounds in lengths
+    }
+    return grown_points(key, grow, task)
 
 
 def mean_curves(found: Sequence[Mapping[str, Any]]) -> dict[str, Curve]:

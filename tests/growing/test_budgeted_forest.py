@@ -247,11 +247,19 @@ def test_neighbouring_floats_are_told_apart():
 def test_from_model_reads_it():
     X, y = np.random.default_rng(8).normal(size=(80, 3)), np.array(["a", "b"] * 40)
     model = BudgetedForestClassifier(3, random_state=0)
-    with pytest.raises(UnsupportedModelError, match="BudgetedForestClassifier holds no forest; call fit"):
+    with pytest.raises(UnsupportedModelError, match="BudgetedForestClassifier is not fitted; call fit"):
         scurry.from_model(model)
     model.fit(X, y)
     assert scurry.from_model(model) is model.forest_
     assert (scurry.from_model(model).predict(X) == model.predict(X)).all()
+
+
+def test_from_model_does_not_mistake_other_estimators_for_forests():
+    """A classifier that holds a forest and answers by something else is refused, not read as that forest."""
+    X, y = np.random.default_rng(9).normal(size=(80, 3)), np.array([0, 1] * 40)
+    pruned = scurry.FeatureBudgetClassifier(BudgetedForestClassifier(3, random_state=0), max_cost=1.0).fit(X, y)
+    with pytest.raises(UnsupportedModelError):
+        scurry.from_model(pruned)
 
 
 def test_feature_names_reach_the_forest():

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from scurry import _core
-from scurry.errors import InputError
+from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.pruning.costs import checked_costs
 
@@ -63,6 +63,12 @@ class GrownClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         check_is_fitted(self)
         rows: NDArray[np.float32] = validate_data(self, X, dtype=np.float32, reset=False)
         return rows
+
+    def __scurry_forest__(self) -> Forest:
+        """What `scurry.from_model` makes of the classifier."""
+        if not hasattr(self, "forest_"):
+            raise UnsupportedModelError(f"this {type(self).__name__} is not fitted; call fit before importing it")
+        return self.forest_
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of each row.

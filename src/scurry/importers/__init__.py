@@ -24,7 +24,7 @@ def from_model(model_or_path: Any) -> Forest:
         A fitted scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting or HistGradientBoosting
         estimator (also frozen, or last in a Pipeline whose other steps pass data through), an XGBoost or LightGBM
         model, or the path of a model file: XGBoost JSON or UBJ, LightGBM text, skops, ``.scurry``. Also a fitted
-        classifier of `scurry.growing`, and any object with a Forest in ``forest_``.
+        classifier of `scurry.growing`, and any object whose ``__scurry_forest__()`` returns a Forest.
 
     Returns
     -------
@@ -46,14 +46,12 @@ def from_model(model_or_path: Any) -> Forest:
         return model_or_path
     if isinstance(model_or_path, str | os.PathLike):
         return _from_file(os.fspath(model_or_path))
-    if isinstance(forest := getattr(model_or_path, "forest_", None), Forest):
+    if hasattr(type(model_or_path), "__scurry_forest__"):
+        forest: Forest = model_or_path.__scurry_forest__()
         return forest
     # The framework is told from the class's module, so that none of the frameworks is imported for another's model.
     for cls in type(model_or_path).__mro__:
         match cls.__module__.split(".")[0]:
-            case "scurry":
-                kind = type(model_or_path).__name__
-                raise UnsupportedModelError(f"this {kind} holds no forest; call fit before importing it")
             case "xgboost":
                 from scurry.importers import xgboost
 
