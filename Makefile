@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BENCH := .venv-bench
+SANITIZED := tests/core tests/stopping tests/orders tests/test_anytime_run.py
 CORE := $(wildcard core/*.cc core/*.h) CMakeLists.txt pyproject.toml
 
-.PHONY: demo test test-slow embedded lint bench sanitize fuzz clean
+.PHONY: demo test test-slow embedded lint bench sanitize clean
 
 demo: $(VENV)/.built
 	$(BIN)/scurry demo
@@ -27,6 +28,7 @@ embedded: $(VENV)/.built
 	  { apt-get update -q && apt-get install -q -y --no-install-recommends gcc-arm-none-eabi qemu-system-arm \
 	    gcc-riscv64-unknown-elf qemu-system-misc; }
 	$(BIN)/pytest -n 2 -m embedded -q tests/export
+	$(BIN)/python benchmarks/papers/squirrel_firmware.py
 
 # BENCH_FLAGS="--quick --cells adult/*" narrows it down.
 bench: $(BENCH)/.built
@@ -39,7 +41,7 @@ sanitize: $(VENV)/.built
 	  --config-settings=build-dir=build/sanitize --target build/sanitized .
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
 	  PYTHONPATH="build/sanitized:$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
-	  SCURRY_SANITIZED=1 $$($(BIN)/python -c 'import sys; print(sys._base_executable)') -P -m pytest tests/core -q -p no:cacheprovider
+	  SCURRY_SANITIZED=1 $$($(BIN)/python -c 'import sys; print(sys._base_executable)') -P -m pytest $(SANITIZED) -q -p no:cacheprovider
 
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -16,8 +16,11 @@ struct AliveRows {
   std::uint32_t* keys;            // [n][stride], the block's rows
   std::uint32_t* ids;             // each row's place in the block as it was loaded
   std::int32_t* sums;             // [n][width]
+  std::uint32_t* policies;        // of each row, null if there is only one
   std::uint32_t* exits;           // room for n places
   std::size_t n;
+
+  std::uint32_t policy_of(std::size_t at) const { return policies != nullptr ? policies[at] : 0; }
 
   // Closes the gaps of the first n_exits `exits` (ascending) with rows from the end: never more moves than exits.
   void remove(std::size_t n_exits) {
@@ -35,13 +38,20 @@ struct AliveRows {
   }
 
   void move(std::size_t from, std::size_t to) {
-    std::copy_n(keys + from * stride, stride, keys + to * stride);
+    copy(keys + from * stride, stride, keys + to * stride);
     if (scratch.block.by_column != nullptr) {
       std::uint32_t* column = scratch.columns.data();
       for (std::size_t c = 0; c < n_columns; ++c, column += scratch.block.column_stride) column[to] = column[from];
     }
     ids[to] = ids[from];
-    std::copy_n(sums + from * width, width, sums + to * width);
+    if (policies != nullptr) policies[to] = policies[from];
+    copy(sums + from * width, width, sums + to * width);
+  }
+
+  // A few words: less than a call of memmove takes.
+  template <class T>
+  static void copy(const T* from, std::size_t n, T* to) {
+    for (std::size_t i = 0; i < n; ++i) to[i] = from[i];
   }
 
   // Makes the block cover the rows that are left; too few of them are not worth the by-column copy.

@@ -182,12 +182,20 @@ void Cut<kReversed>::discharge(Vertex v) {
   while (left > 0 && distance_[v] < far_) {
     see_arcs(v, cursor_[v], [&, near = distance_[v] - 1](std::int32_t position, Vertex to, std::int64_t& flow, auto add) {
       if (distance_[to] != near || !(add || flow > 0)) return false;
-      const std::int64_t amount = add ? left : std::min(left, flow);
+      // What finds room there is settled at once; more is not sent before the room is known to be gone.
+      const bool settles = room_[to] > 0 && excess_[to] == 0;
+      const std::int64_t wanted = settles ? std::min(left, room_[to]) : left;
+      const std::int64_t amount = add ? wanted : std::min(wanted, flow);
       flow += add ? amount : -amount;
-      if (excess_[to] == 0) active_.push_back(to);
-      excess_[to] += amount;
       left -= amount;
       cursor_[v] = position;
+      if (settles) {
+        room_[to] -= amount;
+        if (room_[to] == 0) raise(to);
+      } else {
+        if (excess_[to] == 0) active_.push_back(to);
+        excess_[to] += amount;
+      }
       return left == 0;
     });
     if (left > 0) raise(v);
@@ -276,8 +284,8 @@ std::vector<std::uint8_t> largest_closure(const ClosureProblem& problem, Price p
   const std::int64_t to_gain = checked_product(price.gain, gains);
   const std::int64_t to_pay =
       checked_sum(checked_product(price.gain, losses), checked_product(price.cost, problem.total_cost()));
-  // The less has to be pushed the better.
-  return to_pay <= to_gain ? Cut<true>(problem, price).largest_closure() : Cut<false>(problem, price).largest_closure();
+  // The less has to be pushed the better; with equal amounts, gains settle sooner.
+  return to_pay <= to_gain / 2 ? Cut<true>(problem, price).largest_closure() : Cut<false>(problem, price).largest_closure();
 }
 
 std::vector<std::uint8_t> largest_free_closure(const ClosureProblem& problem, const std::vector<std::uint8_t>& eligible) {

@@ -1,15 +1,19 @@
 // Columns: inputs as unsigned keys, so that every numeric split is `key(x) > key(node)`.
 //
-// A column is a feature together with what its missing values do: a feature whose NaN goes left at one node and
-// right at another has two columns, and the walk never tests for NaN. Where the source compares in float32 the key is
-// the float's bits in an order-preserving form; where it compares in float64 it is the value's rank among the
-// thresholds of its column. Both are exact.
+// A key is the bits of a float in an order-preserving form. Where the source compares in float64 the key of a threshold
+// is that of the largest float not above it; an input between two floats gets the key just above the last threshold below
+// it. Only a column with thresholds that no float separates uses ranks among them instead. All of this is exact.
+//
+// A missing value has one key per column: below all thresholds if it goes left at every node of the column, else above
+// them. Where it goes left at some nodes only, those nodes are marked (Trees) and walks over rows with missing values
+// look at the marks.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 #include <vector>
 
+#include "aligned.h"
 #include "forest_view.h"
 
 namespace scurry {
@@ -17,12 +21,16 @@ namespace scurry {
 constexpr std::uint32_t kNanKey = 0xFFFFFFFFu;       // above every number
 constexpr std::uint32_t kNoCategory = 0xFFFFFFFEu;   // in no set
 
-enum class Missing : std::uint8_t { kLeft, kRight, kAsZero, kZeroLeft, kZeroRight, kCategory };
+// What a column reads NaN as; kZero: |x| <= 1e-35 too is missing.
+enum class Missing : std::uint8_t { kNan, kZero, kAsZero, kCategory };
 
 struct Column {
   std::uint32_t feature;
   Missing missing;
-  std::uint32_t first_threshold = 0;  // ranks: a power-of-two run of sorted thresholds, padded with +inf
+  std::uint32_t missing_key = kNanKey;
+  bool mixed = false;                 // missing values go left at some nodes and right at others
+  bool ranked = false;                // keys are ranks
+  std::uint32_t first_threshold = 0;  // float64: a power-of-two run of sorted thresholds, padded with +inf
   std::uint32_t n_thresholds = 0;
 };
 
@@ -32,6 +40,15 @@ inline std::uint32_t ordered_key(float x) {
   return bits ^ (static_cast<std::uint32_t>(static_cast<std::int32_t>(bits) >> 31) | 0x80000000u);
 }
 
+// What the encoding kernels need: arrays over the numeric columns and the pad, with room for whole vectors of 16.
+struct FloatColumns {
+  AlignedVector<std::uint32_t> nan_keys;
+  AlignedVector<std::uint32_t> used;     // all ones, or 0 in columns that no node reads: their key is always 0
+  AlignedVector<std::uint32_t> feature;  // empty: column j is feature j
+  std::uint32_t n = 0;                   // numeric columns
+  std::uint32_t stride = 0;
+};
+
 class Columns {
  public:
   explicit Columns(const ForestView& forest);
@@ -39,35 +56,42 @@ class Columns {
   // Numeric columns come first, then a pad whose key is always 0, then categorical columns.
   std::uint32_t pad() const { return pad_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(columns_.size()); }
-  std::uint32_t stride() const { return stride_; }
+  std::uint32_t stride() const { return floats_.stride; }
   bool has_categories() const { return size() > pad_ + 1; }
+  bool has_mixed() const { return has_mixed_; }
 
   std::uint32_t column_of_node(std::size_t node) const { return node_column_[node]; }
   std::uint32_t key_of_node(const ForestView& forest, std::size_t node) const;
+  // Whether missing values go left at a node of a mixed column.
+  bool is_marked(const ForestView& forest, std::size_t node) const {
+    return columns_[node_column_[node]].mixed && forest.default_left[node] != 0;
+  }
   void forget_nodes() { node_column_ = {}; }
 
-  // Writes keys[row * stride() + column] for rows [first, first + n).
-  void encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys) const;
+  // Writes keys[row * stride() + column] for rows [first, first + n). Returns whether a walk has to look at marks.
+  bool encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys) const;
 
  private:
   template <class T>
-  void encode_rows(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const;
+  bool encode_rows(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const;
   template <class T>
   void encode_column(const Column& column, const T* x, std::ptrdiff_t x_stride, std::size_t n, std::uint32_t* keys) const;
+  void encode_inexact(const double* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys) const;
+  std::uint32_t key_of_double(const Column& column, double value) const;
 
   void collect(const ForestView& forest);
-  void rank_thresholds(const ForestView& forest);
+  void sort_thresholds(const ForestView& forest);
+  void describe_floats();
 
   std::vector<Column> columns_;
   std::vector<std::uint32_t> node_column_;
   std::vector<double> thresholds_;
-  std::vector<std::uint32_t> nan_keys_;  // float32 columns: the key of NaN, where that is all missing means
+  FloatColumns floats_;
   bool float32_;
   bool truncate_categories_;
-  bool plain_ = false;       // float32 columns where only NaN is missing
-  bool contiguous_ = false;  // moreover column j is feature j: rows convert as one vector operation
+  bool has_mixed_ = false;
+  bool all_floats_ = false;  // every numeric column is encoded by a kernel
   std::uint32_t pad_ = 0;
-  std::uint32_t stride_ = 0;
 };
 
 }  // namespace scurry

@@ -37,9 +37,8 @@ Leaves leaves_of(std::span<const std::int32_t> increments) {
 }
 
 struct Buffers {
-  AlignedVector<std::uint32_t> keys, ids, exits;
+  AlignedVector<std::uint32_t> ids, policies, exits;
   AlignedVector<std::int32_t> sums;
-  std::vector<std::size_t> policy_of_row;
 
   static Buffers& of_this_thread() {
     thread_local Buffers buffers;
@@ -55,40 +54,58 @@ ExitSide ExitPieces::side_of(std::size_t n_trees, std::int32_t sum) const {
 }
 
 EarlyExit::EarlyExit(const ForestView& forest, std::span<const std::int32_t> order,
-                     std::span<const std::int32_t> increments, std::vector<ExitPolicy> policies, ExitPieces pieces,
+                     std::span<const std::int32_t> increments, const std::vector<ExitPolicy>& policies, ExitPieces pieces,
                      std::int32_t start, std::uint64_t seed, bool shuffle_rows)
     : n_features_(forest.n_features),
       walker_(forest, leaves_of(increments)),
-      policies_(std::move(policies)),
+      policy_stride_(round_up(policies.size(), kIntLanes)),
       pieces_(std::move(pieces)),
       start_(start),
       seed_(mix(seed + 0x9E3779B97F4A7C15u)),
       shuffle_rows_(shuffle_rows) {
   for (const std::int32_t tree : order) plan_.push_back(walker_.trees().at(static_cast<std::size_t>(tree)));
-  if (policies_.empty()) throw std::invalid_argument("an early exit needs a policy");
-  for (const ExitPolicy& policy : policies_) {
-    if (policy.lower.size() != plan_.size() + 1 || policy.upper.size() != plan_.size() + 1) {
+  lay_out(policies);
+  Draws draws(seed_);
+  for (std::uint32_t c = 0; c <= walker_.columns().size(); ++c) salt_.push_back(static_cast<std::uint32_t>(draws.next() >> 32));
+  const std::size_t n = plan_.size() + 1;
+  if (!pieces_.empty() && (pieces_.offset.size() != n + 1 || pieces_.offset[0] != 0 || pieces_.offset[n] != pieces_.edges.size() ||
+      !std::is_sorted(pieces_.offset.begin(), pieces_.offset.end()) || pieces_.sides.size() != pieces_.edges.size() + n)) {
+    throw std::invalid_argument("the pieces of an early exit do not fit together");
+  }
+  for (std::uint32_t p = 0; p < ends_.size(); ++p) answers_at_once_ |= side_of(p, 0, start_) != ExitSide::kNone;
+}
+
+void EarlyExit::lay_out(const std::vector<ExitPolicy>& policies) {
+  if (policies.empty()) throw std::invalid_argument("an early exit needs a policy");
+  const std::size_t n = plan_.size() + 1;
+  lower_.assign(n * policy_stride_, kNeverBelow);
+  upper_.assign(n * policy_stride_, kNeverAbove);
+  for (std::size_t p = 0; p < policies.size(); ++p) {
+    const ExitPolicy& policy = policies[p];
+    if (policy.lower.size() != n || policy.upper.size() != n) {
       throw std::invalid_argument("a policy needs thresholds for every number of trees");
     }
-  }
-  if (pieces_.empty()) return;
-  const std::size_t n = plan_.size() + 1;
-  if (pieces_.offset.size() != n + 1 || pieces_.offset[0] != 0 || pieces_.offset[n] != pieces_.edges.size() ||
-      !std::is_sorted(pieces_.offset.begin(), pieces_.offset.end()) || pieces_.sides.size() != pieces_.edges.size() + n) {
-    throw std::invalid_argument("the pieces of an early exit do not fit together");
+    ends_.push_back(policy.weight + (p > 0 ? ends_[p - 1] : 0.0));
+    for (std::size_t r = 0; r < n; ++r) {
+      lower_[r * policy_stride_ + p] = policy.lower[r];
+      upper_[r * policy_stride_ + p] = policy.upper[r];
+    }
   }
 }
 
-ExitSide EarlyExit::side_of(const ExitPolicy& policy, std::size_t n_trees, std::int32_t sum) const {
+ExitSide EarlyExit::side_of(std::uint32_t policy, std::size_t n_trees, std::int32_t sum) const {
   if (!pieces_.empty()) return pieces_.side_of(n_trees, sum);
-  return sum <= policy.lower[n_trees] ? ExitSide::kLower : sum >= policy.upper[n_trees] ? ExitSide::kUpper : ExitSide::kNone;
+  const std::size_t at = n_trees * policy_stride_ + policy;
+  return sum <= lower_[at] ? ExitSide::kLower : sum >= upper_[at] ? ExitSide::kUpper : ExitSide::kNone;
 }
 
 // Adds the payloads of the tree just walked; returns how many rows are done, their places being in alive.exits.
-std::size_t EarlyExit::test(const ExitPolicy& policy, std::size_t n_trees, AliveRows& alive) const {
+std::size_t EarlyExit::test(std::size_t n_trees, AliveRows& alive) const {
   const std::uint32_t* payload = alive.scratch.payload.data();
   if (pieces_.empty()) {
-    return kernels().add_and_test(payload, alive.n, alive.sums, policy.lower[n_trees], policy.upper[n_trees], alive.exits);
+    const std::size_t at = n_trees * policy_stride_;
+    const ExitBounds bounds{lower_.data() + at, upper_.data() + at, ends_.size(), alive.policies};
+    return kernels().sums.add_and_test(payload, alive.n, alive.sums, bounds, alive.exits);
   }
   std::size_t n_exits = 0;
   for (std::uint32_t at = 0; at < alive.n; ++at) {
@@ -130,21 +147,23 @@ void EarlyExit::labels(const RowsView& rows, const ExitDecision& decision, const
   });
 }
 
-// Only what the forest reads is hashed, in the form it is compared: float32 and float64 input draw alike.
+// Only what the forest reads is hashed, in the form it is compared: float32 and float64 input draw alike. A sum of products
+// of salted pairs: two different rows collide with a chance of 2^-32 over the salts.
 std::uint64_t EarlyExit::hash_row(const std::uint32_t* keys) const {
+  const std::size_t n = walker_.columns().size();
+  const auto salted = [&](std::size_t c) { return std::uint64_t{keys[c] + salt_[c]}; };
   std::uint64_t hash = seed_;
-  for (std::uint32_t c = 0; c < walker_.columns().size(); ++c) hash = (hash ^ keys[c]) * 0xFF51AFD7ED558CCDu + (hash >> 29);
+  for (std::size_t c = 0; c + 1 < n; c += 2) hash += salted(c) * salted(c + 1);
+  if (n % 2 != 0) hash += salted(n - 1) * salt_[n];
   return mix(hash);
 }
 
-std::size_t EarlyExit::draw_policy(const std::uint32_t* keys) const {
-  if (policies_.size() == 1) return 0;
-  double u = unit(mix(hash_row(keys) + 1));
-  for (std::size_t p = 0; p + 1 < policies_.size(); ++p) {
-    if (u < policies_[p].weight) return p;
-    u -= policies_[p].weight;
-  }
-  return policies_.size() - 1;
+std::uint32_t EarlyExit::draw_policy(const std::uint32_t* keys) const {
+  if (ends_.size() == 1) return 0;
+  const double u = unit(mix(hash_row(keys) + 1));
+  std::uint32_t policy = 0;
+  for (std::size_t p = 0; p + 1 < ends_.size(); ++p) policy += u >= ends_[p];
+  return policy;
 }
 
 void EarlyExit::run_block(const RowsView& rows, std::size_t first, std::size_t n, const ExitOutcome& outcome) const {
@@ -157,7 +176,7 @@ void EarlyExit::run_block(const RowsView& rows, std::size_t first, std::size_t n
       if (shuffle_rows_) {
         run_shuffled(keys, row, outcome);
       } else {
-        run_row(policies_[draw_policy(keys)], plan_, keys, 0, start_, row, outcome);
+        run_row(draw_policy(keys), plan_, keys, 0, start_, row, outcome);
       }
     }
     return;
@@ -167,61 +186,66 @@ void EarlyExit::run_block(const RowsView& rows, std::size_t first, std::size_t n
   Buffers& buffers = Buffers::of_this_thread();
   const std::size_t room = scratch.block.n + kChunk;
   buffers.ids.resize(room);
+  std::iota(buffers.ids.begin(), buffers.ids.end(), 0u);
   buffers.exits.resize(room);
   buffers.sums.assign(room, start_);
-  AliveRows alive{scratch,          stride, walker_.columns().pad() + 1, 1, scratch.keys.data(), buffers.ids.data(),
-                  buffers.sums.data(), buffers.exits.data(), 0};
-  if (policies_.size() == 1) {
-    std::iota(alive.ids, alive.ids + n, 0u);
-    alive.n = n;
-    return run_alive(policies_[0], alive, outcome);
+  AliveRows alive{scratch,
+                  stride,
+                  walker_.columns().pad() + 1,
+                  1,
+                  scratch.keys.data(),
+                  buffers.ids.data(),
+                  buffers.sums.data(),
+                  nullptr,
+                  buffers.exits.data(),
+                  n};
+  if (ends_.size() > 1) {
+    buffers.policies.assign(room, 0);
+    for (std::size_t row = 0; row < n; ++row) buffers.policies[row] = draw_policy(alive.keys + row * stride);
+    alive.policies = buffers.policies.data();
   }
-  // Rows of one policy at a time, gathered from the encoded block.
-  buffers.keys.assign(scratch.keys.begin(), scratch.keys.begin() + static_cast<std::ptrdiff_t>(n * stride));
-  buffers.policy_of_row.resize(n);
-  for (std::size_t row = 0; row < n; ++row) buffers.policy_of_row[row] = draw_policy(buffers.keys.data() + row * stride);
-  for (std::size_t p = 0; p < policies_.size(); ++p) {
-    alive.n = 0;
-    for (std::size_t row = 0; row < n; ++row) {
-      if (buffers.policy_of_row[row] != p) continue;
-      std::copy_n(buffers.keys.data() + row * stride, stride, alive.keys + alive.n * stride);
-      alive.ids[alive.n] = static_cast<std::uint32_t>(row);
-      alive.sums[alive.n++] = start_;
+  run_alive(alive, outcome);
+}
+
+void EarlyExit::run_alive(AliveRows& alive, const ExitOutcome& outcome) const {
+  std::size_t n_trees = 0;
+  if (answers_at_once_) {
+    std::size_t n_exits = 0;
+    for (std::uint32_t at = 0; at < alive.n; ++at) {
+      alive.exits[n_exits] = at;
+      n_exits += side_of(alive.policy_of(at), 0, start_) != ExitSide::kNone;
     }
-    run_alive(policies_[p], alive, outcome);
+    stop(alive, n_exits, 0, outcome);
+  }
+  if (alive.worth_columns() && !walker_.prefers_rows()) walker_.index_columns(alive.scratch);
+  while (n_trees < plan_.size() && alive.n > AliveRows::kFew) {
+    alive.fit_block();
+    walker_.walk(plan_[n_trees++], alive.scratch);
+    stop(alive, test(n_trees, alive), n_trees, outcome);
+  }
+  for (std::size_t at = 0; at < alive.n; ++at) {
+    run_row(alive.policy_of(at), plan_, alive.keys + at * alive.stride, n_trees, alive.sums[at], alive.ids[at], outcome);
   }
 }
 
-void EarlyExit::run_alive(const ExitPolicy& policy, AliveRows& alive, const ExitOutcome& outcome) const {
-  alive.scratch.block = {alive.keys, nullptr, 0, round_up(alive.n, kChunk)};
-  if (alive.worth_columns()) walker_.index_columns(alive.scratch);
-  std::size_t n_trees = 0;
-  // Some policies answer without asking a tree; they leave all rows to run_row.
-  const bool asks = side_of(policy, 0, start_) == ExitSide::kNone;
-  while (asks && n_trees < plan_.size() && alive.n > AliveRows::kFew) {
-    alive.fit_block();
-    walker_.walk(plan_[n_trees++], alive.scratch);
-    const std::size_t n_exits = test(policy, n_trees, alive);
-    for (std::size_t e = 0; e < n_exits; ++e) {
-      const std::uint32_t at = alive.exits[e], row = alive.ids[at];
-      const ExitSide side = side_of(policy, n_trees, alive.sums[at]);
-      if (side == ExitSide::kNever) {
-        run_row(policy, plan_, alive.keys + at * alive.stride, n_trees, alive.sums[at], row, outcome);
-        continue;
-      }
-      outcome.sums[row] = alive.sums[at];
-      outcome.n_trees[row] = static_cast<std::int32_t>(n_trees);
-      outcome.sides[row] = static_cast<std::uint8_t>(side);
+// Records and removes the rows at the first n_exits places of alive.exits.
+void EarlyExit::stop(AliveRows& alive, std::size_t n_exits, std::size_t n_trees, const ExitOutcome& outcome) const {
+  for (std::size_t e = 0; e < n_exits; ++e) {
+    const std::uint32_t at = alive.exits[e], row = alive.ids[at], policy = alive.policy_of(at);
+    const ExitSide side = side_of(policy, n_trees, alive.sums[at]);
+    if (side == ExitSide::kNever) {
+      run_row(policy, plan_, alive.keys + at * alive.stride, n_trees, alive.sums[at], row, outcome);
+      continue;
     }
-    if (n_exits > 0) alive.remove(n_exits);
+    outcome.sums[row] = alive.sums[at];
+    outcome.n_trees[row] = static_cast<std::int32_t>(n_trees);
+    outcome.sides[row] = static_cast<std::uint8_t>(side);
   }
-  for (std::size_t at = 0; at < alive.n; ++at) {
-    run_row(policy, plan_, alive.keys + at * alive.stride, n_trees, alive.sums[at], alive.ids[at], outcome);
-  }
+  if (n_exits > 0) alive.remove(n_exits);
 }
 
 // One row from its first `n_trees` trees on: several are walked ahead, their increments then tested one by one.
-void EarlyExit::run_row(const ExitPolicy& policy, const std::vector<Tree>& plan, const std::uint32_t* keys,
+void EarlyExit::run_row(std::uint32_t policy, const std::vector<Tree>& plan, const std::uint32_t* keys,
                         std::size_t n_trees, std::int32_t sum, std::size_t row, const ExitOutcome& outcome) const {
   std::uint32_t payload[kLanes];
   ExitSide side = side_of(policy, n_trees, sum);
@@ -246,7 +270,7 @@ void EarlyExit::run_shuffled(const std::uint32_t* keys, std::size_t row, const E
   plan = plan_;
   Draws draws(hash_row(keys));
   for (std::size_t i = plan.size(); i > 1; --i) std::swap(plan[i - 1], plan[draws.below(i)]);
-  run_row(policies_[draw_policy(keys)], plan, keys, 0, start_, row, outcome);
+  run_row(draw_policy(keys), plan, keys, 0, start_, row, outcome);
 }
 
 }  // namespace scurry

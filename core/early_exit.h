@@ -57,7 +57,7 @@ class EarlyExit {
  public:
   // `increments` holds a leaf's payload at its node's index. With shuffle_rows every row draws its own tree order.
   EarlyExit(const ForestView& forest, std::span<const std::int32_t> order, std::span<const std::int32_t> increments,
-            std::vector<ExitPolicy> policies, ExitPieces pieces, std::int32_t start, std::uint64_t seed,
+            const std::vector<ExitPolicy>& policies, ExitPieces pieces, std::int32_t start, std::uint64_t seed,
             bool shuffle_rows);
 
   void run(const RowsView& rows, const ExitOutcome& outcome, std::size_t n_threads) const;
@@ -67,24 +67,30 @@ class EarlyExit {
   std::size_t bytes() const { return walker_.bytes(); }
 
  private:
-  ExitSide side_of(const ExitPolicy& policy, std::size_t n_trees, std::int32_t sum) const;
-  std::size_t test(const ExitPolicy& policy, std::size_t n_trees, AliveRows& alive) const;
+  void lay_out(const std::vector<ExitPolicy>& policies);
+  ExitSide side_of(std::uint32_t policy, std::size_t n_trees, std::int32_t sum) const;
+  std::size_t test(std::size_t n_trees, AliveRows& alive) const;
   std::uint64_t hash_row(const std::uint32_t* keys) const;
-  std::size_t draw_policy(const std::uint32_t* keys) const;
+  std::uint32_t draw_policy(const std::uint32_t* keys) const;
   void run_block(const RowsView& rows, std::size_t first, std::size_t n, const ExitOutcome& outcome) const;
-  void run_alive(const ExitPolicy& policy, AliveRows& alive, const ExitOutcome& outcome) const;
-  void run_row(const ExitPolicy& policy, const std::vector<Tree>& plan, const std::uint32_t* keys, std::size_t position,
+  void run_alive(AliveRows& alive, const ExitOutcome& outcome) const;
+  void stop(AliveRows& alive, std::size_t n_exits, std::size_t n_trees, const ExitOutcome& outcome) const;
+  void run_row(std::uint32_t policy, const std::vector<Tree>& plan, const std::uint32_t* keys, std::size_t n_trees,
                std::int32_t sum, std::size_t row, const ExitOutcome& outcome) const;
   void run_shuffled(const std::uint32_t* keys, std::size_t row, const ExitOutcome& outcome) const;
 
   std::size_t n_features_;
   Walker walker_;
   std::vector<Tree> plan_;  // trees in the order they are asked
-  std::vector<ExitPolicy> policies_;
+  std::vector<double> ends_;  // cumulative weights of the policies: where in [0, 1) the draws of each end
+  std::size_t policy_stride_;
+  AlignedVector<std::int32_t> lower_, upper_;  // [n_trees + 1][policy_stride_]
   ExitPieces pieces_;
   std::int32_t start_;
   std::uint64_t seed_;
+  std::vector<std::uint32_t> salt_;  // a word per column, and one more
   bool shuffle_rows_;
+  bool answers_at_once_ = false;  // some policy asks no tree
 };
 
 }  // namespace scurry

@@ -18,6 +18,7 @@ struct Block {
   const std::uint32_t* by_column;  // [column][column_stride], 64-byte aligned, null if rows are too few to be worth it
   std::size_t column_stride;
   std::size_t n;                   // a multiple of kChunk
+  bool has_missing;                // some row needs the nodes' marks
 };
 
 // Everything a walk over one tree needs, for a block of rows or a single one.
@@ -26,28 +27,44 @@ struct Walk {
   const Node* nodes;  // of all trees
   const CategoryTest* category_tests;
   const std::uint32_t* category_bits;
-  std::uint32_t pad;  // columns above it are categorical
+  const std::uint32_t* marks;  // a bit per node: missing values go left; null if no walk needs them
+  std::uint32_t pad;           // columns above it are categorical
   std::uint32_t stride;
   bool has_categories;
 };
 
-struct Kernels {
+template <class Node>
+struct WalkKernels {
   // payload[row] of the leaf each row reaches; scratch holds n words.
-  void (*walk_narrow)(const Walk<NarrowNode>&, const Tree&, const Block&, std::uint32_t* payload, std::uint32_t* scratch);
-  void (*walk_wide)(const Walk<WideNode>&, const Tree&, const Block&, std::uint32_t* payload, std::uint32_t* scratch);
-  // payload[tree] for one row over n trees.
-  void (*row_narrow)(const Walk<NarrowNode>&, const Tree*, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload);
-  void (*row_wide)(const Walk<WideNode>&, const Tree*, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload);
-
+  void (*tree)(const Walk<Node>&, const Tree&, const Block&, std::uint32_t* payload, std::uint32_t* scratch);
   // at[row], inside the tree, of the node each row reaches after `levels` levels; a leaf is not left.
-  void (*descend_narrow)(const Walk<NarrowNode>&, const Tree&, const Block&, std::uint32_t levels, std::uint32_t* at);
-  void (*descend_wide)(const Walk<WideNode>&, const Tree&, const Block&, std::uint32_t levels, std::uint32_t* at);
+  void (*descend)(const Walk<Node>&, const Tree&, const Block&, std::uint32_t levels, std::uint32_t* at);
+  // payload[tree] for one row over n trees.
+  void (*row)(const Walk<Node>&, const Tree*, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload);
   // One row's steps in trees[0], trees[1], …; at[tree] is its place in the array of all nodes.
-  void (*steps_narrow)(const Walk<NarrowNode>&, const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys,
-                       std::uint32_t* at);
-  void (*steps_wide)(const Walk<WideNode>&, const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys,
-                     std::uint32_t* at);
+  void (*steps)(const Walk<Node>&, const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* at);
+};
 
+// What was met among the rows encoded.
+struct Encoded {
+  bool any_missing;  // NaN, in a column where that has the key kNanKey
+  bool any_inexact;  // a number that is no float
+};
+
+struct EncodeKernels {
+  // keys[row][column] of rows whose values lie side by side; the keys of inexact numbers are left to the caller.
+  Encoded (*floats)(const FloatColumns&, const float* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys);
+  Encoded (*doubles)(const FloatColumns&, const double* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys);
+};
+
+// A row stops at sums <= lower or >= upper of its policy.
+struct ExitBounds {
+  const std::int32_t *lower, *upper;  // by policy, 64-byte aligned, with room for whole vectors
+  std::size_t n_policies;
+  const std::uint32_t* policies;      // of each row, null if there is only one
+};
+
+struct SumKernels {
   // scores[row] += table[payload[row]]
   void (*add_doubles)(const double* table, const std::uint32_t* payload, std::size_t n, double* scores);
   // scores[row] += the float whose bits are payload[row]
@@ -57,17 +74,24 @@ struct Kernels {
   // sums[0..width) += table[payload[0]][0..width), then table[payload[1]][0..width), …, aligned as above
   void (*sum_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n, double* sums);
 
-  // sums[row] += the signed payload[row]; exits receives the rows with sums <= lower or >= upper, ascending, and their
-  // number is returned. payload, sums and exits have room for n rounded up to a multiple of kChunk.
-  std::size_t (*add_and_test)(const std::uint32_t* payload, std::size_t n, std::int32_t* sums, std::int32_t lower,
-                              std::int32_t upper, std::uint32_t* exits);
+  // sums[row] += the signed payload[row]; exits receives the rows whose sum is outside their bounds, ascending, and their
+  // number is returned. Arrays over rows have room for n rounded up to a multiple of kChunk.
+  std::size_t (*add_and_test)(const std::uint32_t* payload, std::size_t n, std::int32_t* sums, const ExitBounds& bounds,
+                              std::uint32_t* exits);
 
   // sums[row][0..width) += table[payload[row]][0..width), both 64-byte aligned; width is a multiple of kIntLanes.
   void (*add_int_vectors)(const std::int32_t* table, std::size_t width, const std::uint32_t* payload, std::size_t n,
                           std::int32_t* sums);
   // The largest and the second largest of sums[row][0..width).
   void (*top_two)(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first, std::int32_t* second);
+};
 
+struct Kernels {
+  const EncodeKernels& encode;
+  const WalkKernels<NarrowNode>& narrow;
+  const WalkKernels<WideNode>& wide;
+  const SumKernels& sums;
+  std::uint32_t max_register_stride;  // narrow trees need no by-column copy of rows up to this long
   const char* name;
 };
 

@@ -137,9 +137,10 @@ void LeaderExit::run_block(const RowsView& rows, std::size_t first, std::size_t 
                   scratch.keys.data(),
                   buffers.ids.data(),
                   buffers.sums.data(),
+                  nullptr,
                   buffers.exits.data(),
                   n};
-  if (alive.worth_columns()) walker_.index_columns(scratch);
+  if (alive.worth_columns() && !walker_.prefers_rows()) walker_.index_columns(scratch);
   std::size_t round = 0;
   while (round < n_rounds_ && alive.n > AliveRows::kFew) {
     alive.fit_block();
@@ -147,14 +148,14 @@ void LeaderExit::run_block(const RowsView& rows, std::size_t first, std::size_t 
       const Tree& tree = plan_[round * trees_per_round_ + t];
       walker_.walk(tree, scratch);
       if (vector_leaves_) {
-        kernels().add_int_vectors(table_.data(), width_, scratch.payload.data(), alive.n, alive.sums);
+        kernels().sums.add_int_vectors(table_.data(), width_, scratch.payload.data(), alive.n, alive.sums);
       } else {
         for (std::size_t at = 0; at < alive.n; ++at) add(tree, scratch.payload[at], alive.sums + at * width_);
       }
     }
     ++round;
     if (rule_.lead[round] == std::numeric_limits<std::int32_t>::max()) continue;
-    kernels().top_two(alive.sums, width_, alive.n, buffers.first.data(), buffers.second.data());
+    kernels().sums.top_two(alive.sums, width_, alive.n, buffers.first.data(), buffers.second.data());
     std::size_t n_exits = 0;
     for (std::uint32_t at = 0; at < alive.n; ++at) {
       if (!stops(round, buffers.first[at], buffers.second[at])) continue;
@@ -180,7 +181,7 @@ void LeaderExit::finish_row(const std::uint32_t* keys, std::size_t round, std::i
       add(plan_[tree], payload[i], sums);
       if ((tree + 1) % trees_per_round_ != 0) continue;
       std::int32_t first, second;
-      kernels().top_two(sums, width_, 1, &first, &second);
+      kernels().sums.top_two(sums, width_, 1, &first, &second);
       decided = stops(++round, first, second);
     }
   }

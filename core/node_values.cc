@@ -99,22 +99,30 @@ template <class Real>
 void NodeValues::add(const Tree& tree, const std::uint32_t* payload, std::size_t n, Real* sums) const {
   Real* of_output = sums + output_of(tree) * n;
   if constexpr (std::is_same_v<Real, float>) {
-    kernels().add_floats(payload, n, of_output);
+    kernels().sums.add_floats(payload, n, of_output);
   } else if (vectors_) {
-    kernels().add_vectors(table_.data(), width_, payload, n, sums);
+    kernels().sums.add_vectors(table_.data(), width_, payload, n, sums);
   } else {
-    kernels().add_doubles(table_.data(), payload, n, of_output);
+    kernels().sums.add_doubles(table_.data(), payload, n, of_output);
   }
 }
 
 template <class Real>
 void NodeValues::add_row(const std::vector<Tree>& trees, const std::uint32_t* payload, Real* sums) const {
-  if constexpr (std::is_same_v<Real, float>) {
-    for (std::size_t t = 0; t < trees.size(); ++t) sums[output_of(trees[t])] += std::bit_cast<float>(payload[t]);
-  } else if (vectors_) {
-    kernels().sum_vectors(table_.data(), width_, payload, trees.size(), sums);
+  const auto value_of = [&](std::size_t t) {
+    if constexpr (std::is_same_v<Real, float>) return std::bit_cast<float>(payload[t]);
+    else return table_[payload[t]];
+  };
+  if (vectors_) {
+    if constexpr (std::is_same_v<Real, double>) {
+      kernels().sums.sum_vectors(table_.data(), width_, payload, trees.size(), sums);
+    }
+  } else if (base_score_.size() == 1) {
+    Real sum = sums[0];  // in a register: through memory, each addition would wait for the last one's store
+    for (std::size_t t = 0; t < trees.size(); ++t) sum += value_of(t);
+    sums[0] = sum;
   } else {
-    for (std::size_t t = 0; t < trees.size(); ++t) sums[output_of(trees[t])] += table_[payload[t]];
+    for (std::size_t t = 0; t < trees.size(); ++t) sums[output_of(trees[t])] += value_of(t);
   }
 }
 

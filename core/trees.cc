@@ -5,6 +5,7 @@
 namespace scurry {
 namespace {
 
+constexpr std::size_t kTopNodes = 1u << Trees::kMaxTop;  // read together, past the end of a small tree
 constexpr std::uint32_t kMaxOnePhase = 12;  // deeper trees are walked in phases
 
 // Nodes that act as leaves: the forest's own, and inner nodes whose whole subtree has one payload.
@@ -58,6 +59,7 @@ template <class Node>
 void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves& leaves,
                   const std::vector<std::uint8_t>& is_leaf, std::vector<Node>& nodes) {
   using Index = decltype(Node::left);
+  const bool marks = columns.has_mixed() || columns.has_categories();
   std::vector<std::int32_t> queue;  // forest indices in breadth-first order; position = lowered index
   for (std::size_t t = 0; t < forest.n_trees(); ++t) {
     const auto root = static_cast<std::int32_t>(forest.tree_offset[t]);
@@ -90,6 +92,10 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
                                    forest.default_left[node] != 0});
       } else {
         key = columns.key_of_node(forest, node);
+        if (marks) {
+          marks_.resize(nodes.size() / 32 + 1);
+          if (columns.is_marked(forest, node)) marks_.back() |= 1u << (nodes.size() % 32);
+        }
       }
       nodes.push_back({key, static_cast<Index>(columns.column_of_node(node)), static_cast<Index>(queue.size() - at)});
       queue.push_back(forest.left[node]);
@@ -100,12 +106,15 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
     tree.first_phase = tree.depth <= kMaxOnePhase ? tree.depth : std::min(tree.depth, mean_path);
     trees_.push_back(tree);
   }
+  nodes.resize(nodes.size() + kTopNodes);
   nodes.shrink_to_fit();
+  if (marks) marks_.resize(nodes.size() / 32 + 1);
 }
 
 std::size_t Trees::bytes() const {
   return narrow_.size() * sizeof(NarrowNode) + wide_.size() * sizeof(WideNode) + trees_.size() * sizeof(Tree) +
-         category_tests_.size() * sizeof(CategoryTest) + category_bits_.size() * sizeof(std::uint32_t);
+         category_tests_.size() * sizeof(CategoryTest) +
+         (category_bits_.size() + marks_.size()) * sizeof(std::uint32_t);
 }
 
 }  // namespace scurry

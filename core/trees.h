@@ -54,6 +54,8 @@ class Trees {
   const std::vector<Tree>& trees() const { return trees_; }
   const std::vector<CategoryTest>& category_tests() const { return category_tests_; }
   const std::vector<std::uint32_t>& category_bits() const { return category_bits_; }
+  // A bit per node, set where missing values of a mixed column go left; empty if no walk needs them.
+  const std::vector<std::uint32_t>& marks() const { return marks_; }
   // The forest's node that each lowered one stands for, if the leaves asked for it.
   std::vector<std::int32_t> take_origins() { return std::move(origins_); }
   std::size_t bytes() const;
@@ -69,7 +71,7 @@ class Trees {
   std::vector<WideNode> wide_;
   std::vector<Tree> trees_;
   std::vector<CategoryTest> category_tests_;
-  std::vector<std::uint32_t> category_bits_;
+  std::vector<std::uint32_t> category_bits_, marks_;
   std::vector<std::int32_t> origins_;
 };
 

@@ -20,8 +20,13 @@ std::uint32_t* grown(AlignedVector<std::uint32_t>& buffer, std::size_t n) {
 
 template <class Node>
 Walk<Node> walk_of(const std::vector<Node>& nodes, const Trees& trees, const Columns& columns) {
-  return {nodes.data(),  trees.category_tests().data(), trees.category_bits().data(),
-          columns.pad(), columns.stride(),              columns.has_categories()};
+  return {nodes.data(),
+          trees.category_tests().data(),
+          trees.category_bits().data(),
+          trees.marks().empty() ? nullptr : trees.marks().data(),
+          columns.pad(),
+          columns.stride(),
+          columns.has_categories()};
 }
 
 }  // namespace
@@ -72,9 +77,9 @@ void Walker::load(const RowsView& rows, std::size_t first, std::size_t n, Scratc
   std::uint32_t* keys = grown(scratch.keys, padded * stride);
   grown(scratch.payload, padded);
   grown(scratch.walk, padded);
-  columns_.encode(rows, first, n, keys);
+  const bool has_missing = columns_.encode(rows, first, n, keys);
   std::fill(keys + n * stride, keys + padded * stride, 0u);
-  scratch.block = {keys, nullptr, 0, padded};
+  scratch.block = {keys, nullptr, 0, padded, has_missing};
 }
 
 void Walker::index_columns(Scratch& scratch) const {
@@ -91,18 +96,18 @@ void Walker::index_columns(Scratch& scratch) const {
 void Walker::walk(const Tree& tree, Scratch& scratch) const {
   std::uint32_t *payload = scratch.payload.data(), *rows = scratch.walk.data();
   if (trees_.is_wide()) {
-    kernels().walk_wide(wide_, tree, scratch.block, payload, rows);
+    kernels().wide.tree(wide_, tree, scratch.block, payload, rows);
   } else {
-    kernels().walk_narrow(narrow_, tree, scratch.block, payload, rows);
+    kernels().narrow.tree(narrow_, tree, scratch.block, payload, rows);
   }
 }
 
 void Walker::descend(const Tree& tree, std::uint32_t levels, Scratch& scratch) const {
   std::uint32_t* at = scratch.payload.data();
   if (trees_.is_wide()) {
-    kernels().descend_wide(wide_, tree, scratch.block, levels, at);
+    kernels().wide.descend(wide_, tree, scratch.block, levels, at);
   } else {
-    kernels().descend_narrow(narrow_, tree, scratch.block, levels, at);
+    kernels().narrow.descend(narrow_, tree, scratch.block, levels, at);
   }
 }
 
@@ -113,17 +118,17 @@ void Walker::load_row(const RowsView& rows, std::size_t row, std::size_t n_paylo
 
 void Walker::walk_row(const Tree* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload) const {
   if (trees_.is_wide()) {
-    kernels().row_wide(wide_, trees, n, keys, payload);
+    kernels().wide.row(wide_, trees, n, keys, payload);
   } else {
-    kernels().row_narrow(narrow_, trees, n, keys, payload);
+    kernels().narrow.row(narrow_, trees, n, keys, payload);
   }
 }
 
 void Walker::take_steps(const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* at) const {
   if (trees_.is_wide()) {
-    kernels().steps_wide(wide_, trees, n, keys, at);
+    kernels().wide.steps(wide_, trees, n, keys, at);
   } else {
-    kernels().steps_narrow(narrow_, trees, n, keys, at);
+    kernels().narrow.steps(narrow_, trees, n, keys, at);
   }
 }
 

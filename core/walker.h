@@ -34,6 +34,10 @@ class Walker {
 
   // Encodes rows [first, first + n) as the scratch's block, padded with rows of zero keys.
   void load(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const;
+  // Whether rows that soon stop are better off without a by-column copy.
+  bool prefers_rows() const {
+    return !trees_.is_wide() && !columns_.has_categories() && columns_.stride() <= kernels().max_register_stride;
+  }
   // Fills the block's by-column copy from its rows, where there are enough of them for it to pay.
   void index_columns(Scratch& scratch) const;
   // payload[row] of the leaf each row of the block reaches in a tree.

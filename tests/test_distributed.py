@@ -75,13 +75,14 @@ def test_corrupt_fragment_is_named(tmp_path, folder, fast, cluster):
     assert len(report.written) == N_FILES - 1
 
 
+@pytest.mark.slow
 def test_worker_killed_midway_loses_and_doubles_nothing(tmp_path, frame, fast):
     table = pa.Table.from_pandas(frame, preserve_index=False)
     (tmp_path / "rows").mkdir()
-    n_rows = 100 * len(frame)
+    n_rows = 30 * len(frame)
     for i in range(N_FILES):
         ids = pa.array(np.arange(i * n_rows, (i + 1) * n_rows))
-        pq.write_table(pa.concat_tables([table] * 100).append_column("id", ids), tmp_path / "rows" / f"{i:02}.parquet")
+        pq.write_table(pa.concat_tables([table] * 30).append_column("id", ids), tmp_path / "rows" / f"{i:02}.parquet")
     shares_left = []
 
     def kill_once(share, message):
@@ -96,7 +97,7 @@ def test_worker_killed_midway_loses_and_doubles_nothing(tmp_path, frame, fast):
     assert not report.failed
     assert len(os.listdir(out)) == N_FILES
     assert read_all(out)["id"].to_pylist() == list(range(N_FILES * n_rows))
-    np.testing.assert_array_equal(read_all(out)["label"], np.tile(fast.predict(frame), 100 * N_FILES))
+    np.testing.assert_array_equal(read_all(out)["label"], np.tile(fast.predict(frame), 30 * N_FILES))
 
 
 def test_scorer_is_what_spark_and_ray_take(frame, fast):
@@ -117,3 +118,60 @@ def test_unreachable_and_unknown_clusters(tmp_path, folder, fast):
         distributed.score(folder, fast, tmp_path / "out", cluster="everywhere")
     with pytest.raises(InputError, match="colour"):
         distributed.Scorer(fast, columns=("colour",))
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory, frame):
+    folder = tmp_path_factory.mktemp("labelled")
+    table = pa.Table.from_pandas(frame, preserve_index=False).append_column("y", pa.array(load_breast_cancer().target))
+    for i in range(3):
+        pq.write_table(table.take(np.arange(i, len(frame), 3)), folder / f"{i}.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def small(frame):
+    model = RandomForestClassifier(7, max_depth=4, random_state=0).fit(frame, load_breast_cancer().target)
+    return scurry.from_model(model)
+
+
+@pytest.mark.parametrize(("order", "readout"), [("backward-squirrel", "plain"), ("forward-squirrel", "weighted")])
+def test_orders_are_those_of_all_rows_on_one_machine(labelled, frame, small, cluster, order, readout):
+    X, y = frame.to_numpy(), load_breast_cancer().target
+    alone = scurry.orders.find(small, X, y, order=order, readout=readout)
+    shares = []
+    found = distributed.find_order(
+        small,
+        labelled,
+        label="y",
+        order=order,
+        readout=readout,
+        cluster=cluster,
+        progress=lambda share, _: shares.append(share),
+    )
+    np.testing.assert_array_equal(found.steps, alone.steps)
+    np.testing.assert_allclose(found.curve, alone.curve, rtol=1e-12)
+    assert shares[-1] == 1
+
+
+@pytest.mark.slow
+def test_search_goes_on_when_a_worker_dies(labelled, frame, small):
+    alone = scurry.anytime(small, frame, load_breast_cancer().target, order="backward-squirrel")
+    killed = []
+
+    def kill_once(share, message):
+        if share > 0.3 and not killed:
+            killed.append(os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL))
+
+    with local_cluster() as client:
+        found = distributed.anytime(small, labelled, label="y", cluster=client, progress=kill_once)
+    assert killed
+    np.testing.assert_array_equal(found.plan.order, alone.plan.order)
+    np.testing.assert_array_equal(found.predict(frame, max_steps=9), alone.predict(frame, max_steps=9))
+
+
+def test_wrong_requests_for_an_order(labelled, small, cluster):
+    with pytest.raises(InputError, match="with a sample of the rows"):
+        distributed.find_order(small, labelled, label="y", order="optimal", cluster=cluster)
+    with pytest.raises(InputError, match="no column 'z'"):
+        distributed.find_order(small, labelled, label="z", cluster=cluster)

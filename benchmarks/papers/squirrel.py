@@ -252,20 +252,25 @@ def _ours(report: Report, found: dict[str, list[Experiment]]) -> None:
 
 def _figure_6(report: Report, found: dict[str, list[Experiment]]) -> None:
     """NMA by data set and order: a table, and a point for each."""
+    from matplotlib import colormaps
+
     figure, axes = subplots(1, len(found), (6.5, 6))
     for axis, (kind, experiments) in zip(axes[0], found.items(), strict=True):
         names = list(dict.fromkeys(e.dataset for e in experiments))
-        orders = [order for order in (*PAPER_ORDERS, *OURS, CHOSEN) if any(order in e.nma for e in experiments)]
         rows = []
-        for place, order in enumerate(orders):
+        for place, order in enumerate((*PAPER_ORDERS, *OURS, CHOSEN)):
+            if not any(order in e.nma for e in experiments):
+                continue
             cells = [[e.nma[order] for e in experiments if e.dataset == name and order in e.nma] for name in names]
             rows.append([order, *[f"{np.mean(values):.4f}" if values else "–" for values in cells]])
             shown = [(np.mean(values), row) for row, values in enumerate(cells) if values]
             marker = "*" if order in (*OURS, CHOSEN) else "o" if order.startswith("depth") else "s"
-            axis.scatter(*zip(*shown, strict=True), label=order, marker=marker, color=f"C{place // 2 % 10}", alpha=0.7)
+            axis.scatter(
+                *zip(*shown, strict=True), label=order, marker=marker, color=colormaps["tab20"](place), alpha=0.8
+            )
         report.table(f"Figure 6: mean NMA, {kind}", ["order", *names], rows)
         axis.set(yticks=range(len(names)), yticklabels=names, xlabel="mean NMA", title=f"Figure 6, {kind}")
-    axes[0, 0].legend(fontsize="x-small")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right upper", fontsize="small")
     report.figure("figure-6", figure)
 
 

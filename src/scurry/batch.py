@@ -11,12 +11,12 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from scurry.errors import InputError, OutputError, ScurryError
 from scurry.forest import Forest
@@ -26,6 +26,7 @@ from scurry.scoring import Scoring
 from scurry.storage import umask
 
 Progress = Callable[[float, str], object]
+T = TypeVar("T")
 _IDENTITY = b"scurry.identity"
 _N_ROWS_PER_BATCH = 1 << 16
 _PART = ".part"
@@ -199,14 +200,13 @@ def score_fragment(
     n_rows = 0
     floats = scoring.float_columns
     with opened(fragment, n_rows_per_batch=n_rows_per_batch, columns=scoring.needed, float_columns=floats) as reader:
-        empty = arrow().RecordBatch.from_pylist([], schema=reader.schema)
-        schema = scoring.score(empty).schema.with_metadata({_IDENTITY: identity})
-        with _published(target) as temporary, pq.ParquetWriter(temporary, schema) as writer:
-            for batch in _read_ahead(reader.batches):
-                writer.write_batch(scoring.score(batch))
-                n_rows += batch.num_rows
+        schema = scoring.schema(reader.schema).with_metadata({_IDENTITY: identity})
+        with _published(target) as temporary, pq.ParquetWriter(temporary, schema) as writer, _Behind() as behind:
+            for batch in _ahead(map(scoring.prepared, reader.batches)):
+                behind.call(writer.write_batch, scoring.score(batch))
+                n_rows += len(batch.rows)
                 if tracker is not None:
-                    tracker.advance(fragment, batch.num_rows, n_rows / reader.n_rows if reader.n_rows else 0.0)
+                    tracker.advance(fragment, len(batch.rows), n_rows / reader.n_rows if reader.n_rows else 0.0)
     return n_rows
 
 
@@ -246,14 +246,32 @@ def _published(target: Path) -> Iterator[Path]:
         raise
 
 
-def _read_ahead(batches: Iterable[Any]) -> Iterator[Any]:
-    """The same batches, the next of which is read while one is scored."""
-    iterator = iter(batches)
-    with ThreadPoolExecutor(1) as reader:
-        pending = reader.submit(next, iterator, None)
-        while (batch := pending.result()) is not None:
-            pending = reader.submit(next, iterator, None)
-            yield batch
+def _ahead(items: Iterable[T]) -> Iterator[T]:
+    """The same items, the next of which is made in another thread while one is used."""
+    iterator = iter(items)
+    with ThreadPoolExecutor(1) as maker:
+        pending = maker.submit(next, iterator, None)
+        while (item := pending.result()) is not None:
+            pending = maker.submit(next, iterator, None)
+            yield item
+
+
+class _Behind:
+    """Makes calls in another thread, in turn; waits if the one before is not done, and raises what it raised."""
+
+    def __enter__(self) -> Self:
+        self._thread, self._pending = ThreadPoolExecutor(1), Future[None]()
+        self._pending.set_result(None)
+        return self
+
+    def call(self, function: Callable[[Any], None], argument: Any) -> None:
+        self._pending.result()
+        self._pending = self._thread.submit(function, argument)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._thread.shutdown()
+        if error is None:
+            self._pending.result()
 
 
 class Tracker:

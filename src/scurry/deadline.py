@@ -11,6 +11,7 @@ from scurry.anytime_run import AnytimeRunner
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.importers import from_model
+from scurry.orders.search import StepOrder, find
 from scurry.plan import Plan, StepRule
 from scurry.predictor import Predictor
 from scurry.rows import as_rows
@@ -75,8 +76,6 @@ def anytime(
     >>> len(anyt.predict(X, time_us=5))
     569
     """
-    from scurry import orders
-
     if objective not in OBJECTIVES:
         raise InputError(f"objective must be one of {', '.join(OBJECTIVES)}, got {objective!r}")
     if objective == "time" and order != "auto":
@@ -86,23 +85,18 @@ def anytime(
     costs = step_costs(forest, rows) if objective == "time" and len(rows) > 0 else None
     if readout is None:
         readout = "auto" if order == "auto" else "plain"
-    found = orders.find(
-        forest, rows, y_order, order=order, readout=readout, step_costs=costs, random_state=random_state
-    )
-    facts: dict[str, Any] = {
-        "method": "anytime",
-        "order": order,
-        "objective": objective,
-        "readout": found.readout,
-        "n_steps": len(found.steps),
-        "n_rows_ordered_on": len(rows),
-    }
+    found = find(forest, rows, y_order, order=order, readout=readout, step_costs=costs, random_state=random_state)
+    facts = {} if costs is None else {"same_tree_step_ns": 1000 * costs[0], "other_tree_step_ns": 1000 * costs[1]}
+    return predictor_of(forest, found, {"objective": objective, "n_rows_ordered_on": len(rows)} | facts)
+
+
+def predictor_of(forest: Forest, found: StepOrder, facts: dict[str, Any]) -> Predictor:
+    """The predictor that takes the steps of an order, with what is known of it and `facts`."""
+    known = {"method": "anytime", "order": found.order, "readout": found.readout, "n_steps": len(found.steps)} | facts
     quality = "accuracy" if forest.is_classifier else "mean_squared_error"
     for name, value in (("first", found.curve[0]), ("mean", found.curve.mean()), ("last", found.curve[-1])):
-        facts[f"{name}_{quality}"] = float(value)
-    if costs is not None:
-        facts |= {"same_tree_step_ns": 1000 * costs[0], "other_tree_step_ns": 1000 * costs[1]}
-    return Predictor(forest, Plan(order=found.steps, stop=StepRule(readout=found.readout), facts=facts))
+        known[f"{name}_{quality}"] = float(value)
+    return Predictor(forest, Plan(order=found.steps, stop=StepRule(readout=found.readout), facts=known))
 
 
 def step_costs(forest: Forest, rows: NDArray[Any]) -> tuple[float, float]:

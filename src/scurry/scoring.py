@@ -6,9 +6,10 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scurry.errors import InputError
 from scurry.exit_run import STOP_REASONS, Run
@@ -18,6 +19,13 @@ from scurry.predictor import Predictor
 from scurry.rows import as_rows, columns_read
 
 COLUMNS = ("label", "probability", "trees", "steps", "reason")
+
+
+class Prepared(NamedTuple):
+    """What scoring needs of a batch: rows for the forest, shape (n_rows, n_features), and columns passed through."""
+
+    rows: NDArray[Any]
+    kept: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +72,7 @@ class Scoring:
             raise InputError(f"columns must be some of {', '.join(COLUMNS)}; got {', '.join(unknown) or 'none'}")
         if "probability" in self.columns and not self.forest.is_classifier:
             raise InputError("the model is a regressor and has no probabilities; leave 'probability' out of columns")
-        clash = [name for name in self.keep if name in map(self._named, self.columns)]
+        clash = [name for name in self.keep if name in {self.prefix + column for column in self.columns}]
         if clash:
             raise InputError(f"kept column {clash[0]!r} has the name of a written one; set a prefix, such as 'scurry_'")
 
@@ -99,7 +107,24 @@ class Scoring:
         pyarrow.RecordBatch
             Of as many rows: the kept columns, then the written ones.
         """
-        return map(self.score, batches)
+        return (self.score(self.prepared(batch)) for batch in batches)
+
+    def schema(self, source: Any) -> Any:
+        """The columns of outputs, given the pyarrow.Schema of inputs."""
+        return next(self.scored([arrow().RecordBatch.from_pylist([], schema=source)])).schema
+
+    def prepared(self, batch: Any) -> Prepared:
+        """A record batch as it is needed for `score`. May run in another thread, ahead of it."""
+        features = batch
+        if self.forest.feature_names is None:
+            features = batch.select([name for name in batch.schema.names if name not in self.keep])
+        rows = as_rows(self.forest, arrow().Table.from_batches([features]))
+        return Prepared(rows, {name: batch.column(name) for name in self.keep})
+
+    def score(self, batch: Prepared) -> Any:
+        """The output of one batch, a pyarrow.RecordBatch."""
+        values = {self.prefix + name: value for name, value in self._values(batch.rows).items()}
+        return arrow().RecordBatch.from_pydict(batch.kept | values)
 
     def needed(self, names: list[str]) -> list[str]:
         """Those columns of a file that are read: the kept ones and the model's features."""
@@ -109,19 +134,8 @@ class Scoring:
         read = set(columns_read(self.forest, names))
         return [name for name in names if name in read or name in self.keep]
 
-    def score(self, batch: Any) -> Any:
-        """Score one Arrow record batch."""
+    def _values(self, matrix: NDArray[Any]) -> dict[str, Any]:
         pa = arrow()
-        kept = [batch.column(name) for name in self.keep]
-        features = batch
-        if self.forest.feature_names is None:
-            features = batch.select([name for name in batch.schema.names if name not in self.keep])
-        values = self._values(pa.Table.from_batches([features]))
-        names = [*self.keep, *map(self._named, values)]
-        return pa.record_batch([*kept, *values.values()], names=names)
-
-    def _values(self, rows: Any) -> dict[str, Any]:
-        pa, matrix = arrow(), as_rows(self.forest, rows)
         budget: dict[str, Any] = {"max_steps": self.max_steps, "time_us": self.time_us}
         values: dict[str, Any] = {}
         run: Run | None = None
@@ -150,6 +164,3 @@ class Scoring:
         if classes is None or len(classes) <= 2:
             return {"probability": np.ascontiguousarray(matrix[:, -1])}
         return {f"probability_{label}": np.ascontiguousarray(matrix[:, k]) for k, label in enumerate(classes)}
-
-    def _named(self, column: str) -> str:
-        return self.prefix + column

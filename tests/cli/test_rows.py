@@ -88,3 +88,27 @@ def test_bench(run, folder, fast):
     output = run("bench", folder / "model.skops", folder / "new.parquet")
     assert "RandomForestClassifier  all trees" in output
     assert output.count(" ×") == len(found)
+
+
+def test_a_cluster_is_asked_for_the_same(run, folder, fast, monkeypatch):
+    asked = {}
+
+    def score(source, predictor, destination, **settings):
+        asked.update(settings, source=source, digest=predictor.digest, destination=destination)
+        return scurry.batch.Report(n_rows=7, seconds=0.5, written=["new.parquet"])
+
+    monkeypatch.setattr("scurry.distributed.score", score)
+    output = run("predict", folder / "fast.scurry", "a.parquet", "b.parquet", "--dask", "tcp://host:1", "-o", "out")
+    assert "7 in 500 ms, 14 a second" in output
+    del asked["progress"]
+    assert asked == {
+        "source": ["a.parquet", "b.parquet"],
+        "digest": fast.digest,
+        "destination": "out",
+        "cluster": "tcp://host:1",
+        "columns": ("label", "trees", "steps", "reason"),
+        "keep": (),
+        "prefix": "",
+        "max_steps": None,
+        "time_us": None,
+    }

@@ -40,10 +40,44 @@ def test_random_forests(forest, seed, n_rows):
         assert_equals_reference(forest, rows.astype(np.float32))
 
 
+@pytest.mark.parametrize("input_dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n_features", [1, 10, 20, 40, 60, 100, 300])
-def test_every_row_stride(n_features):
-    forest = complete_forest(n_features=n_features)
-    assert_equals_reference(forest, adversarial_rows(forest, RNG.normal(size=(50, n_features)), 150))
+def test_every_row_stride(n_features, input_dtype):
+    forest = complete_forest(n_features=n_features, input_dtype=input_dtype)
+    rows = RNG.normal(size=(150, n_features))
+    assert_equals_reference(forest, adversarial_rows(forest, rows, 150))
+    assert_equals_reference(forest, rows)
+    assert_equals_reference(forest, rows.astype(np.float32))
+    rows[77, n_features // 2] = np.nan  # one missing value makes a block of rows heed where they go
+    assert_equals_reference(forest, rows)
+    assert_equals_reference(forest, rows[77:78])
+
+
+@pytest.mark.parametrize("n_features", [10, 40, 400])
+@pytest.mark.parametrize("input_dtype", ["float32", "float64"])
+def test_features_that_no_node_reads(n_features, input_dtype):
+    few = RNG.choice(n_features, 3, replace=False)
+    base = complete_forest(n_features=n_features)
+    forest = complete_forest(n_features=n_features, feature=few[base.feature % 3], input_dtype=input_dtype)
+    rows = adversarial_rows(forest, RNG.normal(size=(50, n_features)), 150)
+    assert_equals_reference(forest, rows)
+    with np.errstate(over="ignore"):
+        assert_equals_reference(forest, rows.astype(np.float32))
+
+
+@pytest.mark.parametrize("comparison", ["<=", "<"])
+def test_thresholds_that_no_float_separates(comparison):
+    """Some columns have float64 thresholds within one float32, whose keys are ranks; others have none."""
+    base = complete_forest()
+    close = 1 + RNG.integers(0, 9, base.n_nodes) * 1e-12
+    threshold = np.where(base.feature < 3, close, base.threshold)
+    forest = complete_forest(threshold=threshold, input_dtype="float64", comparison=comparison)
+    rows = adversarial_rows(forest, RNG.normal(size=(50, 6)), 300)
+    rows[:, :3] = np.where(RNG.random((300, 3)) < 0.5, RNG.choice(close, (300, 3)), rows[:, :3])
+    assert_equals_reference(forest, rows)
+    assert_equals_reference(forest, np.asfortranarray(rows))
+    with np.errstate(over="ignore"):
+        assert_equals_reference(forest, rows.astype(np.float32))
 
 
 @pytest.mark.parametrize("n_columns", [1, 2, 3, 5, 8, 9, 17, 26, 40, 130])
@@ -207,7 +241,8 @@ def test_every_instruction_set_gives_the_same_bits(isa, tmp_path):
     np.save(tmp_path / "rows.npy", rows)
     program = (
         "import sys, numpy, scurry; f = scurry.load(sys.argv[1] + '/f.scurry');"
-        "numpy.save(sys.argv[1] + '/out.npy', f.scores(numpy.load(sys.argv[1] + '/rows.npy')));"
+        "rows = numpy.load(sys.argv[1] + '/rows.npy'); numpy.save(sys.argv[1] + '/out.npy', f.scores(rows));"
+        "numpy.save(sys.argv[1] + '/out32.npy', f.scores(rows.astype('f4')));"
         "print(scurry._core.kernels())"
     )
     run = subprocess.run(
@@ -219,6 +254,8 @@ def test_every_instruction_set_gives_the_same_bits(isa, tmp_path):
     )
     assert run.stdout.strip() in (isa, "portable")
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), forest.scores(rows))
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(np.load(tmp_path / "out32.npy"), forest.scores(rows.astype(np.float32)))
 
 
 def test_engine_memory():

@@ -56,15 +56,22 @@ def random_thresholds(rng, n_trees, scale):
 
 
 @settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 10**6), n_rows=st.sampled_from([1, 3, 5, 33, 200, 1000]), depth=st.integers(1, 14))
-def test_thresholds_on_sums(seed, n_rows, depth):
+@given(
+    seed=st.integers(0, 10**6),
+    n_rows=st.sampled_from([1, 3, 5, 33, 200, 1000]),
+    depth=st.integers(1, 14),
+    n_features=st.sampled_from([6, 20, 40, 60, 100]),
+    missing=st.sampled_from([0.0, 0.1]),
+)
+def test_thresholds_on_sums(seed, n_rows, depth, n_features, missing):
     rng = np.random.default_rng(seed)
-    forest = complete_forest(n_trees=40, depth=depth if depth < 9 else 9, seed=seed, n_columns=2)
+    forest = complete_forest(n_trees=40, depth=min(depth, 9), seed=seed, n_columns=2, n_features=n_features)
     increments = rng.integers(-50, 51, forest.n_nodes)
     order = rng.permutation(40)
     lower, upper = random_thresholds(rng, 40, 40)
     lower[0], upper[0] = INT.min, INT.max
-    rows = rng.normal(size=(n_rows, 6))
+    rows = rng.normal(size=(n_rows, n_features))
+    rows[rng.random(rows.shape) < missing] = np.nan
     native = make_exit(forest, increments, [(1.0, lower, upper)], order)
     by_tree = np.pad(np.cumsum(increments[forest.apply(rows)][:, order], axis=1), ((0, 0), (1, 0)))
     for got, expected in zip(exit_run(native, rows), replay(by_tree, lower, upper), strict=True):
@@ -124,6 +131,26 @@ def test_draws_depend_on_the_row_alone(mixture, shuffle_rows):
     for size in (1, 4, 5, 31, 64, 700):
         for part, plain in zip(exit_run(native, np.asfortranarray(rows[:size])), whole, strict=True):
             np.testing.assert_array_equal(part, plain[:size])
+
+
+def test_more_policies_than_a_vector_holds(mixture):
+    """Every row follows one of them to the end, the same one in a batch and alone."""
+    forest, increments, _, rows = mixture
+    rng = np.random.default_rng(8)
+    policies = [(1 / 20, *random_thresholds(rng, 30, 40)) for _ in range(20)]
+    for _, lower, upper in policies:
+        lower[0], upper[0] = INT.min, INT.max
+    native = make_exit(forest, increments, policies)
+    rows = rows[:600]
+    got = exit_run(native, rows)
+    by_tree = np.pad(np.cumsum(increments[forest.apply(rows)], axis=1), ((0, 0), (1, 0)))
+    follows = [np.logical_and.reduce([g == e for g, e in zip(got, replay(by_tree, lower, upper), strict=True)])
+               for _, lower, upper in policies]  # fmt: skip
+    assert np.any(follows, axis=0).all()
+    assert all(not follow.all() for follow in follows)
+    alone = [exit_run(native, row[None]) for row in rows[:40]]
+    for part, whole in zip(zip(*alone, strict=True), got, strict=True):
+        np.testing.assert_array_equal(np.concatenate(part), whole[:40])
 
 
 def test_policies_are_drawn_with_their_weights(mixture):

@@ -154,3 +154,11 @@ def replay_nodes(lowered: Lowered, rows: np.ndarray) -> np.ndarray:
         at[:, tree] = replay.step(lowered, at[:, tree], x)
         seen.append(at.copy())
     return np.stack(seen, axis=1)
+
+
+def mean_steps(result: Sweep, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Timer periods that interrupt every row, and the mean share of steps made by then."""
+    n_rows = len(result.full_ns)
+    periods, which, counts = np.unique(result.period_ns[result.fired], return_inverse=True, return_counts=True)
+    shares = np.bincount(which, result.position[result.fired]) / counts / n_steps
+    return periods[counts == n_rows], shares[counts == n_rows]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from emulator import ARM, INSTRUCTION_NS, RISCV, Board, Sweep, replay_nodes, sweep
+from emulator import ARM, INSTRUCTION_NS, RISCV, Board, Sweep, mean_steps, replay_nodes, sweep
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.ensemble import RandomForestClassifier
 
@@ -130,14 +130,6 @@ def test_figure_3_steps_are_linear_in_time(adult, order, tmp_path):
     compare_answers(result, lowered, rows)
     periods, shares = mean_steps(result, len(anyt.plan.order))
     assert np.corrcoef(periods, shares)[0, 1] ** 2 >= 0.99
-
-
-def mean_steps(result: Sweep, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Timer periods that interrupt every row, and the mean share of steps made by then."""
-    n_rows = len(result.full_ns)
-    periods, which, counts = np.unique(result.period_ns[result.fired], return_inverse=True, return_counts=True)
-    shares = np.bincount(which, result.position[result.fired]) / counts / n_steps
-    return periods[counts == n_rows], shares[counts == n_rows]
 
 
 def compare(result: Sweep, lowered: Lowered, rows: np.ndarray) -> None:

@@ -34,8 +34,13 @@ def inspect(model: ModelFile, as_json: AsJson = False, trust_pickle: TrustPickle
     """Show what is in a model file: its trees, how it decides, the memory it takes, the plan it runs by."""
     with working(f"Reading {model.name}"):
         read = read_model(model, trust_pickle=trust_pickle)
-        facts = {"file": str(model), "file_bytes": model.stat().st_size} | _facts(read.forest) | _plan_facts(read)
+        facts: dict[str, Any] = (
+            {"file": str(model), "file_bytes": model.stat().st_size} | _facts(read.forest) | _plan_facts(read)
+        )
     show(facts, as_json, _rows(facts))
+    if not as_json and "plan" in facts:
+        console().print()
+        console().print(pairs(_plan_rows(facts["plan"])))
 
 
 @export.command("c", epilog="Example: [bold]scurry export c ready.scurry firmware --rows rows.parquet[/bold]")
@@ -137,7 +142,6 @@ def _plan_facts(model: Model) -> dict[str, Any]:
 
 def _rows(facts: dict[str, Any]) -> dict[str, str]:
     splits, classes = facts["splits_by_feature"], facts["classes"]
-    plan = facts.get("plan", {})
     return {
         "file": f"{facts['file']} ({in_bytes(facts['file_bytes'])})",
         "trees": f"{facts['n_trees']:,}",
@@ -152,7 +156,11 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         "memory": f"arrays {in_bytes(facts['array_bytes'])}, engine {in_bytes(facts['engine_bytes'])} "
         f"({facts['engine_bytes'] / facts['n_nodes']:.1f} bytes per node)",
         "digest": facts["digest"],
-    } | {
+    }
+
+
+def _plan_rows(plan: dict[str, Any]) -> dict[str, str]:
+    return {
         name.removeprefix("n_").replace("_", " "): f"{value:.6g}" if isinstance(value, float) else str(value)
         for name, value in plan.items()
     }

@@ -76,9 +76,10 @@ def early_exit(
     if "calibration_mean_trees" in facts:
         trees = float(facts["calibration_mean_trees"])
         told["work"] = f"{trees:.1f} of {forest.n_trees} trees per row ({percent(trees / forest.n_trees)})"
-        told["changed"] = (
-            f"{percent(facts['calibration_disagreement'])} of {facts.get('certified_on_rows', len(X)):,} rows"
-        )
+        n_rows = facts.get("certified_on_rows", len(X))
+        told["changed"] = f"{percent(facts['calibration_disagreement'])} of {n_rows:,} rows"
+        if "certified_disagreement" in facts:
+            told["changed"] += f", which certifies at most {percent(facts['certified_disagreement'])} of new ones"
     told["method"] = facts["method"] + (f": {facts['chosen_because']}" if "chosen_because" in facts else "")
     _show_saved(predictor, output, as_json, told)
 

@@ -7,28 +7,26 @@ input and output folders under the same names.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from scurry.batch import Progress, Report, Tracker, outputs, raise_if_all_failed, remove_parts, score_fragment
-from scurry.errors import InputError, MissingDependencyError, OutputError, ScurryError
+from scurry.distributed.cluster import connected, shared
+from scurry.errors import OutputError, ScurryError
 from scurry.forest import Forest
 from scurry.fragments import Fragment, Source, arrow, find
-from scurry.predictor import Predictor, load
+from scurry.predictor import Predictor
 from scurry.scoring import Scoring
 
 
 class Scorer:
     """Scores Arrow batches where they are: what Spark's ``mapInArrow`` and Ray Data's ``map_batches`` take as it is.
 
-    It travels by value: the predictor goes along as the bytes of its ``.scurry`` file and is unpacked once per process.
+    It travels by value: the predictor goes along as the bytes of its ``.scurry`` file.
 
     Parameters
     ----------
@@ -49,12 +47,7 @@ class Scorer:
 
     def __init__(self, predictor: Predictor | Forest, **settings: Any) -> None:
         predictor = predictor if isinstance(predictor, Predictor) else Predictor.full(predictor)
-        Scoring(predictor=predictor, **settings)  # wrong settings are refused here, not on a worker
-        self._digest, self._settings = predictor.digest, tuple(settings.items())
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "predictor.scurry")
-            predictor.save(path)
-            self._file = path.read_bytes()
+        self.scoring = Scoring(predictor=predictor, **settings)
 
     def __call__(self, batches: Any) -> Iterator[Any]:
         """Score record batches, or the batches of a table.
@@ -73,14 +66,6 @@ class Scorer:
             return (pa.Table.from_batches([scored]) for scored in scoring.scored(batches.to_batches()))
         return scoring.scored(batches)
 
-    def __hash__(self) -> int:
-        return hash((self._digest, self._settings))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Scorer):
-            return NotImplemented
-        return (self._digest, self._settings) == (other._digest, other._settings)
-
     def schema(self, source: Any) -> Any:
         """The columns of the output, from those of the input.
 
@@ -93,26 +78,7 @@ class Scorer:
         pyarrow.Schema
             For ``mapInArrow``, which wants to know it beforehand.
         """
-        return self.scoring.score(arrow().RecordBatch.from_pylist([], schema=source)).schema
-
-    @property
-    def scoring(self) -> Scoring:
-        """The scoring itself, of this process."""
-        return _unpacked(self)
-
-    def _unpack(self) -> Scoring:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "predictor.scurry")
-            path.write_bytes(self._file)
-            predictor = load(path)
-        if not isinstance(predictor, Predictor):
-            raise InputError("a scorer needs a predictor")
-        return Scoring(predictor=predictor, **dict(self._settings))
-
-
-@lru_cache(maxsize=4)
-def _unpacked(scorer: Scorer) -> Scoring:
-    return scorer._unpack()
+        return self.scoring.schema(source)
 
 
 def score(
@@ -171,42 +137,14 @@ def score(
     return replace(report, seconds=time.perf_counter() - start)
 
 
-@contextmanager
-def connected(cluster: Any) -> Iterator[Any]:
-    """A Dask client for what a caller calls a cluster; closed again if it was made here."""
-    try:
-        from distributed import Client, LocalCluster
-    except ImportError as error:
-        raise MissingDependencyError("a cluster needs Dask: pip install 'scurry[dask]'") from error
-    if isinstance(cluster, Client):
-        yield cluster
-    elif cluster == "local":
-        with (
-            LocalCluster(threads_per_worker=1, processes=True, dashboard_address=":0") as local,
-            Client(local) as client,
-        ):
-            yield client
-    elif isinstance(cluster, str) and "://" in cluster:
-        try:
-            client = Client(cluster, timeout=10)
-        except (OSError, TimeoutError) as error:
-            raise InputError(f"no Dask scheduler answers at {cluster}; start one with: dask scheduler") from error
-        with client:
-            yield client
-    else:
-        raise InputError(
-            f"cluster must be 'local', an address such as 'tcp://scheduler:8786' or a Client, got {cluster!r}"
-        )
-
-
 def _completed(client: Any, scorer: Scorer, tasks: dict[Fragment, Path]) -> Iterator[tuple[Fragment, Any]]:
     """Each fragment as it is done with, and its number of rows, None or what was wrong."""
     from distributed import as_completed
 
-    shared = client.scatter(scorer, broadcast=True, hash=False)
+    sent = shared(client, scorer)
     # Not `pure`: a task must look at the files, even if one of the same name was run before.
     futures = {
-        client.submit(_score_fragment, fragment, target, shared, pure=False): fragment
+        client.submit(_score_fragment, fragment, target, sent, pure=False): fragment
         for fragment, target in tasks.items()
     }
     for future in as_completed(futures):

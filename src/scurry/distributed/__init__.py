@@ -1,0 +1,6 @@
+"""Scoring and fitting on a Dask cluster, with the results of one machine."""
+
+from scurry.distributed.fitting import anytime, find_order
+from scurry.distributed.scoring import Scorer, score
+
+__all__ = ["Scorer", "anytime", "find_order", "score"]
