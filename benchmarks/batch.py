@@ -26,7 +26,7 @@ from sklearn.ensemble import RandomForestClassifier
 import scurry
 from scurry import batch, datasets, distributed
 
-N_REPEATS = 5
+N_REPEATS = 3
 N_IN_MEMORY = 2_000_000
 
 
@@ -35,16 +35,20 @@ def main() -> None:
     data = datasets.load("adult")
     train, test = data.split == "train", data.X[data.split == "test"].astype(np.float32)
     model = RandomForestClassifier(101, max_depth=10, n_jobs=2, random_state=0).fit(data.X[train], data.y[train])
-    fast = scurry.early_exit(model, test, max_disagreement=1e-2, method="minimean", random_state=0)
+    fast = scurry.early_exit(
+        model, test, max_disagreement=arguments.max_disagreement, method="minimean", random_state=0
+    )
     results: dict[str, object] = {"machine": platform.processor(), "date": date.today().isoformat()}
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         rows = Path(folder, "rows")
         n_rows = min(arguments.rows, N_IN_MEMORY)
         X = draw(test, n_rows, seed=0)
-        write(rows, X, n_files=8)
+        write(rows, X, n_files=2)
         results["rates"] = rates(fast, X, rows, Path(folder, "out"))
         if arguments.workers:
-            results["dask"] = workers(fast, rows, Path(folder, "out"))
+            many = Path(folder, "many")
+            write(many, draw(test, 4 * n_rows, seed=1), n_files=8)
+            results["dask"] = workers(fast, many, Path(folder, "out"))
         if arguments.rows > N_IN_MEMORY:
             results["memory"] = memory(fast, rows, Path(folder, "out"), arguments.rows)
     print(json.dumps(results, indent=1))
@@ -53,6 +57,7 @@ def main() -> None:
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000_000)
+    parser.add_argument("--max-disagreement", type=float, default=1e-3, help="of the early exit")
     parser.add_argument("--workers", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--folder", help="where the files go; a temporary folder by default")
     return parser.parse_args()

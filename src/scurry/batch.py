@@ -12,8 +12,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -22,7 +23,7 @@ from scurry.errors import InputError, OutputError, ScurryError
 from scurry.forest import Forest
 from scurry.fragments import Fragment, Source, arrow, find, opened
 from scurry.predictor import Predictor
-from scurry.scoring import Scoring
+from scurry.scoring import Prepared, Scoring
 from scurry.storage import umask
 
 Progress = Callable[[float, str], object]
@@ -176,6 +177,8 @@ def score_fragment(
     scoring: Scoring,
     n_rows_per_batch: int = _N_ROWS_PER_BATCH,
     tracker: Tracker | None = None,
+    *,
+    threads_beside: bool = True,
 ) -> int | None:
     """Score one fragment; may be repeated, by several processes too: the output appears at once and whole.
 
@@ -186,6 +189,8 @@ def score_fragment(
     scoring : Scoring
     n_rows_per_batch : int
     tracker : optional
+    threads_beside : bool
+        Whether reading and writing go on beside the scoring; not worth it where other fragments do.
 
     Returns
     -------
@@ -201,9 +206,16 @@ def score_fragment(
     floats = scoring.float_columns
     with opened(fragment, n_rows_per_batch=n_rows_per_batch, columns=scoring.needed, float_columns=floats) as reader:
         schema = scoring.schema(reader.schema).with_metadata({_IDENTITY: identity})
-        with _published(target) as temporary, pq.ParquetWriter(temporary, schema) as writer, _Behind() as behind:
-            for batch in _ahead(map(scoring.prepared, reader.batches)):
-                behind.call(writer.write_batch, scoring.score(batch))
+        batches: Iterator[Prepared] = map(scoring.prepared, reader.batches)
+        with _published(target) as temporary, pq.ParquetWriter(temporary, schema) as writer, ExitStack() as stack:
+
+            def write(values: dict[str, Any]) -> None:
+                writer.write_batch(scoring.assembled(values))
+
+            if threads_beside:
+                batches, write = _ahead(batches), partial(stack.enter_context(_Behind()).call, write)
+            for batch in batches:
+                write(scoring.evaluated(batch))
                 n_rows += len(batch.rows)
                 if tracker is not None:
                     tracker.advance(fragment, len(batch.rows), n_rows / reader.n_rows if reader.n_rows else 0.0)

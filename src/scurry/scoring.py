@@ -107,24 +107,45 @@ class Scoring:
         pyarrow.RecordBatch
             Of as many rows: the kept columns, then the written ones.
         """
-        return (self.score(self.prepared(batch)) for batch in batches)
+        return (self.assembled(self.evaluated(self.prepared(batch))) for batch in batches)
 
     def schema(self, source: Any) -> Any:
         """The columns of outputs, given the pyarrow.Schema of inputs."""
         return next(self.scored([arrow().RecordBatch.from_pylist([], schema=source)])).schema
 
     def prepared(self, batch: Any) -> Prepared:
-        """A record batch as it is needed for `score`. May run in another thread, ahead of it."""
+        """A record batch as `evaluated` needs it; may be made in another thread, ahead of its use."""
         features = batch
         if self.forest.feature_names is None:
             features = batch.select([name for name in batch.schema.names if name not in self.keep])
         rows = as_rows(self.forest, arrow().Table.from_batches([features]))
-        return Prepared(rows, {name: batch.column(name) for name in self.keep})
+        return Prepared(np.ascontiguousarray(rows), {name: batch.column(name) for name in self.keep})
 
-    def score(self, batch: Prepared) -> Any:
-        """The output of one batch, a pyarrow.RecordBatch."""
-        values = {self.prefix + name: value for name, value in self._values(batch.rows).items()}
-        return arrow().RecordBatch.from_pydict(batch.kept | values)
+    def evaluated(self, batch: Prepared) -> dict[str, Any]:
+        """The kept columns, and what the predictor says of each row as numpy arrays."""
+        budget: dict[str, Any] = {"max_steps": self.max_steps, "time_us": self.time_us}
+        values: dict[str, Any] = dict(batch.kept)
+        run: Run | None = None
+        if set(self.columns) & {"trees", "steps", "reason"}:
+            run = self.predictor.run(batch.rows, self.n_threads, **budget)
+        for name in self.columns:
+            if name == "probability":
+                values |= self._probabilities(self.predictor.predict_proba(batch.rows, self.n_threads, **budget))
+            elif run is None:
+                values[self.prefix + name] = self.predictor.predict(batch.rows, self.n_threads, **budget)
+            else:
+                values[self.prefix + name] = getattr(run, {"label": "labels", "reason": "reason_codes"}.get(name, name))
+        return values
+
+    def assembled(self, values: dict[str, Any]) -> Any:
+        """The output of one batch, a pyarrow.RecordBatch; may be made in another thread, while others are evaluated."""
+        pa = arrow()
+        special = {self.prefix + "label": self._label_array, self.prefix + "reason": _reason_array}
+        arrays = {
+            name: value if isinstance(value, pa.Array) else special.get(name, pa.array)(value)
+            for name, value in values.items()
+        }
+        return pa.RecordBatch.from_pydict(arrays)
 
     def needed(self, names: list[str]) -> list[str]:
         """Those columns of a file that are read: the kept ones and the model's features."""
@@ -134,24 +155,12 @@ class Scoring:
         read = set(columns_read(self.forest, names))
         return [name for name in names if name in read or name in self.keep]
 
-    def _values(self, matrix: NDArray[Any]) -> dict[str, Any]:
-        pa = arrow()
-        budget: dict[str, Any] = {"max_steps": self.max_steps, "time_us": self.time_us}
-        values: dict[str, Any] = {}
-        run: Run | None = None
-        if set(self.columns) & {"trees", "steps", "reason"}:
-            run = self.predictor.run(matrix, self.n_threads, **budget)
-        for name in self.columns:
-            if name == "label":
-                labels = run.labels if run else self.predictor.predict(matrix, self.n_threads, **budget)
-                values[name] = pa.array(labels, type=self._label_type)
-            elif name == "probability":
-                values |= self._probabilities(self.predictor.predict_proba(matrix, self.n_threads, **budget))
-            elif run is not None and name == "reason":
-                values[name] = pa.DictionaryArray.from_arrays(run.reason_codes.astype(np.int8), STOP_REASONS.tolist())
-            else:
-                values[name] = getattr(run, name)
-        return {name: value if isinstance(value, pa.Array) else pa.array(value) for name, value in values.items()}
+    def _label_array(self, labels: NDArray[Any]) -> Any:
+        pa, classes = arrow(), self.forest.classes
+        if classes is None or len(classes) != 2 or classes.dtype.kind not in "OU":
+            return pa.array(labels, type=self._label_type)
+        # Arrow writes strings by their number much faster than one by one.
+        return pa.array(classes, type=self._label_type).take(pa.array((labels == classes[1]).astype(np.int8)))
 
     @property
     def _label_type(self) -> Any:
@@ -162,5 +171,11 @@ class Scoring:
     def _probabilities(self, matrix: Any) -> dict[str, Any]:
         classes = self.forest.classes
         if classes is None or len(classes) <= 2:
-            return {"probability": np.ascontiguousarray(matrix[:, -1])}
-        return {f"probability_{label}": np.ascontiguousarray(matrix[:, k]) for k, label in enumerate(classes)}
+            return {f"{self.prefix}probability": np.ascontiguousarray(matrix[:, -1])}
+        return {
+            f"{self.prefix}probability_{label}": np.ascontiguousarray(matrix[:, k]) for k, label in enumerate(classes)
+        }
+
+
+def _reason_array(codes: NDArray[np.uint8]) -> Any:
+    return arrow().DictionaryArray.from_arrays(codes.astype(np.int8), STOP_REASONS.tolist())

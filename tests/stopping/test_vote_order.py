@@ -96,6 +96,15 @@ def test_what_is_certified_is_what_was_counted(method):
     np.testing.assert_array_equal(np.sort(fit.order), np.arange(N_VOTERS))
 
 
+def test_voters_who_nearly_all_agree_are_hardly_asked():
+    """Bold rules for such votes draw between asking almost nobody and everybody; their cautious member must not win."""
+    rng = np.random.default_rng(0)
+    votes = np.repeat(rng.integers(0, 2, (20_000, 1)), N_VOTERS, axis=1) ^ (rng.random((20_000, N_VOTERS)) < 2e-4)
+    for method in ("minimean", "minimixed", "minimax"):
+        fit = fit_majority_order(votes, 0.001, method=method, random_state=0)
+        assert fit.mean_votes < (3 if method == "minimean" else 12)
+
+
 def test_several_classes_may_use_their_whole_budget():
     rng = np.random.default_rng(1)
     votes, new = opinionated_votes(rng, 6000, 3), opinionated_votes(rng, 30_000, 3)

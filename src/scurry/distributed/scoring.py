@@ -153,7 +153,7 @@ def _completed(client: Any, scorer: Scorer, tasks: dict[Fragment, Path]) -> Iter
 
 
 def _score_fragment(fragment: Fragment, target: Path, scorer: Scorer) -> int | None:
-    return score_fragment(fragment, target, scorer.scoring)
+    return score_fragment(fragment, target, scorer.scoring, threads_beside=False)
 
 
 def _message(error: BaseException) -> str:

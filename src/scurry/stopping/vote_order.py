@@ -2,10 +2,10 @@
 
 The bounds of a vote rule are chances over orders drawn at random. One drawn order is luckier or unluckier than the
 average, and its users meet no other. Here the order's own mistakes are counted on rows that had no part in choosing
-it, and the boldest policy is taken whose mistakes certify the promise (exact binomial tests in a fixed sequence, see
-`scurry.stopping.guarantee`). Such policies draw no lots: of a rule that does, the policy that stops where all its
-members would have stopped, or the member drawn most often. The safest of every family stops only where the full vote
-is certain, so the promise can always be kept.
+it, and of the policies whose mistakes certify the promise (exact binomial tests in a fixed sequence, see
+`scurry.stopping.guarantee`) the one that asks fewest voters is taken. Such policies draw no lots: of a rule that does,
+the policy that stops where all its members would have stopped, or the member drawn most often. If none is certified,
+the vote stops only where its outcome is certain, so the promise can always be kept.
 
 Of several orders drawn, the one with fewest mistakes on the choosing rows is taken; an order that represents the full
 vote well early on may stop earlier at the same promise.
@@ -14,13 +14,14 @@ vote well early on may stop earlier at the same promise.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry.errors import InputError
-from scurry.stopping.guarantee import certified_rate, last_certified, rate_p_value, rows_needed
+from scurry.stopping.guarantee import certified_rate, checked_confidence, rate_p_value, rows_needed
 from scurry.stopping.plurality import PairwisePolicy, solve_plurality
 from scurry.stopping.vote_fit import Promise
 from scurry.stopping.vote_policy import BoolArray, IntArray, Thresholds, decided
@@ -269,18 +270,22 @@ class _Search(NamedTuple, Generic[_Policy]):
         tally_of = self.tallier(certifying[:, order])
         bounds = (float(b) for b in self.fractions * self.max_disagreement if b < 1.0)
 
-        def p_value_of(policy: _Policy) -> float:
-            return rate_p_value(int(tally_of(policy).wrong.sum()), len(certifying), self.max_disagreement)
-
-        found = last_certified(self.family(choosing, bounds), p_value_of, self.confidence)
-        tally = tally_of(self.certain if found is None else found)
-        n_mistakes, mean_votes = int(tally.wrong.sum()), float(tally.n_asked.mean())
-        if found is None:
+        tallies = ((policy, tally_of(policy)) for policy in self.family(choosing, bounds))
+        certified = list(takewhile(lambda member: self._passes(member[1]), tallies))
+        if not certified:
+            mean_votes = float(tally_of(self.certain).n_asked.mean())
             promise = Promise(self.max_disagreement, 1.0, len(certifying), 0.0)
-            return OrderFit(order, self.certain, promise, n_mistakes, mean_votes)
+            return OrderFit(order, self.certain, promise, 0, mean_votes)
+        # All of them are certified at once, and the boldest need not be the cheapest.
+        policy, tally = min(certified, key=lambda member: float(member[1].n_asked.sum()))
+        n_mistakes = int(tally.wrong.sum())
         bound = certified_rate(n_mistakes, len(certifying), self.confidence)
         promise = Promise(self.max_disagreement, self.confidence, len(certifying), bound)
-        return OrderFit(order, found, promise, n_mistakes, mean_votes)
+        return OrderFit(order, policy, promise, n_mistakes, float(tally.n_asked.mean()))
+
+    def _passes(self, tally: Tally) -> bool:
+        p_value = rate_p_value(int(tally.wrong.sum()), len(tally.wrong), self.max_disagreement)
+        return p_value <= 1.0 - checked_confidence(self.confidence)
 
     def _split(self, rng: np.random.Generator) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         """Rows that choose and rows that certify: of the latter as many as a promise takes, if there are."""
