@@ -17,12 +17,12 @@ model = RandomForestClassifier(20, max_depth=8, random_state=0).fit(data.X[train
 X_order, y_order = data.X[test][:4000], data.y[test][:4000]
 X_new, y_new = data.X[test][8000:], data.y[test][8000:]
 
-orders = {"backward squirrel": "backward-squirrel", "level by level": "breadth-ie", "tree by tree": "depth-ie"}
+orders = {"scurry's best": "auto", "backward squirrel": "backward-squirrel", "tree by tree": "depth-ie"}
 predictors = {name: scurry.anytime(model, X_order, y_order, order=order) for name, order in orders.items()}
 AnytimeDisplay.from_predictors(predictors, X_new, y_new)
 
 # %%
 # A budget is given when predicting, per row: steps, or microseconds. Running out of time is not an error.
 
-run = predictors["backward squirrel"].run(X_new, time_us=1.0)
+run = predictors["scurry's best"].run(X_new, time_us=1.0)
 print(run.stop_reason[:5], f"accuracy {(run.labels == y_new).mean():.2%}")

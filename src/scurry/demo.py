@@ -26,7 +26,7 @@ from scurry.report.speed import race
 MAX_DISAGREEMENT = 0.005
 _N_TREES = 101
 _N_CALIBRATION = 8000
-_STEP_SHARE, _COST_SHARE = 0.25, 0.5  # what the anytime and the pruned forest may spend of all steps, of the whole cost
+_STEP_SHARE, _COST_SHARE = 0.1, 0.5  # what the anytime and the pruned forest may spend of all steps, of the whole cost
 _N_ROUNDS = 5
 
 # The way, its work, the share saved and what is promised, with how it answers.
@@ -147,7 +147,7 @@ def _exits(model: Any, rows: Rows) -> tuple[Predictor, list[Line]]:
 
 def _anytime(model: Any, rows: Rows) -> tuple[Predictor, Line]:
     """A part of all steps, in the order found for them."""
-    anyt = anytime(model, rows.X_cal, rows.y_cal, order="backward-squirrel")
+    anyt = anytime(model, rows.X_cal, rows.y_cal)
     n_steps = round(_STEP_SHARE * len(anyt.plan.order))
     ways: Ways = {("anytime", f"{n_steps} steps", 1 - _STEP_SHARE, None): partial(anyt.predict, max_steps=n_steps)}
     return anyt, _lines(model, rows, ways)[0]
