@@ -103,12 +103,12 @@ class Chart:
             shape = {"x": f"{a + 0.5:.1f}", "y": f"{high:.1f}", "width": f"{max(b - a - 1, 0.6):.1f}"}
             self._drawn.append(tag("rect", tag("title", name), **shape, height=f"{low - high:.1f}", class_="bar"))
 
-    def dots(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+    def dots(self, x: NDArray[np.float64], y: NDArray[np.float64], style: str = "small") -> None:
         """A dot at each point, or at some of them, evenly chosen, where there are very many."""
         some = np.unique(np.linspace(0, len(x) - 1, min(len(x), _MAX_DOTS)).astype(np.intp))
         px, py = self.place(x[some], y[some])
         path = "".join(f"M{a:.1f} {b:.1f}h0" for a, b in zip(px, py, strict=True))
-        self._drawn.append(tag("path", d=path, class_="dots"))
+        self._drawn.append(tag("path", d=path, class_=f"dots {style}"))
 
     def strips(self, x: ArrayLike, low: ArrayLike, high: ArrayLike, style: str) -> None:
         """A vertical line at each `x`."""

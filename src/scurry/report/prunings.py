@@ -110,7 +110,7 @@ def _picture(path: PruningPath) -> Picture:
         Axis.around("error", errors, percent),
     )
     chart.line(costs, errors, "main")
-    chart.dots(costs, errors)
+    chart.dots(costs, errors, "large")
     note = "Upwards: the mean error of the trees. Every dot is a pruned forest; below the line there is none."
     if path.method != "exact":
         note = "Upwards: the mean error of the trees. Every dot is a pruned forest."

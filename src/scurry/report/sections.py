@@ -157,7 +157,8 @@ def speed(runners: Sequence[Runner], laps: Sequence[Lap]) -> Markup:
 
 
 def _timed(duration: float, reference: float, compared: bool) -> Markup:
-    factor = tag("small", f"{reference / duration:.2g} ×") if compared else None
+    ratio = reference / duration
+    factor = tag("small", f"{ratio:,.0f} ×" if ratio >= 10 else f"{ratio:.1f} ×") if compared else None
     return join(seconds(duration), " " if factor else None, factor)
 
 
