@@ -31,24 +31,10 @@ def tell(predictor: Predictor, test: TestRows) -> Story:
     shown = int(budgets[start])
     curve = _curve(predictor, sample, budgets, at_budget, start)
     changed = sample.shown(sample.change(at_budget[start]))
-    tiles = [
-        Tile("steps of the whole walk", number(n_steps), f"in {predictor.forest.n_trees:,} trees"),
-        Tile("steps until answers are final", number(float(np.quantile(settled, 0.9))), "for 9 in 10 test rows"),
-        Tile(f"{test.change_name} after {shown:,} steps", changed, f"{share(shown / max(n_steps, 1))} of the work"),
-    ]
-    if test.y is not None:
-        full = test.shown(test.quality(test.full))
-        tiles.append(
-            Tile(
-                f"{test.quality_name} after {shown:,} steps",
-                curve.columns[0].shown(float(curve.columns[0].values[start])),
-                f"full model: {full}",
-            )
-        )
     return Story(
         kind="Anytime prediction",
         verdict=f"It has an answer at any moment. After {shown:,} of {n_steps:,} steps, {_difference(test, changed)}.",
-        tiles=tiles,
+        tiles=_tiles(predictor, test, curve, float(np.quantile(settled, 0.9))),
         promise="an answer after any number of steps and any time; the full model's answer once all steps are taken",
         claims=[
             Claim(
@@ -72,6 +58,22 @@ def tell(predictor: Predictor, test: TestRows) -> Story:
         recipe=_recipe(facts),
         facts=facts,
     )
+
+
+def _tiles(predictor: Predictor, test: TestRows, curve: Curve, settled: float) -> list[Tile]:
+    n_steps, shown = len(predictor.plan.order), int(curve.spent[curve.start])
+    change = next(column for column in curve.columns if column.name == test.change_name)
+    still = change.shown(float(change.values[curve.start]))
+    tiles = [
+        Tile("steps of the whole walk", number(n_steps), f"in {predictor.forest.n_trees:,} trees"),
+        Tile("steps until answers are final", number(settled), "for 9 in 10 test rows"),
+        Tile(f"{test.change_name} after {shown:,} steps", still, f"{share(shown / max(n_steps, 1))} of the work"),
+    ]
+    if test.y is not None:
+        quality = curve.columns[0]
+        now, full = quality.shown(float(quality.values[curve.start])), test.shown(test.quality(test.full))
+        tiles.append(Tile(f"{test.quality_name} after {shown:,} steps", now, f"full model: {full}"))
+    return tiles
 
 
 def _difference(test: TestRows, changed: str) -> str:
