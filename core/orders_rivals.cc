@@ -23,10 +23,16 @@ struct RowsInTree {
   }
 };
 
+// A bound beyond all sums is as good as the least or most of them.
+[[gnu::always_inline]] inline std::int32_t clamped(std::int64_t bound) {
+  using Limits = std::numeric_limits<std::int32_t>;
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(bound, Limits::min(), Limits::max()));
+}
+
 // Adds changes to the sums of all rows, and lists those that are open afterwards.
 struct TakeStep {
   [[gnu::always_inline]] static inline void run(const RowsInTree* rows, std::size_t n_rows, std::int32_t* sums,
-                                                const std::int32_t* fall, const std::int32_t* rise, std::uint32_t* open,
+                                                const std::int64_t* fall, const std::int64_t* rise, std::uint32_t* open,
                                                 std::size_t* n_open, std::size_t* surely_wrong) {
     const std::size_t n_lanes = rows->n_lanes;
     const Lanes first_index{0, 1, 2, 3, 4, 5, 6, 7};
@@ -34,7 +40,7 @@ struct TakeStep {
     for (std::size_t row = 0; row < n_rows; ++row, sums += n_lanes) {
       const std::int32_t* change = rows->change(row);
       const std::int32_t y = rows->own[row], own = sums[y] + change[y];
-      const std::int32_t nearest = own - fall[row], furthest = own + rise[row];
+      const std::int32_t nearest = clamped(own - fall[row]), furthest = clamped(own + rise[row]);
       Lanes near{}, beyond{}, index = first_index;
       for (std::size_t at = 0; at < n_lanes; at += kWidth, index += static_cast<std::int32_t>(kWidth)) {
         Lanes& sum = *reinterpret_cast<Lanes*>(sums + at);
@@ -136,7 +142,7 @@ void RivalRows::bound_changes() {
       descent_.read_step(tree, level, change_of_leaf.data());
       for (std::size_t row = 0; row < n_rows; ++row) {
         const std::size_t at = change_of_leaf[leaf[row]];
-        const std::int32_t own = changes_[at * n_lanes_ + static_cast<std::size_t>(own_[row])];
+        const std::int64_t own = changes_[at * n_lanes_ + static_cast<std::size_t>(own_[row])];
         fall_[row] = std::max(fall_[row], most[at] - own);
         rise_[row] = std::max(rise_[row], own - least[at]);
       }

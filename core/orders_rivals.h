@@ -29,7 +29,7 @@ class RivalRows {
   AlignedVector<std::int32_t> sums_;       // [row][lane]
   AlignedVector<std::int32_t> changes_;    // [change][lane]
   std::vector<std::int32_t> own_;          // [row] its class
-  std::vector<std::int32_t> fall_, rise_;  // [row] how much a step can lose, or win, against any class
+  std::vector<std::int64_t> fall_, rise_;  // [row] how much a step can lose, or win, against any class
   std::vector<std::uint32_t> open_;        // rows whose answer a step can change
   std::size_t n_open_ = 0, surely_wrong_ = 0;
 };
