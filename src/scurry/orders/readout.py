@@ -12,6 +12,7 @@ before.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,7 +90,7 @@ def read_out(forest: Forest, readout: str = "plain", *, largest_target: float = 
         start = np.array([forest.decision_threshold * n_rounds(forest), *start])
     elif forest.n_classes == 1:
         values, start = np.zeros((forest.n_nodes, 2)), np.array([0.0, -1.0])
-    exponent = _BITS - int(np.ceil(np.log2(_largest_sum(forest, values, start, largest_target))))
+    exponent = _BITS - _bits_of_sums(forest, values, start, largest_target)
     return ReadOut(
         values=_rounded(values, exponent),
         start=_rounded(start, exponent),
@@ -127,15 +128,17 @@ def _depth_weights(forest: Forest) -> NDArray[np.float64]:
     return np.where(forest.is_leaf, 1.0, weight)
 
 
-def _largest_sum(
+def _bits_of_sums(
     forest: Forest, values: NDArray[np.float64], start: NDArray[np.float64], largest_target: float
-) -> float:
-    """A bound on every sum of one node per tree, and on the targets."""
+) -> int:
+    """The exponent of a power of two that no sum of one node per tree reaches, nor a target, nor a change of a tree.
+
+    Fractions only reach it together, where every tree is sure: twice the difference of two sums still fits.
+    """
     of_tree = np.maximum.reduceat(np.abs(values).max(axis=1), forest.tree_offset[:-1])
     if forest.aggregation != "sum" and of_tree.max() <= 1.0 and not start.any():
-        return float(forest.n_trees)
-    bound = float(of_tree.sum() + np.abs(start).max() + largest_target * n_rounds(forest))
-    return bound if bound > 0 else 1.0
+        return (max(forest.n_trees, 2) - 1).bit_length()
+    return math.frexp(float(of_tree.sum() + np.abs(start).max() + largest_target * n_rounds(forest)))[1]
 
 
 def _rounded(values: NDArray[np.float64], exponent: int) -> NDArray[np.int32]:
