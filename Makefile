@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BENCH := .venv-bench
-SANITIZED := tests/core tests/stopping tests/orders tests/test_anytime_run.py
+SANITIZED := tests/core tests/stopping tests/orders tests/pruning tests/growing tests/test_anytime_run.py
 CORE := $(wildcard core/*.cc core/*.h) CMakeLists.txt pyproject.toml
 
 .PHONY: demo docs test test-slow embedded lint bench sanitize clean
@@ -45,7 +45,7 @@ sanitize: $(VENV)/.built
 	  --config-settings=build-dir=build/sanitize --target build/sanitized .
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
 	  PYTHONPATH="build/sanitized:$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
-	  SCURRY_SANITIZED=1 $$($(BIN)/python -c 'import sys; print(sys._base_executable)') -P -m pytest $(SANITIZED) -q -p no:cacheprovider
+	  SCURRY_SANITIZED=1 $$($(BIN)/python -c 'import sys; print(sys._base_executable)') -P -m pytest $(SANITIZED) -q --capture=no -p no:cacheprovider
 
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
