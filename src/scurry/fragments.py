@@ -40,6 +40,10 @@ class Fragment:
     path: Path
     name: str
 
+    def absolute(self) -> Fragment:
+        """The same file for processes that run elsewhere."""
+        return replace(self, path=self.path.absolute())
+
     @property
     def n_bytes(self) -> int:
         """Size of the file."""

@@ -75,7 +75,7 @@ def find_order(
     if not forest.is_classifier:
         raise InputError("on a cluster, orders are found for classifiers; this forest is a regressor")
     started = time.perf_counter()
-    partitions = [Partition(fragment, label) for fragment in find(source)]
+    partitions = [Partition(fragment.absolute(), label) for fragment in find(source)]
     n_steps, down = int(forest.tree_depth.sum()), order == "forward-squirrel"
     taken: list[int] = []
     with connected(cluster) as client:

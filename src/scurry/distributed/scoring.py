@@ -116,7 +116,7 @@ def score(
     scorer = Scorer(
         predictor, columns=tuple(columns), keep=tuple(keep), prefix=prefix, max_steps=max_steps, time_us=time_us
     )
-    tasks = outputs(find(source), Path(destination))
+    tasks = outputs([fragment.absolute() for fragment in find(source)], Path(destination).absolute())
     start, report, tracker = time.perf_counter(), Report(), Tracker(list(tasks), progress)
     with connected(cluster) as client:
         for fragment, outcome in _completed(client, scorer, tasks):
