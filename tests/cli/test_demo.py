@@ -1,5 +1,6 @@
 """`scurry demo`: the table says what the demonstration found."""
 
+import json
 import re
 
 import pytest
@@ -55,7 +56,9 @@ def test_the_table(run, monkeypatch, tmp_path):
     assert re.search(r"early exit +5\.3 trees +94\.7 % +0\.338 % +≤ 0\.5 % +86\.1 % +47\.\d ×", output)
     assert "demo/report.html" in output
     assert "scurry early-exit model.json" in output
-    run("demo", "--output", tmp_path / "elsewhere")
+    told = json.loads(run("demo", "--json", "--output", tmp_path / "elsewhere"))
+    assert told["models"] == {"A forest": [lines["A forest"][0]._asdict()]}
+    assert told["pages"] == [str(tmp_path / "elsewhere" / "report.html")]
     assert [str(folder) for folder in given] == ["demo", str(tmp_path / "elsewhere")]
 
 

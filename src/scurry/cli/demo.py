@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scurry.cli.options import AsJson
 from scurry.cli.program import app
 from scurry.cli.screen import columns, console, percent, progress
 
@@ -40,6 +42,7 @@ or in Python:
 @app.command(epilog="Example: [bold]scurry demo[/bold]")
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the reports.")] = Path("demo"),
+    as_json: AsJson = False,
 ) -> None:
     """Make real models cheaper in three ways; show what that saves and costs, and write reports.
 
@@ -56,6 +59,10 @@ def demo(
             begun += 1
 
         found = run(output, began)
+    if as_json:
+        models = {name: [line._asdict() for line in lines] for name, lines in found.models.items()}
+        typer.echo(json.dumps({"models": models, "pages": [str(page) for page in found.pages]}, indent=1))
+        return
     screen.print(_INTRODUCTION)
     screen.print(_table(found))
     screen.print(_LEGEND)
