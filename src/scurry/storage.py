@@ -167,6 +167,7 @@ def _open(name: str, stream: BinaryIO, n_bytes: int) -> Container:
         TypeError,
     ) as error:
         raise FormatError(f"{name} is not a readable .scurry file: {error}") from error
+    # Encryption, foreign compressions and sizes beyond the archive, by what zipfile raises of them.
     except (NotImplementedError, RuntimeError, OverflowError, AttributeError, IndexError) as error:
         raise FormatError(f"{name} uses a zip feature .scurry files never have: {error}") from error
 

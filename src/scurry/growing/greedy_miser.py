@@ -139,7 +139,7 @@ class GreedyMiserClassifier(GrownClassifier):
         self.forest_ = self._forest(rows, trees, start)
         return self
 
-    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Class probabilities of each row.
 

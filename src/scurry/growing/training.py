@@ -40,7 +40,7 @@ class TrainingSet:
     feature_names: Sequence[str] | None
 
 
-class GrownClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class GrownClassifier(ClassifierMixin, BaseEstimator):
     """A classifier whose `fit` leaves a `Forest` in ``forest_``."""
 
     forest_: Forest

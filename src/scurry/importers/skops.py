@@ -29,6 +29,7 @@ def holds_estimator(path: str | PathLike[str]) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return "schema.json" in archive.namelist()
+    # Not a zip, a damaged one, or one packed in a way that skops never does: not for us to read.
     except (zipfile.BadZipFile, ValueError, NotImplementedError):
         return False
 
