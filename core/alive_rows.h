@@ -1,9 +1,8 @@
 // AliveRows: the rows of a block that have not stopped, kept together at its front.
 #pragma once
 
-#include <algorithm>
+#include <bit>
 #include <cstdint>
-#include <numeric>
 
 #include "walker.h"
 
@@ -16,25 +15,40 @@ struct AliveRows {
   std::uint32_t* keys;            // [n][stride], the block's rows
   std::uint32_t* ids;             // each row's place in the block as it was loaded
   std::int32_t* sums;             // [n][width]
-  std::uint32_t* policies;        // of each row, null if there is only one
-  std::uint32_t* exits;           // room for n places
+  std::uint64_t* exits;           // marks, a bit per row; a word more than n rows need
   std::size_t n;
 
-  std::uint32_t policy_of(std::size_t at) const { return policies != nullptr ? policies[at] : 0; }
+  // The room behind the rows at hand, for n that enter.
+  AliveRows behind(std::size_t n_entering) const {
+    return {scratch, stride, n_columns, width, keys + n * stride, ids + n, sums + n * width, exits, n_entering};
+  }
 
-  // Closes the gaps of the first n_exits `exits` (ascending) with rows from the end: never more moves than exits.
+  void mark_all() {
+    for (std::size_t first = 0; first < n; first += kChunk) {
+      exits[first / kChunk] = n - first < kChunk ? (std::uint64_t{1} << (n - first)) - 1 : ~std::uint64_t{0};
+    }
+  }
+
+  // Closes the gaps of the n_exits marked rows with rows from the end: never more moves than exits.
   void remove(std::size_t n_exits) {
     const std::size_t left = n - n_exits;
-    std::size_t in_tail = std::lower_bound(exits, exits + n_exits, static_cast<std::uint32_t>(left)) - exits;
+    if (n % kChunk == 0) exits[n / kChunk] = 0;  // an end to the search
     std::size_t gap = 0;
-    for (std::size_t from = left; from < n; ++from) {
-      if (in_tail < n_exits && exits[in_tail] == from) {
-        ++in_tail;
-      } else {
-        move(from, exits[gap++]);
-      }
+    for (std::size_t from = next(left, 0); from < n; from = next(from + 1, 0)) {
+      gap = next(gap, ~std::uint64_t{0});
+      move(from, gap++);
     }
     n = left;
+  }
+
+  // The first row from `at` on whose mark is that of `marks`, all ones or 0.
+  std::size_t next(std::size_t at, std::uint64_t marks) const {
+    std::uint64_t found = ~(exits[at / kChunk] ^ marks) >> (at % kChunk);
+    while (found == 0) {
+      at = (at / kChunk + 1) * kChunk;
+      found = ~(exits[at / kChunk] ^ marks);
+    }
+    return at + static_cast<std::size_t>(std::countr_zero(found));
   }
 
   void move(std::size_t from, std::size_t to) {
@@ -44,7 +58,6 @@ struct AliveRows {
       for (std::size_t c = 0; c < n_columns; ++c, column += scratch.block.column_stride) column[to] = column[from];
     }
     ids[to] = ids[from];
-    if (policies != nullptr) policies[to] = policies[from];
     copy(sums + from * width, width, sums + to * width);
   }
 
@@ -57,6 +70,7 @@ struct AliveRows {
   // Makes the block cover the rows that are left; too few of them are not worth the by-column copy.
   void fit_block() {
     Block& block = scratch.block;
+    block.by_row = keys;
     if (n < kEnoughForColumns) block.by_column = nullptr;
     block.n = round_up(n, block.by_column != nullptr ? kChunk : kLanes);
   }

@@ -20,7 +20,7 @@ EarlyExit make_early_exit(const ForestArrays& forest, const Array<std::int32_t>&
     policies.push_back({weights(p), {low, low + lower.shape(1)}, {high, high + upper.shape(1)}});
   }
   ExitPieces pieces{vector_of(piece_offset), vector_of(piece_edges), vector_of(piece_sides)};
-  return EarlyExit(forest.view, span_of(order), span_of(increments), policies, std::move(pieces), start, seed,
+  return EarlyExit(forest.view, span_of(order), span_of(increments), std::move(policies), std::move(pieces), start, seed,
                    shuffle_rows);
 }
 

@@ -101,8 +101,7 @@ void Columns::collect(const ForestView& forest) {
     column.missing_key = directions[c] == 2 ? 0 : kNanKey;
     has_mixed_ |= column.mixed;
   }
-  floats_.used.assign(stride_for(size()), 0);
-  for (std::uint32_t c = 0; c < pad_; ++c) floats_.used[c] = directions[c] != 0 ? ~0u : 0;
+  for (std::uint32_t c = 0; c < size(); ++c) columns_[c].is_read = directions[c] != 0;
 }
 
 void Columns::sort_thresholds(const ForestView& forest) {
@@ -133,7 +132,7 @@ void Columns::describe_floats() {
     const Column& column = columns_[c];
     all_floats_ = all_floats_ && !column.ranked && column.missing != Missing::kZero;
     in_order = in_order && column.feature == c;
-    floats_.nan_keys[c] = column.missing == Missing::kAsZero ? ordered_key(0.0f) : column.missing_key;
+    floats_.nan_keys[c] = !column.is_read ? 0 : column.missing == Missing::kAsZero ? ordered_key(0.0f) : column.missing_key;
   }
   if (in_order) return;
   for (std::uint32_t c = 0; c < pad_; ++c) floats_.feature.push_back(columns_[c].feature);
@@ -164,29 +163,29 @@ std::uint32_t Columns::key_of_double(const Column& column, double value) const {
   return column.ranked || rank == 0 ? rank : key_below(thresholds[rank - 1]) + 1;
 }
 
-bool Columns::encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys) const {
+bool Columns::encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys, std::size_t ahead) const {
   const auto offset = static_cast<std::ptrdiff_t>(first) * rows.row_stride;
-  if (rows.is_float32) return encode_rows(static_cast<const float*>(rows.data) + offset, rows, n, keys);
-  return encode_rows(static_cast<const double*>(rows.data) + offset, rows, n, keys);
+  if (rows.is_float32) return encode_rows(static_cast<const float*>(rows.data) + offset, rows, n, keys, ahead);
+  return encode_rows(static_cast<const double*>(rows.data) + offset, rows, n, keys, ahead);
 }
 
 template <class T>
-bool Columns::encode_rows(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const {
+bool Columns::encode_rows(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys, std::size_t ahead) const {
   std::uint32_t first_column = 0;
   bool any_missing = true;
   if (all_floats_ && rows.column_stride == 1) {
     Encoded found;
     if constexpr (std::is_same_v<T, float>) {
-      found = kernels().encode.floats(floats_, x, rows.row_stride, n, keys);
+      found = kernels().encode.floats(floats_, x, rows.row_stride, n, ahead, keys);
     } else {
-      found = kernels().encode.doubles(floats_, x, rows.row_stride, n, keys);
+      found = kernels().encode.doubles(floats_, x, rows.row_stride, n, ahead, keys);
       if (found.any_inexact && !float32_) encode_inexact(x, rows.row_stride, n, keys);
     }
     any_missing = found.any_missing;
     first_column = pad_ + 1;
   }
   for (std::uint32_t c = first_column; c < size(); ++c) {
-    if (c == pad_ || (c < pad_ && floats_.used[c] == 0)) {
+    if (!columns_[c].is_read) {
       for (std::size_t row = 0; row < n; ++row) keys[row * stride() + c] = 0;
     } else {
       const std::ptrdiff_t offset = static_cast<std::ptrdiff_t>(columns_[c].feature) * rows.column_stride;
@@ -224,7 +223,7 @@ void Columns::encode_inexact(const double* x, std::ptrdiff_t row_stride, std::si
   for (std::size_t row = 0; row < n; ++row, x += row_stride, keys += stride()) {
     for (std::uint32_t c = 0; c < pad_; ++c) {
       const double value = x[columns_[c].feature];
-      if (floats_.used[c] != 0 && is_inexact(value)) keys[c] = key_of_double(columns_[c], value);
+      if (columns_[c].is_read && is_inexact(value)) keys[c] = key_of_double(columns_[c], value);
     }
   }
 }

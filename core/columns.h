@@ -28,6 +28,7 @@ struct Column {
   std::uint32_t feature;
   Missing missing;
   std::uint32_t missing_key = kNanKey;
+  bool is_read = false;               // by some node
   bool mixed = false;                 // missing values go left at some nodes and right at others
   bool ranked = false;                // keys are ranks
   std::uint32_t first_threshold = 0;  // float64: a power-of-two run of sorted thresholds, padded with +inf
@@ -43,7 +44,6 @@ inline std::uint32_t ordered_key(float x) {
 // What the encoding kernels need: arrays over the numeric columns and the pad, with room for whole vectors of 16.
 struct FloatColumns {
   AlignedVector<std::uint32_t> nan_keys;
-  AlignedVector<std::uint32_t> used;     // all ones, or 0 in columns that no node reads: their key is always 0
   AlignedVector<std::uint32_t> feature;  // empty: column j is feature j
   std::uint32_t n = 0;                   // numeric columns
   std::uint32_t stride = 0;
@@ -59,6 +59,7 @@ class Columns {
   std::uint32_t stride() const { return floats_.stride; }
   bool has_categories() const { return size() > pad_ + 1; }
   bool has_mixed() const { return has_mixed_; }
+  bool is_read(std::uint32_t column) const { return columns_[column].is_read; }
 
   std::uint32_t column_of_node(std::size_t node) const { return node_column_[node]; }
   std::uint32_t key_of_node(const ForestView& forest, std::size_t node) const;
@@ -68,12 +69,13 @@ class Columns {
   }
   void forget_nodes() { node_column_ = {}; }
 
-  // Writes keys[row * stride() + column] for rows [first, first + n). Returns whether a walk has to look at marks.
-  bool encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys) const;
+  // Writes keys[row * stride() + column] for rows [first, first + n). Returns whether a walk has to look at marks. Rows
+  // `ahead` of these are fetched into the cache where that pays, 0: none.
+  bool encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys, std::size_t ahead = 0) const;
 
  private:
   template <class T>
-  bool encode_rows(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const;
+  bool encode_rows(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys, std::size_t ahead) const;
   template <class T>
   void encode_column(const Column& column, const T* x, std::ptrdiff_t x_stride, std::size_t n, std::uint32_t* keys) const;
   void encode_inexact(const double* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys) const;

@@ -57,7 +57,7 @@ class EarlyExit {
  public:
   // `increments` holds a leaf's payload at its node's index. With shuffle_rows every row draws its own tree order.
   EarlyExit(const ForestView& forest, std::span<const std::int32_t> order, std::span<const std::int32_t> increments,
-            const std::vector<ExitPolicy>& policies, ExitPieces pieces, std::int32_t start, std::uint64_t seed,
+            std::vector<ExitPolicy> policies, ExitPieces pieces, std::int32_t start, std::uint64_t seed,
             bool shuffle_rows);
 
   void run(const RowsView& rows, const ExitOutcome& outcome, std::size_t n_threads) const;
@@ -67,30 +67,49 @@ class EarlyExit {
   std::size_t bytes() const { return walker_.bytes(); }
 
  private:
-  void lay_out(const std::vector<ExitPolicy>& policies);
+  // The policies together, after a number of trees: outside the inner bounds some of them stop a row, outside the outer
+  // bounds all do. Few rows are ever between the two, so that few need to draw.
+  struct Gate {
+    std::int32_t inner_lower, inner_upper, outer_lower, outer_upper;
+    bool is_open;  // some sum that the trees can give is outside the inner bounds
+    bool is_sure;  // the bounds are the same
+  };
+
+  void make_gates(const ForestView& forest, std::span<const std::int32_t> order, std::span<const std::int32_t> increments);
   ExitSide side_of(std::uint32_t policy, std::size_t n_trees, std::int32_t sum) const;
-  std::size_t test(std::size_t n_trees, AliveRows& alive) const;
+  ExitSide side_of(const AliveRows& alive, std::size_t at, std::size_t n_trees) const;
   std::uint64_t hash_row(const std::uint32_t* keys) const;
   std::uint32_t draw_policy(const std::uint32_t* keys) const;
-  void run_block(const RowsView& rows, std::size_t first, std::size_t n, const ExitOutcome& outcome) const;
-  void run_alive(AliveRows& alive, const ExitOutcome& outcome) const;
-  void stop(AliveRows& alive, std::size_t n_exits, std::size_t n_trees, const ExitOutcome& outcome) const;
+  // record(row, sum, n_trees, side) is called once for each row of the block.
+  template <class Record>
+  void run_block(const RowsView& rows, std::size_t first, std::size_t n, const Record& record) const;
+  template <class Record>
+  void enter(AliveRows& alive, const Record& record) const;
+  template <class Record>
+  void finish(AliveRows& alive, const Record& record) const;
+  template <class Record>
+  void add(AliveRows& alive, std::size_t n_trees, const Record& record) const;
+  template <class Record>
+  void stop(AliveRows& alive, std::size_t n_trees, const Record& record) const;
+  template <class Record>
   void run_row(std::uint32_t policy, const std::vector<Tree>& plan, const std::uint32_t* keys, std::size_t n_trees,
-               std::int32_t sum, std::size_t row, const ExitOutcome& outcome) const;
-  void run_shuffled(const std::uint32_t* keys, std::size_t row, const ExitOutcome& outcome) const;
+               std::int32_t sum, std::size_t row, const Record& record) const;
+  template <class Record>
+  void run_shuffled(const std::uint32_t* keys, std::size_t row, const Record& record) const;
 
   std::size_t n_features_;
   Walker walker_;
   std::vector<Tree> plan_;  // trees in the order they are asked
-  std::vector<double> ends_;  // cumulative weights of the policies: where in [0, 1) the draws of each end
-  std::size_t policy_stride_;
-  AlignedVector<std::int32_t> lower_, upper_;  // [n_trees + 1][policy_stride_]
+  std::vector<ExitPolicy> policies_;
+  std::vector<double> ends_;  // where in [0, 1) the draws of each policy end
   ExitPieces pieces_;
+  std::vector<Gate> gates_;     // by number of trees
+  std::size_t first_open_ = 0;  // the fewest trees, at least one, after which a row may stop
   std::int32_t start_;
   std::uint64_t seed_;
   std::vector<std::uint32_t> salt_;  // a word per column, and one more
+  std::vector<std::uint32_t> read_;  // all ones where some node reads the column
   bool shuffle_rows_;
-  bool answers_at_once_ = false;  // some policy asks no tree
 };
 
 }  // namespace scurry

@@ -52,16 +52,12 @@ struct Encoded {
 };
 
 struct EncodeKernels {
-  // keys[row][column] of rows whose values lie side by side; the keys of inexact numbers are left to the caller.
-  Encoded (*floats)(const FloatColumns&, const float* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys);
-  Encoded (*doubles)(const FloatColumns&, const double* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys);
-};
-
-// A row stops at sums <= lower or >= upper of its policy.
-struct ExitBounds {
-  const std::int32_t *lower, *upper;  // by policy, 64-byte aligned, with room for whole vectors
-  std::size_t n_policies;
-  const std::uint32_t* policies;      // of each row, null if there is only one
+  // keys[row][column] of rows whose values lie side by side; the keys of inexact numbers are left to the caller. Rows
+  // `ahead` of these are fetched into the cache, 0: none.
+  Encoded (*floats)(const FloatColumns&, const float* x, std::ptrdiff_t row_stride, std::size_t n, std::size_t ahead,
+                    std::uint32_t* keys);
+  Encoded (*doubles)(const FloatColumns&, const double* x, std::ptrdiff_t row_stride, std::size_t n, std::size_t ahead,
+                     std::uint32_t* keys);
 };
 
 struct SumKernels {
@@ -74,10 +70,10 @@ struct SumKernels {
   // sums[0..width) += table[payload[0]][0..width), then table[payload[1]][0..width), …, aligned as above
   void (*sum_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n, double* sums);
 
-  // sums[row] += the signed payload[row]; exits receives the rows whose sum is outside their bounds, ascending, and their
-  // number is returned. Arrays over rows have room for n rounded up to a multiple of kChunk.
-  std::size_t (*add_and_test)(const std::uint32_t* payload, std::size_t n, std::int32_t* sums, const ExitBounds& bounds,
-                              std::uint32_t* exits);
+  // sums[row] += the signed payload[row]; the bit of a row in exits, kChunk to a word, says whether its sum is <= lower or
+  // >= upper. Arrays over rows have room for n rounded up to a multiple of kChunk.
+  void (*add_and_test)(const std::uint32_t* payload, std::size_t n, std::int32_t* sums, std::int32_t lower,
+                       std::int32_t upper, std::uint64_t* exits);
 
   // sums[row][0..width) += table[payload[row]][0..width), both 64-byte aligned; width is a multiple of kIntLanes.
   void (*add_int_vectors)(const std::int32_t* table, std::size_t width, const std::uint32_t* payload, std::size_t n,

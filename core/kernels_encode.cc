@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "kernels_isa.h"
 
@@ -15,22 +16,24 @@ struct Seen {
   Vector highest{};  // the highest key
 };
 
-// The first `count` values, 0 in the other lanes.
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// The first `count` values, NaN in the other lanes: what lies behind the columns has 0 as the key of NaN.
 inline Floats load_some(const float* from, std::size_t count) {
+  Floats x = Floats{} + kNan;
 #if defined(__AVX512F__)
-  return reinterpret_cast<Floats>(_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), from));
+  return reinterpret_cast<Floats>(_mm512_mask_loadu_ps(reinterpret_cast<__m512>(x), static_cast<__mmask16>((1u << count) - 1), from));
 #else
-  Floats x{};
   for (std::size_t lane = 0; lane < count; ++lane) x[lane] = from[lane];
   return x;
 #endif
 }
 
 inline Doubles load_some(const double* from, std::size_t count) {
+  Doubles x = Doubles{} + double{kNan};
 #if defined(__AVX512F__)
-  return reinterpret_cast<Doubles>(_mm512_maskz_loadu_pd(static_cast<__mmask8>((1u << count) - 1), from));
+  return reinterpret_cast<Doubles>(_mm512_mask_loadu_pd(reinterpret_cast<__m512d>(x), static_cast<__mmask8>((1u << count) - 1), from));
 #else
-  Doubles x{};
   for (std::size_t lane = 0; lane < count; ++lane) x[lane] = from[lane];
   return x;
 #endif
@@ -50,22 +53,28 @@ inline Floats load(const float* from, std::size_t count, Seen&) {
 inline Floats load(const double* from, std::size_t count, Seen& seen) {
   constexpr std::size_t kHalf = kVectorLanes / 2;
   const HalfFloats low = round_some(from, std::min(count, kHalf), seen);
-  if (count <= kHalf) return __builtin_shufflevector(low, HalfFloats{}, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  if (count <= kHalf) return __builtin_shufflevector(low, HalfFloats{} + kNan, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const HalfFloats high = round_some(from + kHalf, std::min(count - kHalf, kHalf), seen);
   return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
 template <class T>
 inline Floats gather(const T* from, const u32* feature, std::size_t count, Seen& seen) {
-  T values[kVectorLanes] = {};
-  count = std::min(count, kVectorLanes);
+  T values[kVectorLanes];
   for (std::size_t lane = 0; lane < count; ++lane) values[lane] = from[feature[lane]];
   return load(values, count, seen);
 }
 
 inline Vector ordered_keys(Floats x) {
   const Vector bits = reinterpret_cast<Vector>(x + 0.0f);
-  return bits ^ (reinterpret_cast<Vector>(reinterpret_cast<Signed>(bits) >> 31) | 0x80000000u);
+  const Vector sign = reinterpret_cast<Vector>(reinterpret_cast<Signed>(bits) >> 31);
+#if defined(__AVX512F__)
+  // The same in one instruction, which GCC does not find.
+  return reinterpret_cast<Vector>(_mm512_ternarylogic_epi32(
+      reinterpret_cast<__m512i>(bits), reinterpret_cast<__m512i>(sign), _mm512_set1_epi32(INT32_MIN), 0x1E));
+#else
+  return bits ^ (sign | 0x80000000u);
+#endif
 }
 
 template <class Lanes>
@@ -75,18 +84,25 @@ inline bool any(Lanes lanes) {
   return found;
 }
 
-template <class T, bool kGather>
-Encoded encode_rows(const FloatColumns& columns, const T* x, std::ptrdiff_t row_stride, std::size_t n, u32* keys) {
+// kVectors hold the columns and the pad; 0: read their number at run time.
+template <class T, bool kGather, std::size_t kVectors>
+Encoded encode_rows(const FloatColumns& columns, const T* x, std::ptrdiff_t row_stride, std::size_t n, std::size_t ahead,
+                    u32* keys) {
   // Read once: as far as the compiler knows, writing keys may change them.
-  const u32 *nan_keys = columns.nan_keys.data(), *used = columns.used.data(), *feature = columns.feature.data();
+  const auto* nan_keys = reinterpret_cast<const Vector*>(columns.nan_keys.data());
+  const u32* feature = columns.feature.data();
   const std::size_t n_columns = columns.n, stride = columns.stride;
+  const std::size_t last = kVectors ? kVectors - 1 : n_columns / kVectorLanes;
+  const std::ptrdiff_t to_prefetched = static_cast<std::ptrdiff_t>(ahead) * row_stride;
   Seen seen;
   for (std::size_t row = 0; row < n; ++row, x += row_stride, keys += stride) {
-    // One column more than there are: the pad.
-    for (std::size_t c = 0; c <= n_columns; c += kVectorLanes) {
-      const Floats value = kGather ? gather(x, feature + c, n_columns - c, seen) : load(x + c, n_columns - c, seen);
-      const Vector nan_key = *reinterpret_cast<const Vector*>(nan_keys + c);
-      const Vector key = (value != value ? nan_key : ordered_keys(value)) & *reinterpret_cast<const Vector*>(used + c);
+    for (std::size_t v = 0; v <= last; ++v) {
+      const std::size_t c = v * kVectorLanes, count = v < last ? kVectorLanes : n_columns - c;
+      if (ahead > 0) {
+        for (std::size_t lane = 0; lane < kVectorLanes; lane += 64 / sizeof(T)) __builtin_prefetch(x + to_prefetched + c + lane, 0, 2);
+      }
+      const Floats value = kGather ? gather(x, feature + c, count, seen) : load(x + c, count, seen);
+      const Vector key = value != value ? nan_keys[v] : ordered_keys(value);
       seen.highest = seen.highest > key ? seen.highest : key;
       *reinterpret_cast<Vector*>(keys + c) = key;
     }
@@ -95,9 +111,15 @@ Encoded encode_rows(const FloatColumns& columns, const T* x, std::ptrdiff_t row_
 }
 
 template <class T>
-Encoded encode(const FloatColumns& columns, const T* x, std::ptrdiff_t row_stride, std::size_t n, u32* keys) {
-  return columns.feature.empty() ? encode_rows<T, false>(columns, x, row_stride, n, keys)
-                                 : encode_rows<T, true>(columns, x, row_stride, n, keys);
+Encoded encode(const FloatColumns& columns, const T* x, std::ptrdiff_t row_stride, std::size_t n, std::size_t ahead, u32* keys) {
+  if (!columns.feature.empty()) return encode_rows<T, true, 0>(columns, x, row_stride, n, ahead, keys);
+  switch (columns.n / kVectorLanes + 1) {
+    case 1: return encode_rows<T, false, 1>(columns, x, row_stride, n, ahead, keys);
+    case 2: return encode_rows<T, false, 2>(columns, x, row_stride, n, ahead, keys);
+    case 3: return encode_rows<T, false, 3>(columns, x, row_stride, n, ahead, keys);
+    case 4: return encode_rows<T, false, 4>(columns, x, row_stride, n, ahead, keys);
+    default: return encode_rows<T, false, 0>(columns, x, row_stride, n, ahead, keys);
+  }
 }
 
 }  // namespace

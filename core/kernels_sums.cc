@@ -7,6 +7,8 @@
 namespace scurry::SCURRY_ISA {
 namespace {
 
+using AnySigned [[gnu::vector_size(64), gnu::may_alias, gnu::aligned(4)]] = std::int32_t;  // at any address
+
 void add_doubles(const double* table, const u32* payload, std::size_t n, double* scores) {
   for (std::size_t row = 0; row < n; ++row) scores[row] += table[payload[row]];
 }
@@ -94,35 +96,18 @@ inline std::uint64_t bits_of(Signed lanes) {
 #endif
 }
 
-// table[policies[lane]] in each lane.
-inline Signed by_policy(const std::int32_t* table, std::size_t n_policies, const u32* policies) {
-#if defined(__AVX512F__)
-  if (n_policies <= kVectorLanes) {
-    return reinterpret_cast<Signed>(
-        _mm512_maskz_permutexvar_epi32(0xFFFF, _mm512_load_si512(policies), _mm512_load_si512(table)));
-  }
-#endif
-  (void)n_policies;
-  Signed values;
-  for (std::size_t lane = 0; lane < kVectorLanes; ++lane) values[lane] = table[policies[lane]];
-  return values;
-}
-
-std::size_t add_and_test(const u32* payload, std::size_t n, std::int32_t* sums, const ExitBounds& bounds, u32* exits) {
-  std::size_t n_exits = 0;
-  Signed lower = Signed{} + bounds.lower[0], upper = Signed{} + bounds.upper[0];
-  for (std::size_t row = 0; row < n; row += kVectorLanes) {
-    if (bounds.policies != nullptr) {
-      lower = by_policy(bounds.lower, bounds.n_policies, bounds.policies + row);
-      upper = by_policy(bounds.upper, bounds.n_policies, bounds.policies + row);
+void add_and_test(const u32* payload, std::size_t n, std::int32_t* sums, std::int32_t lower, std::int32_t upper,
+                  std::uint64_t* exits) {
+  for (std::size_t first = 0; first < n; first += kChunk) {
+    std::uint64_t bits = 0;
+    for (std::size_t row = first; row < first + kChunk; row += kVectorLanes) {
+      const Signed sum = *reinterpret_cast<const AnySigned*>(sums + row) + *reinterpret_cast<const Signed*>(payload + row);
+      *reinterpret_cast<AnySigned*>(sums + row) = sum;
+      bits |= bits_of((sum <= lower) | (sum >= upper)) << (row - first);
     }
-    Signed& sum = *reinterpret_cast<Signed*>(sums + row);
-    sum += *reinterpret_cast<const Signed*>(payload + row);
-    std::uint64_t bits = bits_of((sum <= lower) | (sum >= upper));
-    if (n - row < kVectorLanes) bits &= (1u << (n - row)) - 1;
-    for (; bits != 0; bits &= bits - 1) exits[n_exits++] = static_cast<u32>(row + std::countr_zero(bits));
+    if (n - first < kChunk) bits &= (std::uint64_t{1} << (n - first)) - 1;
+    exits[first / kChunk] = bits;
   }
-  return n_exits;
 }
 
 void add_int_vectors(const std::int32_t* table, std::size_t width, const u32* payload, std::size_t n, std::int32_t* sums) {

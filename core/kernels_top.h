@@ -42,6 +42,9 @@ class RowInRegisters {
       return _mm512_maskz_permutexvar_epi32(0xFFFF, columns, parts_[0]);
     } else if constexpr (kParts == 2) {
       return _mm512_permutex2var_epi32(parts_[0], columns, parts_[1]);
+    } else if constexpr (kParts == 3) {
+      const __m512i low = _mm512_permutex2var_epi32(parts_[0], columns, parts_[1]);
+      return _mm512_mask_permutexvar_epi32(low, _mm512_test_epi32_mask(columns, _mm512_set1_epi32(32)), columns, parts_[2]);
     } else {
       const __m512i low = _mm512_permutex2var_epi32(parts_[0], columns, parts_[1]);
       const __m512i high = _mm512_permutex2var_epi32(parts_[2], columns, parts_[kParts - 1]);

@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <map>
+#include <numeric>
 #include <stdexcept>
 
 #include "alive_rows.h"
@@ -12,7 +13,8 @@ namespace {
 constexpr std::int32_t kNeverLeads = std::numeric_limits<std::int32_t>::min() / 2;
 
 struct Buffers {
-  AlignedVector<std::uint32_t> ids, exits;
+  AlignedVector<std::uint32_t> ids;
+  std::vector<std::uint64_t> exits;
   AlignedVector<std::int32_t> sums, first, second;
 
   static Buffers& of_this_thread() {
@@ -125,7 +127,7 @@ void LeaderExit::run_block(const RowsView& rows, std::size_t first, std::size_t 
   walker_.load(rows, first, n, scratch);
   buffers.ids.resize(n);
   std::iota(buffers.ids.begin(), buffers.ids.end(), 0u);
-  buffers.exits.resize(n);
+  buffers.exits.resize(n / kChunk + 1);
   buffers.first.resize(n);
   buffers.second.resize(n);
   buffers.sums.resize(n * width_);
@@ -137,7 +139,6 @@ void LeaderExit::run_block(const RowsView& rows, std::size_t first, std::size_t 
                   scratch.keys.data(),
                   buffers.ids.data(),
                   buffers.sums.data(),
-                  nullptr,
                   buffers.exits.data(),
                   n};
   if (alive.worth_columns() && !walker_.prefers_rows()) walker_.index_columns(scratch);
@@ -157,10 +158,12 @@ void LeaderExit::run_block(const RowsView& rows, std::size_t first, std::size_t 
     if (rule_.lead[round] == std::numeric_limits<std::int32_t>::max()) continue;
     kernels().sums.top_two(alive.sums, width_, alive.n, buffers.first.data(), buffers.second.data());
     std::size_t n_exits = 0;
-    for (std::uint32_t at = 0; at < alive.n; ++at) {
+    std::fill(buffers.exits.begin(), buffers.exits.end(), 0u);
+    for (std::size_t at = 0; at < alive.n; ++at) {
       if (!stops(round, buffers.first[at], buffers.second[at])) continue;
       record(alive.sums + at * width_, round, true, alive.ids[at], outcome);
-      alive.exits[n_exits++] = at;
+      alive.exits[at / kChunk] |= std::uint64_t{1} << (at % kChunk);
+      ++n_exits;
     }
     if (n_exits > 0) alive.remove(n_exits);
   }

@@ -8,9 +8,6 @@
 namespace scurry {
 namespace {
 
-constexpr std::size_t kBlockBytes = 512 * 1024;
-constexpr std::size_t kMaxBlockRows = 4096;
-constexpr std::size_t kMinBlockRows = 512;
 constexpr std::size_t kColumnPadding = 16;  // words: columns of a power-of-two length would share cache sets
 
 std::uint32_t* grown(AlignedVector<std::uint32_t>& buffer, std::size_t n) {
@@ -65,19 +62,18 @@ Walker::Walker(const ForestView& forest, Leaves leaves)
   columns_.forget_nodes();
 }
 
-std::size_t Walker::block_rows(std::size_t n_rows, std::size_t n_threads) const {
-  std::size_t block = kBlockBytes / (columns_.stride() * sizeof(std::uint32_t));
-  block = std::clamp(block, kMinBlockRows, kMaxBlockRows);
-  if (n_threads > 1) block = std::min(block, std::max(kChunk, n_rows / (4 * n_threads)));
-  return round_up(block, kChunk);
+void Walker::reserve(std::size_t n, Scratch& scratch) const {
+  grown(scratch.keys, n * columns_.stride());
+  grown(scratch.payload, n);
+  grown(scratch.walk, n);
 }
 
-void Walker::load(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const {
+void Walker::load(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch, std::size_t at,
+                  std::size_t ahead) const {
   const std::size_t stride = columns_.stride(), padded = round_up(n, kChunk);
-  std::uint32_t* keys = grown(scratch.keys, padded * stride);
-  grown(scratch.payload, padded);
-  grown(scratch.walk, padded);
-  const bool has_missing = columns_.encode(rows, first, n, keys);
+  reserve(at + padded, scratch);
+  std::uint32_t* keys = scratch.keys.data() + at * stride;
+  const bool has_missing = columns_.encode(rows, first, n, keys, ahead);
   std::fill(keys + n * stride, keys + padded * stride, 0u);
   scratch.block = {keys, nullptr, 0, padded, has_missing};
 }

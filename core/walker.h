@@ -32,8 +32,12 @@ class Walker {
   std::vector<std::int32_t> take_origins() { return trees_.take_origins(); }
   std::size_t bytes() const { return trees_.bytes(); }
 
-  // Encodes rows [first, first + n) as the scratch's block, padded with rows of zero keys.
-  void load(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const;
+  // Makes room for n rows, a multiple of kChunk: up to it, nothing that is loaded moves.
+  void reserve(std::size_t n, Scratch& scratch) const;
+  // Encodes rows [first, first + n) as the scratch's block, from place `at` of its keys on, padded with rows of zero keys.
+  // Rows `ahead` of these are fetched into the cache, 0: none.
+  void load(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch, std::size_t at = 0,
+            std::size_t ahead = 0) const;
   // Whether rows that soon stop are better off without a by-column copy.
   bool prefers_rows() const {
     return !trees_.is_wide() && !columns_.has_categories() && columns_.stride() <= kernels().max_register_stride;
@@ -52,12 +56,18 @@ class Walker {
   // Takes a step in trees[0], then in trees[1], …; at[tree] is where in the array of all nodes the row is in that tree.
   void take_steps(const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* at) const;
 
+  // How many rows have their keys in so many bytes, a multiple of kChunk.
+  std::size_t rows_in(std::size_t bytes) const {
+    return std::max(kChunk, bytes / (columns_.stride() * sizeof(std::uint32_t)) / kChunk * kChunk);
+  }
+
   // Calls work(first, n) for blocks of rows, on several threads; an exception of any of them is rethrown.
   template <class Work>
   void for_each_block(std::size_t n_rows, std::size_t n_threads, Work work) const;
 
  private:
-  std::size_t block_rows(std::size_t n_rows, std::size_t n_threads) const;
+  static constexpr std::size_t kBlockBytes = 512 * 1024, kMinBlockRows = 512, kMaxBlockRows = 4096;
+
 
   Columns columns_;
   Trees trees_;
@@ -70,11 +80,18 @@ std::size_t round_up(std::size_t n, std::size_t step);
 // Runs task(i) for i in [0, n_tasks) on up to n_threads threads.
 void parallel_for(std::size_t n_tasks, std::size_t n_threads, const std::function<void(std::size_t)>& task);
 
+// Calls work(first, n) for ranges of at most max_rows rows, on several threads; an exception of any of them is rethrown.
+template <class Work>
+void for_each_range(std::size_t n_rows, std::size_t max_rows, std::size_t n_threads, Work work) {
+  std::size_t range = std::max(max_rows, kChunk);
+  if (n_threads > 1) range = round_up(std::min(range, std::max(kChunk, n_rows / (4 * n_threads))), kChunk);
+  parallel_for((n_rows + range - 1) / range, n_threads,
+               [&](std::size_t r) { work(r * range, std::min(range, n_rows - r * range)); });
+}
+
 template <class Work>
 void Walker::for_each_block(std::size_t n_rows, std::size_t n_threads, Work work) const {
-  const std::size_t block = block_rows(n_rows, n_threads);
-  parallel_for((n_rows + block - 1) / block, n_threads,
-               [&](std::size_t b) { work(b * block, std::min(block, n_rows - b * block)); });
+  for_each_range(n_rows, std::clamp(rows_in(kBlockBytes), kMinBlockRows, kMaxBlockRows), n_threads, work);
 }
 
 }  // namespace scurry
