@@ -1,11 +1,10 @@
 """The serving example: the protocol, budgets, metrics, bad requests, and clients that leave."""
 
-import importlib.util
+import importlib
 import json
 import socket
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,11 +18,7 @@ for package in ("httpx", "prometheus_client"):
 uvicorn = pytest.importorskip("uvicorn", reason=REASON)
 testclient = pytest.importorskip("fastapi.testclient", reason=REASON)
 
-PATH = Path(__file__).parents[2] / "examples" / "serve" / "app.py"
-SPEC = importlib.util.spec_from_file_location("serve_app", PATH)
-serve = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(serve)
-
+serve = importlib.import_module("app")  # of examples/serve
 INFER = "/v2/models/model/infer"
 
 
