@@ -1,24 +1,19 @@
 """The serving example: the protocol, budgets, metrics, bad requests, and clients that leave."""
 
-import importlib
 import json
 import socket
 import threading
 import time
 
+import app as serve
 import numpy as np
 import pytest
+import uvicorn
+from fastapi import testclient
 
 from anytime_oracle import anytime_of
 from strategies import complete_forest
 
-REASON = "examples/serve needs fastapi, uvicorn, httpx and prometheus-client: pip install scurry[serve]"
-for package in ("httpx", "prometheus_client"):
-    pytest.importorskip(package, reason=REASON)
-uvicorn = pytest.importorskip("uvicorn", reason=REASON)
-testclient = pytest.importorskip("fastapi.testclient", reason=REASON)
-
-serve = importlib.import_module("app")  # of examples/serve
 INFER = "/v2/models/model/infer"
 
 
