@@ -123,8 +123,8 @@ def test_codes_keep_the_order_of_thresholds_and_rows(anyt, cancer, layout):
 
 def test_adverse_names(anyt, tmp_path):
     hostile = [
-        "", "a b", "a-b", "../up", "a/b", "x;int main", "2nd", "_x", "a__b", "a_", "int", "AUX", "Class", "stdint", "MATH",
-        "é", "a" * 21, 'x"', "x\n", "main", None, 3, "%s", "$name",
+        "", "a b", "a-b", "../up", "a/b", "x;int main", "2nd", "_x", "a__b", "a_", "int", "AUX", "Class", "stdint",
+        "MATH", "é", "a" * 21, 'x"', "x\n", "main", None, 3, "%s", "$name",
     ]  # fmt: skip
     for name in hostile:
         with pytest.raises(InputError, match="name must"):
