@@ -13,7 +13,6 @@ namespace scurry {
 namespace {
 
 constexpr std::int64_t kMaxWeight = std::int64_t{1} << 62;
-constexpr std::size_t kSmall = 1 << 15;  // purchases: one cut is faster than parting the problem
 
 [[noreturn]] void overflow() { throw std::overflow_error("the weights of a closure need more than 62 bits"); }
 
@@ -56,13 +55,13 @@ std::vector<std::int32_t> depths(const ClosureProblem& problem) {
 std::int64_t ClosureProblem::total_gain() const { return total(gain); }
 std::int64_t ClosureProblem::total_cost() const { return checked_sum(total(cost), total(item_cost)); }
 
-std::vector<std::uint8_t> largest_closure(const ClosureProblem& problem, Price price) {
+std::vector<std::uint8_t> largest_closure(const ClosureProblem& problem, Price price, std::size_t one_cut_below) {
   check_weights(problem, price);
-  if (problem.item_node.size() < kSmall) return cut_closure(problem, price);
+  if (problem.item_node.size() < one_cut_below) return cut_closure(problem, price);
   // What is worth keeping without the nodes below it is worth keeping with them, and what it buys is then paid for. So
   // the tops of the trees, settled first, leave a small problem. Where they are worth nothing alone, nothing is left out.
   const std::vector<std::int32_t> depth = depths(problem);
-  const std::int32_t deepest = *std::max_element(depth.begin(), depth.end());
+  const std::int32_t deepest = depth.empty() ? 0 : *std::max_element(depth.begin(), depth.end());
   std::vector<Fate> fate(problem.n_nodes(), Fate::kDropped);
   bool is_whole = false;
   for (std::int32_t limit = 1, n_kept = 1; !is_whole; limit *= 2) {

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scurry
-from scurry import Forest
+from scurry import Forest, _core
 from scurry.errors import InputError
 from scurry.pruning import exact_path
 from scurry.pruning.closure import at_lambdas
@@ -107,6 +107,31 @@ def test_one_cut_is_the_largest_optimum(instance):
         values = {kept: error + lam * cost for kept, (error, cost) in every.items()}
         optimal = [kept for kept, value in values.items() if value == min(values.values())]
         assert nodes_kept(cuts, at) == frozenset().union(*optimal)
+
+
+@settings(max_examples=100, deadline=None)
+@given(instances(n_trees=5, n_splits=25, n_rows=20), st.integers(0, 30), st.integers(1, 30))
+def test_tops_of_trees_first_keep_what_one_cut_keeps(instance, price, unit):
+    arrays = solve(instance).problem.arrays
+    weights = {"gain_weight": unit, "cost_weight": price}
+    one_cut = _core.largest_closure(**arrays, **weights, one_cut_below=2**40)
+    np.testing.assert_array_equal(_core.largest_closure(**arrays, **weights, one_cut_below=0), one_cut)
+
+
+@settings(max_examples=60, deadline=None)
+@given(instances())
+def test_tops_of_trees_first_are_the_largest_optimum(instance):
+    path = solve(instance)
+    problem = path.problem
+    every = {kept: (instance.error(kept), instance.cost(kept)) for kept in instance.prunings()}
+    for lam in {Fraction(1, 100), *path.exact_lambdas}:
+        theta = problem.theta(lam)
+        kept = _core.largest_closure(
+            **problem.arrays, gain_weight=theta.denominator, cost_weight=theta.numerator, one_cut_below=0
+        )
+        values = {kept: error + lam * cost for kept, (error, cost) in every.items()}
+        optimal = [kept for kept, value in values.items() if value == min(values.values())]
+        assert frozenset(problem.nodes[kept.astype(bool)].tolist()) == frozenset().union(*optimal)
 
 
 @pytest.mark.parametrize("seed", range(48))
