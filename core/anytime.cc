@@ -14,13 +14,14 @@ constexpr std::size_t kStretch = 64;
 
 // Steps between two looks at the clock, in whole stretches. Reading it costs as much as a few steps, so where steps are
 // quick it is read less often, yet often enough for a deadline to be missed by little. Only before the deadline are there
-// fewer, as many as still fit.
-constexpr std::size_t kFewestSteps = kStretch, kMostSteps = 256, kLastSteps = 8;
-constexpr double kCheck_us = 0.4;
+// fewer, as many as still fit. A row that has time for kSurely times its first steps takes them without a look.
+constexpr std::size_t kFewestSteps = kStretch, kMostSteps = 256, kLastSteps = 8, kSurely = 4;
+constexpr double kInterval_us = 0.4;
 
-std::size_t steps_before_next_look(double step_ticks, double left_ticks) {
-  const double usual = std::max(kCheck_us * ticks_per_us() / step_ticks, static_cast<double>(kFewestSteps));
-  const auto n = static_cast<std::size_t>(std::min({usual, left_ticks / step_ticks, static_cast<double>(kMostSteps)}));
+// `interval` and `left` in ticks, `pace` in steps per tick.
+std::size_t steps_before_next_look(double pace, double interval, double left) {
+  const double usual = std::max(interval * pace, static_cast<double>(kFewestSteps));
+  const auto n = static_cast<std::size_t>(std::min({usual, left * pace, static_cast<double>(kMostSteps)}));
   return n >= kStretch ? n / kStretch * kStretch : std::max(n, kLastSteps);
 }
 
@@ -87,7 +88,8 @@ Anytime::Anytime(const ForestView& forest, std::vector<std::int64_t> labels, std
       values_(forest),
       payload_(values_.index_nodes(forest, weights)),
       walker_(forest, {payload_, false, true}),
-      readout_(forest, std::move(labels)) {
+      readout_(forest, std::move(labels)),
+      rate_(ticks_per_us()) {
   for (std::size_t node = 0; node < weights.size(); ++node) {
     if (forest.left[node] < 0 && weights[node] != 1.0) throw std::invalid_argument("the weight of a leaf must be 1");
   }
@@ -96,16 +98,26 @@ Anytime::Anytime(const ForestView& forest, std::vector<std::int64_t> labels, std
   if (forest.aggregation != Aggregation::kSum && !weights.empty()) weight_ = in_lowered_order(weights, origins);
 
   for (const Tree& tree : walker_.trees()) roots_.push_back(tree.first);
-  RowState roots;
-  roots.at = roots_;
   root_answer_.probabilities.resize(n_probabilities());
   root_answer_.scores.resize(n_outputs());
-  step_ticks_ = kCheck_us * ticks_per_us() / kMostSteps;  // and the rate of ticks is measured now, not within a deadline
+  measure();
+}
+
+// Times an answer from the roots, which is kept, and the walk of some row. Memory has been touched when the last attempt
+// is made, and that one counts.
+void Anytime::measure() {
   const AnytimeOutcome outcome{&root_answer_.label, root_answer_.probabilities.data(), root_answer_.scores.data()};
+  RowState row;
+  row.keys.resize(walker_.columns().stride());
   for (int attempt = 0; attempt < 3; ++attempt) {
+    row.at = roots_;
     Stopwatch watch;
-    values_.in_float32() ? answer_as<float>(roots, outcome, 0) : answer_as<double>(roots, outcome, 0);
-    answer_ticks_ = static_cast<double>(watch.elapsed());  // the last one's, when memory has been touched
+    values_.in_float32() ? answer_as<float>(row, outcome, 0) : answer_as<double>(row, outcome, 0);
+    const std::uint64_t answered = watch.elapsed();
+    row.n_steps = 0;
+    advance(row, n_steps());
+    answer_ticks_ = static_cast<double>(answered);
+    pace_ = static_cast<double>(n_steps() + 1) / static_cast<double>(watch.elapsed() - answered + 1);
   }
 }
 
@@ -136,24 +148,22 @@ void Anytime::run(const RowsView& rows, const StepBudget& budget, const AnytimeO
 
 void Anytime::run_row(const RowsView& rows, std::size_t row, const StepBudget& budget,
                       const AnytimeOutcome& outcome) const {
-  const double rate = ticks_per_us();
-  Stopwatch watch(static_cast<std::uint64_t>(budget.fake_us * rate));
-  const bool measured = budget.is_timed() && budget.fake_us == 0;
-  const double reserve = measured ? answer_ticks_.load(std::memory_order_relaxed) : 0;
-  const auto deadline = budget.is_timed() ? static_cast<std::uint64_t>(std::max(budget.time_us * rate - reserve, 0.0)) : 0;
+  Stopwatch watch(static_cast<std::uint64_t>(budget.fake_us * rate_));
   RowState& state = row_of_this_thread();
   state.n_steps = 0;
   StopReason reason = StopReason::kAbort;
   if (!budget.is_aborted()) {  // rows that come too late are answered without being read
     begin(rows, row, state);
-    reason = walk(state, budget, watch, deadline);
+    reason = walk(state, budget, watch);
   }
-  const std::uint64_t walked = measured ? watch.elapsed() : 0;
   answer(state, outcome, row);
-  if (measured) learn_answer_time(static_cast<double>(watch.elapsed() - walked), state.n_steps > 0);
+  if (reason == StopReason::kTime && budget.is_measured()) {
+    const std::uint64_t walked = watch.last();
+    learn_answer_time(static_cast<double>(watch.elapsed() - walked), state.n_steps > 0);
+  }
   if (outcome.n_steps) outcome.n_steps[row] = static_cast<std::int32_t>(state.n_steps);
   if (outcome.reasons) outcome.reasons[row] = static_cast<std::uint8_t>(reason);
-  if (outcome.time_us) outcome.time_us[row] = static_cast<double>(watch.elapsed()) / rate;
+  if (outcome.time_us) outcome.time_us[row] = static_cast<double>(watch.elapsed()) / rate_;
 }
 
 // Rows without time for a step answer from the roots, which takes nothing. They let the estimate sink, but so slowly that
@@ -163,25 +173,26 @@ void Anytime::learn_answer_time(double taken, bool answered) const {
   answer_ticks_.store(answer_ticks_.load(std::memory_order_relaxed) * (1 - 1.0 / 8192), std::memory_order_relaxed);
 }
 
-StopReason Anytime::walk(RowState& state, const StepBudget& budget, Stopwatch& watch, std::uint64_t deadline) const {
+StopReason Anytime::walk(RowState& state, const StepBudget& budget, Stopwatch& watch) const {
   const std::size_t limit = std::min(budget.max_steps, n_steps());
-  std::size_t at_once = budget.is_timed() ? kFewestSteps : budget.abort != nullptr ? kMostSteps : limit;
-  for (std::uint64_t last = 0; state.n_steps < limit;) {
+  const double reserve = budget.is_measured() ? answer_ticks_.load(std::memory_order_relaxed) : 0;
+  const double deadline = std::max(budget.time_us * rate_ - reserve, 0.0), interval = kInterval_us * rate_;
+  double pace = budget.is_measured() ? pace_.load(std::memory_order_relaxed) : kFewestSteps / interval;
+  std::size_t n = std::min(budget.can_interrupt() ? steps_before_next_look(pace, interval, deadline) : limit, limit);
+  bool looks = deadline * pace <= static_cast<double>(kSurely * n);
+  for (; state.n_steps < limit; looks = budget.is_timed()) {
     if (budget.is_aborted()) return StopReason::kAbort;
-    if (budget.is_timed()) {
-      const std::uint64_t now = watch.elapsed();
-      if (now >= deadline) return StopReason::kTime;
-      double step_ticks = step_ticks_.load(std::memory_order_relaxed);
+    if (looks) {
+      const std::uint64_t before = watch.last(), now = watch.elapsed();
+      const double left = deadline - static_cast<double>(now);
+      if (left <= 0) return StopReason::kTime;
       if (state.n_steps > 0) {
-        step_ticks = static_cast<double>(now - last) / static_cast<double>(at_once);
-        if (budget.fake_us == 0) follow(step_ticks_, step_ticks);
+        pace = static_cast<double>(n) / static_cast<double>(now - before);
+        if (budget.is_measured()) follow(pace_, pace);
       }
-      if (state.n_steps > 0 || budget.fake_us == 0) {
-        at_once = steps_before_next_look(step_ticks, static_cast<double>(deadline - now));
-      }
-      last = now;
+      n = steps_before_next_look(pace, interval, left);
     }
-    advance(state, std::min(at_once, limit - state.n_steps));
+    advance(state, std::min(n, limit - state.n_steps));
   }
   return limit == n_steps() ? StopReason::kComplete : StopReason::kMaxSteps;
 }

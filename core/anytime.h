@@ -27,6 +27,7 @@ struct StepBudget {
   double fake_us = 0;  // if positive, time is not measured: each reading of the clock is this much after the one before
 
   bool is_timed() const { return time_us < kEndless_us; }
+  bool is_measured() const { return fake_us == 0; }
   bool is_aborted() const { return abort != nullptr && abort->load(std::memory_order_relaxed); }
   bool can_interrupt() const { return is_timed() || abort != nullptr; }
 
@@ -79,7 +80,8 @@ class Anytime {
   };
 
   void run_row(const RowsView& rows, std::size_t row, const StepBudget& budget, const AnytimeOutcome& outcome) const;
-  StopReason walk(RowState& state, const StepBudget& budget, Stopwatch& watch, std::uint64_t deadline) const;
+  StopReason walk(RowState& state, const StepBudget& budget, Stopwatch& watch) const;
+  void measure();
   void learn_answer_time(double taken, bool answered) const;
   template <class Real>
   void run_block(const RowsView& rows, std::size_t first, std::size_t n, const std::vector<std::uint32_t>& levels,
@@ -109,7 +111,8 @@ class Anytime {
   std::vector<double> weight_;  // of every lowered node; empty if all are 1 or nothing is averaged
   Readout readout_;
   Answer root_answer_;  // what every row has before its first step
-  mutable std::atomic<double> step_ticks_;    // what a step takes
+  double rate_;                               // of the clock, in ticks per µs
+  mutable std::atomic<double> pace_;          // of the walk, in steps per tick
   mutable std::atomic<double> answer_ticks_;  // how long an answer may take: it is begun so much before the deadline
 };
 
