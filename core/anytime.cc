@@ -17,6 +17,7 @@ constexpr std::size_t kStretch = 64;
 // fewer, as many as still fit. A row that has time for kSurely times its first steps takes them without a look.
 constexpr std::size_t kFewestSteps = kStretch, kMostSteps = 256, kLastSteps = 8, kSurely = 4;
 constexpr double kInterval_us = 0.4;
+constexpr double kInTime = 7;  // so many answers are to take no longer than expected for one that does
 
 // `interval` and `left` in ticks, `pace` in steps per tick.
 std::size_t steps_before_next_look(double pace, double interval, double left) {
@@ -25,11 +26,12 @@ std::size_t steps_before_next_look(double pace, double interval, double left) {
   return n >= kStretch ? n / kStretch * kStretch : std::max(n, kLastSteps);
 }
 
-// Moves an estimate by a little towards what was seen, so that it follows the median: a busy machine, or the system
-// interrupting a row, does not count for more.
-void follow(std::atomic<double>& estimate, double seen) {
+// Moves an estimate by a little towards what was seen: in the end `odds` times as many are below it as above, and how far
+// above, as when the system interrupts a row, does not matter.
+void follow(std::atomic<double>& estimate, double seen, double odds) {
+  constexpr double kLittle = 1.0 / 128;
   const double before = estimate.load(std::memory_order_relaxed);
-  estimate.store(before * (seen > before ? 1 + 1.0 / 64 : 1 - 1.0 / 64), std::memory_order_relaxed);
+  estimate.store(before * (seen > before ? 1 + odds * kLittle : 1 - kLittle), std::memory_order_relaxed);
 }
 
 template <class T>
@@ -86,7 +88,7 @@ Anytime::Anytime(const ForestView& forest, std::vector<std::int64_t> labels, std
       steps_(checked(steps, forest.n_trees())),
       arranged_(arrange(steps_, forest.n_trees())),
       values_(forest),
-      payload_(values_.index_nodes(forest, weights)),
+      payload_(values_.are_small() ? values_.index_leaves(forest) : values_.index_nodes(forest, weights)),
       walker_(forest, {payload_, false, true}),
       readout_(forest, std::move(labels)),
       rate_(ticks_per_us()) {
@@ -94,7 +96,12 @@ Anytime::Anytime(const ForestView& forest, std::vector<std::int64_t> labels, std
     if (forest.left[node] < 0 && weights[node] != 1.0) throw std::invalid_argument("the weight of a leaf must be 1");
   }
   const std::vector<std::int32_t> origins = walker_.take_origins();
-  payload_ = in_lowered_order<std::uint32_t>(payload_, origins);
+  if (values_.are_small()) {
+    payload_.clear();
+    first_payload_ = values_.append(forest, weights, origins);
+  } else {
+    payload_ = in_lowered_order<std::uint32_t>(payload_, origins);
+  }
   if (forest.aggregation != Aggregation::kSum && !weights.empty()) weight_ = in_lowered_order(weights, origins);
 
   for (const Tree& tree : walker_.trees()) roots_.push_back(tree.first);
@@ -169,7 +176,7 @@ void Anytime::run_row(const RowsView& rows, std::size_t row, const StepBudget& b
 // Rows without time for a step answer from the roots, which takes nothing. They let the estimate sink, but so slowly that
 // hardly any of them tries in vain.
 void Anytime::learn_answer_time(double taken, bool answered) const {
-  if (answered) return follow(answer_ticks_, taken);
+  if (answered) return follow(answer_ticks_, taken, kInTime);
   answer_ticks_.store(answer_ticks_.load(std::memory_order_relaxed) * (1 - 1.0 / 8192), std::memory_order_relaxed);
 }
 
@@ -188,7 +195,7 @@ StopReason Anytime::walk(RowState& state, const StepBudget& budget, Stopwatch& w
       if (left <= 0) return StopReason::kTime;
       if (state.n_steps > 0) {
         pace = static_cast<double>(n) / static_cast<double>(now - before);
-        if (budget.is_measured()) follow(pace_, pace);
+        if (budget.is_measured()) follow(pace_, pace, 1);
       }
       n = steps_before_next_look(pace, interval, left);
     }
@@ -229,7 +236,7 @@ void Anytime::answer_as(const RowState& state, const AnytimeOutcome& outcome, st
   values_.start(1, sums);
   AlignedVector<std::uint32_t>& payload = buffer_of_this_thread<std::uint32_t>();
   payload.resize(trees.size());
-  for (std::size_t t = 0; t < trees.size(); ++t) payload[t] = payload_[state.at[t]];
+  for (std::size_t t = 0; t < trees.size(); ++t) payload[t] = payload_of(state.at[t]);
   values_.add_row(trees, payload.data(), sums.data());
   if (!weight_.empty()) {
     thread_local std::vector<double> weights;
@@ -269,7 +276,7 @@ void Anytime::run_block(const RowsView& rows, std::size_t first, std::size_t n, 
       for (std::size_t row = 0; row < padded; ++row) of_rows[row] += whole ? 1.0 : weight_[tree.first + payload[row]];
     }
     if (!whole) {
-      for (std::size_t row = 0; row < padded; ++row) payload[row] = payload_[tree.first + payload[row]];
+      for (std::size_t row = 0; row < padded; ++row) payload[row] = payload_of(tree.first + payload[row]);
     }
     values_.add(tree, payload, padded, sums.data());
   }

@@ -88,6 +88,7 @@ class Anytime {
                  const AnytimeOutcome& outcome) const;
   std::vector<std::uint32_t> levels_after(std::size_t n_steps) const;
 
+  std::uint32_t payload_of(std::uint32_t node) const { return payload_.empty() ? first_payload_ + node : payload_[node]; }
   template <class Real>
   void answer_as(const RowState& state, const AnytimeOutcome& outcome, std::size_t row) const;
   template <class Real>
@@ -105,7 +106,8 @@ class Anytime {
   std::vector<std::uint32_t> steps_;     // the tree of each
   std::vector<std::uint32_t> arranged_;  // the same, the steps of each stretch arranged to be quick
   NodeValues values_;
-  std::vector<std::uint32_t> payload_;  // of every lowered node
+  std::vector<std::uint32_t> payload_;  // of every lowered node; empty if they follow each other
+  std::uint32_t first_payload_ = 0;
   Walker walker_;
   std::vector<std::uint32_t> roots_;  // where every row begins
   std::vector<double> weight_;  // of every lowered node; empty if all are 1 or nothing is averaged
