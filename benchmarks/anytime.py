@@ -32,6 +32,12 @@ from scurry.display import AnytimeDisplay
 from scurry.errors import ScurryError
 from scurry.plan import StepRule
 
+CASES = {
+    "adult-10": ("adult", 10, 10),
+    "adult-101": ("adult", 101, 10),
+    "letter-101": ("letter", 101, 10),
+    "adult-500": ("adult", 500, 10),
+}
 N_ROWS = 2_000
 N_ORDERING_ROWS = 4_000
 FEW_ROWS = 8  # so many are walked one by one without any budget
@@ -61,7 +67,7 @@ def main() -> None:
         f"thread, best of {arguments.rounds} interleaved rounds per row.",
         ["scikit-learn"],
     )
-    for dataset, n_trees, depth in (("adult", 101, 10), ("letter", 101, 10), ("adult", 10, 10), ("adult", 500, 10)):
+    for dataset, n_trees, depth in (CASES[name] for name in arguments.cases):
         try:
             case = _fit(dataset, n_trees, depth)
         except ScurryError as error:
@@ -78,6 +84,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--quick", action="store_const", const=5, dest="rounds")
     return parser.parse_args()
