@@ -8,31 +8,9 @@ namespace {
 
 constexpr std::size_t kFewRows = 8;  // as many or fewer are walked one by one, not as a block
 
-// Nobody looks at a row within a stretch of the order, so its steps may be taken in any order. A step in the same tree as
-// the one before must wait for it; steps in different trees overlap in the processor.
-constexpr std::size_t kStretch = 64;
-
-// Steps between two looks at the clock, in whole stretches. Reading it costs as much as a few steps, so where steps are
-// quick it is read less often, yet often enough for a deadline to be missed by little. Only before the deadline are there
-// fewer, as many as still fit. A row that has time for kSurely times its first steps takes them without a look.
-constexpr std::size_t kFewestSteps = kStretch, kMostSteps = 256, kLastSteps = 8, kSurely = 4;
-constexpr double kInterval_us = 0.4;
-constexpr double kInTime = 7;  // so many answers are to take no longer than expected for one that does
-
-// `interval` and `left` in ticks, `pace` in steps per tick.
-std::size_t steps_before_next_look(double pace, double interval, double left) {
-  const double usual = std::max(interval * pace, static_cast<double>(kFewestSteps));
-  const auto n = static_cast<std::size_t>(std::min({usual, left * pace, static_cast<double>(kMostSteps)}));
-  return n >= kStretch ? n / kStretch * kStretch : std::max(n, kLastSteps);
-}
-
-// Moves an estimate by a little towards what was seen: in the end `odds` times as many are below it as above, and how far
-// above, as when the system interrupts a row, does not matter.
-void follow(std::atomic<double>& estimate, double seen, double odds) {
-  constexpr double kLittle = 1.0 / 128;
-  const double before = estimate.load(std::memory_order_relaxed);
-  estimate.store(before * (seen > before ? 1 + odds * kLittle : 1 - kLittle), std::memory_order_relaxed);
-}
+constexpr double kInterval_us = 0.4;     // between two looks at the clock
+constexpr double kTolerated_us = 0.75;  // by which an answer may be late that takes much longer than usual
+constexpr std::size_t kSurely = 4;       // a row with time for so many times its first steps takes them without a look
 
 template <class T>
 AlignedVector<T>& buffer_of_this_thread() {
@@ -110,22 +88,25 @@ Anytime::Anytime(const ForestView& forest, std::vector<std::int64_t> labels, std
   measure();
 }
 
-// Times an answer from the roots, which is kept, and the walk of some row. Memory has been touched when the last attempt
-// is made, and that one counts.
+// Times an answer from the roots, which is kept, and the walk of some row: the best of several, when memory has been touched.
 void Anytime::measure() {
   const AnytimeOutcome outcome{&root_answer_.label, root_answer_.probabilities.data(), root_answer_.scores.data()};
   RowState row;
   row.keys.resize(walker_.columns().stride());
-  for (int attempt = 0; attempt < 3; ++attempt) {
+  double answer_ticks = std::numeric_limits<double>::infinity(), walk_ticks = answer_ticks;
+  for (int attempt = 0; attempt < 5; ++attempt) {
     row.at = roots_;
+    row.n_steps = 0;
     Stopwatch watch;
     values_.in_float32() ? answer_as<float>(row, outcome, 0) : answer_as<double>(row, outcome, 0);
-    const std::uint64_t answered = watch.elapsed();
-    row.n_steps = 0;
+    answer_ticks = std::min(answer_ticks, static_cast<double>(watch.elapsed()));
+    const std::uint64_t answered = watch.last();
     advance(row, n_steps());
-    answer_ticks_ = static_cast<double>(answered);
-    pace_ = static_cast<double>(n_steps() + 1) / static_cast<double>(watch.elapsed() - answered + 1);
+    walk_ticks = std::min(walk_ticks, static_cast<double>(watch.elapsed() - answered));
   }
+  const auto steps = static_cast<double>(n_steps() + 1);
+  pace_.set(steps / (walk_ticks + 1));
+  answer_time_.set(answer_ticks, answer_ticks / steps);
 }
 
 std::size_t Anytime::bytes() const {
@@ -164,38 +145,34 @@ void Anytime::run_row(const RowsView& rows, std::size_t row, const StepBudget& b
     reason = walk(state, budget, watch);
   }
   answer(state, outcome, row);
-  if (reason == StopReason::kTime && budget.is_measured()) {
+  if (reason == StopReason::kTime && budget.is_measured() && state.n_steps > 0) {
     const std::uint64_t walked = watch.last();
-    learn_answer_time(static_cast<double>(watch.elapsed() - walked), state.n_steps > 0);
+    answer_time_.learn(static_cast<double>(watch.elapsed() - walked), state.n_steps);
   }
   if (outcome.n_steps) outcome.n_steps[row] = static_cast<std::int32_t>(state.n_steps);
   if (outcome.reasons) outcome.reasons[row] = static_cast<std::uint8_t>(reason);
   if (outcome.time_us) outcome.time_us[row] = static_cast<double>(watch.elapsed()) / rate_;
 }
 
-// Rows without time for a step answer from the roots, which takes nothing. They let the estimate sink, but so slowly that
-// hardly any of them tries in vain.
-void Anytime::learn_answer_time(double taken, bool answered) const {
-  if (answered) return follow(answer_ticks_, taken, kInTime);
-  answer_ticks_.store(answer_ticks_.load(std::memory_order_relaxed) * (1 - 1.0 / 8192), std::memory_order_relaxed);
-}
-
 StopReason Anytime::walk(RowState& state, const StepBudget& budget, Stopwatch& watch) const {
   const std::size_t limit = std::min(budget.max_steps, n_steps());
-  const double reserve = budget.is_measured() ? answer_ticks_.load(std::memory_order_relaxed) : 0;
-  const double deadline = std::max(budget.time_us * rate_ - reserve, 0.0), interval = kInterval_us * rate_;
-  double pace = budget.is_measured() ? pace_.load(std::memory_order_relaxed) : kFewestSteps / interval;
-  std::size_t n = std::min(budget.can_interrupt() ? steps_before_next_look(pace, interval, deadline) : limit, limit);
-  bool looks = deadline * pace <= static_cast<double>(kSurely * n);
+  const double deadline = budget.time_us * rate_, interval = kInterval_us * rate_, tolerated = kTolerated_us * rate_;
+  const auto left_for_steps = [&](std::uint64_t now) {
+    const double answer = budget.is_measured() ? answer_time_.expect(state.n_steps, tolerated) : 0;
+    return std::max(deadline - static_cast<double>(now) - answer, 0.0);
+  };
+  double pace = budget.is_measured() ? pace_.get() : kStretch / interval, left = left_for_steps(0);
+  std::size_t n = budget.can_interrupt() ? steps_before_next_look(pace, interval, left) : limit;
+  bool looks = left * pace <= static_cast<double>(kSurely * std::min(n, limit));
   for (; state.n_steps < limit; looks = budget.is_timed()) {
     if (budget.is_aborted()) return StopReason::kAbort;
     if (looks) {
       const std::uint64_t before = watch.last(), now = watch.elapsed();
-      const double left = deadline - static_cast<double>(now);
-      if (left <= 0) return StopReason::kTime;
+      left = left_for_steps(now);
+      if (left == 0) return StopReason::kTime;
       if (state.n_steps > 0) {
         pace = static_cast<double>(n) / static_cast<double>(now - before);
-        if (budget.is_measured()) follow(pace_, pace, 1);
+        if (budget.is_measured()) pace_.follow(pace);
       }
       n = steps_before_next_look(pace, interval, left);
     }

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "anytime_pace.h"
 #include "clock.h"
 #include "node_values.h"
 #include "readout.h"
@@ -82,7 +83,6 @@ class Anytime {
   void run_row(const RowsView& rows, std::size_t row, const StepBudget& budget, const AnytimeOutcome& outcome) const;
   StopReason walk(RowState& state, const StepBudget& budget, Stopwatch& watch) const;
   void measure();
-  void learn_answer_time(double taken, bool answered) const;
   template <class Real>
   void run_block(const RowsView& rows, std::size_t first, std::size_t n, const std::vector<std::uint32_t>& levels,
                  const AnytimeOutcome& outcome) const;
@@ -113,9 +113,9 @@ class Anytime {
   std::vector<double> weight_;  // of every lowered node; empty if all are 1 or nothing is averaged
   Readout readout_;
   Answer root_answer_;  // what every row has before its first step
-  double rate_;                               // of the clock, in ticks per µs
-  mutable std::atomic<double> pace_;          // of the walk, in steps per tick
-  mutable std::atomic<double> answer_ticks_;  // how long an answer may take: it is begun so much before the deadline
+  double rate_;                 // of the clock, in ticks per µs
+  mutable Estimate pace_{1};    // of the walk, in steps per tick
+  mutable AnswerTime answer_time_;
 };
 
 }  // namespace scurry
