@@ -72,7 +72,8 @@ class Scorer:
         self.n_sent += 1
         if self.n_sent % N_BETWEEN == 0:
             self.request_s, self.besides_s = self.besides_s / N_BETWEEN, 0.0
-            self.reserve_s = float(np.quantile(self.turns_s, 0.99) + np.quantile(self.answers_s, 0.99))
+            # One in two hundred may exceed either, so that at most one in a hundred exceeds the sum.
+            self.reserve_s = float(np.quantile(self.turns_s, 0.995) + np.quantile(self.answers_s, 0.995))
 
     async def _work(self) -> None:
         while self.waiting:
