@@ -13,6 +13,7 @@ import gc
 import time
 from collections import Counter as Tally
 from contextvars import ContextVar
+from importlib.metadata import version
 
 import numpy as np
 from fastapi import FastAPI, Request, Response
@@ -113,7 +114,7 @@ def create_app(predictor: scurry.Predictor, name: str = "model", default_budget_
 
     @app.get("/v2")
     async def server() -> dict[str, object]:
-        return {"name": "scurry", "version": "0.1.0", "extensions": []}
+        return {"name": "scurry", "version": version("scurry"), "extensions": []}
 
     @app.get("/v2/health/live")
     @app.get("/v2/health/ready")
