@@ -8,9 +8,9 @@ namespace {
 
 constexpr std::size_t kFewRows = 8;  // as many or fewer are walked one by one, not as a block
 
-constexpr double kInterval_us = 0.4;     // between two looks at the clock
+constexpr double kInterval_us = 0.4;    // between two looks at the clock
 constexpr double kTolerated_us = 0.75;  // by which an answer may be late that takes much longer than usual
-constexpr std::size_t kSurely = 4;       // a row with time for so many times its first steps takes them without a look
+constexpr std::size_t kSurely = 4;      // a row with time for so many times its first steps takes them without a look
 
 template <class T>
 AlignedVector<T>& buffer_of_this_thread() {
