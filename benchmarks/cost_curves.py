@@ -246,7 +246,7 @@ def report_curves(
     for (name, curve), style in zip(curves.items(), STYLES, strict=False):
         axis.plot(*_distinct(curve), label=name, zorder=3 if name == "exact" else 2, **style)
     axis.plot(cost, unpruned, "k*", markersize=10, label="unpruned", zorder=4)
-    _finish(axis, title, loss)
+    _finish(axis, f"{title} (mean of {len(found)})" if len(found) > 1 else title, loss)
     report.figure(file_name(title), figure)
 
 
@@ -288,7 +288,12 @@ def _distinct(curve: Curve) -> NDArray[np.float64]:
 
 
 def _finish(axis: Any, title: str, loss: str) -> None:
+    """Labels, and a view of what costs at least a tenth: a forest that asks for next to nothing dwarfs all others."""
+    costs, losses = np.hstack([line.get_xydata().T for line in axis.lines])
+    shown = losses[costs >= 0.1 * costs.max()]
+    margin = 0.05 * (shown.max() - losses.min())
     axis.set(title=title, xlabel="mean cost per test row", ylabel=loss, xlim=(0, None))
+    axis.set_ylim(losses.min() - margin, shown.max() + margin)
     axis.grid(alpha=0.3)
     axis.legend(fontsize="small")
 

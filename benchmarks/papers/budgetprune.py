@@ -160,7 +160,7 @@ def _figure_2b(key: str, quick: bool, seed: int) -> dict[str, Any]:
     task = _forest_task(quick, seed)
     found = pruned(key, _grown(task, quick, seed), task, RIVALS)
     tolerated, weights = (0.05, 0.2, 0.4, 0.6, 0.8, 1.0, 10.0), (0.0, 1e-4, 3e-4, 1e-3, 3e-3)
-    return _with_growers(found, key, task, quick, seed, tolerated, weights, 15 if quick else 300, 0.3)
+    return _with_growers(found, key, task, quick, seed, tolerated, weights, 15 if quick else 200, 0.3)
 
 
 def _with_growers(
