@@ -160,7 +160,7 @@ def _figure_2b(key: str, quick: bool, seed: int) -> dict[str, Any]:
     task = _forest_task(quick, seed)
     found = pruned(key, _grown(task, quick, seed), task, RIVALS)
     tolerated, weights = (0.05, 0.2, 0.4, 0.6, 0.8, 1.0, 10.0), (0.0, 1e-4, 3e-4, 1e-3, 3e-3)
-    return _with_growers(found, key, task, quick, seed, tolerated, weights, 15 if quick else 200, 0.3)
+    return _with_growers(found, key, task, quick, seed, tolerated, weights, 15 if quick else 100, 0.3)
 
 
 def _with_growers(
@@ -270,7 +270,8 @@ def _cost_set(prefix: str, name: str, seed: int, quick: bool, with_costs: bool) 
 def _sweep(task: Task, quick: bool) -> tuple[Sequence[float], Sequence[float], int, float]:
     """Tolerated impurities, weights of cost, rounds and learning rate for data with prices."""
     weights = [0.0, *(np.geomspace(1e-4, 1e-1, 5) / task.prices.mean())]
-    return (0.0, 0.05, 0.2, 0.4, 0.6, 10.0), weights, 15 if quick else 1000, 0.1
+    n_rounds = 15 if quick else 1000 if len(task.train[1]) < 1000 else 300
+    return (0.0, 0.05, 0.2, 0.4, 0.6, 10.0), weights, n_rounds, 0.1
 
 
 def _cost_task(name: str, seed: int) -> Task:
