@@ -108,7 +108,7 @@ def _predictors(case: Case) -> dict[str, Predictor]:
 
 def _row_times_us(predictor: Predictor, X: NDArray[np.float32], **budget: Any) -> NDArray[np.float64]:
     """What each row takes without its answer; rows are walked one by one whatever the budget."""
-    runner = predictor._anytime
+    runner = predictor._runner
     times_us = np.empty(len(X))
     limits = {"max_steps": runner.n_steps, "time_us": np.inf, "abort": None} | budget
     for first in range(0, len(X), FEW_ROWS):
