@@ -54,6 +54,7 @@ def fit_votes(
     *,
     method: str = "minimean",
     confidence: float | None = 0.95,
+    shaping: ArrayLike | None = None,
     random_state: int | np.random.Generator | None = None,
 ) -> VoteFit:
     """Fit a stopping rule to the positive votes of calibration rows.
@@ -72,6 +73,9 @@ def fit_votes(
     confidence : float in (0, 1), optional
         The chance that mean disagreement on new rows is within `max_disagreement`. None: the rule is fitted to all rows
         and its bound holds for their (smoothed) distribution only.
+    shaping : int array of shape (n_other_rows,), optional
+        Positive votes on other rows, for which rules are made, so that all of `n_positive` test them. By default a
+        quarter of `n_positive`, or all of it where nothing is tested.
     random_state : int, Generator or None
         Splits the rows.
 
@@ -95,17 +99,19 @@ def fit_votes(
     n_voters = checked_count("n_voters", n_voters)
     alpha = checked_rate("max_disagreement", max_disagreement)
     check_choice("method", method, METHODS)
-    rows = _checked_rows(n_positive, n_voters)
+    rows = _checked_rows("n_positive", n_positive, n_voters)
+    shape = _smoothed(rows if shaping is None else _checked_rows("shaping", shaping, n_voters), n_voters)
     if confidence is None:
-        return VoteFit(solve(n_voters, alpha, method, _smoothed(rows, n_voters)), None)
+        return VoteFit(solve(n_voters, alpha, method, shape), None)
     confidence = checked_confidence(confidence)
     if alpha == 0.0 or method in ("minimixed", "minimax"):
-        rule = solve(n_voters, alpha, method, _smoothed(rows, n_voters))
+        rule = solve(n_voters, alpha, method, shape)
         return VoteFit(rule, Promise(alpha, 1.0, 0, float(rule.disagreement().max())))
-    shuffled = np.random.default_rng(random_state).permutation(rows)
-    n_shaping = int(_SHAPING_SHARE * len(rows))
-    shape = _smoothed(shuffled[:n_shaping], n_voters)
-    return _certified(alpha, method, confidence, shape, np.bincount(shuffled[n_shaping:], minlength=n_voters + 1))
+    if shaping is None:
+        shuffled = np.random.default_rng(random_state).permutation(rows)
+        own, rows = np.split(shuffled, [int(_SHAPING_SHARE * len(rows))])
+        shape = _smoothed(own, n_voters)
+    return _certified(alpha, method, confidence, shape, np.bincount(rows, minlength=n_voters + 1))
 
 
 def _certified(alpha: float, method: str, confidence: float, shape: FloatArray, tested: NDArray[np.int64]) -> VoteFit:
@@ -143,13 +149,13 @@ def _smoothed(rows: NDArray[np.int64], n_voters: int) -> FloatArray:
     return np.bincount(rows, minlength=n_voters + 1).astype(np.float64) + 0.5
 
 
-def _checked_rows(n_positive: ArrayLike, n_voters: int) -> NDArray[np.int64]:
+def _checked_rows(name: str, n_positive: ArrayLike, n_voters: int) -> NDArray[np.int64]:
     rows = np.asarray(n_positive)
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or len(rows) < 2:
         raise InputError(
-            f"n_positive must be whole numbers of positive votes, one for each of at least 2 rows, got an array of "
+            f"{name} must be whole numbers of positive votes, one for each of at least 2 rows, got an array of "
             f"{rows.dtype} and shape {rows.shape}"
         )
     if rows.min() < 0 or rows.max() > n_voters:
-        raise InputError(f"n_positive must be between 0 and n_voters = {n_voters}, got {rows.min()} to {rows.max()}")
+        raise InputError(f"{name} must be between 0 and n_voters = {n_voters}, got {rows.min()} to {rows.max()}")
     return rows.astype(np.int64)

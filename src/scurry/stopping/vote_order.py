@@ -7,8 +7,8 @@ it, and of the policies whose mistakes certify the promise (exact binomial tests
 the policy that stops where all its members would have stopped, or the member drawn most often. If none is certified,
 the vote stops only where its outcome is certain, so the promise can always be kept.
 
-Of several orders drawn, the one with fewest mistakes on the choosing rows is taken; an order that represents the full
-vote well early on may stop earlier at the same promise.
+The order is chosen so that those asked first vote as all do (`representative_order`). Any order may be certified, and
+such a one makes fewer mistakes than most at the same thresholds, so that bolder ones pass.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ from scurry.stopping.vote_request import check_choice, checked_rate
 from scurry.stopping.votes import solve
 
 _CHOOSING_SHARE = 0.2  # of the rows; the others certify
-_N_ORDERS = 32
-_PROBE_MISTAKES = 20  # an order is judged by a policy bold enough to make so many: fewer tell nothing
 # Of the bound, for candidates. From next to nothing: where rows err together, an order may be far worse than average.
 _CAUTIOUS = np.concatenate([np.geomspace(2**-24, 1 / 4, 23), np.linspace(0.3, 1.0, 15)])
 _BOLD = np.linspace(1.1, 3.0, 15)  # where only the mean is bounded, a lucky order may go beyond
@@ -132,6 +130,7 @@ def fit_majority_order(
     *,
     method: str = "minimean",
     confidence: float = 0.95,
+    choosing: ArrayLike | None = None,
     random_state: int | np.random.Generator | None = None,
 ) -> OrderFit[Thresholds]:
     """Choose an order of voters and thresholds that keep their promise for this very order.
@@ -144,10 +143,13 @@ def fit_majority_order(
     method : {"minimean", "minimixed", "minimax", "schwing"}
         Of the rules to choose from.
     confidence : float in (0, 1)
-        The chance, over calibration rows and orders, that the answers to at most `max_disagreement` of new rows differ
-        from the full vote's.
+        The chance, over calibration rows, that the answers to at most `max_disagreement` of new rows differ from the
+        full vote's.
+    choosing : 0/1 array of shape (n_other_rows, n_voters), optional
+        Votes on other rows, which choose the order and the rules' shape, so that all of `votes` certify. By default a
+        fifth of `votes`.
     random_state : int, Generator or None
-        Draws the orders and splits the rows.
+        Splits the rows and breaks ties.
 
     Returns
     -------
@@ -178,8 +180,8 @@ def fit_majority_order(
             # Schwing's belief never is certain before the end, even where the full vote is.
             yield Thresholds(np.maximum(lower, certain.lower), np.minimum(upper, certain.upper)).tidied()
 
-    search = _Search(ballots, _checked_bound(max_disagreement), confidence, fractions, tallier, family, certain)
-    return search.run(np.random.default_rng(random_state))
+    search = _Search(2, _checked_bound(max_disagreement), confidence, fractions, tallier, family, certain)
+    return search.run(ballots, choosing, np.random.default_rng(random_state))
 
 
 def fit_plurality_order(
@@ -189,6 +191,7 @@ def fit_plurality_order(
     *,
     method: str = "minimean",
     confidence: float = 0.95,
+    choosing: ArrayLike | None = None,
     random_state: int | np.random.Generator | None = None,
 ) -> OrderFit[PairwisePolicy]:
     """The same for more than two classes; see `fit_majority_order`.
@@ -202,7 +205,7 @@ def fit_plurality_order(
     method : {"minimean", "minimixed", "minimax"}
         Pairwise rules of leader against runner-up, made for at most `max_disagreement` on every row, or with "minimean"
         for as much as keeps the mean within it.
-    confidence, random_state :
+    confidence, choosing, random_state :
         As for `fit_majority_order`.
 
     Returns
@@ -231,8 +234,49 @@ def fit_plurality_order(
             yield max((p for p in members if isinstance(p, PairwisePolicy)), key=lambda policy: policy.weight)
 
     certain = PairwisePolicy(1.0, np.full(n_voters + 1, n_voters + 1, np.int32))
-    search = _Search(ballots, _checked_bound(max_disagreement), confidence, fractions, tallier, family, certain)
-    return search.run(np.random.default_rng(random_state))
+    search = _Search(n_classes, _checked_bound(max_disagreement), confidence, fractions, tallier, family, certain)
+    return search.run(ballots, choosing, np.random.default_rng(random_state))
+
+
+def representative_order(votes: NDArray[np.integer], n_classes: int, rng: np.random.Generator) -> IntArray:
+    """Voters so ordered that the votes of the first few are shared out among the classes as those of all are.
+
+    Each next voter leaves the least squared distance between the two shares, summed over classes and rows. The one who
+    does agrees often with all voters and seldom with those asked already, so that counts of agreement are enough.
+
+    Parameters
+    ----------
+    votes : int array of shape (n_rows, n_voters)
+        Class indices. Without rows, any order is as good.
+    n_classes : int
+    rng : Generator
+        Breaks ties.
+
+    Returns
+    -------
+    int32 array of shape (n_voters,)
+
+    Examples
+    --------
+    >>> votes = np.array([[0, 0, 1], [1, 1, 1], [0, 0, 0], [0, 1, 1]])
+    >>> int(representative_order(votes, 2, np.random.default_rng(0))[0])  # always with the majority
+    1
+    """
+    n_voters = votes.shape[1]
+    shuffled = rng.permutation(n_voters).astype(np.int32)
+    agreement = np.zeros((n_voters, n_voters))
+    for k in range(n_classes):
+        voted = (votes[:, shuffled] == k).astype(np.float32)
+        agreement += voted.T @ voted
+    with_all, with_asked = agreement.mean(axis=1), np.zeros(n_voters)
+    chosen = np.empty(n_voters, np.intp)
+    for position in range(n_voters):
+        # |(S + v) / k - F|^2 for a voter v, the sum S of those asked, and the shares F of all, but for what all v share
+        distance = with_asked - (position + 1) * with_all
+        distance[chosen[:position]] = np.inf
+        chosen[position] = distance.argmin()
+        with_asked += agreement[chosen[position]]
+    return shuffled[chosen]
 
 
 def _checked_ballots(votes: ArrayLike, n_classes: int) -> NDArray[np.integer]:
@@ -254,9 +298,9 @@ def _checked_bound(max_disagreement: float) -> float:
 
 
 class _Search(NamedTuple, Generic[_Policy]):
-    """Choose an order on some rows, certify a policy for it on the others."""
+    """Choose an order on some rows, certify a policy for it on others."""
 
-    votes: NDArray[np.integer]
+    n_classes: int
     max_disagreement: float
     confidence: float
     fractions: NDArray[np.float64]  # of max_disagreement, for the candidates
@@ -264,9 +308,11 @@ class _Search(NamedTuple, Generic[_Policy]):
     family: Callable[[NDArray[np.integer], Iterator[float]], Iterator[_Policy]]
     certain: _Policy
 
-    def run(self, rng: np.random.Generator) -> OrderFit[_Policy]:
-        choosing, certifying = self._split(rng)
-        order = self._best_order(choosing, rng)
+    def run(
+        self, votes: NDArray[np.integer], other_votes: ArrayLike | None, rng: np.random.Generator
+    ) -> OrderFit[_Policy]:
+        choosing, certifying = self._roles(votes, other_votes, rng)
+        order = representative_order(choosing, self.n_classes, rng)
         tally_of = self.tallier(certifying[:, order])
         bounds = (float(b) for b in self.fractions * self.max_disagreement if b < 1.0)
 
@@ -287,23 +333,21 @@ class _Search(NamedTuple, Generic[_Policy]):
         p_value = rate_p_value(int(tally.wrong.sum()), len(tally.wrong), self.max_disagreement)
         return p_value <= 1.0 - checked_confidence(self.confidence)
 
-    def _split(self, rng: np.random.Generator) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    def _roles(
+        self, votes: NDArray[np.integer], other_votes: ArrayLike | None, rng: np.random.Generator
+    ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         """Rows that choose and rows that certify: of the latter as many as a promise takes, if there are."""
-        n_rows = len(self.votes)
+        n_rows, n_voters = votes.shape
+        if other_votes is not None:
+            choosing = _checked_ballots(other_votes, self.n_classes)
+            if choosing.shape[1] != n_voters:
+                raise InputError(
+                    f"votes are of {n_voters} voters, choosing of {choosing.shape[1]}; they must be the same"
+                )
+            return choosing, votes
         spare = n_rows - rows_needed(self.max_disagreement, self.confidence)
         n_choosing = int(_CHOOSING_SHARE * n_rows)
         if 0 <= spare < n_choosing:
             n_choosing = spare
         shuffled = rng.permutation(n_rows)
-        return self.votes[shuffled[:n_choosing]], self.votes[shuffled[n_choosing:]]
-
-    def _best_order(self, choosing: NDArray[np.integer], rng: np.random.Generator) -> IntArray:
-        orders = [rng.permutation(self.votes.shape[1]).astype(np.int32) for _ in range(_N_ORDERS)]
-        probed = max(self.max_disagreement, min(_PROBE_MISTAKES / max(len(choosing), 1), 0.1))
-        probe = next(self.family(choosing, iter([probed])))
-
-        def drawback(order: IntArray) -> tuple[int, float]:
-            tally = self.tallier(choosing[:, order])(probe)
-            return int(tally.wrong.sum()), float(tally.n_asked.sum())
-
-        return min(orders, key=drawback)
+        return votes[shuffled[:n_choosing]], votes[shuffled[n_choosing:]]
