@@ -9,7 +9,7 @@ from scipy import stats
 from scurry.errors import InputError
 from scurry.stopping import fit_majority_order, fit_plurality_order, fit_votes, solve, solve_plurality
 from scurry.stopping.guarantee import certified_rate, rate_p_value, rows_needed
-from scurry.stopping.vote_order import MajorityCourse, PluralityCourse, representative_order
+from scurry.stopping.vote_order import MajorityCourse, PluralityCourse, agreement_counts, representative_order
 from scurry.stopping.vote_policy import Thresholds, decided
 
 N_VOTERS = 21
@@ -62,7 +62,7 @@ def test_a_representative_order_by_its_definition(n_voters, n_classes, n_rows, s
     """Each voter leaves the least squared distance between shares of classes so far and of all voters."""
     rng = np.random.default_rng(seed)
     votes = rng.integers(0, n_classes, (n_rows, n_voters))
-    order = representative_order(votes, n_classes, rng).tolist()
+    order = representative_order(agreement_counts(votes, n_classes), rng).tolist()
     ballots = np.eye(n_classes)[votes]
     full = ballots.mean(axis=1)
 
@@ -76,8 +76,8 @@ def test_a_representative_order_by_its_definition(n_voters, n_classes, n_rows, s
 
 
 def test_without_rows_the_order_is_drawn():
-    none = np.zeros((0, 9), np.uint8)
-    orders = {tuple(representative_order(none, 2, np.random.default_rng(seed)).tolist()) for seed in range(20)}
+    none = agreement_counts(np.zeros((0, 9), np.uint8), 2)
+    orders = {tuple(representative_order(none, np.random.default_rng(seed)).tolist()) for seed in range(20)}
     assert len(orders) == 20
 
 

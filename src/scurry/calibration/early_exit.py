@@ -106,6 +106,11 @@ def early_exit(
         costs=costs,
         threshold=threshold,
     )
+    return calibrated(request, method)
+
+
+def calibrated(request: Request, method: str) -> Predictor:
+    """What was asked for, wherever the calibration rows lie."""
     if method == "auto":
         return Predictor(request.forest, _auto_plan(request))
     if method in ("qwyc", "fan"):
@@ -131,7 +136,7 @@ def _auto_plan(request: Request) -> Plan:
     if not plans:
         raise InfeasibleError(str(failures[0]).replace(in_shares, asked), failures[0].achievable)
     best = min(plans, key=_mean_cost)
-    n_trees, full_cost = request.forest.n_trees, float(request.tree_costs(request.rows).sum())
+    n_trees, full_cost = request.forest.n_trees, float(request.tree_costs(request.sample).sum())
     unit = request.cost_unit
     shown = ", ".join(f"{plan.facts['method']} {_mean_cost(plan):.1f}" for plan in plans)
     if _mean_cost(best) > _WORTH_IT * full_cost:
