@@ -195,6 +195,23 @@ def test_huge_costs_are_exact_or_refused():
         exact_path(instance.forest, instance.X, feature_costs=[1, 1, 1, 1e300], **data)
 
 
+def test_the_core_refuses_sums_that_would_wrap():
+    arrays = {
+        "parent": np.array([-1, 0], np.int32),
+        "gain": np.array([2**40, 2**40]),
+        "cost": np.array([1, 2**30]),
+        "item_offset": np.array([0]),
+        "item_node": np.zeros(0, np.int32),
+        "item_cost": np.zeros(0, np.int64),
+    }
+    assert _core.largest_closure(**arrays, gain_weight=2**20, cost_weight=2**30).tolist() == [1, 1]
+    for weights in ({"gain_weight": 2**22, "cost_weight": 1}, {"gain_weight": 1, "cost_weight": 2**33}):
+        with pytest.raises(OverflowError, match="more than 62 bits"):
+            _core.largest_closure(**arrays, **weights)
+    with pytest.raises(OverflowError, match="more than 62 bits"):
+        _core.closure_path(**(arrays | {"gain": np.array([2**61, 2**61 + 1])}), progress=None)
+
+
 def solved_or_refused(instance: Instance):
     """The exact path, or None if it was refused because exact integers have no room for it."""
     try:
