@@ -6,7 +6,7 @@ state is that of all rows at once, array by array. So is the path, which is solv
 
 The counts, not the rows, must fit there. Rows that take the same paths share theirs. In the worst case, deep trees and
 no two rows alike, a row adds an item for every feature it reads, of 20 bytes and 4 for each tree that reads it: some 2
-kB a row for 40 trees grown to purity that read 45 features, and solving takes about three times that.
+kB a row for 40 trees grown to purity that read 45 features, and about seven times that while the path is solved.
 """
 
 from __future__ import annotations
