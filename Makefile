@@ -27,10 +27,12 @@ lint: $(VENV)/.built
 	$(BIN)/mypy
 
 # Exported C on an emulated Cortex-M4 and RISC-V, interrupted at every step.
+EMULATION := gcc-arm-none-eabi qemu-system-arm gcc-riscv64-unknown-elf qemu-system-misc
 embedded: $(VENV)/.built
-	which arm-none-eabi-gcc qemu-system-arm riscv64-unknown-elf-gcc qemu-system-riscv32 >/dev/null || \
-	  { apt-get update -q && apt-get install -q -y --no-install-recommends gcc-arm-none-eabi qemu-system-arm \
-	    gcc-riscv64-unknown-elf qemu-system-misc; }
+	@which arm-none-eabi-gcc qemu-system-arm riscv64-unknown-elf-gcc qemu-system-riscv32 >/dev/null || \
+	  if [ "$$(id -u)" = 0 ] && which apt-get >/dev/null; \
+	  then apt-get update -q && apt-get install -q -y --no-install-recommends $(EMULATION); \
+	  else echo "Compilers and emulators are missing. Install these packages of Debian's: $(EMULATION)"; exit 1; fi
 	$(BIN)/pytest -n 2 -m embedded -q tests/export
 	$(BIN)/python benchmarks/papers/squirrel_firmware.py
 

@@ -23,6 +23,7 @@ from scurry.errors import InputError, OutputError, ScurryError
 from scurry.forest import Forest
 from scurry.fragments import Fragment, Source, arrow, find, opened
 from scurry.predictor import Predictor
+from scurry.rows import float_columns
 from scurry.scoring import Prepared, Scoring
 from scurry.storage import umask
 
@@ -203,7 +204,7 @@ def score_fragment(
     if _identity_in(target) == identity:
         return None
     n_rows = 0
-    floats = scoring.float_columns
+    floats = float_columns(scoring.forest)
     with opened(fragment, n_rows_per_batch=n_rows_per_batch, columns=scoring.needed, float_columns=floats) as reader:
         schema = scoring.schema(reader.schema).with_metadata({_IDENTITY: identity})
         batches: Iterator[Prepared] = map(scoring.prepared, reader.batches)

@@ -80,15 +80,21 @@ class Run:
         return f"Run(n_rows={len(self.trees)}, mean_trees={self.mean_trees:.2f}, stopped_early={stopped:.1%})"
 
 
-def complete_run(forest: Forest, rows: NDArray[Any], n_threads: int) -> Run:
-    """A run that asks every tree."""
-    return Run(
-        labels=forest.predict(rows, n_threads),
-        scores=_shaped(forest.scores(rows, n_threads)),
-        trees=np.full(len(rows), forest.n_trees, np.int32),
-        reason_codes=np.full(len(rows), _COMPLETE, np.uint8),
-        count_steps=lambda: _depths(forest, rows, n_threads).sum(axis=1, dtype=np.int64),
-    )
+class FullRunner:
+    """The forest itself: every tree is asked."""
+
+    def __init__(self, forest: Forest) -> None:
+        self.forest, self.labels, self.probabilities = forest, forest.predict, forest.predict_proba
+
+    def run(self, rows: NDArray[Any], n_threads: int) -> Run:
+        """Labels, and how they came about."""
+        return Run(
+            labels=self.labels(rows, n_threads),
+            scores=_shaped(self.forest.scores(rows, n_threads)),
+            trees=np.full(len(rows), self.forest.n_trees, np.int32),
+            reason_codes=np.full(len(rows), _COMPLETE, np.uint8),
+            count_steps=lambda: _depths(self.forest, rows, n_threads).sum(axis=1, dtype=np.int64),
+        )
 
 
 def _depths(forest: Forest, rows: NDArray[Any], n_threads: int) -> NDArray[np.int32]:

@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 
 from scurry.anytime_run import AbortFlag, Answer, AnytimeRunner, Budget
 from scurry.errors import FormatError, InputError
-from scurry.exit_run import ExitRunner, LeaderRunner, Run, complete_run
+from scurry.exit_run import ExitRunner, FullRunner, LeaderRunner, Run
 from scurry.forest import Forest
 from scurry.plan import ExitRule, LeaderRule, Plan, StepRule
 from scurry.rows import as_rows, thread_count
 from scurry.storage import digest, read_container, write_container
 
 if TYPE_CHECKING:
-    from scurry.acquisition import Acquisition, Ledger
+    from scurry.acquisition import Acquisition
+    from scurry.ledger import Ledger
 
 
 class Predictor:
@@ -62,26 +63,29 @@ class Predictor:
         return self.forest.classes
 
     @cached_property
-    def _exit(self) -> ExitRunner | LeaderRunner | None:
+    def _runner(self) -> FullRunner | ExitRunner | LeaderRunner | AnytimeRunner:
         match self.plan.stop:
             case ExitRule() as rule:
                 return ExitRunner(self.forest, self.plan.order, rule)
             case LeaderRule() as rule:
                 return LeaderRunner(self.forest, self.plan.order, rule)
-        return None
+            case StepRule() as rule:
+                return AnytimeRunner(self.forest, self.plan.order, rule)
+        return FullRunner(self.forest)
 
-    @cached_property
-    def _anytime(self) -> AnytimeRunner | None:
-        rule = self.plan.stop
-        return AnytimeRunner(self.forest, self.plan.order, rule) if isinstance(rule, StepRule) else None
-
-    def _refuse(self, max_steps: object, time_us: object, abort: object) -> None:
-        """Raise if there is a budget, which this plan cannot keep."""
+    def _work(
+        self, X: Any, n_threads: int | None, max_steps: int | None, time_us: float | None, abort: AbortFlag | None
+    ) -> tuple[Any, ...]:
+        """What the runner is called with: rows, threads, and the budget if it keeps one."""
+        rows, threads = as_rows(self.forest, X), 1 if n_threads == 1 else thread_count(n_threads)
+        if isinstance(self._runner, AnytimeRunner):
+            return rows, threads, Budget.of(max_steps, time_us, abort)
         if max_steps is not None or time_us is not None or abort is not None:
             raise InputError(
                 "max_steps, time_us and abort need a plan that can stop after any step, and this one is of method "
                 f"{self.plan.facts.get('method', 'full')!r}; make one with scurry.anytime(model, X_order, y_order)"
             )
+        return rows, threads
 
     def predict(
         self,
@@ -110,13 +114,7 @@ class Predictor:
         -------
         array of shape (n_rows,)
         """
-        if self._anytime is not None:
-            rows, budget = as_rows(self.forest, X), Budget.of(max_steps, time_us, abort)
-            return self._anytime.labels(rows, thread_count(n_threads), budget)
-        self._refuse(max_steps, time_us, abort)
-        if self._exit is None:
-            return self.forest.predict(X, n_threads)
-        return self._exit.labels(as_rows(self.forest, X), 1 if n_threads == 1 else thread_count(n_threads))
+        return self._runner.labels(*self._work(X, n_threads, max_steps, time_us, abort))
 
     def predict_proba(
         self,
@@ -140,13 +138,7 @@ class Predictor:
         -------
         float64 array of shape (n_rows, n_classes)
         """
-        if self._anytime is not None:
-            rows, budget = as_rows(self.forest, X), Budget.of(max_steps, time_us, abort)
-            return self._anytime.probabilities(rows, thread_count(n_threads), budget)
-        self._refuse(max_steps, time_us, abort)
-        if self._exit is None:
-            return self.forest.predict_proba(X, n_threads)
-        return self._exit.probabilities(as_rows(self.forest, X), thread_count(n_threads))
+        return self._runner.probabilities(*self._work(X, n_threads, max_steps, time_us, abort))
 
     def run(
         self,
@@ -170,13 +162,7 @@ class Predictor:
         -------
         Run
         """
-        rows = as_rows(self.forest, X)
-        if self._anytime is not None:
-            return self._anytime.run(rows, thread_count(n_threads), Budget.of(max_steps, time_us, abort))
-        self._refuse(max_steps, time_us, abort)
-        if self._exit is not None:
-            return self._exit.run(rows, thread_count(n_threads))
-        return complete_run(self.forest, rows, thread_count(n_threads))
+        return self._runner.run(*self._work(X, n_threads, max_steps, time_us, abort))
 
     def stream(self, x: Any, *, every: int = 1) -> Iterator[Answer]:
         """The answers an anytime plan has for one row: before the first step, after each `every` steps, after the last.
@@ -196,9 +182,9 @@ class Predictor:
             raise InputError(f"stream answers for one row, got {len(row)}; call it for each")
         if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
             raise InputError(f"every must be a whole number of steps, 1 or more, got {every!r}")
-        if self._anytime is None:
+        if not isinstance(self._runner, AnytimeRunner):
             raise InputError("stream needs a plan that can stop after any step; make one with scurry.anytime")
-        return self._anytime.stream(row, int(every))
+        return self._runner.stream(row, int(every))
 
     def acquire(
         self,
@@ -264,7 +250,7 @@ class Predictor:
     @cached_property
     def ledger(self) -> Ledger:
         """What has been paid for features acquired through this predictor."""
-        from scurry.acquisition import Ledger
+        from scurry.ledger import Ledger
 
         return Ledger()
 

@@ -48,6 +48,12 @@ def columns_read(forest: Forest, names: Sequence[str]) -> list[str]:
     return chosen if len(chosen) >= len(known) else list(names)
 
 
+def float_columns(forest: Forest) -> frozenset[str]:
+    """The features that hold numbers, by name."""
+    names = forest.feature_names or ()
+    return frozenset(name for j, name in enumerate(names) if j not in forest.categories)
+
+
 def _convert(forest: Forest, X: Any) -> NDArray[Any]:
     if hasattr(X, "tocsr") or hasattr(X, "todense"):
         raise InputError("X is a sparse matrix, which is not supported; pass X.toarray()")

@@ -81,12 +81,6 @@ class Scoring:
         """The forest that scores."""
         return self.predictor.forest
 
-    @property
-    def float_columns(self) -> frozenset[str]:
-        """The features that hold numbers, by name."""
-        names, categorical = self.forest.feature_names or (), self.forest.categories
-        return frozenset(name for j, name in enumerate(names) if j not in categorical)
-
     def identity_of(self, fragment: Fragment) -> bytes:
         """Changes whenever the fragment's output may."""
         with naming(fragment):

@@ -1,28 +1,18 @@
 """The serving example: the protocol, budgets, metrics, bad requests, and clients that leave."""
 
-import importlib.util
 import json
 import socket
 import threading
 import time
-from pathlib import Path
 
+import app as serve
 import numpy as np
 import pytest
+import uvicorn
+from fastapi import testclient
 
 from anytime_oracle import anytime_of
 from strategies import complete_forest
-
-REASON = "examples/serve needs fastapi, uvicorn, httpx and prometheus-client: pip install scurry[serve]"
-for package in ("httpx", "prometheus_client"):
-    pytest.importorskip(package, reason=REASON)
-uvicorn = pytest.importorskip("uvicorn", reason=REASON)
-testclient = pytest.importorskip("fastapi.testclient", reason=REASON)
-
-PATH = Path(__file__).parents[2] / "examples" / "serve" / "app.py"
-SPEC = importlib.util.spec_from_file_location("serve_app", PATH)
-serve = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(serve)
 
 INFER = "/v2/models/model/infer"
 

@@ -62,22 +62,24 @@ def test_only_stdint_is_included_and_quantised_layouts_have_no_float(anyt, layou
 @pytest.mark.parametrize("optimise", ["-O0", "-O3"])
 def test_strict_compilers_accept_it_and_nothing_is_called(anyt, layout, optimise, tmp_path):
     to_c(anyt, tmp_path, layout=layout)
-    command = ["gcc", "-std=c99", optimise, "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-pedantic"]
+    warnings = [
+        "all",
+        "extra",
+        "pedantic",
+        "error",
+        "conversion",
+        "sign-conversion",
+        "shadow",
+        "cast-qual",
+        "cast-align",
+    ]
+    warnings += ["strict-prototypes", "missing-prototypes", "undef", "float-equal", "double-promotion"]
+    command = ["gcc", "-std=c99", optimise, *(f"-W{warning}" for warning in warnings)]
     subprocess.run([*command, "-ffreestanding", "-c", "model.c", "-o", "model.o"], cwd=tmp_path, check=True)
     undefined = subprocess.run(["nm", "-u", "model.o"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     assert set(undefined.split()) <= {"U", "__stack_chk_fail", "_GLOBAL_OFFSET_TABLE_"}
-    as_cpp = [
-        "g++",
-        "-std=c++17",
-        "-Wall",
-        "-Werror",
-        "-fsyntax-only",
-        "-x",
-        "c++",
-        "model_selftest.h",
-        "-Wno-unused-function",
-    ]
-    subprocess.run(as_cpp, cwd=tmp_path, check=True)
+    as_cpp = ["g++", "-std=c++17", "-Wall", "-Werror", "-Wno-unused-function", "-fsyntax-only", "-x", "c++"]
+    subprocess.run([*as_cpp, "model_selftest.h"], cwd=tmp_path, check=True)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -133,13 +135,24 @@ def test_codes_keep_the_order_of_thresholds_and_rows(anyt, cancer, layout):
 
 def test_adverse_names(anyt, tmp_path):
     hostile = [
-        "", "a b", "a-b", "../up", "a/b", "x;int main", "2nd", "_x", "a__b", "int", "Class", "stdint", "MATH", "é",
-        "a" * 21, 'x"', "x\n", "main", None, 3, "%s", "$name",
+        "", "a b", "a-b", "../up", "a/b", "x;int main", "2nd", "_x", "a__b", "a_", "int", "AUX", "Class", "stdint",
+        "MATH", "é", "a" * 21, 'x"', "x\n", "main", None, 3, "%s", "$name",
     ]  # fmt: skip
     for name in hostile:
         with pytest.raises(InputError, match="name must"):
             to_c(anyt, tmp_path / "never", name=name)
     assert not (tmp_path / "never").exists()
+
+
+@pytest.mark.parametrize("layout", ["int16-uint16", "breadcrumb"])
+def test_names_of_the_code_itself(anyt, layout, tmp_path):
+    """A name as prefix must not make one of the identifiers that every exported model has."""
+    to_c(anyt, tmp_path, layout=layout)
+    text = (tmp_path / "model.h").read_text() + (tmp_path / "model_selftest.h").read_text()
+    endings = set(re.findall(r"\bmodel(_[a-z]+)\b", text))
+    assert {"_init", "_run", "_state", "_step", "_selftest"} <= endings
+    own = set(re.findall(r"\b[a-z][a-z_]*\b", (tmp_path / "model.c").read_text())) - {"uint8_t", "uint16_t"}
+    assert not [word for word in own if not word.startswith("model_") and any(map(word.endswith, endings))]
 
 
 def test_adverse_class_labels(tmp_path):

@@ -91,6 +91,15 @@ def test_boosted_models_with_missing_values(library, tmp_path):
             assert export.agreement[-1] == 1.0 or layout == "int16-node8"
 
 
+def test_missing_values_are_seen_by_a_compiler_that_assumes_there_are_none(tmp_path):
+    compiler = tmp_path / "fast-math"
+    compiler.write_text('#!/bin/sh\nexec cc "$@" -O2 -ffast-math\n')
+    compiler.chmod(0o755)
+    to_c(anytime_of(complete_forest(5, 4, 3, 2)), tmp_path, layout="float32")
+    holes = np.full((1, 3), np.nan, np.float32)
+    assert verify(tmp_path, holes, n_adversarial=200, compiler=str(compiler))
+
+
 def test_pruned_forest_with_uneven_trees(tmp_path):
     X_fit, y_fit, X, _ = halves(load_digits)
     model = RandomForestClassifier(10, min_samples_leaf=20, max_leaf_nodes=9, random_state=0).fit(X_fit, y_fit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from scurry.calibration.threshold import at_threshold
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.rows import as_rows
+from scurry.sample import InMemory, Sample, Sums
 from scurry.stopping.guarantee import certified_rate
 from scurry.stopping.score_matrix import model_costs
 
@@ -23,7 +25,7 @@ class Request:
     """A forest, calibration rows, and the disagreement that is allowed."""
 
     forest: Forest
-    rows: NDArray[Any]
+    sample: Sample
     y: NDArray[Any] | None
     max_disagreement: float
     confidence: float | None
@@ -66,29 +68,31 @@ class Request:
             raise InputError(f'costs must be "trees", "steps" or a number per tree, got {asked["costs"]!r}')
         if asked["threshold"] is not None:
             forest = at_threshold(forest, asked["threshold"])
-        rows = as_rows(forest, X_cal)
-        if len(rows) == 0:
+        sample = X_cal if isinstance(X_cal, Sample) else InMemory(as_rows(forest, X_cal))
+        if sample.n_rows == 0:
             raise InputError("X_cal has no rows; pass rows like those to be predicted, labels are not needed")
         y = None if y_cal is None else np.asarray(y_cal)
-        if y is not None and y.shape != (len(rows),):
-            raise InputError(f"y_cal has shape {y.shape}, X_cal has {len(rows)} rows")
+        if y is not None and y.shape != (sample.n_rows,):
+            raise InputError(f"y_cal has shape {y.shape}, X_cal has {sample.n_rows} rows")
         fit_rows = None if X_fit is None else as_rows(forest, X_fit)
+        if fit_rows is not None and len(fit_rows) == 0:
+            raise InputError("X_fit has no rows; leave it out, and a part of X_cal fits the rule")
         rng = np.random.default_rng(random_state)
         seed = int(rng.integers(2**63))
-        return cls(forest=forest, rows=rows, y=y, fit_rows=fit_rows, rng=rng, split_seed=seed, **asked)
+        return cls(forest=forest, sample=sample, y=y, fit_rows=fit_rows, rng=rng, split_seed=seed, **asked)
 
     @property
     def cost_unit(self) -> str:
         """What is saved: "trees", "steps", or "cost" in units of the caller."""
         return self.costs if isinstance(self.costs, str) else "cost"
 
-    def tree_costs(self, rows: NDArray[Any]) -> NDArray[np.float64]:
-        """What each tree costs: 1, as given, or the node tests that `rows` make in it; shape (n_trees,)."""
+    def tree_costs(self, sample: Sample) -> NDArray[np.float64]:
+        """What each tree costs: 1, as given, or the node tests that rows make in it on average; shape (n_trees,)."""
         if not isinstance(self.costs, str):
             return self.costs
         if self.cost_unit == "trees":
             return np.ones(self.forest.n_trees)
-        return np.asarray(self.forest.node_depth[self.forest.apply(rows)].mean(axis=0))
+        return sample.sums(partial(_node_tests, self.forest)) / sample.n_rows
 
     def certificate(self, n_mistakes: int, n_rows: int) -> dict[str, Any]:
         """What a plan says about the test that certified it."""
@@ -104,4 +108,9 @@ class Request:
         asked = {"method": method, "max_disagreement": float(self.max_disagreement), "confidence": self.confidence}
         if self.threshold is not None:
             asked["threshold"] = float(self.threshold)
-        return asked | {"n_calibration_rows": len(self.rows), "n_trees": self.forest.n_trees} | measured
+        return asked | {"n_calibration_rows": self.sample.n_rows, "n_trees": self.forest.n_trees} | measured
+
+
+def _node_tests(forest: Forest, rows: NDArray[Any]) -> Sums:
+    tests: Sums = forest.node_depth[forest.apply(rows)].sum(axis=0, dtype=np.int64)
+    return tests

@@ -9,6 +9,7 @@ the family on.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,6 +29,7 @@ from scurry.plan import (
     trees_per_round,
 )
 from scurry.reference import leaf_values
+from scurry.sample import InMemory, Sample, Sums, random_part
 from scurry.stopping import FanRule, LeadRule, MarginRule, fan, multiclass_qwyc, qwyc
 from scurry.stopping.guarantee import certified_rate, certify_rates, rows_needed
 
@@ -64,21 +66,22 @@ def plan_by_scores(request: Request, method: str) -> Plan:
         if method == "fan":
             raise InputError(f'method="fan" decides between two classes, the model has {forest.n_classes}; use "qwyc"')
         rule = _fit_many_classes(request, method, step, fit_rows)
-    scores = tree_scores(forest, held_out, step)
-    amount, measured = _certified_amount(request, rule, scores, _decisions(forest, held_out))
+    amount, measured = _certified_amount(request, rule, step, held_out)
+    measured["fitted_on_rows"] = len(fit_rows)
     return _plan(request, method, rule.widened(amount), step, measured)
 
 
-def _split(request: Request) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[Any]]:
+def _split(request: Request) -> tuple[NDArray[Any], NDArray[Any] | None, Sample]:
     """Rows (and labels) that fit the rule, and rows that certify it; the same ones where nothing is certified."""
+    sample = request.sample
     if request.fit_rows is not None:
-        return request.fit_rows, None, request.rows
+        return request.fit_rows, None, sample
     if request.confidence is None:
-        return request.rows, request.y, request.rows
-    # The same halves for every method, so that plans compared with each other were certified on the same rows.
-    shuffled = np.random.default_rng(request.split_seed).permutation(len(request.rows))
-    fit, held_out = np.sort(shuffled[: len(shuffled) // 2]), np.sort(shuffled[len(shuffled) // 2 :])
-    return request.rows[fit], None if request.y is None else request.y[fit], request.rows[held_out]
+        return sample.gathered(), request.y, sample
+    # The same parts for every method, so that plans compared with each other were certified on the same rows.
+    n_fit = min(sample.n_rows // 2, sample.max_gathered)
+    fit = random_part(sample.n_rows, n_fit, np.random.default_rng(request.split_seed))
+    return sample.where(fit).gathered(), None if request.y is None else request.y[fit], sample.where(~fit)
 
 
 def tree_scores(forest: Forest, rows: NDArray[Any], step: float) -> NDArray[np.float64]:
@@ -113,10 +116,13 @@ def _fit_two_classes(
     request: Request, method: str, step: float, rows: NDArray[Any], y: NDArray[Any] | None
 ) -> MarginRule | FanRule:
     forest = request.forest
-    scores, decisions = tree_scores(forest, rows, step), _decisions(forest, rows)
+    decisions = _decisions(forest, rows)
+    if decisions.all() or not decisions.any():
+        raise _one_class(forest, decisions)
+    scores = tree_scores(forest, rows, step)
     threshold = float(np.rint(score_threshold(forest) / step) * step)
     shared: dict[str, Any] = {"decision_threshold": threshold, "decisions": decisions}
-    shared |= {"max_disagreement": _fitted_disagreement(request), "costs": request.tree_costs(rows)}
+    shared |= {"max_disagreement": _fitted_disagreement(request), "costs": request.tree_costs(InMemory(rows))}
     if method == "fan":
         if request.keep_scores is not None:
             raise InputError('keep_scores needs thresholds: use method="qwyc"')
@@ -126,6 +132,15 @@ def _fit_two_classes(
         return fan(scores, bin_width=width, order=preset, y=positive, min_rows=_MIN_BIN_ROWS, **shared)
     order = "natural" if method == "natural" else None
     return qwyc(scores, order=order, negative_only=request.keep_scores == "positive", **shared)
+
+
+def _one_class(forest: Forest, decisions: NDArray[np.bool_]) -> InputError:
+    classes = [False, True] if forest.classes is None else forest.classes.tolist()
+    given, missing = classes[::-1] if decisions.all() else classes
+    return InputError(
+        f"the model answers {given!r} to all {len(decisions)} rows that fit the rule: nothing to tell apart. "
+        f"Add rows that it answers {missing!r} to, or pass the threshold at which it should answer {classes[1]!r}"
+    )
 
 
 def _fitted_disagreement(request: Request) -> float:
@@ -139,7 +154,7 @@ def _fit_many_classes(request: Request, method: str, step: float, rows: NDArray[
         raise InputError('keep_scores="positive" needs a model with two classes')
     forest = request.forest
     base = np.rint(forest.base_score / step) * step
-    scores, costs = tree_scores(forest, rows, step), request.tree_costs(rows)
+    scores, costs = tree_scores(forest, rows, step), request.tree_costs(InMemory(rows))
     return multiclass_qwyc(
         scores,
         max_disagreement=_fitted_disagreement(request),
@@ -150,13 +165,14 @@ def _fit_many_classes(request: Request, method: str, step: float, rows: NDArray[
 
 
 def _certified_amount(
-    request: Request, rule: ScoredRule, scores: NDArray[np.float64], decisions: NDArray[Any]
+    request: Request, rule: ScoredRule, step: float, held_out: Sample
 ) -> tuple[float, dict[str, Any]]:
     """How far to widen `rule`, and what that does on rows it was not fitted to."""
-    n_rows = len(scores)
+    n_rows, amounts = held_out.n_rows, np.zeros(1) if request.confidence is None else _AMOUNTS
+    exits = held_out.sums(partial(_widening_exits, request.forest, rule, step, amounts))
+    curve = rule.curve_of(amounts, exits)
     if request.confidence is None:
-        curve = rule.widening_curve(scores, [0.0], decisions=decisions)
-        chosen, amounts = 0, np.zeros(1)
+        chosen = 0
         measured: dict[str, Any] = {
             "promise": (
                 f"at most {request.max_disagreement:g} of the calibration rows are answered differently from the "
@@ -164,8 +180,6 @@ def _certified_amount(
             )
         }
     else:
-        amounts = _AMOUNTS
-        curve = rule.widening_curve(scores, amounts, decisions=decisions)
         chosen = certify_rates(curve.n_mistakes[::-1], n_rows, request.max_disagreement, request.confidence)
         if chosen < 0:
             raise _infeasible(request, int(curve.n_mistakes[-1]), n_rows)
@@ -181,9 +195,15 @@ def _certified_amount(
         measured["calibration_mean_trees"] = float(curve.mean_cost[chosen])
     else:
         uncosted = replace(rule, costs=np.full(rule.n_models, request.forest.n_trees / rule.n_models))
-        measured["calibration_mean_trees"] = float(uncosted.widening_curve(scores, amounts[[chosen]]).mean_cost[0])
+        measured["calibration_mean_trees"] = float(uncosted.curve_of(amounts, exits).mean_cost[chosen])
         measured["calibration_mean_cost"] = float(curve.mean_cost[chosen])
     return float(amounts[chosen]), measured
+
+
+def _widening_exits(
+    forest: Forest, rule: ScoredRule, step: float, amounts: NDArray[np.float64], rows: NDArray[Any]
+) -> Sums:
+    return rule.widening_exits(tree_scores(forest, rows, step), amounts, decisions=_decisions(forest, rows))
 
 
 def _infeasible(request: Request, n_mistakes: int, n_rows: int) -> InfeasibleError:

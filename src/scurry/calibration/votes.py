@@ -8,6 +8,7 @@ rules as fitted, whose bounds hold on average over the orders that might have be
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from numpy.typing import NDArray
 
 from scurry.calibration.request import Request
 from scurry.errors import InputError
+from scurry.forest import Forest
 from scurry.plan import NEVER_ABOVE, ExitRule, LeaderRule, Plan
+from scurry.sample import Sample, Sums
 from scurry.stopping import VotePolicy, VoteRule, fit_votes, solve_plurality
 from scurry.stopping.guarantee import rows_needed
 from scurry.stopping.plurality import PairwisePolicy
@@ -38,19 +41,33 @@ def plan_by_votes(request: Request, method: str) -> Plan:
         )
     if request.keep_scores is not None:
         raise InputError('keep_scores needs scores: use method="qwyc"')
-    class_type = np.min_scalar_type(forest.n_classes)
-    votes = forest.value.argmax(axis=1).astype(class_type)[forest.apply(request.rows)]
+    votes = request.sample.mapped(partial(_votes, forest))
+    choosing = None if request.fit_rows is None else _votes(forest, request.fit_rows)
     calibrate = _two_classes if forest.n_classes == 2 else _many_classes
-    order, stop, measured = calibrate(request, method, votes)
-    return Plan(order=order, stop=stop, facts=request.facts(method, **measured, **_agreement(request, votes)))
+    order, stop, measured = calibrate(request, method, votes, choosing)
+    n_agreeing = int(request.sample.sums(partial(_agreeing, forest)).item())
+    agreement = {"vote_agrees_with_model": n_agreeing / request.sample.n_rows}
+    return Plan(order=order, stop=stop, facts=request.facts(method, **measured, **agreement))
 
 
-def _agreement(request: Request, votes: NDArray[Any]) -> dict[str, Any]:
-    """How often the full vote is what the model itself answers: forests that average probabilities differ."""
-    forest = request.forest
+def _votes(forest: Forest, rows: NDArray[Any]) -> NDArray[Any]:
+    """The class each tree votes for, shape (n_rows, n_trees)."""
+    class_type = np.min_scalar_type(forest.n_classes)
+    votes: NDArray[Any] = forest.value.argmax(axis=1).astype(class_type)[forest.apply(rows)]
+    return votes
+
+
+def _positives(votes: NDArray[Any]) -> NDArray[np.int64]:
+    positives: NDArray[np.int64] = votes.sum(axis=1, dtype=np.int64)
+    return positives
+
+
+def _agreeing(forest: Forest, rows: NDArray[Any]) -> Sums:
+    """How many rows' full vote is what the model itself answers: forests that average probabilities differ."""
+    votes = _votes(forest, rows)
     counts = np.stack([(votes == k).sum(axis=1) for k in range(forest.n_classes)], axis=1)
     labels = forest.classes.take(counts.argmax(axis=1)) if forest.classes is not None else counts.argmax(axis=1)
-    return {"vote_agrees_with_model": float((labels == forest.predict(request.rows)).mean())}
+    return np.array((labels == forest.predict(rows)).sum(), np.int64)
 
 
 def _certifies_its_order(request: Request) -> bool:
@@ -58,29 +75,31 @@ def _certifies_its_order(request: Request) -> bool:
 
 
 def _two_classes(
-    request: Request, method: str, votes: NDArray[Any]
+    request: Request, method: str, votes: Sample, choosing: NDArray[Any] | None
 ) -> tuple[NDArray[np.int32], ExitRule | LeaderRule, dict[str, Any]]:
     if _certifies_its_order(request):
-        fit = fit_majority_order(votes, **_asked(request), method=method)
+        fit = fit_majority_order(votes, **_asked(request), method=method, choosing=choosing)
         lower, upper = (side.astype(np.int32)[None] for side in fit.policy)
         stop = ExitRule(kind="votes", weights=np.ones(1), lower=lower, upper=upper)
         return fit.order, stop, _certified_facts(request, fit)
     order = request.rng.permutation(request.forest.n_trees).astype(np.int32)
-    positives = votes.sum(axis=1, dtype=np.int64)
+    positives, n_trees = votes.mapped(_positives), request.forest.n_trees
     rule, _ = fit_votes(
         positives,
-        request.forest.n_trees,
+        n_trees,
         request.max_disagreement,
         method=method,
         confidence=request.confidence,
+        shaping=None if choosing is None else _positives(choosing),
         random_state=request.rng,
     )
     policies = _without_lots(rule)
     votes_asked, disagreement = outcomes(policies)
+    shares = positives.sums(partial(np.bincount, minlength=n_trees + 1)) / positives.n_rows
     measured = {
         "promise": _promise_over_orders(request, method),
-        "calibration_disagreement": float(disagreement[positives].mean()),
-        "calibration_mean_trees": float(votes_asked[positives].mean()),
+        "calibration_disagreement": float(shares @ disagreement),
+        "calibration_mean_trees": float(shares @ votes_asked),
     }
     weights = np.array([policy.weight for policy in policies])
     lower = np.stack([policy.lower for policy in policies]).astype(np.int32)
@@ -102,7 +121,7 @@ def _without_lots(rule: VoteRule) -> tuple[VotePolicy, ...]:
 
 
 def _many_classes(
-    request: Request, method: str, votes: NDArray[Any]
+    request: Request, method: str, votes: Sample, choosing: NDArray[Any] | None
 ) -> tuple[NDArray[np.int32], ExitRule | LeaderRule, dict[str, Any]]:
     n_trees, n_classes = request.forest.n_trees, request.forest.n_classes
     if method == "schwing" or (method == "minimean" and request.confidence is None):
@@ -111,7 +130,7 @@ def _many_classes(
     if request.shuffle == "row":
         raise InputError('shuffle="row" is for two classes')
     if _certifies_its_order(request):
-        fit = fit_plurality_order(votes, n_classes, **_asked(request), method=method)
+        fit = fit_plurality_order(votes, n_classes, **_asked(request), method=method, choosing=choosing)
         order, upper, measured = fit.order, fit.policy.upper, _certified_facts(request, fit)
     else:
         order = request.rng.permutation(n_trees).astype(np.int32)
@@ -166,7 +185,8 @@ def _promise_over_orders(request: Request, method: str) -> str:
     if method in ("minimax", "minimixed"):
         return f"every row differs from the full vote with a chance of at most {alpha}, over {over}"
     if request.confidence is None:
-        return f"at most {alpha} of rows like the calibration rows differ from the full vote, on average over {over}"
+        rows = "the calibration rows" if request.fit_rows is None else "X_fit"
+        return f"at most {alpha} of rows like {rows} differ from the full vote, on average over {over}"
     return (
         f"with confidence {request.confidence:g}, at most {alpha} of new rows differ from the full vote, "
         f"on average over {over}"

@@ -94,7 +94,12 @@ def anytime(
         str, typer.Option(help="auto, optimal, backward-squirrel, forward-squirrel, or depth-… and breadth-….")
     ] = "auto",
     objective: Annotated[str, typer.Option(help="Be good early by number of steps, or by time.")] = "steps",
-    readout: Annotated[str, typer.Option(help="How inner nodes count: plain or weighted.")] = "plain",
+    readout: Annotated[
+        str | None,
+        typer.Option(
+            help="How inner nodes count: plain, weighted or auto.", show_default="auto for the order auto, else plain"
+        ),
+    ] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
     trust_pickle: TrustPickle = False,

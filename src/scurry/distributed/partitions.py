@@ -7,7 +7,8 @@ that is needed to answer it, so that a worker that dies is replaced by one that 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,8 +17,8 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.fragments import Fragment, arrow, opened
-from scurry.rows import as_rows
+from scurry.fragments import Fragment, Reader, arrow, opened
+from scurry.rows import as_rows, columns_read, float_columns
 
 T = TypeVar("T")
 _MAX_CACHED = 64
@@ -39,7 +40,8 @@ class Partition:
 
     def read(self, forest: Forest) -> tuple[NDArray[Any], NDArray[Any] | None]:
         """The rows of shape (n_rows, n_features), and the labels of shape (n_rows,)."""
-        table = self._table(forest)
+        with self._opened(forest) as reader:
+            table = arrow().Table.from_batches(reader.batches, reader.schema)
         if self.label is None:
             return as_rows(forest, table), None
         labels = table[self.label]
@@ -47,18 +49,29 @@ class Partition:
             raise InputError(f"{self.fragment.name} has {labels.null_count} rows without a label in {self.label!r}")
         return as_rows(forest, table.drop_columns([self.label])), labels.to_numpy()
 
-    def _table(self, forest: Forest) -> Any:
+    def batches(self, forest: Forest, n_rows_per_batch: int) -> Iterator[NDArray[Any]]:
+        """The rows a few at a time, each of shape (n_rows, n_features): the file may be larger than memory."""
+        with self._opened(forest, n_rows_per_batch) as reader:
+            for batch in reader.batches:
+                features = arrow().Table.from_batches([batch])
+                yield as_rows(forest, features if self.label is None else features.drop_columns([self.label]))
+
+    def n_rows(self, forest: Forest) -> int:
+        """How many rows the file has."""
+        with self._opened(forest) as reader:
+            return sum(map(len, reader.batches)) if reader.n_rows is None else reader.n_rows
+
+    def _opened(self, forest: Forest, n_rows_per_batch: int = 1 << 16) -> AbstractContextManager[Reader]:
         def needed(names: list[str]) -> list[str]:
             if self.label is not None and self.label not in names:
                 raise InputError(
                     f"{self.fragment.name} has no column {self.label!r} for the labels; it has {names[:20]}"
                 )
-            known = None if forest.feature_names is None else {*forest.feature_names, self.label}
-            return [name for name in names if known is None or name in known or name.replace(" ", "_") in known]
+            read = set(columns_read(forest, [name for name in names if name != self.label]))
+            return [name for name in names if name in read or name == self.label]
 
-        floats = frozenset(forest.feature_names or ()) - {self.label}
-        with opened(self.fragment, n_rows_per_batch=1 << 16, columns=needed, float_columns=floats) as reader:
-            return arrow().Table.from_batches(reader.batches, reader.schema)
+        floats = float_columns(forest) - {self.label}
+        return opened(self.fragment, n_rows_per_batch=n_rows_per_batch, columns=needed, float_columns=floats)
 
 
 _cache: OrderedDict[object, Any] = OrderedDict()
@@ -80,21 +93,21 @@ def forget(key: object) -> None:
     _cache.pop(key, None)
 
 
-def gathered(client: Any, question: Callable[..., T], partitions: Sequence[Partition], *arguments: Any) -> list[T]:
-    """The answers of all partitions to a question, each asked where it was asked before, if that place is still there.
+def submitted(client: Any, question: Callable[..., Any], partitions: Sequence[Any], *arguments: Any) -> list[Any]:
+    """A question asked of all partitions, each where it was asked before, if that place is still there.
 
     Parameters
     ----------
     client : distributed.Client
     question : callable
         Called with a partition and the arguments.
-    partitions : sequence of Partition
+    partitions : sequence of Partition, or of what stands for one
     arguments
         Given to every call.
 
     Returns
     -------
-    list
+    list of distributed.Future
         In the order of `partitions`.
     """
     workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
@@ -102,11 +115,15 @@ def gathered(client: Any, question: Callable[..., T], partitions: Sequence[Parti
     def place(index: int) -> dict[str, Any]:
         return {"workers": [workers[index % len(workers)]], "allow_other_workers": True} if workers else {}
 
-    futures = [
+    return [
         client.submit(question, partition, *arguments, pure=False, **place(index))
         for index, partition in enumerate(partitions)
     ]
-    answers: list[T] = client.gather(futures)
+
+
+def gathered(client: Any, question: Callable[..., T], partitions: Sequence[Any], *arguments: Any) -> list[T]:
+    """The answers of all partitions to a question, in their order; parameters as of `submitted`."""
+    answers: list[T] = client.gather(submitted(client, question, partitions, *arguments))
     return answers
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -51,8 +52,8 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     random_state: Any
 
     @abstractmethod
-    def _planned(self, calibration: Calibration) -> Predictor:
-        """The predictor that the parameters ask for."""
+    def _planned(self) -> Predictor:
+        """The predictor that the parameters ask for, calibrated on `_calibration`."""
 
     @abstractmethod
     def _within(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
@@ -94,7 +95,8 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             training_rows=None if fitted else rows[training],
             seed=int(rng.randint(_N_SEEDS)),
         )
-        self.predictor_ = self._planned(self._calibration)
+        self._by_budget: dict[float, Predictor] = {}
+        self.predictor_ = self._planned()
         return self
 
     def predict(self, X: Any, **budget: Any) -> NDArray[Any]:
@@ -163,6 +165,14 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                     "max_cost is FeatureBudgetClassifier's"
                 )
         return self._within(budget)
+
+    def _made_for(self, budget: float | None, make: Callable[[float], Predictor]) -> Predictor:
+        """The predictor for a budget given at prediction time, made at its first use; None is the fitted one."""
+        if budget is None:
+            return self.predictor_
+        if budget not in self._by_budget:
+            self._by_budget[budget] = make(budget)
+        return self._by_budget[budget]
 
     def _rows(self, X: Any) -> Any:
         """`X` as the predictor takes it; what scikit-learn's contract says of wrong rows costs good ones little."""

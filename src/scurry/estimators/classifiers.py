@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scurry.calibration.early_exit import early_exit
 from scurry.deadline import anytime
 from scurry.errors import InfeasibleError
-from scurry.estimators.budgeted import BudgetedClassifier, Calibration
+from scurry.estimators.budgeted import BudgetedClassifier
 from scurry.forest import Forest
 from scurry.plan import Plan
 from scurry.predictor import Predictor
@@ -88,20 +88,17 @@ class EarlyExitClassifier(BudgetedClassifier):
         self.n_threads = n_threads
         self.random_state = random_state
 
-    def _planned(self, calibration: Calibration) -> Predictor:
-        self._by_budget: dict[float, Predictor] = {}
-        return self._keeping(self.max_disagreement, calibration)
+    def _planned(self) -> Predictor:
+        return self._keeping(self.max_disagreement)
 
     def _within(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
-        asked = budget.get("max_disagreement")
-        if asked is None:
-            return self.predictor_, {}
-        if asked not in self._by_budget:
-            self._by_budget[asked] = self._keeping(asked, self._calibration)
-        return self._by_budget[asked], {}
+        return self._made_for(budget.get("max_disagreement"), self._keeping), {}
 
-    def _keeping(self, max_disagreement: float, calibration: Calibration) -> Predictor:
-        for rows in (calibration.rows, calibration.training_rows):
+    def _keeping(self, max_disagreement: float) -> Predictor:
+        calibration = self._calibration
+        # Rows that trained the model flatter it: they may only fit what other rows certify.
+        X_fit = None if self.confidence is None else calibration.training_rows
+        for rows in (calibration.rows, X_fit):
             if rows is not None and len(np.unique(self.forest_.predict(rows, self.n_threads))) == 1:
                 return _complete(self.forest_, "the model gives all rows the same label, so that nothing can be learnt")
         try:
@@ -109,7 +106,7 @@ class EarlyExitClassifier(BudgetedClassifier):
                 self.forest_,
                 calibration.rows,
                 calibration.labels,
-                X_fit=calibration.training_rows,
+                X_fit=X_fit,
                 max_disagreement=max_disagreement,
                 method=self.method,
                 confidence=self.confidence,
@@ -176,7 +173,7 @@ class AnytimeClassifier(BudgetedClassifier):
         time_us: float | None = None,
         order: str = "auto",
         objective: str = "steps",
-        readout: str = "plain",
+        readout: str | None = None,
         calibration_size: float = 0.2,
         n_threads: int | None = 1,
         random_state: Any = None,
@@ -191,15 +188,15 @@ class AnytimeClassifier(BudgetedClassifier):
         self.n_threads = n_threads
         self.random_state = random_state
 
-    def _planned(self, calibration: Calibration) -> Predictor:
+    def _planned(self) -> Predictor:
         return anytime(
             self.forest_,
-            calibration.rows,
-            calibration.labels,
+            self._calibration.rows,
+            self._calibration.labels,
             order=self.order,
             objective=self.objective,
             readout=self.readout,
-            random_state=calibration.seed,
+            random_state=self._calibration.seed,
         )
 
     def _within(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
@@ -298,11 +295,11 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         predictor, _ = self._checked_budget(budget)
         return self.path_.problem.costs.of_rows(predictor.forest, self._rows(X))
 
-    def _planned(self, calibration: Calibration) -> Predictor:
+    def _planned(self) -> Predictor:
         self.path_ = prune(
             self.forest_,
-            calibration.rows,
-            calibration.labels,
+            self._calibration.rows,
+            self._calibration.labels,
             feature_costs=self.feature_costs,
             groups=self.groups,
             group_costs=self.group_costs,
@@ -310,16 +307,13 @@ class FeatureBudgetClassifier(BudgetedClassifier):
             errors=self.errors,
             method=self.method,
         )
-        self._by_budget: dict[float, Predictor] = {}
-        return Predictor.full(self.forest_ if self.max_cost is None else self.path_.at(max_cost=self.max_cost))
+        return Predictor.full(self.forest_) if self.max_cost is None else self._paying(self.max_cost)
 
     def _within(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
-        asked = budget.get("max_cost")
-        if asked is None:
-            return self.predictor_, {}
-        if asked not in self._by_budget:
-            self._by_budget[asked] = Predictor.full(self.path_.at(max_cost=asked))
-        return self._by_budget[asked], {}
+        return self._made_for(budget.get("max_cost"), self._paying), {}
+
+    def _paying(self, max_cost: float) -> Predictor:
+        return Predictor.full(self.path_.at(max_cost=max_cost))
 
 
 def _complete(forest: Forest, why: str) -> Predictor:

@@ -22,7 +22,7 @@ $counts
 extern "C" {
 #endif
 
-typedef $raw ${name}_raw;     /* $raw_meaning */
+typedef $raw ${name}_raw; /* $raw_meaning */
 typedef $input ${name}_input; /* what the nodes compare */
 
 $state
@@ -91,8 +91,9 @@ void ${name}_quantize(const ${name}_raw row[${NAME}_N_FEATURES], ${name}_input x
 {
     ${column_index} c;
     for (c = 0; c < ${NAME}_N_COLUMNS; ++c) {
-        const float value = row[column_feature[c]];
-        x[c] = value != value ? column_missing[c] : value;
+        /* NaN by its bits: with -ffast-math comparisons do not see it. */
+        const union { float number; uint32_t bits; } value = { row[column_feature[c]] };
+        x[c] = (value.bits & 0x7fffffffu) > 0x7f800000u ? column_missing[c] : value.number;
     }
 }
 """
@@ -186,10 +187,10 @@ void ${name}_run(${name}_state *state, const ${name}_input x[${NAME}_N_COLUMNS],
 """
 
 TABLE_STEP = """\
-    make_step(state, steps[position], x);"""
+    step_in(state, steps[position], x);"""
 
 MAKE_STEP = """\
-static void make_step(${name}_state *state, uint32_t tree, const ${name}_input *x)
+static void step_in(${name}_state *state, uint32_t tree, const ${name}_input *x)
 {
     const uint32_t at = state->node[tree];
     if (at < N_INNER) *(volatile $index *)&state->node[tree] = ($index)next_node(at, x);

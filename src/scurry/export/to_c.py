@@ -48,14 +48,14 @@ class Export:
     candidates: list[Candidate]
 
     def __str__(self) -> str:
-        head = f"{'layout':<14}{'flash':>10}{'RAM':>8}{'instr./step':>13}{'agreement: least':>18}{'last':>9}"
+        head = f"{'layout':<14}{'flash':>10}{'RAM':>8}{'instr./step':>13}{'agreement: least':>18}{'last':>11}"
         lines = [f"{self.directory / self.name}.c, layout {self.layout}", head]
         for candidate in self.candidates:
             sizes, shares = candidate.sizes, candidate.agreement
             known = ["not measured", ""] if shares is None else [f"{shares.min():.4%}", f"{shares[-1]:.4%}"]
             lines.append(
                 f"{candidate.layout.name:<14}{sizes.flash_bytes:>10,}{sizes.ram_bytes:>8,}"
-                f"{sizes.instructions_per_step:>13.1f}{known[0]:>18}{known[1]:>9}"
+                f"{sizes.instructions_per_step:>13.1f}{known[0]:>18}{known[1]:>11}"
             )
         return "\n".join(lines)
 

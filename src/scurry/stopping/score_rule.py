@@ -163,23 +163,45 @@ class ScoreRule(ABC):
         -------
         WideningCurve
         """
+        exits = self.widening_exits(scores, amounts, decisions=decisions)
+        if not exits[:-1].any():
+            raise InputError("scores has no rows to measure mistakes on")
+        return self.curve_of(amounts, exits)
+
+    def widening_exits(
+        self, scores: ArrayLike, amounts: ArrayLike, *, decisions: ArrayLike | None = None
+    ) -> NDArray[np.int64]:
+        """What `curve_of` makes a curve of: counts of rows, which add up over parts of a data set.
+
+        Parameters
+        ----------
+        scores, amounts, decisions
+            As of `widening_curve`; there may be no rows.
+
+        Returns
+        -------
+        int64 array of shape (n_models + 1, n_amounts)
+            For each amount, rows that leave after 1, 2, … models, and then rows answered differently.
+        """
         family = np.asarray(amounts, dtype=np.float64)
         if family.ndim != 1 or not np.isfinite(family).all() or (family < 0).any() or (np.diff(family) < 0).any():
             raise InputError("amounts must be a one-dimensional ascending array of finite numbers, none negative")
         values, full = self._read(scores)
-        if len(full) == 0:
-            raise InputError("scores has no rows to measure mistakes on")
         expected = full if decisions is None else np.asarray(decisions)
         if expected.shape != full.shape:
             raise InputError(f"decisions must have one entry per row ({len(full)}), got shape {expected.shape}")
-        spent = np.cumsum(self.costs[self.order])
-        cost, mistakes = np.zeros(len(family) + 1), np.zeros(len(family) + 1)
+        changes = np.zeros((self.n_models + 1, len(family) + 1), dtype=np.int64)
         for exits in self._trace(values, full, family):
             wrong = exits.decision != expected[exits.rows]
-            for at, sign in ((exits.first, 1.0), (exits.past, -1.0)):
-                cost += sign * spent[exits.position] * np.bincount(at, minlength=len(cost))
-                mistakes += sign * np.bincount(at[wrong], minlength=len(cost))
-        return WideningCurve(family, np.cumsum(mistakes)[:-1].astype(np.int64), np.cumsum(cost)[:-1] / len(full))
+            for at, sign in ((exits.first, 1), (exits.past, -1)):
+                changes[exits.position] += sign * np.bincount(at, minlength=len(family) + 1)
+                changes[-1] += sign * np.bincount(at[wrong], minlength=len(family) + 1)
+        return np.cumsum(changes, axis=1)[:, :-1]
+
+    def curve_of(self, amounts: ArrayLike, exits: NDArray[np.int64]) -> WideningCurve:
+        """The curve of `widening_exits`, or of their sum over parts of a data set."""
+        mean_cost = np.cumsum(self.costs[self.order]) @ exits[:-1] / exits[:-1].sum(axis=0)
+        return WideningCurve(np.asarray(amounts, dtype=np.float64), exits[-1], mean_cost)
 
     def stopper(self) -> ScoreStopper:
         """Start one row whose scores arrive one at a time; see `ScoreStopper`."""

@@ -7,36 +7,37 @@ it, and of the policies whose mistakes certify the promise (exact binomial tests
 the policy that stops where all its members would have stopped, or the member drawn most often. If none is certified,
 the vote stops only where its outcome is certain, so the promise can always be kept.
 
-Of several orders drawn, the one with fewest mistakes on the choosing rows is taken; an order that represents the full
-vote well early on may stop earlier at the same promise.
+The order is chosen so that those asked first vote as all do (`representative_order`). Any order may be certified, and
+such a one makes fewer mistakes than most at the same thresholds, so that bolder ones pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import takewhile
-from typing import Generic, NamedTuple, Self, TypeVar
+from functools import partial
+from itertools import takewhile, tee
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry.errors import InputError
+from scurry.sample import InMemory, Sample, Sums, random_part
 from scurry.stopping.guarantee import certified_rate, checked_confidence, rate_p_value, rows_needed
 from scurry.stopping.plurality import PairwisePolicy, solve_plurality
-from scurry.stopping.vote_fit import Promise
-from scurry.stopping.vote_policy import BoolArray, IntArray, Thresholds, decided
+from scurry.stopping.vote_fit import Promise, smoothed
+from scurry.stopping.vote_policy import BoolArray, FloatArray, IntArray, Thresholds, decided
 from scurry.stopping.vote_request import check_choice, checked_rate
 from scurry.stopping.votes import solve
 
 _CHOOSING_SHARE = 0.2  # of the rows; the others certify
-_N_ORDERS = 32
-_PROBE_MISTAKES = 20  # an order is judged by a policy bold enough to make so many: fewer tell nothing
 # Of the bound, for candidates. From next to nothing: where rows err together, an order may be far worse than average.
 _CAUTIOUS = np.concatenate([np.geomspace(2**-24, 1 / 4, 23), np.linspace(0.3, 1.0, 15)])
 _BOLD = np.linspace(1.1, 3.0, 15)  # where only the mean is bounded, a lucky order may go beyond
 _BOLDER = np.geomspace(2**-16, 1000.0, 53)  # pairwise rules bound every row, so their mean is far below
 
 _Policy = TypeVar("_Policy")
+_Policies = Callable[[Iterator[float]], Iterator[_Policy]]  # from bounds
 
 
 class Tally(NamedTuple):
@@ -44,6 +45,11 @@ class Tally(NamedTuple):
 
     wrong: BoolArray
     n_asked: NDArray[np.intp]
+
+    @property
+    def sums(self) -> Sums:
+        """Wrong rows, and voters asked."""
+        return np.array([self.wrong.sum(), self.n_asked.sum()], np.int64)
 
 
 class MajorityCourse(NamedTuple):
@@ -127,27 +133,31 @@ class OrderFit(NamedTuple, Generic[_Policy]):
 
 
 def fit_majority_order(
-    votes: ArrayLike,
+    votes: ArrayLike | Sample,
     max_disagreement: float,
     *,
     method: str = "minimean",
     confidence: float = 0.95,
+    choosing: ArrayLike | None = None,
     random_state: int | np.random.Generator | None = None,
 ) -> OrderFit[Thresholds]:
     """Choose an order of voters and thresholds that keep their promise for this very order.
 
     Parameters
     ----------
-    votes : 0/1 array of shape (n_rows, n_voters)
+    votes : 0/1 array of shape (n_rows, n_voters), or Sample of such
         How each voter votes on each calibration row.
     max_disagreement : float in (0, 1)
     method : {"minimean", "minimixed", "minimax", "schwing"}
         Of the rules to choose from.
     confidence : float in (0, 1)
-        The chance, over calibration rows and orders, that the answers to at most `max_disagreement` of new rows differ
-        from the full vote's.
+        The chance, over calibration rows, that the answers to at most `max_disagreement` of new rows differ from the
+        full vote's.
+    choosing : 0/1 array of shape (n_other_rows, n_voters), optional
+        Votes on other rows, which choose the order and the rules' shape, so that all of `votes` certify. By default a
+        fifth of `votes`.
     random_state : int, Generator or None
-        Draws the orders and splits the rows.
+        Splits the rows and breaks ties.
 
     Returns
     -------
@@ -162,47 +172,49 @@ def fit_majority_order(
     (4800, True, True)
     """
     ballots = _checked_ballots(votes, 2)
-    n_voters = ballots.shape[1]
+    n_voters = ballots.none().shape[1]
     certain = decided(n_voters)
     fractions = _CAUTIOUS if method in ("minimixed", "minimax") else np.concatenate([_CAUTIOUS, _BOLD])
 
-    def tallier(votes: NDArray[np.integer]) -> Callable[[Thresholds], Tally]:
-        return MajorityCourse.of(votes).tally
+    def family(choosing: Sample) -> _Policies[Thresholds]:
+        shape = smoothed(choosing.sums(_positive_votes))
+        return lambda bounds: (policy_for(bound, shape) for bound in bounds)
 
-    def family(choosing: NDArray[np.integer], bounds: Iterator[float]) -> Iterator[Thresholds]:
-        shape = np.bincount(choosing.sum(axis=1), minlength=n_voters + 1) + 0.5
-        for bound in bounds:
-            policies = solve(n_voters, bound, method, shape).policies
-            lower = np.min([policy.lower for policy in policies], axis=0)
-            upper = np.max([policy.upper for policy in policies], axis=0)
-            # Schwing's belief never is certain before the end, even where the full vote is.
-            yield Thresholds(np.maximum(lower, certain.lower), np.minimum(upper, certain.upper)).tidied()
+    def policy_for(bound: float, shape: FloatArray) -> Thresholds:
+        policies = solve(n_voters, bound, method, shape).policies
+        lower = np.min([policy.lower for policy in policies], axis=0)
+        upper = np.max([policy.upper for policy in policies], axis=0)
+        # Schwing's belief never is certain before the end, even where the full vote is.
+        return Thresholds(np.maximum(lower, certain.lower), np.minimum(upper, certain.upper)).tidied()
 
-    search = _Search(ballots, _checked_bound(max_disagreement), confidence, fractions, tallier, family, certain)
+    bound, course_of = _checked_bound(max_disagreement), MajorityCourse.of
+    others = _checked_others(choosing, 2, n_voters)
+    search = _Search(ballots, others, 2, bound, confidence, fractions, course_of, family, certain)
     return search.run(np.random.default_rng(random_state))
 
 
 def fit_plurality_order(
-    votes: ArrayLike,
+    votes: ArrayLike | Sample,
     n_classes: int,
     max_disagreement: float,
     *,
     method: str = "minimean",
     confidence: float = 0.95,
+    choosing: ArrayLike | None = None,
     random_state: int | np.random.Generator | None = None,
 ) -> OrderFit[PairwisePolicy]:
     """The same for more than two classes; see `fit_majority_order`.
 
     Parameters
     ----------
-    votes : int array of shape (n_rows, n_voters)
+    votes : int array of shape (n_rows, n_voters), or Sample of such
         The class each voter votes for on each calibration row.
     n_classes : int
     max_disagreement : float in (0, 1)
     method : {"minimean", "minimixed", "minimax"}
         Pairwise rules of leader against runner-up, made for at most `max_disagreement` on every row, or with "minimean"
         for as much as keeps the mean within it.
-    confidence, random_state :
+    confidence, choosing, random_state :
         As for `fit_majority_order`.
 
     Returns
@@ -219,23 +231,79 @@ def fit_plurality_order(
     """
     check_choice("method", method, ("minimean", "minimixed", "minimax"))
     ballots = _checked_ballots(votes, n_classes)
-    n_voters = ballots.shape[1]
+    n_voters = ballots.none().shape[1]
     fractions = _BOLDER if method == "minimean" else _CAUTIOUS
 
-    def tallier(votes: NDArray[np.integer]) -> Callable[[PairwisePolicy], Tally]:
-        return PluralityCourse.of(votes, n_classes).tally
+    def family(_: Sample) -> _Policies[PairwisePolicy]:
+        return lambda bounds: (policy_for(bound) for bound in bounds)
 
-    def family(_: NDArray[np.integer], bounds: Iterator[float]) -> Iterator[PairwisePolicy]:
-        for bound in bounds:
-            members = solve_plurality(n_voters, n_classes, bound).policies
-            yield max((p for p in members if isinstance(p, PairwisePolicy)), key=lambda policy: policy.weight)
+    def policy_for(bound: float) -> PairwisePolicy:
+        members = solve_plurality(n_voters, n_classes, bound).policies
+        return max((p for p in members if isinstance(p, PairwisePolicy)), key=lambda policy: policy.weight)
 
     certain = PairwisePolicy(1.0, np.full(n_voters + 1, n_voters + 1, np.int32))
-    search = _Search(ballots, _checked_bound(max_disagreement), confidence, fractions, tallier, family, certain)
+    bound, course_of = _checked_bound(max_disagreement), partial(PluralityCourse.of, n_classes=n_classes)
+    others = _checked_others(choosing, n_classes, n_voters)
+    search = _Search(ballots, others, n_classes, bound, confidence, fractions, course_of, family, certain)
     return search.run(np.random.default_rng(random_state))
 
 
-def _checked_ballots(votes: ArrayLike, n_classes: int) -> NDArray[np.integer]:
+def agreement_counts(votes: NDArray[np.integer], n_classes: int) -> Sums:
+    """On how many rows each two voters agree; shape (n_voters, n_voters).
+
+    Examples
+    --------
+    >>> agreement_counts(np.array([[0, 0, 1], [1, 1, 1]]), 2).tolist()
+    [[2, 2, 1], [2, 2, 1], [1, 1, 2]]
+    """
+    counts = np.zeros((votes.shape[1], votes.shape[1]), np.int64)
+    for k in range(n_classes):
+        voted = (votes == k).astype(np.float32)
+        counts += np.rint(voted.T @ voted).astype(np.int64)
+    return counts
+
+
+def representative_order(agreement: Sums, rng: np.random.Generator) -> IntArray:
+    """Voters so ordered that the votes of the first few are shared out among the classes as those of all are.
+
+    Each next voter leaves the least squared distance between the two shares, summed over classes and rows. The one who
+    does agrees often with all voters and seldom with those asked already.
+
+    Parameters
+    ----------
+    agreement : int array of shape (n_voters, n_voters)
+        On how many rows each two voters agree. If there were no rows, any order is as good.
+    rng : Generator
+        Breaks ties.
+
+    Returns
+    -------
+    int32 array of shape (n_voters,)
+
+    Examples
+    --------
+    >>> votes = np.array([[0, 0, 1], [1, 1, 1], [0, 0, 0], [0, 1, 1]])
+    >>> int(representative_order(agreement_counts(votes, 2), np.random.default_rng(0))[0])  # always with the majority
+    1
+    """
+    n_voters = len(agreement)
+    shuffled = rng.permutation(n_voters).astype(np.int32)
+    between = agreement[np.ix_(shuffled, shuffled)]
+    with_all, with_asked = between.sum(axis=1), np.zeros(n_voters, np.int64)
+    chosen = np.empty(n_voters, np.intp)
+    for n_asked in range(n_voters):
+        # |(S + v) / k - F|^2 for the k-th voter v, the sum S of those before and the shares F of all, times k^2 / 2,
+        # without what all v have in common: S.v - k F.v
+        distance = n_voters * with_asked - (n_asked + 1) * with_all
+        distance[chosen[:n_asked]] = np.iinfo(np.int64).max
+        chosen[n_asked] = distance.argmin()
+        with_asked += between[chosen[n_asked]]
+    return shuffled[chosen]
+
+
+def _checked_ballots(votes: ArrayLike | Sample, n_classes: int) -> Sample:
+    if isinstance(votes, Sample):
+        return votes
     ballots = np.asarray(votes)
     if ballots.ndim != 2 or ballots.dtype.kind not in "biu" or not ballots.size:
         raise InputError(
@@ -243,7 +311,16 @@ def _checked_ballots(votes: ArrayLike, n_classes: int) -> NDArray[np.integer]:
         )
     if ballots.min() < 0 or ballots.max() >= n_classes:
         raise InputError(f"votes must be from 0 to {n_classes - 1}, got {ballots.min()} to {ballots.max()}")
-    return ballots
+    return InMemory(ballots)
+
+
+def _checked_others(votes: ArrayLike | None, n_classes: int, n_voters: int) -> Sample | None:
+    if votes is None:
+        return None
+    others = _checked_ballots(votes, n_classes)
+    if others.none().shape[1] != n_voters:
+        raise InputError(f"votes are of {n_voters} voters, choosing of {others.none().shape[1]}; they must be the same")
+    return others
 
 
 def _checked_bound(max_disagreement: float) -> float:
@@ -254,56 +331,61 @@ def _checked_bound(max_disagreement: float) -> float:
 
 
 class _Search(NamedTuple, Generic[_Policy]):
-    """Choose an order on some rows, certify a policy for it on the others."""
+    """Choose an order on some rows, certify a policy for it on others."""
 
-    votes: NDArray[np.integer]
+    ballots: Sample
+    others: Sample | None  # that choose; else some of the ballots
+    n_classes: int
     max_disagreement: float
     confidence: float
     fractions: NDArray[np.float64]  # of max_disagreement, for the candidates
-    tallier: Callable[[NDArray[np.integer]], Callable[[_Policy], Tally]]  # of votes in the order asked
-    family: Callable[[NDArray[np.integer], Iterator[float]], Iterator[_Policy]]
+    course_of: Callable[[NDArray[np.integer]], Any]  # of votes in the order asked
+    family: Callable[[Sample], _Policies[_Policy]]  # shaped by the choosing rows
     certain: _Policy
 
     def run(self, rng: np.random.Generator) -> OrderFit[_Policy]:
-        choosing, certifying = self._split(rng)
-        order = self._best_order(choosing, rng)
-        tally_of = self.tallier(certifying[:, order])
+        choosing, certifying = self._split(rng) if self.others is None else (self.others, self.ballots)
+        n_rows, policies_for = certifying.n_rows, self.family(choosing)
+        order = representative_order(choosing.sums(partial(agreement_counts, n_classes=self.n_classes)), rng)
+        courses = certifying.mapped(partial(_in_order, self.course_of, order))
         bounds = (float(b) for b in self.fractions * self.max_disagreement if b < 1.0)
 
-        tallies = ((policy, tally_of(policy)) for policy in self.family(choosing, bounds))
-        certified = list(takewhile(lambda member: self._passes(member[1]), tallies))
+        policies, to_tally = tee(policies_for(bounds))
+        tallies = zip(policies, courses.sums_of_each(_tallied, to_tally), strict=False)
+        certified = list(takewhile(lambda member: self._passes(int(member[1][0]), n_rows), tallies))
         if not certified:
-            mean_votes = float(tally_of(self.certain).n_asked.mean())
-            promise = Promise(self.max_disagreement, 1.0, len(certifying), 0.0)
-            return OrderFit(order, self.certain, promise, 0, mean_votes)
+            _, n_asked = next(courses.sums_of_each(_tallied, [self.certain])).tolist()
+            return OrderFit(order, self.certain, Promise(self.max_disagreement, 1.0, n_rows, 0.0), 0, n_asked / n_rows)
         # All of them are certified at once, and the boldest need not be the cheapest.
-        policy, tally = min(certified, key=lambda member: float(member[1].n_asked.sum()))
-        n_mistakes = int(tally.wrong.sum())
-        bound = certified_rate(n_mistakes, len(certifying), self.confidence)
-        promise = Promise(self.max_disagreement, self.confidence, len(certifying), bound)
-        return OrderFit(order, policy, promise, n_mistakes, float(tally.n_asked.mean()))
+        policy, tally = min(certified, key=lambda member: int(member[1][1]))
+        n_mistakes, n_asked = tally.tolist()
+        bound = certified_rate(n_mistakes, n_rows, self.confidence)
+        promise = Promise(self.max_disagreement, self.confidence, n_rows, bound)
+        return OrderFit(order, policy, promise, n_mistakes, n_asked / n_rows)
 
-    def _passes(self, tally: Tally) -> bool:
-        p_value = rate_p_value(int(tally.wrong.sum()), len(tally.wrong), self.max_disagreement)
-        return p_value <= 1.0 - checked_confidence(self.confidence)
+    def _passes(self, n_wrong: int, n_rows: int) -> bool:
+        return rate_p_value(n_wrong, n_rows, self.max_disagreement) <= 1.0 - checked_confidence(self.confidence)
 
-    def _split(self, rng: np.random.Generator) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    def _split(self, rng: np.random.Generator) -> tuple[Sample, Sample]:
         """Rows that choose and rows that certify: of the latter as many as a promise takes, if there are."""
-        n_rows = len(self.votes)
+        n_rows = self.ballots.n_rows
         spare = n_rows - rows_needed(self.max_disagreement, self.confidence)
         n_choosing = int(_CHOOSING_SHARE * n_rows)
         if 0 <= spare < n_choosing:
             n_choosing = spare
-        shuffled = rng.permutation(n_rows)
-        return self.votes[shuffled[:n_choosing]], self.votes[shuffled[n_choosing:]]
+        chosen = random_part(n_rows, n_choosing, rng)
+        return self.ballots.where(chosen), self.ballots.where(~chosen)
 
-    def _best_order(self, choosing: NDArray[np.integer], rng: np.random.Generator) -> IntArray:
-        orders = [rng.permutation(self.votes.shape[1]).astype(np.int32) for _ in range(_N_ORDERS)]
-        probed = max(self.max_disagreement, min(_PROBE_MISTAKES / max(len(choosing), 1), 0.1))
-        probe = next(self.family(choosing, iter([probed])))
 
-        def drawback(order: IntArray) -> tuple[int, float]:
-            tally = self.tallier(choosing[:, order])(probe)
-            return int(tally.wrong.sum()), float(tally.n_asked.sum())
+def _positive_votes(votes: NDArray[np.integer]) -> Sums:
+    """How many rows have 0, 1, … positive votes."""
+    return np.bincount(votes.sum(axis=1, dtype=np.int64), minlength=votes.shape[1] + 1)
 
-        return min(orders, key=drawback)
+
+def _in_order(course_of: Callable[[Any], Any], order: IntArray, votes: NDArray[np.integer]) -> Any:
+    return course_of(votes[:, order])
+
+
+def _tallied(course: Any, policy: Any) -> Sums:
+    sums: Sums = course.tally(policy).sums
+    return sums

@@ -1,0 +1,228 @@
+"""Early exits calibrated from sums over files: bit by bit the plans of one machine."""
+
+import os
+import signal
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import csv
+from pyarrow import parquet as pq
+from sklearn.datasets import make_classification
+from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier, RandomForestClassifier
+
+import scurry
+from scurry import distributed
+from scurry.calibration.early_exit import calibrated
+from scurry.calibration.request import Request
+from scurry.errors import FormatError, InfeasibleError, InputError
+from scurry.sample import Sample, random_part
+
+N_TRAIN, N_ROWS = 500, 4000
+ALPHA = 0.02
+DEFAULTS = {"confidence": 0.95, "shuffle": "fixed", "keep_scores": None, "costs": "trees", "threshold": None}
+
+CASES = {
+    "certified order": ("votes", {"method": "minimean"}),
+    "belief": ("votes", {"method": "schwing"}),
+    "order for each row": ("votes", {"method": "minimean", "shuffle": "row"}),
+    "every row": ("votes", {"method": "minimixed", "shuffle": "row"}),
+    "no promise": ("votes", {"method": "minimean", "confidence": None}),
+    "several classes": ("classes", {"method": "minimean"}),
+    "margins": ("boosted", {"method": "qwyc"}),
+    "bins": ("boosted", {"method": "fan"}),
+    "leads": ("classes", {"method": "qwyc"}),
+    "node tests": ("boosted", {"method": "auto", "costs": "steps"}),
+    "threshold": ("boosted", {"method": "auto", "threshold": 0.3}),
+}
+
+
+def rows_of(n_classes):
+    return make_classification(
+        N_TRAIN + N_ROWS, n_features=6, n_informative=4, n_classes=n_classes, flip_y=0.1, random_state=n_classes
+    )
+
+
+@pytest.fixture(scope="module")
+def models():
+    """By name: a model, and calibration rows sorted by label, so that parts of them have one class."""
+
+    def made(model, n_classes):
+        X, y = rows_of(n_classes)
+        fitted = model.fit(X[:N_TRAIN], y[:N_TRAIN])
+        return fitted, X[N_TRAIN:][np.argsort(y[N_TRAIN:], kind="stable")]
+
+    return {
+        "votes": made(RandomForestClassifier(15, max_depth=5, random_state=0), 2),
+        "boosted": made(GradientBoostingClassifier(n_estimators=20, random_state=0), 2),
+        "classes": made(ExtraTreesClassifier(15, max_depth=6, random_state=0), 3),
+    }
+
+
+class Pieces(Sample):
+    """Rows in pieces, asked in any order; chosen rows and functions reach them as they reach files."""
+
+    def __init__(self, pieces, order):
+        self.pieces, self.order = pieces, order
+
+    @property
+    def n_rows(self):
+        return sum(map(len, self.pieces))
+
+    @property
+    def max_gathered(self):
+        return self.n_rows
+
+    def where(self, chosen):
+        cuts = np.cumsum([len(piece) for piece in self.pieces])[:-1]
+        return Pieces(
+            [piece[part] for piece, part in zip(self.pieces, np.split(chosen, cuts), strict=True)], self.order
+        )
+
+    def mapped(self, function):
+        return Mapped(self, function)
+
+    def sums(self, question):
+        answers = [question(piece) for piece in self.pieces]
+        return sum((answers[i] for i in self.order[1:]), answers[self.order[0]])
+
+    def sums_of_each(self, question, cases):
+        return (self.sums(lambda values, case=case: question(values, case)) for case in cases)
+
+    def gathered(self):
+        return np.concatenate(self.pieces)
+
+    def none(self):
+        return self.pieces[0][:0]
+
+
+class Mapped(Pieces):
+    def __init__(self, source, function):
+        super().__init__([function(piece) for piece in source.pieces], source.order)
+
+
+@pytest.mark.parametrize("case", CASES)
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_any_pieces_in_any_order_give_the_plan_of_the_whole(models, case, data):
+    name, asked = CASES[case]
+    model, X = models[name]
+    cuts = data.draw(st.lists(st.integers(0, N_ROWS), max_size=4).map(sorted))
+    order = data.draw(st.permutations(range(len(cuts) + 1)))
+    alone = scurry.early_exit(model, X, max_disagreement=ALPHA, random_state=5, **asked)
+    options = DEFAULTS | {"max_disagreement": ALPHA} | asked
+    method = options.pop("method")
+    forest, pieces = scurry.from_model(model), Pieces(np.split(X.astype(np.float32), cuts), order)
+    request = Request.checked(forest, pieces, None, None, method, 5, **options)
+    assert calibrated(request, method).digest == alone.digest
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory, models):
+    """Calibration rows in files: of one class, of no rows, of one row, and of other formats."""
+    found = {}
+    for name, (_, X) in models.items():
+        found[name] = folder = tmp_path_factory.mktemp(name)
+        table = pa.table({f"f{j}": X[:, j] for j in range(X.shape[1])})
+        cuts = [0, 900, 900, 901, 3000, N_ROWS]
+        parts = [table.slice(start, stop - start) for start, stop in pairwise(cuts)]
+        for i, part in enumerate(parts[:-1]):
+            pq.write_table(part, folder / f"{i}.parquet", row_group_size=400)
+        csv.write_csv(parts[-1], folder / "9.csv")
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_files_give_the_plan_of_one_machine(models, folders, cluster, case):
+    name, asked = CASES[case]
+    model, X = models[name]
+    alone = scurry.early_exit(model, X, max_disagreement=ALPHA, random_state=1, **asked)
+    told = []
+    found = distributed.early_exit(
+        model,
+        folders[name],
+        max_disagreement=ALPHA,
+        random_state=1,
+        cluster=cluster,
+        progress=lambda *state: told.append(state),
+        **asked,
+    )
+    assert found.digest == alone.digest
+    assert found.plan.facts == alone.plan.facts
+    assert told[-1] == (1.0, "5 of 5 files")
+
+
+@pytest.mark.parametrize("method", ["qwyc", "auto", "minimean"])
+def test_rows_that_fit_may_be_given(models, folders, cluster, method):
+    model, X = models["votes"]
+    asked = {"X_fit": rows_of(2)[0][:N_TRAIN], "method": method, "max_disagreement": ALPHA, "random_state": 2}
+    alone = scurry.early_exit(model, X, **asked)
+    assert distributed.early_exit(model, folders["votes"], cluster=cluster, **asked).digest == alone.digest
+
+
+def test_a_small_sample_fits_and_all_others_certify(models, folders, cluster):
+    model, X = models["boosted"]
+    asked = {"method": "qwyc", "max_disagreement": ALPHA, "random_state": 3}
+    found = distributed.early_exit(model, folders["boosted"], max_fit_rows=700, cluster=cluster, **asked)
+    split_seed = np.random.default_rng(3).integers(2**63)
+    fit = random_part(N_ROWS, 700, np.random.default_rng(split_seed))
+    alone = scurry.early_exit(model, X[~fit], X_fit=X[fit], **asked)
+    assert found.plan.facts == alone.plan.facts | {"n_calibration_rows": N_ROWS}
+    assert (found.plan.facts["fitted_on_rows"], found.plan.facts["certified_on_rows"]) == (700, N_ROWS - 700)
+    np.testing.assert_array_equal(found.plan.order, alone.plan.order)
+    np.testing.assert_array_equal(found.plan.stop.lower, alone.plan.stop.lower)
+    np.testing.assert_array_equal(found.plan.stop.upper, alone.plan.stop.upper)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["certified order", "margins"])
+def test_a_worker_that_dies_changes_nothing(models, folders, cluster_to_harm, case):
+    name, asked = CASES[case]
+    model, X = models[name]
+    alone = scurry.early_exit(model, X, max_disagreement=ALPHA, random_state=1, **asked)
+    killed = []
+
+    def kill_once(share, message):
+        if not killed:
+            killed.append(os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL))
+
+    with cluster_to_harm() as client:
+        found = distributed.early_exit(
+            model,
+            folders[name],
+            max_disagreement=ALPHA,
+            random_state=1,
+            cluster=client,
+            progress=kill_once,
+            **asked,
+        )
+    assert killed
+    assert found.digest == alone.digest
+
+
+def test_what_cannot_be_done_is_said(models, folders, tmp_path, cluster):
+    model, X = models["boosted"]
+    folder = folders["boosted"]
+    with pytest.raises(InputError, match="4,000 rows would have to be in memory at once, and max_fit_rows is 100"):
+        distributed.early_exit(model, folder, method="qwyc", confidence=None, max_fit_rows=100, cluster=cluster)
+    with pytest.raises(InputError, match="max_fit_rows must be"):
+        distributed.early_exit(model, folder, max_fit_rows=0, cluster=cluster)
+    with pytest.raises(InfeasibleError, match="cannot be certified"):
+        distributed.early_exit(model, folder, max_disagreement=1e-4, cluster=cluster)
+    table = pa.table({f"f{j}": X[:, j] for j in range(X.shape[1])})
+    pq.write_table(table.slice(0, 0), tmp_path / "none.parquet")
+    with pytest.raises(InputError, match="no rows"):
+        distributed.early_exit(model, tmp_path / "none.parquet", cluster=cluster)
+    (tmp_path / "half.parquet").write_bytes((folder / "0.parquet").read_bytes()[:5000])
+    with pytest.raises(FormatError, match=r"half\.parquet cannot be read"):
+        distributed.early_exit(model, tmp_path, cluster=cluster)
+    labelled = table.append_column("y", pa.array(np.zeros(N_ROWS)))
+    (tmp_path / "labelled").mkdir()
+    pq.write_table(labelled, tmp_path / "labelled" / "rows.parquet")
+    found = distributed.early_exit(
+        model, tmp_path / "labelled", label="y", max_disagreement=ALPHA, random_state=0, cluster=cluster
+    )
+    assert found.digest == scurry.early_exit(model, X, max_disagreement=ALPHA, random_state=0).digest
