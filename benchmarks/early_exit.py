@@ -52,6 +52,7 @@ class Case:
     calibration: NDArray[np.float32]
     batch: NDArray[np.float32]
     max_disagreement: float
+    seed: int
     predictors: dict[str, dict[str, Any]]  # name to what is asked of scurry.early_exit
 
 
@@ -63,15 +64,15 @@ def main() -> None:
     report = Report(
         "early-exit",
         "Early exit in wall-clock time",
-        f"Batches of {N_BATCH_ROWS:,} held-out rows (repeated where there are fewer), one thread, engines take turns, "
-        f"the shortest of {arguments.rounds} rounds counts, in {'CPU' if arguments.cpu_time else 'wall-clock'} time. "
-        "Changed: labels unlike the full vote (votes) or the model's own (scores). Efficiency: speed-up over scurry's "
-        "full evaluation × share of trees asked.",
+        f"Batches of {N_BATCH_ROWS:,} held-out rows (repeated where there are fewer), seed {arguments.seed}, one "
+        f"thread, engines take turns, the shortest of {arguments.rounds} rounds counts, in "
+        f"{'CPU' if arguments.cpu_time else 'wall-clock'} time. Changed: labels unlike the full vote (votes) or the "
+        "model's own (scores). Efficiency: speed-up over scurry's full evaluation × share of trees asked.",
         PACKAGES,
     )
     for name in arguments.cases:
         try:
-            case = CASES[name]()
+            case = CASES[name](arguments.seed)
         except ScurryError as error:
             report.say(f"{name} skipped: {error}")
         else:
@@ -84,6 +85,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES), metavar="NAME")
     parser.add_argument("--rounds", type=int, default=25, metavar="N", help="of which the best counts")
     parser.add_argument("--quick", action="store_true", help="five rounds: for trying out, not for figures")
+    parser.add_argument("--seed", type=int, default=0, help="of the split of rows, the forest and the order of trees")
     parser.add_argument("--cpu-time", action="store_true", help="for a loaded machine")
     arguments = parser.parse_args()
     if arguments.quick:
@@ -91,31 +93,31 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _forest_case(title: str, dataset: str) -> Case:
+def _forest_case(title: str, dataset: str, seed: int) -> Case:
     """The largest class against the rest, by a forest of 101 trees of depth 10."""
     from sklearn.ensemble import RandomForestClassifier
 
     data = datasets.load(dataset)
     labels, counts = np.unique(data.y, return_counts=True)
     X, y = np.nan_to_num(data.X, nan=-1.0), (data.y == labels[counts.argmax()]).astype(np.int64)
-    order = np.random.default_rng(0).permutation(len(X))
+    order = np.random.default_rng(seed).permutation(len(X))
     n_train = min(MAX_TRAIN_ROWS, len(X) // 2)
     train, rest = order[:n_train], order[n_train:]
     calibration, new = np.split(rest, [min(len(rest) // 2, MAX_TRAIN_ROWS)])
-    model = RandomForestClassifier(101, max_depth=10, n_jobs=-1, random_state=0).fit(X[train], y[train])
+    model = RandomForestClassifier(101, max_depth=10, n_jobs=-1, random_state=seed).fit(X[train], y[train])
     predictors = {
         "votes, promised": {"method": "minimean"},
         "votes, no promise": {"method": "minimean", "confidence": None},
         "auto": {"method": "auto"},
     }
     batch = X[np.resize(new, N_BATCH_ROWS)]
-    return Case(f"{title}, forest of 101 trees", model, X[calibration], batch, 1e-3, predictors)
+    return Case(f"{title}, forest of 101 trees", model, X[calibration], batch, 1e-3, seed, predictors)
 
 
-def _boosted_case(name: str) -> Case:
+def _boosted_case(name: str, seed: int) -> Case:
     rows = boosted.load(name)
     model = rows.fit()
-    X = np.random.default_rng(0).permutation(np.nan_to_num(rows.X_test, nan=-1.0))
+    X = np.random.default_rng(seed).permutation(np.nan_to_num(rows.X_test, nan=-1.0))
     calibration, new = X[: len(X) // 2], X[len(X) // 2 :]
     predictors = {
         "auto, promised": {"method": "auto"},
@@ -123,10 +125,10 @@ def _boosted_case(name: str) -> Case:
         "qwyc, no promise": {"method": "qwyc", "confidence": None},
     }
     batch = new[np.resize(np.arange(len(new)), N_BATCH_ROWS)]
-    return Case(f"{name}, LightGBM of {boosted.N_TREES} trees", model, calibration, batch, 5e-3, predictors)
+    return Case(f"{name}, LightGBM of {boosted.N_TREES} trees", model, calibration, batch, 5e-3, seed, predictors)
 
 
-CASES: dict[str, Callable[[], Case]] = {
+CASES: dict[str, Callable[[int], Case]] = {
     **{f"{title}/forest": partial(_forest_case, title, dataset) for title, dataset in FOREST_DATASETS.items()},
     **{f"{name}/lightgbm": partial(_boosted_case, name) for name in ("adult", "nomao")},
 }
@@ -165,7 +167,7 @@ def _exits(case: Case, forest: scurry.Forest) -> tuple[dict[str, _Exit], list[st
     for name, asked in case.predictors.items():
         try:
             predictor = scurry.early_exit(
-                forest, case.calibration, max_disagreement=case.max_disagreement, random_state=0, **asked
+                forest, case.calibration, max_disagreement=case.max_disagreement, random_state=case.seed, **asked
             )
         except InfeasibleError as error:
             notes.append(f"{name}: {error}.")

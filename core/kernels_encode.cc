@@ -22,7 +22,8 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 inline Floats load_some(const float* from, std::size_t count) {
   Floats x = Floats{} + kNan;
 #if defined(__AVX512F__)
-  return reinterpret_cast<Floats>(_mm512_mask_loadu_ps(reinterpret_cast<__m512>(x), static_cast<__mmask16>((1u << count) - 1), from));
+  const auto mask = static_cast<__mmask16>((1u << count) - 1);
+  return reinterpret_cast<Floats>(_mm512_mask_loadu_ps(reinterpret_cast<__m512>(x), mask, from));
 #else
   for (std::size_t lane = 0; lane < count; ++lane) x[lane] = from[lane];
   return x;
@@ -32,7 +33,8 @@ inline Floats load_some(const float* from, std::size_t count) {
 inline Doubles load_some(const double* from, std::size_t count) {
   Doubles x = Doubles{} + double{kNan};
 #if defined(__AVX512F__)
-  return reinterpret_cast<Doubles>(_mm512_mask_loadu_pd(reinterpret_cast<__m512d>(x), static_cast<__mmask8>((1u << count) - 1), from));
+  const auto mask = static_cast<__mmask8>((1u << count) - 1);
+  return reinterpret_cast<Doubles>(_mm512_mask_loadu_pd(reinterpret_cast<__m512d>(x), mask, from));
 #else
   for (std::size_t lane = 0; lane < count; ++lane) x[lane] = from[lane];
   return x;
@@ -99,7 +101,8 @@ Encoded encode_rows(const FloatColumns& columns, const T* x, std::ptrdiff_t row_
     for (std::size_t v = 0; v <= last; ++v) {
       const std::size_t c = v * kVectorLanes, count = v < last ? kVectorLanes : n_columns - c;
       if (ahead > 0) {
-        for (std::size_t lane = 0; lane < kVectorLanes; lane += 64 / sizeof(T)) __builtin_prefetch(x + to_prefetched + c + lane, 0, 2);
+        constexpr std::size_t kLine = 64 / sizeof(T);
+        for (std::size_t lane = 0; lane < kVectorLanes; lane += kLine) __builtin_prefetch(x + to_prefetched + c + lane, 0, 2);
       }
       const Floats value = kGather ? gather(x, feature + c, count, seen) : load(x + c, count, seen);
       const Vector key = value != value ? nan_keys[v] : ordered_keys(value);
@@ -111,7 +114,8 @@ Encoded encode_rows(const FloatColumns& columns, const T* x, std::ptrdiff_t row_
 }
 
 template <class T>
-Encoded encode(const FloatColumns& columns, const T* x, std::ptrdiff_t row_stride, std::size_t n, std::size_t ahead, u32* keys) {
+Encoded encode(const FloatColumns& columns, const T* x, std::ptrdiff_t row_stride, std::size_t n, std::size_t ahead,
+               u32* keys) {
   if (!columns.feature.empty()) return encode_rows<T, true, 0>(columns, x, row_stride, n, ahead, keys);
   switch (columns.n / kVectorLanes + 1) {
     case 1: return encode_rows<T, false, 1>(columns, x, row_stride, n, ahead, keys);

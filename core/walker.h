@@ -68,7 +68,6 @@ class Walker {
  private:
   static constexpr std::size_t kBlockBytes = 512 * 1024, kMinBlockRows = 512, kMaxBlockRows = 4096;
 
-
   Columns columns_;
   Trees trees_;
   Walk<NarrowNode> narrow_;

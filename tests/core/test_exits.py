@@ -78,6 +78,23 @@ def test_thresholds_on_sums(seed, n_rows, depth, n_features, missing):
         np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize("first_stop", [3, 9, 12])
+@pytest.mark.parametrize("n_features", [6, 40, 100])
+def test_more_rows_go_on_than_are_kept_together(first_stop, n_features):
+    """Rows that cannot stop in their first trees, and so many of them that they are finished in several lots."""
+    rng = np.random.default_rng(first_stop)
+    forest = complete_forest(n_trees=12, depth=4, n_columns=2, n_features=n_features)
+    votes = rng.integers(0, 2, forest.n_nodes)
+    lower, upper = np.full(13, -1), np.arange(13) + 1
+    lower[first_stop:], upper[first_stop:] = 1, first_stop - 1
+    rows = rng.normal(size=(10_000, n_features)).astype(np.float32)
+    by_tree = np.pad(np.cumsum(votes[forest.apply(rows)], axis=1), ((0, 0), (1, 0)))
+    native = make_exit(forest, votes, [(1.0, lower, upper)])
+    for n_threads in (1, 2):
+        for got, expected in zip(exit_run(native, rows, n_threads), replay(by_tree, lower, upper), strict=True):
+            np.testing.assert_array_equal(got, expected)
+
+
 def test_pieces():
     """Sums cut into intervals, some of which stop a row, and some of which keep it to the end."""
     rng = np.random.default_rng(2)
