@@ -78,11 +78,11 @@ void RivalRows::scale_changes(std::int32_t factor) {
 }
 
 void RivalRows::start() {
-  const std::size_t n_classes = descent_.n_margins();
-  const std::vector<std::int32_t> margins = descent_.start();
-  for (std::size_t row = 0; row < descent_.n_rows(); ++row) {
-    for (std::size_t lane = 0; lane < n_lanes_; ++lane) {
-      margins_[row * n_lanes_ + lane] = margins[row * n_classes + (lane < n_classes ? lane : 0)];
+  for (std::size_t y = 0; y < descent_.n_margins(); ++y) {
+    std::vector<std::int32_t> margins = descent_.start_of(y);
+    margins.resize(n_lanes_, margins[0]);
+    for (std::size_t row = descent_.class_begin(y); row < descent_.class_begin(y + 1); ++row) {
+      std::copy(margins.begin(), margins.end(), &margins_[row * n_lanes_]);
     }
   }
 }
