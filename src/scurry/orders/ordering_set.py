@@ -103,6 +103,13 @@ class OrderingSet:
 
 def class_codes(forest: Forest, y: NDArray[Any]) -> NDArray[np.int32]:
     """The place of each label among the forest's classes."""
+    kinds = set() if forest.classes is None else {forest.classes.dtype.kind, y.dtype.kind}
+    if forest.classes is not None and (kinds <= {"i", "u"} or kinds == {"U"}):
+        order = np.argsort(forest.classes)
+        place = np.searchsorted(forest.classes, y, sorter=order)
+        codes = order[np.minimum(place, len(order) - 1)].astype(np.int32)
+        if (forest.classes[codes] == y).all():
+            return codes
     classes = [] if forest.classes is None else forest.classes.tolist()
     code = {label: index for index, label in enumerate(classes)}
     labels = y.tolist()
