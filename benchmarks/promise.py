@@ -3,7 +3,8 @@
 A model is fitted once. Then `scurry.early_exit` is called with fresh calibration rows, a fresh order of trees and a
 fresh split again and again, and what each predictor handed over does to 100,000 further rows is taken as the truth. Of
 predictors that promise to change at most α of new labels with confidence 0.95, no more than 5 % may change more, beside
-the scatter of so many draws. Rules without a promise are shown for comparison.
+the scatter of so many draws. Rules without a promise are shown for comparison. Draws are kept on disk, so that a run
+that was interrupted goes on where it was; the report names the commits they were made at.
 
     python benchmarks/promise.py --quick
 """
@@ -11,8 +12,9 @@ the scatter of so many draws. Rules without a promise are shown for comparison.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import scurry
-from report import Report
+from report import RESULTS, Report, commit
 from scurry.errors import InfeasibleError
 
 N_DRAWS = 200
@@ -28,15 +30,36 @@ N_NEW_ROWS = 100_000
 N_FEATURES = 10
 CONFIDENCE = 0.95
 VOTE_METHODS = ("minimean", "minimixed", "minimax", "schwing")
+KEPT_AT_A_TIME = 10
 
 
 @dataclass(frozen=True)
 class Draws:
-    """What each feasible draw led to: disagreement and trees on new rows, arrays of shape (n_feasible,)."""
+    """What each draw led to, arrays of shape (n_draws,): changed labels and trees on new rows, NaN if infeasible."""
 
     disagreement: NDArray[np.float64]
     trees: NDArray[np.float64]
-    n_infeasible: int
+    commits: frozenset[str] = frozenset()
+
+    def __len__(self) -> int:
+        return len(self.trees)
+
+    def __add__(self, other: Draws) -> Draws:
+        both = [np.concatenate(pair) for pair in ((self.disagreement, other.disagreement), (self.trees, other.trees))]
+        return Draws(*both, self.commits | other.commits)
+
+    def first(self, n_draws: int) -> Draws:
+        return Draws(self.disagreement[:n_draws], self.trees[:n_draws], self.commits)
+
+    def save(self, path: Path) -> None:
+        np.savez(path, disagreement=self.disagreement, trees=self.trees, commits=sorted(self.commits))
+
+    @classmethod
+    def load(cls, path: Path) -> Draws:
+        if not path.exists():
+            return cls(np.empty(0), np.empty(0))
+        with np.load(path) as kept:
+            return cls(kept["disagreement"], kept["trees"], frozenset(kept["commits"].tolist()))
 
 
 @dataclass(frozen=True)
@@ -76,18 +99,19 @@ def main() -> None:
     )
     for name in arguments.models:
         forest, new = MODELS[name]()
-        rows = []
+        rows, commits = [], set[str]()
         for cell in _cells(name):
             for confidence in (None, CONFIDENCE):
                 if confidence is None and cell.asked["method"] == "minimean" and forest.n_classes > 2:
                     continue  # there is no such rule
-                asked = cell.asked | {"confidence": confidence}
                 n_draws = arguments.draws if confidence else arguments.draws // 5
-                draws = simulate_draws(forest, new, n_draws, cell.n_rows, **asked)
+                draws = _kept_draws(forest, new, n_draws, cell, confidence)
+                commits |= draws.commits
                 rows.append([cell.title, *violations_row(draws, cell.asked["max_disagreement"], confidence)])
                 print(*rows[-1], sep=" | ", flush=True)
         header = ["rule", "confidence", "draws", "α exceeded", "at most", "mean disagreement", "most", "mean trees"]
         report.table(f"{name}: {forest.n_trees} trees", header, rows)
+        report.say(f"Drawn at {', '.join(sorted(commits))}.")
     report.close()
 
 
@@ -141,21 +165,43 @@ def _cells(name: str) -> Iterator[Cell]:
             yield Cell(name, n_rows, {"max_disagreement": alpha, "method": method})
 
 
-def simulate_draws(forest: scurry.Forest, new: NDArray[np.float32], n_draws: int, n_rows: int, **asked: Any) -> Draws:
-    """Calibrate `forest` on `n_draws` fresh sets of rows; `asked` goes to `scurry.early_exit`."""
-    truth = full_vote(forest, new) if asked["method"] in VOTE_METHODS else forest.predict(new)
-    found, n_infeasible = [], 0
-    for seed in range(n_draws):
+def _kept_draws(
+    forest: scurry.Forest, new: NDArray[np.float32], n_draws: int, cell: Cell, confidence: float | None
+) -> Draws:
+    """The cell's draws, those made before read from disk."""
+    kept = RESULTS / "promise-draws"
+    kept.mkdir(parents=True, exist_ok=True)
+    path = kept / f"{cell.model}, {cell.title}, {confidence or 'no'} confidence.npz".replace(" ", "-")
+    draws = Draws.load(path)
+    truth = full_vote(forest, new) if cell.asked["method"] in VOTE_METHODS else forest.predict(new)
+    while len(draws) < n_draws:
+        seeds = range(len(draws), min(len(draws) + KEPT_AT_A_TIME, n_draws))
+        draws += _simulated(forest, new, truth, seeds, cell.n_rows, **cell.asked, confidence=confidence)
+        draws.save(path)
+    return draws.first(n_draws)
+
+
+def _simulated(
+    forest: scurry.Forest,
+    new: NDArray[np.float32],
+    truth: NDArray[Any],
+    seeds: Iterable[int],
+    n_rows: int,
+    **asked: Any,
+) -> Draws:
+    """Calibrate on a fresh set of rows for each of `seeds`, predict `new`; `asked` goes to `scurry.early_exit`."""
+    found = []
+    for seed in seeds:
         rows = noisy_rows(np.random.default_rng([1, seed]), n_rows)[0]
         try:
             predictor = scurry.early_exit(forest, rows, random_state=seed, **asked)
         except InfeasibleError:
-            n_infeasible += 1
+            found.append((np.nan, np.nan))
             continue
-        changed = float((predictor.predict(new) != truth).mean())
-        found.append((changed, predictor.plan.facts.get("calibration_mean_trees", np.nan)))
-    values = np.array(found, dtype=np.float64).reshape(-1, 2)
-    return Draws(values[:, 0], values[:, 1], n_infeasible)
+        run = predictor.run(new)
+        found.append((float((run.labels != truth).mean()), run.mean_trees))
+    disagreement, trees = np.array(found).T
+    return Draws(disagreement, trees, frozenset([commit()]))
 
 
 def full_vote(forest: scurry.Forest, rows: NDArray[np.float32]) -> NDArray[Any]:
@@ -169,20 +215,22 @@ def full_vote(forest: scurry.Forest, rows: NDArray[np.float32]) -> NDArray[Any]:
 
 def violations_row(draws: Draws, max_disagreement: float, confidence: float | None) -> list[str]:
     """Cells of a table: confidence, draws, violations, what chance allows, mean and most disagreement, trees."""
-    n_feasible = len(draws.disagreement)
-    shown = f"{n_feasible}" + (f" ({draws.n_infeasible} infeasible)" if draws.n_infeasible else "")
+    feasible = np.isfinite(draws.disagreement)
+    n_feasible = int(feasible.sum())
+    shown = f"{n_feasible}" + (f" ({len(draws) - n_feasible} infeasible)" if n_feasible < len(draws) else "")
     if n_feasible == 0:
         return [str(confidence), shown, "–", "–", "–", "–", "–"]
     # Of valid rules at most 1 - confidence violate; the count stays under this in 99 of 100 benchmarks.
     most = "–" if confidence is None else str(int(stats.binom.ppf(0.99, n_feasible, 1 - confidence)))
+    disagreement, trees = draws.disagreement[feasible], draws.trees[feasible]
     return [
         str(confidence),
         shown,
-        f"{int((draws.disagreement > max_disagreement).sum())}",
+        f"{int((disagreement > max_disagreement).sum())}",
         most,
-        f"{draws.disagreement.mean():.4%}",
-        f"{draws.disagreement.max():.4%}",
-        f"{draws.trees.mean():.2f}",
+        f"{disagreement.mean():.4%}",
+        f"{disagreement.max():.4%}",
+        f"{trees.mean():.2f}",
     ]
 
 

@@ -2,7 +2,8 @@
 
 500 LightGBM trees on adult and nomao. Without a promise, rules are fitted on training rows and compared at equal
 realised test difference; with one, on halves of the test rows: one calibrates, the other judges. Whether the promise
-itself holds is the matter of ``benchmarks/promise.py``.
+itself holds is the matter of ``benchmarks/promise.py``, evaluation times that of ``qwyc_times.py``. Curves are kept on
+disk, so that a run that was interrupted goes on where it was.
 
     python benchmarks/papers/qwyc.py --quick
 """
@@ -11,10 +12,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import scurry
 from boosted import N_TREES, Rows, load, scores_of
-from race import Race, race
-from report import Report, subplots
+from report import RESULTS, Report, commit, subplots
 from scurry.errors import InfeasibleError
 from scurry.plan import score_threshold
 from scurry.stopping import FanRule, MarginRule, fan, preset_order, qwyc
@@ -39,7 +38,8 @@ GAMMAS = np.linspace(0.0, 6.0, 121)
 AMOUNTS = np.concatenate([[0.0], np.geomspace(1e-3, 10.0, 120)])
 PRESETS = {"GBT order": "natural", "individual MSE": "individual-mse", "greedy MSE": "greedy-mse", "random": "random"}
 CERTIFIED_ALPHA, CONFIDENCE = 0.005, 0.95
-PARTS = ("curves", "certified", "timings")
+PARTS = ("curves", "certified")
+SHOWN_DIFFERENCE = 0.005  # of the histograms
 
 Rule = MarginRule | FanRule
 FitRule = Callable[[NDArray[np.float64]], Rule]
@@ -62,21 +62,44 @@ TARGETS = {
 
 @dataclass(frozen=True)
 class Curve:
-    """A method's trade-off on test rows: shares of changed labels and of right labels, and mean trees."""
+    """A method's trade-off on test rows: shares of changed labels and of right labels, and mean trees, by rule.
+
+    Of the rule that changes closest to 0.5 % of the labels, `used` has the trees of each row and `changed` the share.
+    """
 
     difference: NDArray[np.float64]
     accuracy: NDArray[np.float64]
     trees: NDArray[np.float64]
-    rules: list[Rule] = field(default_factory=list)
+    used: NDArray[np.int64]
+    changed: float
+    commit: str
+
+    @classmethod
+    def of(
+        cls,
+        difference: NDArray[np.float64],
+        accuracy: NDArray[np.float64],
+        trees: NDArray[np.float64],
+        used_by: Callable[[int], NDArray[np.int64]],
+    ) -> Curve:
+        shown = int(np.abs(difference - SHOWN_DIFFERENCE).argmin())
+        return cls(difference, accuracy, trees, used_by(shown), float(difference[shown]), commit())
+
+    def save(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, **vars(self))
+
+    @classmethod
+    def load(cls, path: Path) -> Curve:
+        with np.load(path) as kept:
+            arrays = {name: kept[name] for name in ("difference", "accuracy", "trees", "used")}
+            return cls(**arrays, changed=float(kept["changed"]), commit=str(kept["commit"]))
 
     def trees_at(self, difference: float) -> float:
         """Fewest trees at this difference, between neighbouring points of the lower envelope; NaN out of reach."""
         order = np.lexsort([self.trees, self.difference])
         at, trees = self.difference[order], np.minimum.accumulate(self.trees[order])
         return float(np.interp(difference, at, trees, left=np.nan))
-
-    def rule_at(self, difference: float) -> Rule:
-        return self.rules[int(np.abs(self.difference - difference).argmin())]
 
 
 class Experiment:
@@ -98,34 +121,40 @@ class Experiment:
         return preset_order(name, self.train, y=y, decision_threshold=self.threshold, random_state=0)
 
     def qwyc_curve(self, alphas: Sequence[float], order: Any = None, **options: Any) -> Curve:
-        rules = [self.qwyc(self.train, alpha, order, **options) for alpha in alphas]
-        decisions = [rule.decide(self.test) for rule in rules]
-        return Curve(
+        decisions = [self.qwyc(self.train, alpha, order, **options).decide(self.test) for alpha in alphas]
+        return Curve.of(
             np.array([(d.decision != self.full).mean() for d in decisions]),
             np.array([(d.decision == self.rows.y_test).mean() for d in decisions]),
             np.array([d.n_models_used.mean() for d in decisions]),
-            list(rules),
+            lambda shown: decisions[shown].n_models_used,
         )
 
     def fan_curve(self, order: Any, bin_width: float = 0.1) -> Curve:
         rule = fan(self.train, gamma=0.0, order=order, bin_width=bin_width, decision_threshold=self.threshold)
-        changed = rule.widening_curve(self.test, GAMMAS, decisions=self.full)
-        wrong = rule.widening_curve(self.test, GAMMAS, decisions=self.rows.y_test.astype(bool))
-        n_rows = len(self.full)
-        return Curve(
-            changed.n_mistakes / n_rows,
-            1 - wrong.n_mistakes / n_rows,
+        return self.widening_curve(rule, GAMMAS)
+
+    def widened_curve(self) -> Curve:
+        """QWYC's own thresholds at no mistake on training rows, moved outwards: fewer differences on other rows."""
+        return self.widening_curve(self.qwyc(self.train, 0.0), AMOUNTS)
+
+    def widening_curve(self, rule: Rule, amounts: NDArray[np.float64]) -> Curve:
+        changed = rule.widening_curve(self.test, amounts, decisions=self.full)
+        wrong = rule.widening_curve(self.test, amounts, decisions=self.rows.y_test.astype(bool))
+        return Curve.of(
+            changed.n_mistakes / len(self.full),
+            1 - wrong.n_mistakes / len(self.full),
             changed.mean_cost,
-            [rule.widened(float(gamma)) for gamma in GAMMAS],
+            lambda shown: rule.widened(float(amounts[shown])).decide(self.test).n_models_used,
         )
 
     def small_ensembles(self, sizes: Sequence[int], rates: Sequence[float]) -> Curve:
         """Fully evaluated boosted ensembles; of several learning rates the best on held-out training rows."""
         predictions = [_best_small(self.rows, size, rates).predict(self.rows.X_test) for size in sizes]
-        return Curve(
+        return Curve.of(
             np.array([(p != self.full).mean() for p in predictions]),
             np.array([(p == self.rows.y_test).mean() for p in predictions]),
             np.array(sizes, dtype=np.float64),
+            lambda shown: np.full(len(self.full), sizes[shown]),
         )
 
 
@@ -144,28 +173,25 @@ def main() -> None:
     arguments = _arguments()
     # Frameworks that were fitted on arrays warn at each prediction that arrays have no column names.
     warnings.filterwarnings("ignore", category=UserWarning)
-    clock = time.process_time if arguments.cpu_time else time.perf_counter
     report = Report(
         "qwyc",
         "Quit when you can: asked against obtained",
         "LightGBM, 500 trees, learning rate 0.05, 2^depth leaves, at least 20 rows per leaf; adult depth 5 with UCI's "
-        "split, nomao depth 9 with the 8 features of most gain and an 80/20 split. "
-        f"Times are {'CPU' if arguments.cpu_time else 'wall-clock'} time, one thread, best of several rounds.",
+        "split, nomao depth 9 with the 8 features of most gain and an 80/20 split.",
         ["lightgbm", "scikit-learn"],
     )
     for name in arguments.datasets:
-        experiment = Experiment(load(name))
-        accuracy = (experiment.full == experiment.rows.y_test).mean()
         report.say(f"## {name}")
+        experiment = Experiment(load(name))
+        accuracy = float((experiment.full == experiment.rows.y_test).mean())
         report.say(f"Full ensemble: accuracy {accuracy:.4f} on {len(experiment.full):,} test rows.")
         if "curves" in arguments.parts:
             curves = _curves(experiment, arguments.quick)
-            _compare(report, experiment, curves)
-            _histograms(report, experiment, curves)
+            _compare(report, name, curves)
+            _trade_offs(report, name, curves, accuracy)
+            _histograms(report, name, curves)
         if "certified" in arguments.parts:
             _certified(report, experiment, 3 if arguments.quick else 10)
-        if "timings" in arguments.parts:
-            _timings(report, experiment.rows, partial(race, n_rounds=5 if arguments.quick else 25, clock=clock))
     report.close()
 
 
@@ -174,32 +200,43 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer points, orders and repeats")
     parser.add_argument("--datasets", nargs="+", choices=list(TARGETS), default=list(TARGETS))
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--cpu-time", action="store_true", help="for a loaded machine")
     return parser.parse_args()
 
 
 def _curves(experiment: Experiment, quick: bool) -> dict[str, Curve]:
+    """Curves by method, each read from disk if it was made before."""
+    found = {}
+    for title, make in _methods(experiment, quick).items():
+        file = f"{experiment.rows.name}-{title}{'-quick' if quick else ''}.npz".replace(" ", "-").replace("*", "-star")
+        path = RESULTS / "qwyc-curves" / file
+        if not path.exists():
+            make().save(path)
+            print(f"{experiment.rows.name}, {title}: done", flush=True)
+        found[title] = Curve.load(path)
+    return found
+
+
+def _methods(experiment: Experiment, quick: bool) -> dict[str, Callable[[], Curve]]:
     alphas = QUICK_ALPHAS if quick else ALPHAS
-    curves = {"QWYC*": experiment.qwyc_curve(alphas)}
-    if not quick:
-        published = {"spending": "upfront", "sides": "negative-first"}
-        curves["QWYC*, thresholds as published"] = experiment.qwyc_curve(alphas, **published)
+    published = {"spending": "upfront", "sides": "negative-first"}
+    made: dict[str, Callable[[], Curve]] = {"QWYC*": lambda: experiment.qwyc_curve(alphas)}
+    made["QWYC*, widened"] = experiment.widened_curve
+    made["QWYC*, as published"] = lambda: experiment.qwyc_curve(alphas, **published)
     for title, name in PRESETS.items():
-        if quick and name in ("greedy-mse", "random"):
-            continue
-        order = experiment.order(name)
-        curves[f"Alg. 2, {title}"] = experiment.qwyc_curve(alphas, order)
-        curves["Fan*" if name == "individual-mse" else f"Fan, {title}"] = experiment.fan_curve(order)
-    if not quick:
-        curves["Fan*, bins of 0.01"] = experiment.fan_curve(experiment.order("individual-mse"), 0.01)
+        made[f"Alg. 2, {title}"] = lambda name=name: experiment.qwyc_curve(alphas, experiment.order(name))
+        fan_title = "Fan*" if name == "individual-mse" else f"Fan, {title}"
+        made[fan_title] = lambda name=name: experiment.fan_curve(experiment.order(name))
+    made["Fan*, bins of 0.01"] = lambda: experiment.fan_curve(experiment.order("individual-mse"), 0.01)
     sizes = (10, 40) if quick else (5, 10, 20, 40, 80, 160)
-    curves["smaller ensemble"] = experiment.small_ensembles(sizes, (0.05,))
-    curves["smaller ensemble, retuned"] = experiment.small_ensembles(sizes, (0.3,) if quick else (0.1, 0.2, 0.3, 0.5))
-    return curves
+    rates = (0.3,) if quick else (0.1, 0.2, 0.3, 0.5)
+    made["smaller ensemble"] = lambda: experiment.small_ensembles(sizes, (0.05,))
+    made["smaller ensemble, retuned"] = lambda: experiment.small_ensembles(sizes, rates)
+    dear = ("greedy MSE", "random", "as published", "bins of")
+    return {title: make for title, make in made.items() if not (quick and any(part in title for part in dear))}
 
 
-def _compare(report: Report, experiment: Experiment, curves: Mapping[str, Curve]) -> None:
-    name, target = experiment.rows.name, TARGETS[experiment.rows.name]
+def _compare(report: Report, name: str, curves: Mapping[str, Curve]) -> None:
+    target = TARGETS[name]
     rows = [
         [title, _number(curve.trees_at(target.difference)), target.trees.get(title, ""), f"{curve.accuracy.max():.4f}"]
         for title, curve in curves.items()
@@ -214,32 +251,53 @@ def _compare(report: Report, experiment: Experiment, curves: Mapping[str, Curve]
             f"{trees:.0f} trees: accuracy {right:.4f}, {changed:.2%} changed" for trees, right, changed in points
         )
     )
-    figure, axes = subplots(1, 2, (6.0, 4.5))
+    report.say(f"Curves made at {', '.join(sorted({curve.commit for curve in curves.values()}))}.")
+
+
+def _trade_offs(report: Report, name: str, curves: Mapping[str, Curve], accuracy: float) -> None:
+    figure, ((right, changed),) = subplots(1, 2, (6.0, 5.0))
     for title, curve in curves.items():
-        order = np.argsort(curve.trees)
-        style = {"marker": ".", "linestyle": "--" if title.startswith("Fan") else "-", "markersize": 3}
-        axes[0][0].plot(curve.trees[order], curve.accuracy[order], label=title, **style)
-        axes[0][1].plot(curve.trees[order], 100 * curve.difference[order], label=title, **style)
-    for axis, label in zip(axes[0], ("test accuracy", "% labels changed"), strict=True):
-        axis.set(xlabel="mean trees", ylabel=label, xscale="log", title=name)
-    axes[0][1].set_ylim(0, 3)
-    axes[0][1].legend(fontsize="x-small")
+        order = np.argsort(curve.trees, kind="stable")
+        right.plot(curve.trees[order], curve.accuracy[order], label=title, **_style(title))
+        changed.plot(curve.trees[order], 100 * curve.difference[order], label=title, **_style(title))
+    right.axhline(accuracy, color="black", linewidth=0.8)
+    right.annotate("all 500 trees", (1, accuracy), textcoords="offset points", xytext=(0, 3), fontsize="x-small")
+    changed.axhline(100 * TARGETS[name].difference, color="black", linewidth=0.8, linestyle=":")
+    right.set(xlabel="mean trees", ylabel="test accuracy", xscale="log", xlim=(0.9, N_TREES), title=f"{name}: accuracy")
+    right.set_ylim(accuracy - 0.03, accuracy + 0.003)
+    changed.set(xlabel="mean trees", ylabel="% of test labels changed", xscale="log", xlim=(0.9, N_TREES), ylim=(0, 3))
+    changed.set_title(f"{name}: differences from all 500 trees")
+    figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize="x-small")
     report.figure(f"{name}-figures-1-and-3", figure)
+
+
+def _style(title: str) -> dict[str, Any]:
+    """Colour by order of trees, line by method."""
+    colors = {"GBT order": "C0", "individual MSE": "C1", "Fan*": "C1", "greedy MSE": "C2", "random": "C4"}
+    color = next((color for part, color in colors.items() if part in title), "C7")
+    line = "--" if title.startswith("Fan") else "-"
+    if title.startswith("QWYC*"):
+        dashes = {"QWYC*": "-", "QWYC*, widened": "-.", "QWYC*, as published": ":"}
+        return {"color": "C3", "linestyle": dashes[title], "linewidth": 2.2, "zorder": 3}
+    if "bins of" in title or "retuned" in title:
+        line = ":"
+    return {"color": color, "linestyle": line, "linewidth": 1.1, "marker": ".", "markersize": 3}
 
 
 def _number(value: float) -> str:
     return "out of reach" if np.isnan(value) else f"{value:.1f}"
 
 
-def _histograms(report: Report, experiment: Experiment, curves: Mapping[str, Curve]) -> None:
-    shown = {title: curve.rule_at(0.005) for title, curve in curves.items() if curve.rules}
+def _histograms(report: Report, name: str, curves: Mapping[str, Curve]) -> None:
+    shown = {title: curve for title, curve in curves.items() if not title.startswith("smaller")}
     figure, axes = subplots((len(shown) + 2) // 3, 3, (4.0, 2.6))
-    for axis, (title, rule) in zip(axes.flat, shown.items(), strict=False):
-        decision, used = rule.decide(experiment.test)
-        axis.hist(used, bins=50, range=(0, N_TREES), log=True)
-        changed = (decision != experiment.full).mean()
-        axis.set_title(f"{title}\n{changed:.2%} changed, mean {used.mean():.1f}", fontsize="small")
-    report.figure(f"{experiment.rows.name}-figure-5-trees-per-row", figure)
+    for axis in axes.flat[len(shown) :]:
+        axis.set_visible(False)
+    for axis, (title, curve) in zip(axes.flat, shown.items(), strict=False):
+        axis.hist(curve.used, bins=50, range=(0, N_TREES), log=True, color=_style(title)["color"])
+        axis.set_title(f"{title}\n{curve.changed:.2%} changed, mean {curve.used.mean():.1f}", fontsize="small")
+        axis.set(xlabel="trees asked", ylabel="test rows", ylim=(0.7, len(curve.used)))
+    report.figure(f"{name}-figure-5-trees-per-row", figure)
 
 
 def _strategies(experiment: Experiment) -> dict[str, Callable[[NDArray[np.intp], int], tuple[float, float]]]:
@@ -332,60 +390,6 @@ def _certified(report: Report, experiment: Experiment, n_repeats: int) -> None:
         f"{n_repeats} random halves of the {len(experiment.full):,} test rows calibrate; the other half is new. "
         f"{N_TREES} trees count where nothing can be certified."
     )
-
-
-def _timings(report: Report, rows: Rows, timed: Race) -> None:
-    """Tables like 2 to 5: ensembles of 5 and of 500 trees, trained jointly (boosting) or independently (a forest)."""
-    from sklearn.ensemble import RandomForestClassifier
-
-    X = np.nan_to_num(rows.X_train, nan=-1.0)
-    forests = {n: RandomForestClassifier(n, max_depth=rows.depth, n_jobs=-1, random_state=0) for n in (5, N_TREES)}
-    models = {f"jointly trained, {n} trees": rows.fit(n, 0.3 if n == 5 else 0.05) for n in (5, N_TREES)}
-    models |= {f"independently trained, {n} trees": model.fit(X, rows.y_train) for n, model in forests.items()}
-    table = []
-    for title, model in models.items():
-        table += [[title if at == 0 else "", *line] for at, line in enumerate(_timing_lines(model, rows, timed))]
-    report.table(
-        f"{rows.name}: evaluation times at about 0.5 % differences",
-        ["ensemble", "algorithm", "% changed", "mean trees", "µs per row", "speed-up"],
-        table,
-    )
-
-
-def _timing_lines(model: Any, rows: Rows, timed: Race) -> list[list[str]]:
-    forest = scurry.from_model(model)
-    X = np.nan_to_num(rows.X_test, nan=-1.0)
-    calibration, new = X[: len(X) // 2], np.ascontiguousarray(X[len(X) // 2 :])
-    full = forest.predict(new)
-    predictors = {
-        "QWYC*": _nearest(forest, calibration, new, method="qwyc"),
-        "QWYC*, negative only": _nearest(forest, calibration, new, method="qwyc", keep_scores="positive"),
-        "Fan*": _nearest(forest, calibration, new, method="fan"),
-    }
-    calls = {"full": partial(forest.predict, new)}
-    calls |= {name: partial(predictor.predict, new) for name, predictor in predictors.items()}
-    seconds = timed(calls)
-    lines = [["full", "0", str(forest.n_trees), f"{1e6 * seconds['full'] / len(new):.3f}", "1.0"]]
-    for name, predictor in predictors.items():
-        run = predictor.run(new)
-        lines.append(
-            [
-                name,
-                f"{(run.labels != full).mean():.2%}",
-                f"{run.mean_trees:.2f}",
-                f"{1e6 * seconds[name] / len(new):.3f}",
-                f"{seconds['full'] / seconds[name]:.1f}",
-            ]
-        )
-    return lines
-
-
-def _nearest(forest: scurry.Forest, calibration: Any, new: Any, **asked: Any) -> scurry.Predictor:
-    """Of several budgets, the rule whose differences on new rows are nearest to 0.5 %: as the paper chose it."""
-    full = forest.predict(new)
-    budgets = (0.0, 0.001, 0.002, 0.003, 0.005)
-    found = [scurry.early_exit(forest, calibration, max_disagreement=b, confidence=None, **asked) for b in budgets]
-    return min(found, key=lambda predictor: abs((predictor.predict(new) != full).mean() - 0.005))
 
 
 if __name__ == "__main__":

@@ -95,15 +95,17 @@ class Repeat:
     test_negative: NDArray[np.int64]
     test_positive: NDArray[np.int64]
     promised: Performance  # of scurry.early_exit with confidence=0.95
+    commit: str
 
     def save(self, path: Path) -> None:
         promised = np.array([self.promised.runtime, self.promised.disagreement, self.promised.error])
-        np.savez(path, np.stack([self.calibration, self.test_negative, self.test_positive]), promised)
+        counts = np.stack([self.calibration, self.test_negative, self.test_positive])
+        np.savez(path, counts=counts, promised=promised, commit=self.commit)
 
     @classmethod
     def load(cls, path: Path) -> Repeat:
-        with np.load(path) as arrays:
-            return cls(*arrays["arr_0"], Performance(*map(float, arrays["arr_1"])))
+        with np.load(path) as kept:
+            return cls(*kept["counts"], Performance(*map(float, kept["promised"])), str(kept["commit"]))
 
 
 def main() -> None:
@@ -125,11 +127,18 @@ def main() -> None:
             report.say(f"{title} skipped: {error}")
             continue
         print(f"{title}: {_runtime_line(found[title])}", flush=True)
+    of_the_table = {title: repeats for title, repeats in found.items() if title in TABLE_4}
+    further = {title: repeats for title, repeats in found.items() if title in FURTHER}
     _envelopes(report)
-    _table_4(report, {title: repeats for title, repeats in found.items() if title in TABLE_4})
-    _table_of_further(report, {title: repeats for title, repeats in found.items() if title in FURTHER})
-    _curves(report, found)
-    _histograms(report, found)
+    _table_4(report, of_the_table)
+    _table_of_further(report, further)
+    commits = {repeat.commit for repeats in found.values() for repeat in repeats}
+    report.say(f"Repeats made at {', '.join(sorted(commits)) or 'no commit: there are none'}.")
+    _curves(report, "figures-3-and-4-curves", of_the_table)
+    _curves(report, "curves-of-further-datasets", further)
+    _trade_off(report, found)
+    _histograms(report, "figure-6-votes", of_the_table)
+    _histograms(report, "votes-of-further-datasets", further)
     report.close()
 
 
@@ -151,7 +160,7 @@ def _repeats(title: str, n_repeats: int, max_rows: int | None) -> list[Repeat]:
         data = _binary(DATASETS[title], max_rows)
         for seed in missing:
             _repeat(*data, seed).save(paths[seed])
-            print(f"{title}, repeat {seed}: done at {commit()}", flush=True)
+            print(f"{title}, repeat {seed}: done", flush=True)
     return [Repeat.load(path) for path in paths]
 
 
@@ -181,6 +190,7 @@ def _repeat(X: NDArray[np.float32], y: NDArray[np.int64], seed: int) -> Repeat:
         _counts(forest, X[test[y[test] == 0]]),
         _counts(forest, X[test[y[test] == 1]]),
         _promised(forest, X[calibration], X[test], y[test], seed),
+        commit(),
     )
 
 
@@ -293,52 +303,75 @@ def _envelopes(report: Report) -> None:
             axis.plot(_flat_rule(method, alpha).upper, label=f"α = {alpha:g}")
         axis.plot([0, N_TREES], [0, N_TREES / 2], color="grey", linestyle=":")
         axis.set(title=method, xlabel="trees asked", ylabel="positive votes needed to stop")
-    axes[0][0].legend(fontsize="x-small")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside right center", fontsize="small")
     report.figure("figure-2-envelopes", figure)
 
 
-def _curves(report: Report, found: dict[str, list[Repeat]]) -> None:
-    """Figures 3 and 4 (three metrics against α) and Figure 5 (trees against error)."""
+def _curves(report: Report, name: str, found: dict[str, list[Repeat]]) -> None:
+    """Three metrics against the allowed disagreement, a row for each dataset."""
     if not found:
         return
-    figure, axes = subplots(len(found), 3, (4.2, 2.6))
-    trade, (trade_axes,) = subplots(1, 1, (6.0, 4.5))
-    markers = dict(zip(APPROACHES, "os^vDx", strict=True))
-    for at, (row, (title, repeats)) in enumerate(zip(axes, found.items(), strict=True)):
-        for number, approach in enumerate(APPROACHES):
+    figure, axes = subplots(len(found), 3, (4.2, 2.4))
+    for row, (title, repeats) in zip(axes, found.items(), strict=True):
+        for approach in APPROACHES:
             curve = [_performance(repeats, approach, float(alpha)) for alpha in CURVE_ALPHAS]
-            for axis, metric in zip(row, ("runtime", "disagreement", "error"), strict=True):
-                axis.plot(CURVE_ALPHAS, [getattr(p, metric) for p in curve], label=approach, marker=".", markersize=3)
-                axis.set_xscale("symlog", linthresh=1e-6)
-                axis.set(title=f"{title}: {metric}", xlabel="allowed disagreement")
-            late = [p for p, alpha in zip(curve, CURVE_ALPHAS, strict=True) if alpha >= 9e-4]
-            trade_axes[0].scatter(
-                [p.error for p in late],
-                [N_TREES * p.runtime for p in late],
-                marker=markers[approach],
-                s=14,
-                color=f"C{number}",
-                label=approach if at == 0 else None,
-            )
-        row[1].plot(CURVE_ALPHAS, CURVE_ALPHAS, color="grey", linestyle=":")
-    axes[0][0].legend(fontsize="xx-small")
-    trade_axes[0].set(xlabel="error rate", ylabel="expected trees")
-    trade_axes[0].legend(fontsize="x-small")
-    report.figure("figure-3-curves", figure)
-    report.figure("figure-5-trade-off", trade)
+            row[0].plot(CURVE_ALPHAS, [N_TREES * p.runtime for p in curve], label=approach, **_style(approach))
+            row[1].plot(CURVE_ALPHAS, [p.disagreement for p in curve], **_style(approach))
+            row[2].plot(CURVE_ALPHAS, [100 * p.error for p in curve], **_style(approach))
+        row[1].plot(CURVE_ALPHAS, CURVE_ALPHAS, color="grey", linestyle=":", linewidth=1)
+        row[1].set_yscale("symlog", linthresh=1e-6)
+        row[0].set(ylabel="expected trees", ylim=(0, None))
+        row[1].set(ylabel="disagreement", ylim=(0, None))
+        row[2].set(ylabel="error, %")
+        row[1].set_title(title)
+        for axis in row:
+            axis.set_xscale("symlog", linthresh=1e-6)
+            axis.set_xlim(-2e-7, 0.13)
+            axis.set_xticks([0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1])
+    for axis in axes[-1]:
+        axis.set_xlabel("allowed disagreement")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=6, fontsize="small")
+    report.figure(name, figure)
 
 
-def _histograms(report: Report, found: dict[str, list[Repeat]]) -> None:
+def _style(approach: str) -> dict[str, str | float]:
+    at = list(APPROACHES).index(approach)
+    dashes = "--" if "flat" in approach else "-"
+    return {"color": f"C{at}", "marker": "os^vDx"[at], "markersize": 3, "linestyle": dashes, "linewidth": 1.2}
+
+
+def _trade_off(report: Report, found: dict[str, list[Repeat]]) -> None:
+    """Figure 5: trees against error, a point for each dataset, approach and allowed disagreement from 0.001 on."""
+    if not found:
+        return
+    figure, ((axis,),) = subplots(1, 1, (7.5, 5.0))
+    for approach in APPROACHES:
+        points = [
+            _performance(repeats, approach, float(alpha))
+            for repeats in found.values()
+            for alpha in np.geomspace(1e-3, 1e-1, 5)
+        ]
+        errors, trees = [p.error for p in points], [N_TREES * p.runtime for p in points]
+        style = _style(approach)
+        axis.scatter(errors, trees, s=18, alpha=0.8, color=style["color"], marker=style["marker"], label=approach)
+    axis.set(xlabel="error rate", ylabel="expected trees", title=f"{len(found)} datasets, 101 trees: lower is better")
+    axis.legend(fontsize="small")
+    report.figure("figure-5-trade-off", figure)
+
+
+def _histograms(report: Report, name: str, found: dict[str, list[Repeat]]) -> None:
     if not found:
         return
     figure, axes = subplots((len(found) + 1) // 2, 2, (4.2, 2.2))
+    for axis in axes.flat[len(found) :]:
+        axis.set_visible(False)
     for axis, (title, repeats) in zip(axes.flat, found.items(), strict=False):
         for label, color in (("test_negative", "C1"), ("test_positive", "C0")):
             share = sum(getattr(repeat, label) for repeat in repeats)
-            axis.bar(range(N_TREES + 1), share / share.sum(), 1.0, alpha=0.6, color=color, label=label[5:])
-        axis.set(title=title, xlabel="trees voting positive", yscale="log")
-    axes[0][0].legend(fontsize="x-small")
-    report.figure("figure-6-votes", figure)
+            axis.bar(range(N_TREES + 1), share / share.sum(), 1.0, alpha=0.6, color=color, label=f"truly {label[5:]}")
+        axis.set(title=title, xlabel="trees voting positive", ylabel="share of class", yscale="log", ylim=(1e-5, 1))
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize="small")
+    report.figure(name, figure)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import gc
 import time
 from collections import Counter as Tally
 from contextvars import ContextVar
+from importlib.metadata import version
 
 import numpy as np
 from fastapi import FastAPI, Request, Response
@@ -27,7 +28,7 @@ from scurry.errors import InputError, ScurryError
 INPUTS = {"FP32": np.float32, "FP64": np.float64, "INT32": np.int32, "INT64": np.int64}
 OUTPUTS = {"label": "BYTES", "score": "FP64", "complete": "BOOL", "steps": "INT64", "stop_reason": "BYTES"}
 AN_HOUR_US = 3.6e9
-ARRIVED: ContextVar[float] = ContextVar("arrived")  # when the first bytes of a request were read
+ARRIVED: ContextVar[float] = ContextVar("arrived")  # when a request came
 
 
 class Model:
@@ -105,6 +106,7 @@ class Model:
 def create_app(predictor: scurry.Predictor, name: str = "model", default_budget_us: float = AN_HOUR_US) -> FastAPI:
     """The application for one model."""
     app, model = FastAPI(title=f"scurry: {name}"), Model(predictor, name, default_budget_us)
+    app.state.model = model
 
     @app.exception_handler(ScurryError)
     async def refuse(_: Request, error: ScurryError) -> JSONResponse:
@@ -112,7 +114,7 @@ def create_app(predictor: scurry.Predictor, name: str = "model", default_budget_
 
     @app.get("/v2")
     async def server() -> dict[str, object]:
-        return {"name": "scurry", "version": "0.1.0", "extensions": []}
+        return {"name": "scurry", "version": version("scurry"), "extensions": []}
 
     @app.get("/v2/health/live")
     @app.get("/v2/health/ready")
@@ -148,11 +150,6 @@ def main() -> None:
     import uvicorn
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-    class Protocol(AutoHTTPProtocol):
-        def data_received(self, data: bytes) -> None:
-            ARRIVED.set(time.perf_counter())
-            super().data_received(data)
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="a .scurry file of an anytime predictor")
     parser.add_argument("--name", default="model")
@@ -163,6 +160,12 @@ def main() -> None:
     if not isinstance(predictor, scurry.Predictor):
         parser.error("the file holds a forest; make a predictor of it with scurry.anytime")
     app = create_app(predictor, arguments.name, arguments.budget_us)
+
+    class Protocol(AutoHTTPProtocol):
+        def data_received(self, data: bytes) -> None:
+            ARRIVED.set(app.state.model.scorer.arrival())
+            super().data_received(data)
+
     gc.collect()
     gc.freeze()  # what is loaded by now is never searched for garbage again, which would take longer than a budget
     uvicorn.run(app, port=arguments.port, http=Protocol, log_level="warning", access_log=False, timeout_keep_alive=75)

@@ -52,9 +52,9 @@ class Scorer:
         self.waiting: list[tuple[Job, asyncio.Future[list[Run]]]] = []  # by deadline
         self.working: asyncio.Task[None] | None = None
         self.row_s = SLICE_S  # what a complete row takes, about
-        self.turns_s: deque[float] = deque(maxlen=N_RECENT)  # from slice to slice: so long a request goes unnoticed
+        self.looks: deque[float] = deque(maxlen=2)  # when the last two slices began, each after a look for requests
         self.answers_s: deque[float] = deque(maxlen=N_RECENT)  # from the score of the last row to the wire
-        self.reserve_s = FIRST_RESERVE_S  # what is kept back of a budget for these two
+        self.reserve_s = FIRST_RESERVE_S  # what is kept back of a budget for that
         self.besides_s = self.request_s = 0.0  # what is done besides scoring, and how much of it for a request
         self.n_sent = 0
 
@@ -66,21 +66,25 @@ class Scorer:
             self.working = asyncio.create_task(self._work())
         return await scored
 
+    def arrival(self) -> float:
+        """When a request that is read now came, at the earliest: it was not there at the look before the last."""
+        return self.looks[0] if self.looks else time.perf_counter()
+
     def has_sent(self, job: Job, now: float) -> None:
         """Learn from an answer what requests take besides scoring, on average and all but one in a hundred."""
         self.answers_s.append(now - job.done_at)
         self.n_sent += 1
         if self.n_sent % N_BETWEEN == 0:
             self.request_s, self.besides_s = self.besides_s / N_BETWEEN, 0.0
-            self.reserve_s = float(np.quantile(self.turns_s, 0.99) + np.quantile(self.answers_s, 0.99))
+            self.reserve_s = float(np.quantile(self.answers_s, 0.99))
 
     async def _work(self) -> None:
         while self.waiting:
-            begun = time.perf_counter()
+            self.looks.append(time.perf_counter())
             job, scored = self.waiting[0]
             try:
                 if not scored.cancelled():
-                    self._score_slice(job, begun)
+                    self._score_slice(job)
             except Exception as error:
                 scored.set_exception(error)
             if job.n_left == 0:
@@ -89,11 +93,11 @@ class Scorer:
                 self.waiting.pop(0)
             pause = time.perf_counter()
             await asyncio.sleep(0)
-            now = time.perf_counter()
-            self.besides_s += now - pause
-            self.turns_s.append(now - begun)
+            self.besides_s += time.perf_counter() - pause
+        self.looks.clear()
 
-    def _score_slice(self, job: Job, begun: float) -> None:
+    def _score_slice(self, job: Job) -> None:
+        begun = time.perf_counter()
         allowed_s = self._seconds_per_row(begun)
         quick_s = min(self.row_s, allowed_s)
         n = job.n_left if quick_s == 0 else min(max(int(SLICE_S / quick_s), 1), job.n_left)
@@ -108,8 +112,8 @@ class Scorer:
     def _seconds_per_row(self, now: float) -> float:
         """The most every row may take for all requests that wait to meet their deadlines."""
         allowed_s, n_rows = np.inf, 0
-        for n_before, (job, _) in enumerate(self.waiting):
+        for n_requests, (job, _) in enumerate(self.waiting, start=1):
             n_rows += job.n_left
-            reserve_s = min(self.reserve_s, job.budget_s / 2) + n_before * self.request_s
-            allowed_s = min(allowed_s, (job.deadline - reserve_s - now) / n_rows)
+            besides_s = min(self.reserve_s + n_requests * self.request_s, job.budget_s / 2)
+            allowed_s = min(allowed_s, (job.deadline - besides_s - now) / n_rows)
         return max(allowed_s, 0.0)

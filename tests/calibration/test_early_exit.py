@@ -78,11 +78,14 @@ def test_votes_keep_their_bound(forest, method, shuffle):
     assert 0.9 < fast.plan.facts["vote_agrees_with_model"] <= 1
 
 
-def test_votes_are_certified_by_what_the_predictor_does(forest, three_classes, monkeypatch):
-    """With no rows spent on choosing, the mistakes that certify are those the native predictor makes on all rows."""
-    monkeypatch.setattr("scurry.stopping.vote_order._CHOOSING_SHARE", 0.0)
-    for model, X, method in ((forest, two_classes(4000, 21)[0], "minimean"), (*three_classes, "minimean")):
-        fast = scurry.early_exit(model, X, max_disagreement=0.02, method=method, random_state=0)
+def test_votes_are_certified_by_what_the_predictor_does(forest, three_classes):
+    """Where other rows choose, the mistakes that certify are those the native predictor makes on all of X_cal."""
+    cases = [
+        (forest, two_classes(500, 26)[0], two_classes(4000, 21)[0]),
+        (three_classes[0], three_classes[1][:1000], three_classes[1][1000:]),
+    ]
+    for model, fit, X in cases:
+        fast = scurry.early_exit(model, X, X_fit=fit, max_disagreement=0.02, method="minimean", random_state=0)
         run, facts = fast.run(X), fast.plan.facts
         n_mistakes = int((run.labels != full_vote(model, X)).sum())
         assert 0 < n_mistakes == facts["certified_mistakes"]
@@ -90,6 +93,19 @@ def test_votes_are_certified_by_what_the_predictor_does(forest, three_classes, m
         assert facts["calibration_mean_trees"] == pytest.approx(run.mean_trees)
         assert facts["calibration_disagreement"] < facts["certified_disagreement"] <= 0.02
         assert "with confidence 0.95, this predictor with its own order of trees" in str(fast.summary())
+
+
+def test_rows_to_fit_shape_rules_that_draw_their_orders(forest):
+    """Rows of one class only ask for few trees: a rule made for them is seen to fail on the calibration rows."""
+    X, y = two_classes(4000, 27)
+    easy = X[y == 1][:1000] + 1.0
+    asked = {"max_disagreement": 0.01, "method": "minimean", "shuffle": "row", "random_state": 0}
+    fitted = scurry.early_exit(forest, X, X_fit=easy, confidence=None, **asked)
+    assert fitted.plan.facts["calibration_disagreement"] > 0.02
+    assert "at most 0.01 of rows like X_fit" in fitted.plan.facts["promise"]
+    certified = scurry.early_exit(forest, X, X_fit=easy, **asked)
+    new, _ = two_classes(20_000, 28)
+    assert (certified.predict(new) != full_vote(forest, new)).mean() <= 0.01
 
 
 def test_too_few_rows_for_the_promise_give_the_full_vote(forest):
@@ -378,6 +394,8 @@ def test_data_that_makes_no_sense(forest, boosted):
     X, y = two_classes(500, 15)
     with pytest.raises(InputError, match="X_cal has no rows"):
         scurry.early_exit(forest, X[:0])
+    with pytest.raises(InputError, match="X_fit has no rows; leave it out"):
+        scurry.early_exit(forest, X, X_fit=X[:0])
     with pytest.raises(InputError, match=r"y_cal has shape \(3,\), X_cal has 500 rows"):
         scurry.early_exit(forest, X, y[:3])
     with pytest.raises(InputError, match="7 columns"):
@@ -386,6 +404,19 @@ def test_data_that_makes_no_sense(forest, boosted):
         scurry.early_exit(RandomForestRegressor(3).fit(X, y), X)
     with pytest.raises(InputError, match='boosted model whose trees add scores; use "qwyc"'):
         scurry.early_exit(boosted, X, method="minimax")
+
+
+@pytest.mark.parametrize("method", SCORE_METHODS)
+def test_rows_of_one_class_say_which_are_missing(boosted, method):
+    X, _ = two_classes(2000, 29)
+    ones = X[boosted.predict(X) == 1]
+    n_fit = len(ones) // 2
+    with pytest.raises(
+        InputError, match=rf"answers 1 to all {n_fit} rows that fit the rule.*Add rows that it answers 0"
+    ):
+        scurry.early_exit(boosted, ones, method=method)
+    with pytest.raises(InputError, match=rf"answers 1 to all {len(ones)} rows"):
+        scurry.early_exit(boosted, X, X_fit=ones, method=method)
 
 
 @pytest.mark.parametrize(

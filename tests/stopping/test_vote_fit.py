@@ -50,6 +50,19 @@ def test_a_rule_with_no_promise_is_fitted_to_all_rows():
     np.testing.assert_allclose(rule.distribution, counts / counts.sum())
 
 
+@pytest.mark.parametrize("confidence", [None, 0.95])
+def test_other_rows_may_shape_the_rule(confidence):
+    rng = np.random.default_rng(0)
+    rows, others = rng.choice(N_VOTERS + 1, 1000, p=TRUE), rng.choice(N_VOTERS + 1, 300, p=TRUE)
+    rule, promise = fit_votes(rows, N_VOTERS, ALPHA, confidence=confidence, shaping=others)
+    counts = np.bincount(others, minlength=N_VOTERS + 1) + 0.5
+    np.testing.assert_allclose(rule.distribution, counts / counts.sum())
+    if promise is not None:
+        assert promise.n_rows == 1000
+    with pytest.raises(InputError, match=r"shaping must be between 0 and n_voters = 21, got 22 to 22"):
+        fit_votes(rows, N_VOTERS, ALPHA, shaping=[22, 22])
+
+
 def test_no_disagreement_needs_no_rows():
     rule, promise = fit_votes([0, N_VOTERS], N_VOTERS, 0.0)
     assert (promise.confidence, promise.upper_bound) == (1, 0)

@@ -46,8 +46,9 @@ def early_exit(
     y_cal : array of shape (n_rows,), optional
         Labels, used by ``method="fan"`` to order trees.
     X_fit : array or DataFrame, optional
-        Rows that find the order of trees and the thresholds on scores, so that all of `X_cal` is left to certify them.
-        The model's training rows serve well. By default half of `X_cal`. Methods on votes take a fifth of `X_cal`.
+        Rows that find the order of trees and the rule to stop, so that all of `X_cal` is left to certify them. By
+        default a part of `X_cal`: half of it for methods on scores, a fifth or a quarter for methods on votes. The
+        model's training rows serve well for scores; trees grown on the rows they vote on are too much of one mind.
     max_disagreement : float in [0, 1)
         The largest share of rows whose label may change: 0.001 is one in a thousand.
     method : {"auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan"}
@@ -57,8 +58,9 @@ def early_exit(
     confidence : float or None
         The promise holds on new rows with this probability; None gives the papers' in-sample rule.
     shuffle : {"fixed", "row"}
-        For votes: one random order of trees for the predictor, whose own mistakes certify the promise; or an order for
-        each row, drawn by its values, where the promise needs fewer rows and running it more time.
+        For votes: one order of trees for the predictor, whose own mistakes certify the promise (drawn at random where
+        there is no confidence to certify); or an order for each row, drawn by its values, where the promise needs fewer
+        rows and running it more time.
     keep_scores : {None, "positive"}
         "positive": only rows of the first class stop early, and the others get their full score.
     costs : {"trees", "steps"} or array of shape (n_trees,)

@@ -75,6 +75,8 @@ class Request:
         if y is not None and y.shape != (sample.n_rows,):
             raise InputError(f"y_cal has shape {y.shape}, X_cal has {sample.n_rows} rows")
         fit_rows = None if X_fit is None else as_rows(forest, X_fit)
+        if fit_rows is not None and len(fit_rows) == 0:
+            raise InputError("X_fit has no rows; leave it out, and a part of X_cal fits the rule")
         rng = np.random.default_rng(random_state)
         seed = int(rng.integers(2**63))
         return cls(forest=forest, sample=sample, y=y, fit_rows=fit_rows, rng=rng, split_seed=seed, **asked)

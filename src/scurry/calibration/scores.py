@@ -116,7 +116,10 @@ def _fit_two_classes(
     request: Request, method: str, step: float, rows: NDArray[Any], y: NDArray[Any] | None
 ) -> MarginRule | FanRule:
     forest = request.forest
-    scores, decisions = tree_scores(forest, rows, step), _decisions(forest, rows)
+    decisions = _decisions(forest, rows)
+    if decisions.all() or not decisions.any():
+        raise _one_class(forest, decisions)
+    scores = tree_scores(forest, rows, step)
     threshold = float(np.rint(score_threshold(forest) / step) * step)
     shared: dict[str, Any] = {"decision_threshold": threshold, "decisions": decisions}
     shared |= {"max_disagreement": _fitted_disagreement(request), "costs": request.tree_costs(InMemory(rows))}
@@ -129,6 +132,15 @@ def _fit_two_classes(
         return fan(scores, bin_width=width, order=preset, y=positive, min_rows=_MIN_BIN_ROWS, **shared)
     order = "natural" if method == "natural" else None
     return qwyc(scores, order=order, negative_only=request.keep_scores == "positive", **shared)
+
+
+def _one_class(forest: Forest, decisions: NDArray[np.bool_]) -> InputError:
+    classes = [False, True] if forest.classes is None else forest.classes.tolist()
+    given, missing = classes[::-1] if decisions.all() else classes
+    return InputError(
+        f"the model answers {given!r} to all {len(decisions)} rows that fit the rule: nothing to tell apart. "
+        f"Add rows that it answers {missing!r} to, or pass the threshold at which it should answer {classes[1]!r}"
+    )
 
 
 def _fitted_disagreement(request: Request) -> float:

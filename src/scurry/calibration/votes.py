@@ -41,8 +41,10 @@ def plan_by_votes(request: Request, method: str) -> Plan:
         )
     if request.keep_scores is not None:
         raise InputError('keep_scores needs scores: use method="qwyc"')
+    votes = request.sample.mapped(partial(_votes, forest))
+    choosing = None if request.fit_rows is None else _votes(forest, request.fit_rows)
     calibrate = _two_classes if forest.n_classes == 2 else _many_classes
-    order, stop, measured = calibrate(request, method, request.sample.mapped(partial(_votes, forest)))
+    order, stop, measured = calibrate(request, method, votes, choosing)
     n_agreeing = int(request.sample.sums(partial(_agreeing, forest)).item())
     agreement = {"vote_agrees_with_model": n_agreeing / request.sample.n_rows}
     return Plan(order=order, stop=stop, facts=request.facts(method, **measured, **agreement))
@@ -73,10 +75,10 @@ def _certifies_its_order(request: Request) -> bool:
 
 
 def _two_classes(
-    request: Request, method: str, votes: Sample
+    request: Request, method: str, votes: Sample, choosing: NDArray[Any] | None
 ) -> tuple[NDArray[np.int32], ExitRule | LeaderRule, dict[str, Any]]:
     if _certifies_its_order(request):
-        fit = fit_majority_order(votes, **_asked(request), method=method)
+        fit = fit_majority_order(votes, **_asked(request), method=method, choosing=choosing)
         lower, upper = (side.astype(np.int32)[None] for side in fit.policy)
         stop = ExitRule(kind="votes", weights=np.ones(1), lower=lower, upper=upper)
         return fit.order, stop, _certified_facts(request, fit)
@@ -88,6 +90,7 @@ def _two_classes(
         request.max_disagreement,
         method=method,
         confidence=request.confidence,
+        shaping=None if choosing is None else _positives(choosing),
         random_state=request.rng,
     )
     policies = _without_lots(rule)
@@ -118,7 +121,7 @@ def _without_lots(rule: VoteRule) -> tuple[VotePolicy, ...]:
 
 
 def _many_classes(
-    request: Request, method: str, votes: Sample
+    request: Request, method: str, votes: Sample, choosing: NDArray[Any] | None
 ) -> tuple[NDArray[np.int32], ExitRule | LeaderRule, dict[str, Any]]:
     n_trees, n_classes = request.forest.n_trees, request.forest.n_classes
     if method == "schwing" or (method == "minimean" and request.confidence is None):
@@ -127,7 +130,7 @@ def _many_classes(
     if request.shuffle == "row":
         raise InputError('shuffle="row" is for two classes')
     if _certifies_its_order(request):
-        fit = fit_plurality_order(votes, n_classes, **_asked(request), method=method)
+        fit = fit_plurality_order(votes, n_classes, **_asked(request), method=method, choosing=choosing)
         order, upper, measured = fit.order, fit.policy.upper, _certified_facts(request, fit)
     else:
         order = request.rng.permutation(n_trees).astype(np.int32)
@@ -182,7 +185,8 @@ def _promise_over_orders(request: Request, method: str) -> str:
     if method in ("minimax", "minimixed"):
         return f"every row differs from the full vote with a chance of at most {alpha}, over {over}"
     if request.confidence is None:
-        return f"at most {alpha} of rows like the calibration rows differ from the full vote, on average over {over}"
+        rows = "the calibration rows" if request.fit_rows is None else "X_fit"
+        return f"at most {alpha} of rows like {rows} differ from the full vote, on average over {over}"
     return (
         f"with confidence {request.confidence:g}, at most {alpha} of new rows differ from the full vote, "
         f"on average over {over}"

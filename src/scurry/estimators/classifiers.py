@@ -96,7 +96,9 @@ class EarlyExitClassifier(BudgetedClassifier):
 
     def _keeping(self, max_disagreement: float) -> Predictor:
         calibration = self._calibration
-        for rows in (calibration.rows, calibration.training_rows):
+        # Rows that trained the model flatter it: they may only fit what other rows certify.
+        X_fit = None if self.confidence is None else calibration.training_rows
+        for rows in (calibration.rows, X_fit):
             if rows is not None and len(np.unique(self.forest_.predict(rows, self.n_threads))) == 1:
                 return _complete(self.forest_, "the model gives all rows the same label, so that nothing can be learnt")
         try:
@@ -104,7 +106,7 @@ class EarlyExitClassifier(BudgetedClassifier):
                 self.forest_,
                 calibration.rows,
                 calibration.labels,
-                X_fit=calibration.training_rows,
+                X_fit=X_fit,
                 max_disagreement=max_disagreement,
                 method=self.method,
                 confidence=self.confidence,

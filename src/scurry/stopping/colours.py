@@ -91,15 +91,19 @@ def _lifted(row: FloatArray, n_seen: int) -> FloatArray:
     return np.where(counts[0] >= 0, lifted / (n_seen + 1), 0.0)
 
 
-def _averaged(row: FloatArray, n_seen: int) -> FloatArray:
-    """A weight or value of row ``n_seen`` from that of row ``n_seen + 1``, by the recursion of the module docstring."""
-    n_classes = row.ndim + 1
-    counts = counts_after(n_seen, n_classes)
-    inner = slice(0, n_seen + 1)
-    averaged: FloatArray = (np.maximum(counts[0], -1) + 1) * row[(inner,) * row.ndim]
-    for axis in range(row.ndim):
-        after = tuple(slice(1, n_seen + 2) if a == axis else inner for a in range(row.ndim))
-        averaged = averaged + (counts[axis + 1] + 1) * row[after]
+def _averaged(rows: FloatArray, n_seen: int) -> FloatArray:
+    """Weights or values of row ``n_seen`` from those of row ``n_seen + 1``, by the recursion of the module docstring.
+
+    Several at once: the first axis tells them apart.
+    """
+    n_classes = rows.ndim
+    inner, counts = slice(0, n_seen + 1), np.arange(n_seen + 1.0)
+    others = [counts.reshape([-1 if a == axis else 1 for a in range(1, n_classes)]) for axis in range(1, n_classes)]
+    first = np.maximum(n_seen - sum(others, start=np.zeros(1)), -1.0)
+    averaged: FloatArray = (first + 1.0) * rows[(slice(None),) + (inner,) * (n_classes - 1)]
+    for axis, count in enumerate(others, start=1):
+        after = tuple(slice(1, n_seen + 2) if a == axis else inner for a in range(1, n_classes))
+        averaged += (count + 1.0) * rows[(slice(None), *after)]
     averaged /= n_seen + n_classes
     return averaged
 
@@ -116,9 +120,10 @@ def solve_colours(n_voters: int, n_classes: int, distribution: FloatArray, max_d
     """
     certain = stop_rows(n_voters, n_classes)
     votes, _ = outcomes(n_voters, n_classes, [1.0], [certain])
+    stakes = _stakes(distribution)
 
     def oracle(prices: Prices) -> Column:
-        return _cheapest(distribution, certain, prices.risk[0])
+        return _cheapest(stakes, certain, prices.risk[0])
 
     return cheapest_mixture(
         n_voters,
@@ -132,19 +137,28 @@ def solve_colours(n_voters: int, n_classes: int, distribution: FloatArray, max_d
     )
 
 
-def _cheapest(distribution: FloatArray, certain: StopRows, risk_price: float) -> Column:
-    """The policy of least expected votes plus priced disagreement: one backward sweep over the states."""
-    n_voters, n_classes = len(certain) - 1, distribution.ndim + 1
+def _stakes(distribution: FloatArray) -> list[FloatArray]:
+    """What every state weighs, and how much of that differs from its leader in the end; shapes (2, n_seen + 1, …)."""
+    n_voters, n_classes = len(distribution) - 1, distribution.ndim + 1
     winner = leader(counts_after(n_voters, n_classes))
-    n_cells = np.prod([(n_voters + k) / k for k in range(1, n_classes)])
-    ask = distribution * n_cells
-    wrong = [np.where(winner == k, 0.0, ask) for k in range(n_classes)]  # by the class answered
-    time, risk = np.zeros_like(ask), np.zeros_like(ask)
-    policy = list(certain)
+    weight = distribution * np.prod([(n_voters + k) / k for k in range(1, n_classes)])
+    rows = np.stack([weight, *(np.where(winner == k, 0.0, weight) for k in range(n_classes))])
+    stakes = []
     for i in range(n_voters - 1, -1, -1):
-        ask, time, risk, *wrong = (_averaged(row, i) for row in (ask, time, risk, *wrong))
-        time = time + ask
-        stop = np.choose(leader(counts_after(i, n_classes)), wrong)
-        policy[i] = certain[i] | (risk_price * stop < time + risk_price * risk)
-        time, risk = np.where(policy[i], 0.0, time), np.where(policy[i], stop, risk)
+        rows = _averaged(rows, i)
+        stakes.append(np.stack([rows[0], np.choose(leader(counts_after(i, n_classes)), rows[1:])]))
+    return stakes[::-1]
+
+
+def _cheapest(stakes: list[FloatArray], certain: StopRows, risk_price: float) -> Column:
+    """The policy of least expected votes plus priced disagreement: one backward sweep over the states."""
+    time_and_risk = np.zeros((2, *certain[-1].shape))
+    policy = list(certain)
+    for i in range(len(certain) - 2, -1, -1):
+        weight, wrong = stakes[i]
+        time, risk = _averaged(time_and_risk, i)
+        time += weight
+        policy[i] = certain[i] | (risk_price * wrong < time + risk_price * risk)
+        time_and_risk = np.where(policy[i], np.stack([np.zeros_like(wrong), wrong]), np.stack([time, risk]))
+    time, risk = time_and_risk
     return Column(policy, [float(time.item())], [float(risk.item())])

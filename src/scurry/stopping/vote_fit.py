@@ -56,6 +56,7 @@ def fit_votes(
     *,
     method: str = "minimean",
     confidence: float | None = 0.95,
+    shaping: ArrayLike | None = None,
     random_state: int | np.random.Generator | None = None,
 ) -> VoteFit:
     """Fit a stopping rule to the positive votes of calibration rows.
@@ -74,6 +75,9 @@ def fit_votes(
     confidence : float in (0, 1), optional
         The chance that mean disagreement on new rows is within `max_disagreement`. None: the rule is fitted to all rows
         and its bound holds for their (smoothed) distribution only.
+    shaping : int array of shape (n_other_rows,), optional
+        Positive votes on other rows, for which rules are made, so that all of `n_positive` test them. By default a
+        quarter of `n_positive`, or all of it where nothing is tested.
     random_state : int, Generator or None
         Splits the rows.
 
@@ -97,16 +101,17 @@ def fit_votes(
     n_voters = checked_count("n_voters", n_voters)
     alpha = checked_rate("max_disagreement", max_disagreement)
     check_choice("method", method, METHODS)
-    rows, histogram = _checked_rows(n_positive, n_voters), partial(np.bincount, minlength=n_voters + 1)
-    if confidence is None:
-        return VoteFit(solve(n_voters, alpha, method, smoothed(rows.sums(histogram))), None)
-    confidence = checked_confidence(confidence)
-    if alpha == 0.0 or method in ("minimixed", "minimax"):
-        rule = solve(n_voters, alpha, method, smoothed(rows.sums(histogram)))
-        return VoteFit(rule, Promise(alpha, 1.0, 0, float(rule.disagreement().max())))
-    shaping = random_part(rows.n_rows, int(_SHAPING_SHARE * rows.n_rows), np.random.default_rng(random_state))
-    shape = smoothed(rows.where(shaping).sums(histogram))
-    return _certified(alpha, method, confidence, shape, rows.where(~shaping).sums(histogram))
+    rows, histogram = _checked_rows("n_positive", n_positive, n_voters), partial(np.bincount, minlength=n_voters + 1)
+    others = None if shaping is None else _checked_rows("shaping", shaping, n_voters)
+    confidence = None if confidence is None else checked_confidence(confidence)
+    if confidence is None or alpha == 0.0 or method in ("minimixed", "minimax"):
+        rule = solve(n_voters, alpha, method, smoothed((rows if others is None else others).sums(histogram)))
+        promise = None if confidence is None else Promise(alpha, 1.0, 0, float(rule.disagreement().max()))
+        return VoteFit(rule, promise)
+    if others is None:
+        own = random_part(rows.n_rows, int(_SHAPING_SHARE * rows.n_rows), np.random.default_rng(random_state))
+        others, rows = rows.where(own), rows.where(~own)
+    return _certified(alpha, method, confidence, smoothed(others.sums(histogram)), rows.sums(histogram))
 
 
 def _certified(alpha: float, method: str, confidence: float, shape: FloatArray, tested: NDArray[np.int64]) -> VoteFit:
@@ -144,15 +149,15 @@ def smoothed(histogram: Sums) -> FloatArray:
     return histogram.astype(np.float64) + 0.5
 
 
-def _checked_rows(n_positive: ArrayLike | Sample, n_voters: int) -> Sample:
+def _checked_rows(name: str, n_positive: ArrayLike | Sample, n_voters: int) -> Sample:
     if isinstance(n_positive, Sample) and n_positive.n_rows >= 2:
         return n_positive
     rows = n_positive.gathered() if isinstance(n_positive, Sample) else np.asarray(n_positive)
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or len(rows) < 2:
         raise InputError(
-            f"n_positive must be whole numbers of positive votes, one for each of at least 2 rows, got an array of "
+            f"{name} must be whole numbers of positive votes, one for each of at least 2 rows, got an array of "
             f"{rows.dtype} and shape {rows.shape}"
         )
     if rows.min() < 0 or rows.max() > n_voters:
-        raise InputError(f"n_positive must be between 0 and n_voters = {n_voters}, got {rows.min()} to {rows.max()}")
+        raise InputError(f"{name} must be between 0 and n_voters = {n_voters}, got {rows.min()} to {rows.max()}")
     return InMemory(rows.astype(np.int64))

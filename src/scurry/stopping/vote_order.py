@@ -7,8 +7,8 @@ it, and of the policies whose mistakes certify the promise (exact binomial tests
 the policy that stops where all its members would have stopped, or the member drawn most often. If none is certified,
 the vote stops only where its outcome is certain, so the promise can always be kept.
 
-Of several orders drawn, the one with fewest mistakes on the choosing rows is taken; an order that represents the full
-vote well early on may stop earlier at the same promise.
+The order is chosen so that those asked first vote as all do (`representative_order`). Any order may be certified, and
+such a one makes fewer mistakes than most at the same thresholds, so that bolder ones pass.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ from scurry.stopping.vote_request import check_choice, checked_rate
 from scurry.stopping.votes import solve
 
 _CHOOSING_SHARE = 0.2  # of the rows; the others certify
-_N_ORDERS = 32
-_PROBE_MISTAKES = 20  # an order is judged by a policy bold enough to make so many: fewer tell nothing
 # Of the bound, for candidates. From next to nothing: where rows err together, an order may be far worse than average.
 _CAUTIOUS = np.concatenate([np.geomspace(2**-24, 1 / 4, 23), np.linspace(0.3, 1.0, 15)])
 _BOLD = np.linspace(1.1, 3.0, 15)  # where only the mean is bounded, a lucky order may go beyond
@@ -140,6 +138,7 @@ def fit_majority_order(
     *,
     method: str = "minimean",
     confidence: float = 0.95,
+    choosing: ArrayLike | None = None,
     random_state: int | np.random.Generator | None = None,
 ) -> OrderFit[Thresholds]:
     """Choose an order of voters and thresholds that keep their promise for this very order.
@@ -152,10 +151,13 @@ def fit_majority_order(
     method : {"minimean", "minimixed", "minimax", "schwing"}
         Of the rules to choose from.
     confidence : float in (0, 1)
-        The chance, over calibration rows and orders, that the answers to at most `max_disagreement` of new rows differ
-        from the full vote's.
+        The chance, over calibration rows, that the answers to at most `max_disagreement` of new rows differ from the
+        full vote's.
+    choosing : 0/1 array of shape (n_other_rows, n_voters), optional
+        Votes on other rows, which choose the order and the rules' shape, so that all of `votes` certify. By default a
+        fifth of `votes`.
     random_state : int, Generator or None
-        Draws the orders and splits the rows.
+        Splits the rows and breaks ties.
 
     Returns
     -------
@@ -186,7 +188,8 @@ def fit_majority_order(
         return Thresholds(np.maximum(lower, certain.lower), np.minimum(upper, certain.upper)).tidied()
 
     bound, course_of = _checked_bound(max_disagreement), MajorityCourse.of
-    search = _Search(ballots, n_voters, bound, confidence, fractions, course_of, family, certain)
+    others = _checked_others(choosing, 2, n_voters)
+    search = _Search(ballots, others, 2, bound, confidence, fractions, course_of, family, certain)
     return search.run(np.random.default_rng(random_state))
 
 
@@ -197,6 +200,7 @@ def fit_plurality_order(
     *,
     method: str = "minimean",
     confidence: float = 0.95,
+    choosing: ArrayLike | None = None,
     random_state: int | np.random.Generator | None = None,
 ) -> OrderFit[PairwisePolicy]:
     """The same for more than two classes; see `fit_majority_order`.
@@ -210,7 +214,7 @@ def fit_plurality_order(
     method : {"minimean", "minimixed", "minimax"}
         Pairwise rules of leader against runner-up, made for at most `max_disagreement` on every row, or with "minimean"
         for as much as keeps the mean within it.
-    confidence, random_state :
+    confidence, choosing, random_state :
         As for `fit_majority_order`.
 
     Returns
@@ -239,8 +243,62 @@ def fit_plurality_order(
 
     certain = PairwisePolicy(1.0, np.full(n_voters + 1, n_voters + 1, np.int32))
     bound, course_of = _checked_bound(max_disagreement), partial(PluralityCourse.of, n_classes=n_classes)
-    search = _Search(ballots, n_voters, bound, confidence, fractions, course_of, family, certain)
+    others = _checked_others(choosing, n_classes, n_voters)
+    search = _Search(ballots, others, n_classes, bound, confidence, fractions, course_of, family, certain)
     return search.run(np.random.default_rng(random_state))
+
+
+def agreement_counts(votes: NDArray[np.integer], n_classes: int) -> Sums:
+    """On how many rows each two voters agree; shape (n_voters, n_voters).
+
+    Examples
+    --------
+    >>> agreement_counts(np.array([[0, 0, 1], [1, 1, 1]]), 2).tolist()
+    [[2, 2, 1], [2, 2, 1], [1, 1, 2]]
+    """
+    counts = np.zeros((votes.shape[1], votes.shape[1]), np.int64)
+    for k in range(n_classes):
+        voted = (votes == k).astype(np.float32)
+        counts += np.rint(voted.T @ voted).astype(np.int64)
+    return counts
+
+
+def representative_order(agreement: Sums, rng: np.random.Generator) -> IntArray:
+    """Voters so ordered that the votes of the first few are shared out among the classes as those of all are.
+
+    Each next voter leaves the least squared distance between the two shares, summed over classes and rows. The one who
+    does agrees often with all voters and seldom with those asked already.
+
+    Parameters
+    ----------
+    agreement : int array of shape (n_voters, n_voters)
+        On how many rows each two voters agree. If there were no rows, any order is as good.
+    rng : Generator
+        Breaks ties.
+
+    Returns
+    -------
+    int32 array of shape (n_voters,)
+
+    Examples
+    --------
+    >>> votes = np.array([[0, 0, 1], [1, 1, 1], [0, 0, 0], [0, 1, 1]])
+    >>> int(representative_order(agreement_counts(votes, 2), np.random.default_rng(0))[0])  # always with the majority
+    1
+    """
+    n_voters = len(agreement)
+    shuffled = rng.permutation(n_voters).astype(np.int32)
+    between = agreement[np.ix_(shuffled, shuffled)]
+    with_all, with_asked = between.sum(axis=1), np.zeros(n_voters, np.int64)
+    chosen = np.empty(n_voters, np.intp)
+    for n_asked in range(n_voters):
+        # |(S + v) / k - F|^2 for the k-th voter v, the sum S of those before and the shares F of all, times k^2 / 2,
+        # without what all v have in common: S.v - k F.v
+        distance = n_voters * with_asked - (n_asked + 1) * with_all
+        distance[chosen[:n_asked]] = np.iinfo(np.int64).max
+        chosen[n_asked] = distance.argmin()
+        with_asked += between[chosen[n_asked]]
+    return shuffled[chosen]
 
 
 def _checked_ballots(votes: ArrayLike | Sample, n_classes: int) -> Sample:
@@ -256,6 +314,15 @@ def _checked_ballots(votes: ArrayLike | Sample, n_classes: int) -> Sample:
     return InMemory(ballots)
 
 
+def _checked_others(votes: ArrayLike | None, n_classes: int, n_voters: int) -> Sample | None:
+    if votes is None:
+        return None
+    others = _checked_ballots(votes, n_classes)
+    if others.none().shape[1] != n_voters:
+        raise InputError(f"votes are of {n_voters} voters, choosing of {others.none().shape[1]}; they must be the same")
+    return others
+
+
 def _checked_bound(max_disagreement: float) -> float:
     bound = checked_rate("max_disagreement", max_disagreement)
     if bound == 0:
@@ -264,10 +331,11 @@ def _checked_bound(max_disagreement: float) -> float:
 
 
 class _Search(NamedTuple, Generic[_Policy]):
-    """Choose an order on some rows, certify a policy for it on the others."""
+    """Choose an order on some rows, certify a policy for it on others."""
 
     ballots: Sample
-    n_voters: int
+    others: Sample | None  # that choose; else some of the ballots
+    n_classes: int
     max_disagreement: float
     confidence: float
     fractions: NDArray[np.float64]  # of max_disagreement, for the candidates
@@ -276,9 +344,9 @@ class _Search(NamedTuple, Generic[_Policy]):
     certain: _Policy
 
     def run(self, rng: np.random.Generator) -> OrderFit[_Policy]:
-        choosing, certifying = self._split(rng)
+        choosing, certifying = self._split(rng) if self.others is None else (self.others, self.ballots)
         n_rows, policies_for = certifying.n_rows, self.family(choosing)
-        order = self._best_order(choosing, policies_for, rng)
+        order = representative_order(choosing.sums(partial(agreement_counts, n_classes=self.n_classes)), rng)
         courses = certifying.mapped(partial(_in_order, self.course_of, order))
         bounds = (float(b) for b in self.fractions * self.max_disagreement if b < 1.0)
 
@@ -308,13 +376,6 @@ class _Search(NamedTuple, Generic[_Policy]):
         chosen = random_part(n_rows, n_choosing, rng)
         return self.ballots.where(chosen), self.ballots.where(~chosen)
 
-    def _best_order(self, choosing: Sample, policies_for: _Policies[_Policy], rng: np.random.Generator) -> IntArray:
-        orders = [rng.permutation(self.n_voters).astype(np.int32) for _ in range(_N_ORDERS)]
-        probed = max(self.max_disagreement, min(_PROBE_MISTAKES / max(choosing.n_rows, 1), 0.1))
-        probe = next(policies_for(iter([probed])))
-        drawbacks = choosing.sums_of_each(partial(_tallied_in_order, self.course_of, probe), orders)
-        return min(zip(orders, drawbacks, strict=True), key=lambda member: tuple(member[1].tolist()))[0]
-
 
 def _positive_votes(votes: NDArray[np.integer]) -> Sums:
     """How many rows have 0, 1, … positive votes."""
@@ -328,9 +389,3 @@ def _in_order(course_of: Callable[[Any], Any], order: IntArray, votes: NDArray[n
 def _tallied(course: Any, policy: Any) -> Sums:
     sums: Sums = course.tally(policy).sums
     return sums
-
-
-def _tallied_in_order(
-    course_of: Callable[[Any], Any], policy: Any, votes: NDArray[np.integer], order: IntArray
-) -> Sums:
-    return _tallied(_in_order(course_of, order, votes), policy)
