@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scurry.anytime_run import AbortFlag, Answer, AnytimeRunner, Budget
 from scurry.errors import FormatError, InputError
 from scurry.exit_run import ExitRunner, FullRunner, LeaderRunner, Run
-from scurry.forest import ARRAYS, HEADER, Forest
+from scurry.forest import Forest
+from scurry.forest_parts import ARRAYS, HEADER
 from scurry.plan import ExitRule, LeaderRule, Plan, StepRule
 from scurry.rows import as_rows, thread_count
 from scurry.storage import digest, read_container, write_container
