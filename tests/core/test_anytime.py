@@ -130,14 +130,24 @@ def test_weighted_probabilities_are_probabilities():
 def steps_under_fake_clock(n_steps: int, time_us: float, tick_us: float) -> int:
     """What the walk must do if every reading of the clock comes `tick_us` after the one before."""
     rate = _core.ticks_per_us()
-    tick, deadline = int(tick_us * rate), int(time_us * rate)
-    done, now, at_once = 0, 0, 64
-    while done < n_steps and now < deadline:
+    tick, deadline, interval = int(tick_us * rate), time_us * rate, 0.4 * rate
+    done, now, pace = 0, 0, 64 / interval
+
+    def at_once(left: float) -> int:
+        fitting = int(min(max(interval * pace, 64.0), left * pace, 256.0))
+        return min(fitting // 64 * 64 if fitting >= 64 else max(fitting, 8), n_steps - done)
+
+    n = at_once(deadline)
+    if deadline * pace > 4 * n:  # time enough for the first steps without a look
+        done = n
+    while done < n_steps:
+        now += tick
+        if now >= deadline:
+            break
         if done > 0:
-            step = tick / at_once
-            fitting = int(min(max(0.4 * rate / step, 64.0), (deadline - now) / step, 256.0))
-            at_once = fitting // 64 * 64 if fitting >= 64 else max(fitting, 8)
-        done, now = min(done + at_once, n_steps), now + tick
+            pace = n / tick
+        n = at_once(deadline - now)
+        done += n
     return done
 
 
