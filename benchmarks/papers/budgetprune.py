@@ -251,7 +251,9 @@ def _cost_sets(report: Report, arguments: argparse.Namespace, part: str, excess:
     for name in arguments.cost_sets:
         if load(name, report) is None:
             continue
-        title = name.removesuffix("_cost") + (", forest grown with costs" if part == "grown-with-costs" else "")
+        title = name.removesuffix("_cost").replace("_", " ") + (
+            ", forest grown with costs" if part == "grown-with-costs" else ""
+        )
         found = [_cost_set(prefix, name, seed, quick, part == "grown-with-costs") for seed in range(n_repeats)]
         excess[title] = _joined(found)
         report_curves(report, title, found, NAMES)
