@@ -8,9 +8,9 @@ namespace {
 
 constexpr std::size_t kFewRows = 8;  // as many or fewer are walked one by one, not as a block
 
-constexpr double kInterval_us = 0.4;    // between two looks at the clock
-constexpr double kTolerated_us = 0.75;  // by which an answer may be late that takes much longer than usual
-constexpr std::size_t kSurely = 4;      // a row with time for so many times its first steps takes them without a look
+constexpr double kInterval_us = 0.4;  // between two looks at the clock
+constexpr double kAllowance = 0.125;  // the share of its time that a row gives up lest its answer takes longer than usual
+constexpr std::size_t kSurely = 4;    // a row with time for so many times its first steps takes them without a look
 
 template <class T>
 AlignedVector<T>& buffer_of_this_thread() {
@@ -104,9 +104,8 @@ void Anytime::measure() {
     advance(row, n_steps());
     walk_ticks = std::min(walk_ticks, static_cast<double>(watch.elapsed() - answered));
   }
-  const auto steps = static_cast<double>(n_steps() + 1);
-  pace_.set(steps / (walk_ticks + 1));
-  answer_time_.set(answer_ticks, answer_ticks / steps);
+  pace_.set(static_cast<double>(n_steps() + 1) / (walk_ticks + 1));
+  answer_time_.set(answer_ticks);
 }
 
 std::size_t Anytime::bytes() const {
@@ -145,9 +144,9 @@ void Anytime::run_row(const RowsView& rows, std::size_t row, const StepBudget& b
     reason = walk(state, budget, watch);
   }
   answer(state, outcome, row);
-  if (reason == StopReason::kTime && budget.is_measured() && state.n_steps > 0) {
+  if (reason == StopReason::kTime && budget.is_measured()) {
     const std::uint64_t walked = watch.last();
-    answer_time_.learn(static_cast<double>(watch.elapsed() - walked), state.n_steps);
+    state.n_steps > 0 ? answer_time_.learn(static_cast<double>(watch.elapsed() - walked)) : answer_time_.doubt();
   }
   if (outcome.n_steps) outcome.n_steps[row] = static_cast<std::int32_t>(state.n_steps);
   if (outcome.reasons) outcome.reasons[row] = static_cast<std::uint8_t>(reason);
@@ -156,20 +155,17 @@ void Anytime::run_row(const RowsView& rows, std::size_t row, const StepBudget& b
 
 StopReason Anytime::walk(RowState& state, const StepBudget& budget, Stopwatch& watch) const {
   const std::size_t limit = std::min(budget.max_steps, n_steps());
-  const double deadline = budget.time_us * rate_, interval = kInterval_us * rate_, tolerated = kTolerated_us * rate_;
-  const auto left_for_steps = [&](std::uint64_t now) {
-    const double answer = budget.is_measured() ? answer_time_.expect(state.n_steps, tolerated) : 0;
-    return std::max(deadline - static_cast<double>(now) - answer, 0.0);
-  };
-  double pace = budget.is_measured() ? pace_.get() : kStretch / interval, left = left_for_steps(0);
-  std::size_t n = budget.can_interrupt() ? steps_before_next_look(pace, interval, left) : limit;
-  bool looks = left * pace <= static_cast<double>(kSurely * std::min(n, limit));
+  const double time = budget.time_us * rate_, interval = kInterval_us * rate_;
+  const double deadline = budget.is_measured() ? std::max(time - answer_time_.expected(kAllowance * time), 0.0) : time;
+  double pace = budget.is_measured() ? pace_.get() : kStretch / interval;
+  std::size_t n = budget.can_interrupt() ? steps_before_next_look(pace, interval, deadline) : limit;
+  bool looks = deadline * pace <= static_cast<double>(kSurely * std::min(n, limit));
   for (; state.n_steps < limit; looks = budget.is_timed()) {
     if (budget.is_aborted()) return StopReason::kAbort;
     if (looks) {
       const std::uint64_t before = watch.last(), now = watch.elapsed();
-      left = left_for_steps(now);
-      if (left == 0) return StopReason::kTime;
+      const double left = deadline - static_cast<double>(now);
+      if (left <= 0) return StopReason::kTime;
       if (state.n_steps > 0) {
         pace = static_cast<double>(n) / static_cast<double>(now - before);
         if (budget.is_measured()) pace_.follow(pace);

@@ -27,41 +27,48 @@ class Estimate {
  public:
   explicit Estimate(double odds) : odds_(odds), little_(1 / (64 + 16 * odds)) {}
 
-  void set(double value) { value_.store(std::max(value, kLeast), std::memory_order_relaxed); }
+  // It never falls far below the value it is set to: from 0 it would not move.
+  void set(double value) {
+    value_.store(value, std::memory_order_relaxed);
+    least_ = value / 64;
+  }
   double get() const { return value_.load(std::memory_order_relaxed); }
-  void follow(double seen) { set(get() * (seen > get() ? 1 + odds_ * little_ : 1 - little_)); }
+  void follow(double seen) { multiply(seen > get() ? 1 + odds_ * little_ : 1 - little_); }
+  void sink() { multiply(1 - 1.0 / 256); }
 
  private:
-  static constexpr double kLeast = 1e-3;  // from 0 it would not move
+  void multiply(double factor) { value_.store(std::max(get() * factor, least_), std::memory_order_relaxed); }
 
-  double odds_, little_;
-  std::atomic<double> value_{kLeast};
+  double odds_, little_, least_ = 0;
+  std::atomic<double> value_{0};
 };
 
-// How long an answer takes, in ticks: as long as one from the roots, and the longer the more steps were taken, since fewer
-// of the nodes reached are in the processor's caches.
+// How long an answer takes: as long as one from the roots, and then longer, since fewer of the nodes reached are in the
+// processor's caches.
 class AnswerTime {
  public:
-  void set(double from_roots, double per_step) {
+  void set(double from_roots) {
     from_roots_ = from_roots;
-    usual_.set(per_step);
-    slow_.set(per_step);
+    usual_.set(from_roots / 4);
+    slow_.set(from_roots / 4);
   }
-  void learn(double taken, std::size_t n_steps) {
-    const double per_step = (taken - from_roots_) / counted(n_steps);
-    usual_.follow(per_step);
-    slow_.follow(per_step);
+  void learn(double taken) {
+    usual_.follow(taken - from_roots_);
+    slow_.follow(taken - from_roots_);
   }
-  // What to expect, so that about half of all answers are late, but hardly one by more than `tolerated`.
-  double expect(std::size_t n_steps, double tolerated) const {
-    return from_roots_ + std::max(usual_.get() * counted(n_steps), slow_.get() * counted(n_steps) - tolerated);
+  // A row had no time for a step, perhaps because too much is expected.
+  void doubt() {
+    usual_.sink();
+    slow_.sink();
+  }
+  // What most answers take, but at most `allowance` more than half of them do: the system may interrupt any number.
+  double expected(double allowance) const {
+    return from_roots_ + usual_.get() + std::clamp(slow_.get() - usual_.get(), 0.0, allowance);
   }
 
  private:
-  static double counted(std::size_t n_steps) { return static_cast<double>(std::max(n_steps, kStretch)); }
-
   double from_roots_ = 0;
-  Estimate usual_{1}, slow_{63};
+  Estimate usual_{1}, slow_{15};
 };
 
 }  // namespace scurry

@@ -180,6 +180,38 @@ def test_deadlines_by_a_fake_clock(tick_us, time_us, max_steps):
     np.testing.assert_array_equal(labels, anytime_of(forest, steps).predict(rows, max_steps=expected))
 
 
+def test_the_time_of_an_answer_is_learned():
+    rng = np.random.default_rng(0)
+    answer = _core.AnswerTime(1000.0)
+    for _ in range(2000):
+        answer.learn(rng.uniform(1600, 2400))
+    assert answer.expected(0.0) == pytest.approx(2000, rel=0.1)  # half take longer
+    assert answer.expected(np.inf) == pytest.approx(2350, rel=0.1)  # one in 16 takes longer
+    assert answer.expected(50.0) == answer.expected(0.0) + 50
+
+
+def test_interruptions_are_allowed_for_only_so_far():
+    rng = np.random.default_rng(0)
+    answer = _core.AnswerTime(1000.0)
+    for _ in range(3000):
+        answer.learn(50_000.0 if rng.random() < 0.2 else 1500.0)
+    assert 1400 < answer.expected(0.0) < 1700
+    assert answer.expected(300.0) == answer.expected(0.0) + 300
+
+
+def test_an_answer_that_leaves_no_time_for_steps_is_doubted():
+    answer = _core.AnswerTime(1000.0)
+    for _ in range(500):
+        answer.learn(9000.0)
+    assert answer.expected(0.0) > 8000
+    for _ in range(2000):
+        answer.doubt()
+    assert 1000 < answer.expected(np.inf) < 1100
+    for _ in range(1000):
+        answer.learn(3000.0)
+    assert answer.expected(0.0) == pytest.approx(3000, rel=0.1)
+
+
 def test_no_time_answers_from_the_roots():
     forest = complete_forest(n_trees=8, depth=4, base_score=[0.0, 0.0, 0.0])
     out = anytime_of(forest).run(RNG.normal(size=(30, 6)), time_us=0)
