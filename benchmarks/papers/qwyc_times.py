@@ -39,12 +39,13 @@ def main() -> None:
     # Frameworks that were fitted on arrays warn at each prediction that arrays have no column names.
     warnings.filterwarnings("ignore", category=UserWarning)
     clock = time.process_time if arguments.cpu_time else time.perf_counter
-    timed = None if arguments.prepare else partial(race, n_rounds=arguments.rounds, clock=clock)
+    n_rounds = 5 if arguments.quick else 25
+    timed = None if arguments.prepare else partial(race, n_rounds=n_rounds, clock=clock)
     report = Report(
         "qwyc-times",
         "Quit when you can: evaluation times",
         f"{'CPU' if arguments.cpu_time else 'Wall-clock'} time of predict on all rows at once, one thread, calls in "
-        f"turn, best of {arguments.rounds}. Speed-up: over scurry's own full evaluation of the same ensemble.",
+        f"turn, best of {n_rounds}. Speed-up: over scurry's own full evaluation of the same ensemble.",
         ["lightgbm", "scikit-learn"],
     )
     for name in arguments.datasets:
@@ -56,9 +57,12 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--datasets", nargs="+", choices=DATASETS, default=DATASETS)
     parser.add_argument("--prepare", action="store_true", help="make the predictors, and time nothing")
-    parser.add_argument("--rounds", type=int, default=25, metavar="N")
+    parser.add_argument("--quick", action="store_true", help="nomao only, fewer rounds")
     parser.add_argument("--cpu-time", action="store_true", help="for a loaded machine")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.datasets = ["nomao"]
+    return arguments
 
 
 def _timings(report: Report, name: str, timed: Race | None) -> None:
