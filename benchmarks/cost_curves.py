@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,14 +32,20 @@ class Curve(NamedTuple):
     errors: list[float]
 
 
+def error_rate(forest: Forest, rows: Rows) -> float:
+    X, y = rows
+    return float((forest.predict(X) != y).mean())
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Rows to grow on, to price prunings on and to test on, and what features cost."""
+    """Rows to grow on, to price prunings on and to test on, what features cost, and what is held against a forest."""
 
     train: Rows
     validation: Rows
     test: Rows
     terms: Mapping[str, Any]  # feature_costs, groups, group_costs
+    loss: Callable[[Forest, Rows], float] = error_rate
 
     @property
     def prices(self) -> NDArray[np.float64]:
@@ -81,9 +89,8 @@ def kept(name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def measured(forest: Forest, rows: Rows, task: Task) -> tuple[float, float]:
-    """Mean cost and error on some rows."""
-    X, y = rows
-    return feature_bill(forest, X, **task.terms).mean_cost, float((forest.predict(X) != y).mean())
+    """Mean cost and loss on some rows."""
+    return feature_bill(forest, rows[0], **task.terms).mean_cost, task.loss(forest, rows)
 
 
 def of_path(path: PruningPath, full_cost: float, task: Task) -> Curve:
@@ -174,21 +181,22 @@ def pruned(key: str, forest: Forest, task: Task, methods: Sequence[str], n_lambd
 
 
 def misers(
-    key: str, task: Task, cost_weights: Sequence[float], n_estimators: int, learning_rate: float
+    key: str, task: Task, cost_weights: Sequence[float], n_rounds: int, learning_rates: Sequence[float]
 ) -> list[dict[str, float]]:
-    """GreedyMiser for several trade-offs, one that buys nothing included: all rounds, and the first third of them."""
-    options = {"feature_costs": task.prices, "learning_rate": learning_rate, "loss": "squared"}
+    """GreedyMiser for several trade-offs, one that buys nothing included: all rounds, and fewer of the same."""
 
-    def first(cost_weight: float, n_rounds: int) -> Forest:
-        return GreedyMiserClassifier(n_rounds, cost_weight=cost_weight, **options).fit(*task.train).forest_
+    def grown(cost_weight: float, learning_rate: float) -> dict[str, Any]:
+        options = {"cost_weight": cost_weight, "learning_rate": learning_rate, "loss": "squared"}
+        miser = GreedyMiserClassifier(n_rounds, feature_costs=task.prices, **options).fit(*task.train)
+        lengths = {min(n_rounds // part, miser.n_estimators_) for part in (30, 10, 3, 1)} - {0}
+        forests = [miser.first(length) for length in sorted(lengths)]
+        return {"points": [point_of(forest, task, *measured(forest, task.validation, task)) for forest in forests]}
 
-    lengths = (n_estimators // 3, n_estimators)
-    grow = {
-        f"{weight:g}-{n_rounds}": lambda weight=weight, n_rounds=n_rounds: first(weight, n_rounds)
-        for weight in (*cost_weights, 1e6)
-        for n_rounds in lengths
-    }
-    return grown_points(key, grow, task)
+    found = []
+    for weight, rate in product((*cost_weights, 1e6), learning_rates):
+        one = kept(f"{key}-{weight:g}-{rate:g}-{n_rounds}", lambda weight=weight, rate=rate: grown(weight, rate))
+        found += one["points"]
+    return found
 
 
 def mean_curves(found: Sequence[Mapping[str, Any]]) -> dict[str, Curve]:
@@ -217,24 +225,81 @@ def comparison(curves: Mapping[str, Curve]) -> list[list[str]]:
     return rows
 
 
-def report_curves(report: Report, title: str, found: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> None:
-    """A table of errors by budget, the comparison with the exact path, and a figure."""
+def report_curves(
+    report: Report,
+    title: str,
+    found: Sequence[Mapping[str, Any]],
+    names: Mapping[str, str],
+    loss: str = "test error",
+) -> None:
+    """A table of losses by budget, the comparison with the exact path, and a figure."""
     curves = {names.get(name, name): curve for name, curve in mean_curves(found).items()}
-    cost, error = np.mean([one["unpruned"] for one in found], axis=0)
+    cost, unpruned = np.mean([one["unpruned"] for one in found], axis=0)
     shown = [0, 2, 4, 7, 11, 15, 19]
     header = ["method", *[f"{BUDGETS[at]:.0%}" for at in shown]]
     rows = [[name, *[_number(curve.errors[at]) for at in shown]] for name, curve in curves.items()]
-    report.table(f"{title}: test error by budget, in shares of the unpruned cost", header, rows)
-    report.say(f"Unpruned: {cost:.4g} a row, error {error:.4f}. Repeats: {len(found)}.")
+    report.table(f"{title}: {loss} by budget, in shares of the unpruned cost", header, rows)
+    report.say(f"Unpruned: {cost:.4g} a row, {loss} {unpruned:.4f}. Repeats: {len(found)}.")
     header = ["against", "exact at or below", "mean advantage", "exact above by, at most"]
-    report.table(f"{title}: budgets at which the exact path errs no more", header, comparison(curves))
+    report.table(f"{title}: budgets at which the exact path is no worse", header, comparison(curves))
     figure, ((axis,),) = subplots(1, 1, (6.4, 4.4))
-    for name, curve in curves.items():
-        axis.plot(curve.costs, curve.errors, marker=".", label=name, color="C3" if name == "exact" else None)
-    axis.plot(cost, error, "k*", label="unpruned")
-    axis.set(title=title, xlabel="mean cost per test row", ylabel="test error")
+    for (name, curve), style in zip(curves.items(), STYLES, strict=False):
+        axis.plot(*_distinct(curve), label=name, zorder=3 if name == "exact" else 2, **style)
+    axis.plot(cost, unpruned, "k*", markersize=10, label="unpruned", zorder=4)
+    _finish(axis, f"{title} (mean of {len(found)})" if len(found) > 1 else title, loss)
+    report.figure(file_name(title), figure)
+
+
+def report_sides(report: Report, title: str, sides: Mapping[str, Mapping[str, Any]], names: Mapping[str, str]) -> None:
+    """Methods on two forests, or with two price lists: test error within budgets in units of cost, and a figure."""
+    budgets = max(found["full_cost"] for found in sides.values()) * np.array([0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0])
+    rows = []
+    figure, ((axis,),) = subplots(1, 1, (6.4, 4.4))
+    for (side, found), line in zip(sides.items(), ("-", "--"), strict=True):
+        for (method, given), style in zip(found["curves"].items(), STYLES, strict=False):
+            curve, label = Curve(*given), f"{names.get(method, method)}, {side}"
+            rows.append([label, *[_number(_within(curve, found["full_cost"], budget)) for budget in budgets]])
+            axis.plot(*_distinct(curve), label=label, **style | {"linestyle": line})
+        cost, error = found["unpruned"]
+        axis.plot(cost, error, "*", color="k" if line == "-" else "0.5", markersize=10, label=f"unpruned, {side}")
+        report.say(f"{title}; {side}: {cost:.4g} a row unpruned, test error {error:.4f}.")
+    report.table(f"{title}: test error by budget", ["forest, method", *[f"{budget:.1f}" for budget in budgets]], rows)
+    _finish(axis, title, "test error")
+    report.figure(file_name(title), figure)
+
+
+# The exact path is red, as in the paper.
+STYLES = [
+    {"color": color, "marker": marker, "markersize": 4, "linewidth": 1.3}
+    for color, marker in zip(("C3", "C0", "C1", "C2", "C4", "C5", "C7"), "osD^vPX", strict=True)
+]
+
+
+def _within(curve: Curve, full_cost: float, budget: float) -> float:
+    """The error offered within a budget in units of cost."""
+    at = int(np.searchsorted(BUDGETS * full_cost, budget * (1 + 1e-12), side="right")) - 1
+    return curve.errors[at] if at >= 0 else float("nan")
+
+
+def _distinct(curve: Curve) -> NDArray[np.float64]:
+    """What is offered within some budget, each once, by cost; shape (2, n)."""
+    offered = np.array(curve, float)
+    return np.unique(offered[:, np.isfinite(offered).all(axis=0)], axis=1)
+
+
+def _finish(axis: Any, title: str, loss: str) -> None:
+    """Labels, and a view of what costs at least a tenth: a forest that asks for next to nothing dwarfs all others."""
+    costs, losses = np.hstack([line.get_xydata().T for line in axis.lines])
+    shown = losses[costs >= 0.1 * costs.max()]
+    margin = 0.05 * (shown.max() - losses.min())
+    axis.set(title=title, xlabel="mean cost per test row", ylabel=loss, xlim=(0, None))
+    axis.set_ylim(losses.min() - margin, shown.max() + margin)
+    axis.grid(alpha=0.3)
     axis.legend(fontsize="small")
-    report.figure(title.lower().replace(" ", "-").replace(",", ""), figure)
+
+
+def file_name(title: str) -> str:
+    return re.sub("[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def _number(error: float) -> str:

@@ -86,11 +86,35 @@ struct SumKernels {
   void (*top_two)(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first, std::int32_t* second);
 };
 
+// The next step of one tree, for rows of one class (orders_rivals.h).
+struct RivalStep {
+  const std::uint32_t* leaf;  // [row] of the tree
+  const std::uint32_t* change_of_leaf;
+  const std::int32_t* changes;  // [change][width] what the step adds to twice the sum of each class, 64-byte aligned
+  std::size_t width;            // 8 or a multiple of 16
+  std::size_t own;              // the class of the rows
+};
+
+struct RivalBounds {
+  const std::int32_t* safe;  // [row] one more step puts no row wrong whose margins are all at least this,
+  const std::int32_t* lost;  // and none right that has one below this
+};
+
+struct RivalKernels {
+  // margins[row][0..width) += change[own] - change[0..width), for rows [first, end). open, with room for one more, receives
+  // the rows that are neither safe nor lost, and their number is returned; that of the lost ones is added to lost.
+  std::size_t (*take)(const RivalStep&, const RivalBounds&, std::size_t first, std::size_t end, std::int32_t* margins,
+                      std::uint32_t* open, std::size_t* lost);
+  // How many of n open rows the step would leave with a negative margin.
+  std::size_t (*count)(const RivalStep&, const std::uint32_t* open, std::size_t n, const std::int32_t* margins);
+};
+
 struct Kernels {
   const EncodeKernels& encode;
   const WalkKernels<NarrowNode>& narrow;
   const WalkKernels<WideNode>& wide;
   const SumKernels& sums;
+  const RivalKernels& rivals;
   std::uint32_t max_register_stride;  // narrow trees need no by-column copy of rows up to this long
   const char* name;
 };

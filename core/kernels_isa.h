@@ -20,6 +20,7 @@ using Doubles [[gnu::vector_size(64), gnu::may_alias]] = double;
 constexpr std::size_t kVectorLanes = 16;
 
 extern const EncodeKernels kEncodeKernels;
+extern const RivalKernels kRivalKernels;
 extern const SumKernels kSumKernels;
 extern const WalkKernels<NarrowNode> kNarrowKernels;
 extern const WalkKernels<WideNode> kWideKernels;

@@ -62,6 +62,8 @@ class Beam {
     double total, score;
   };
 
+  using Step = std::pair<std::int32_t, std::size_t>;  // tree and level
+
   std::size_t step_level(const State& state, std::size_t tree) const { return state.level[tree] + (down_ ? 1 : 0); }
 
   // Several parents may lead to one state: the cheapest way there is kept. Two states are taken to be one if their
@@ -90,17 +92,24 @@ class Beam {
     return found;
   }
 
+  const Tiles& changes_of(const Step& step) {
+    const auto [entry, is_new] = changes_.try_emplace(step);
+    if (is_new) entry->second = scorer_.changes(static_cast<std::size_t>(step.first), step.second, down_);
+    return entry->second;
+  }
+
   // A step is read once for all states that may take it, and a state is scored once.
   void score(std::vector<Candidate>& found) {
-    std::map<std::pair<std::int32_t, std::size_t>, std::vector<Candidate*>> by_step;
+    std::map<Step, std::vector<Candidate*>> by_step;
     std::unordered_map<std::uint64_t, double> score_of;
     for (Candidate& candidate : found) {
       if (!score_of.try_emplace(candidate.hash, 0).second) continue;
       const State& parent = beam_[candidate.parent];
       by_step[{candidate.tree, step_level(parent, static_cast<std::size_t>(candidate.tree))}].push_back(&candidate);
     }
+    std::erase_if(changes_, [&](const auto& entry) { return !by_step.contains(entry.first); });
     for (const auto& [step, takers] : by_step) {
-      const Tiles changes = scorer_.changes(static_cast<std::size_t>(step.first), step.second, down_);
+      const Tiles& changes = changes_of(step);
       for (const Candidate* taker : takers) {
         score_of[taker->hash] = scorer_.score(beam_[taker->parent].margins, &changes);
       }
@@ -120,7 +129,7 @@ class Beam {
       const State& parent = beam_[best.parent];
       const auto tree = static_cast<std::size_t>(best.tree);
       State state{parent.level, best.hash, parent.margins, best.tree, best.total, best.score};
-      add(scorer_.changes(tree, step_level(parent, tree), down_), state.margins);
+      add(changes_of({best.tree, step_level(parent, tree)}), state.margins);
       state.level[tree] = down_ ? state.level[tree] + 1 : state.level[tree] - 1;
       next.push_back(std::move(state));
     }
@@ -136,6 +145,7 @@ class Beam {
   double last_score_;
   std::vector<State> beam_;
   std::vector<std::vector<Move>> history_;
+  std::map<Step, Tiles> changes_;  // of the steps looked at last: most of them can still be taken
 };
 
 }  // namespace

@@ -60,6 +60,16 @@ class Descent {
   // change_of_leaf[n_leaves()].
   void read_step(std::size_t tree, std::size_t level, std::uint32_t* change_of_leaf) const;
 
+  // Calls visit(leaf, change) for every leaf of a tree and each step on the way to it that changes anything.
+  template <class Visit>
+  void for_each_change(std::size_t tree, Visit visit) const {
+    const std::size_t end = step_begin_[first_step_[tree + 1]];
+    for (std::size_t at = step_begin_[first_step_[tree]]; at < end; ++at) {
+      const auto [first, count] = reach_[at];
+      for (std::size_t leaf = first; leaf < first + count; ++leaf) visit(leaf, static_cast<std::uint32_t>(at));
+    }
+  }
+
   // out[row - first][margin] = what that step adds to the margins of rows [first, first + n).
   void changes(std::size_t tree, const std::uint32_t* change_of_leaf, std::size_t first, std::size_t n,
                std::int32_t* out) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "vectorised.h"
 
@@ -9,68 +10,39 @@ namespace scurry {
 
 namespace {
 
-constexpr std::size_t kWidth = 8;
-using Lanes [[gnu::vector_size(32), gnu::may_alias]] = std::int32_t;
-using Words [[gnu::vector_size(32), gnu::may_alias]] = std::int64_t;
+constexpr std::uint32_t kMost = std::numeric_limits<std::int32_t>::max();
 
-struct RowsInTree {
-  const std::uint32_t *leaf, *change_of_leaf;
-  const std::int32_t *changes, *own;
-  std::size_t n_lanes;
-
-  [[gnu::always_inline]] const std::int32_t* change(std::size_t row) const {
-    return changes + change_of_leaf[leaf[row]] * n_lanes;
-  }
-};
-
-// A bound beyond all sums is as good as the least or most of them.
-[[gnu::always_inline]] inline std::int32_t clamped(std::int64_t bound) {
-  using Limits = std::numeric_limits<std::int32_t>;
-  return static_cast<std::int32_t>(std::clamp<std::int64_t>(bound, Limits::min(), Limits::max()));
+constexpr std::size_t lanes_for(std::size_t n_classes) {
+  return n_classes <= 8 ? 8 : (n_classes + kIntLanes - 1) / kIntLanes * kIntLanes;
 }
 
-// Adds changes to the sums of all rows, and lists those that are open afterwards.
-struct TakeStep {
-  [[gnu::always_inline]] static inline void run(const RowsInTree* rows, std::size_t n_rows, std::int32_t* sums,
-                                                const std::int64_t* fall, const std::int64_t* rise, std::uint32_t* open,
-                                                std::size_t* n_open, std::size_t* surely_wrong) {
-    const std::size_t n_lanes = rows->n_lanes;
-    const Lanes first_index{0, 1, 2, 3, 4, 5, 6, 7};
-    *n_open = *surely_wrong = 0;
-    for (std::size_t row = 0; row < n_rows; ++row, sums += n_lanes) {
-      const std::int32_t* change = rows->change(row);
-      const std::int32_t y = rows->own[row], own = sums[y] + change[y];
-      const std::int32_t nearest = clamped(own - fall[row]), furthest = clamped(own + rise[row]);
-      Lanes near{}, beyond{}, index = first_index;
-      for (std::size_t at = 0; at < n_lanes; at += kWidth, index += static_cast<std::int32_t>(kWidth)) {
-        Lanes& sum = *reinterpret_cast<Lanes*>(sums + at);
-        sum += *reinterpret_cast<const Lanes*>(change + at);
-        near |= (sum > nearest) & (index != y);
-        beyond |= sum > furthest;
+struct Extremes {
+  std::int32_t least, most;
+};
+
+struct FindExtremes {
+  [[gnu::always_inline]] static inline void run(const std::int32_t* changes, std::size_t n_lanes, std::size_t n,
+                                                Extremes* extremes) {
+    for (std::size_t at = 0; at < n; ++at, changes += n_lanes) {
+      std::int32_t least = changes[0], most = changes[0];
+      for (std::size_t lane = 0; lane < n_lanes; ++lane) {
+        least = std::min(least, changes[lane]);
+        most = std::max(most, changes[lane]);
       }
-      const auto near_words = reinterpret_cast<Words>(near), beyond_words = reinterpret_cast<Words>(beyond);
-      const bool lost = (beyond_words[0] | beyond_words[1] | beyond_words[2] | beyond_words[3]) != 0;
-      const bool unsafe = (near_words[0] | near_words[1] | near_words[2] | near_words[3]) != 0;
-      open[*n_open] = static_cast<std::uint32_t>(row);
-      *n_open += unsafe && !lost;
-      *surely_wrong += lost;
+      extremes[at] = {least, most};
     }
   }
 };
 
-struct CountWrong {
-  [[gnu::always_inline]] static inline void run(const RowsInTree* rows, const std::uint32_t* open, std::size_t n_open,
-                                                const std::int32_t* sums, std::size_t* wrong) {
-    const std::size_t n_lanes = rows->n_lanes;
-    for (std::size_t i = 0; i < n_open; ++i) {
-      const std::int32_t *change = rows->change(open[i]), *sum = sums + open[i] * n_lanes;
-      const std::int32_t y = rows->own[open[i]], own = sum[y] + change[y];
-      Lanes above{};
-      for (std::size_t at = 0; at < n_lanes; at += kWidth) {
-        above |= *reinterpret_cast<const Lanes*>(sum + at) + *reinterpret_cast<const Lanes*>(change + at) > own;
-      }
-      const auto words = reinterpret_cast<Words>(above);
-      *wrong += (words[0] | words[1] | words[2] | words[3]) != 0;
+// Widens the bounds of a row of each class by one change. A bound beyond all margins is as good as the most of them.
+struct Widen {
+  [[gnu::always_inline]] static inline void run(const std::int32_t* change, Extremes extremes, std::size_t n_lanes,
+                                                std::int32_t* safe, std::int32_t* lost) {
+    const auto least = static_cast<std::uint32_t>(extremes.least), most = static_cast<std::uint32_t>(extremes.most);
+    for (std::size_t lane = 0; lane < n_lanes; ++lane) {
+      const auto own = static_cast<std::uint32_t>(change[lane]);
+      safe[lane] = std::max(safe[lane], static_cast<std::int32_t>(std::min(most - own, kMost)));
+      lost[lane] = std::min(lost[lane], -static_cast<std::int32_t>(std::min(own - least, kMost)));
     }
   }
 };
@@ -79,87 +51,103 @@ struct CountWrong {
 
 RivalRows::RivalRows(const Descent& descent, bool down)
     : descent_(descent),
-      factor_(down ? 2 : -2),
-      n_lanes_((descent.n_margins() + kWidth - 1) / kWidth * kWidth),
+      n_lanes_(lanes_for(descent.n_margins())),
       changes_((descent.n_changes() + 1) * n_lanes_, 0),
-      open_(descent.n_rows() + 1) {
-  for (std::size_t y = 0; y < descent.n_margins(); ++y) {
-    own_.insert(own_.end(), descent.class_begin(y + 1) - descent.class_begin(y), static_cast<std::int32_t>(y));
-  }
-  for (std::size_t at = 0; at < descent.n_changes(); ++at) {
-    const std::int32_t* change = descent.change(static_cast<std::uint32_t>(at));
-    for (std::size_t c = 0; c < descent.n_margins(); ++c) changes_[at * n_lanes_ + c] = factor_ * change[c];
-  }
-  start(down);
+      margins_(descent.n_rows() * n_lanes_),
+      safe_(descent.n_rows(), 0),
+      lost_(descent.n_rows(), 0),
+      open_(descent.n_rows() + descent.n_margins()),
+      n_open_(descent.n_margins(), 0) {
+  scale_changes(down ? 2 : -2);
+  start();
   bound_changes();
+  if (!down) go_to_leaves();
   // A step that changes nothing sorts the rows out.
   const std::vector<std::uint32_t> none(descent.n_leaves(), static_cast<std::uint32_t>(descent.n_changes()));
   step(0, none.data());
 }
 
-void RivalRows::start(bool down) {
-  const std::size_t n_classes = descent_.n_margins(), n_rows = descent_.n_rows();
-  sums_.assign(n_rows * n_lanes_, std::numeric_limits<std::int32_t>::min());
-  const std::vector<std::int32_t> margins = descent_.start();
-  for (std::size_t row = 0; row < n_rows; ++row) {
-    for (std::size_t c = 0; c < n_classes; ++c) sums_[row * n_lanes_ + c] = -margins[row * n_classes + c];
-    sums_[row * n_lanes_ + static_cast<std::size_t>(own_[row])] = 0;
-  }
-  if (down) return;
-  std::vector<std::uint32_t> change_of_leaf(descent_.n_leaves());
-  std::vector<std::int32_t> way(descent_.n_leaves() * n_classes, 0);  // [leaf][class] what the steps up to it take away
-  for (std::size_t tree = 0; tree < descent_.n_trees(); ++tree) {
-    const auto [begin, end] = descent_.leaf_range(tree);
-    for (std::size_t level = 1; level <= descent_.depth(tree); ++level) {
-      descent_.read_step(tree, level, change_of_leaf.data());
-      for (std::size_t leaf = begin; leaf < end; ++leaf) {
-        const std::int32_t* change = &changes_[change_of_leaf[leaf] * n_lanes_];
-        for (std::size_t c = 0; c < n_classes; ++c) way[leaf * n_classes + c] += change[c];
-      }
+void RivalRows::scale_changes(std::int32_t factor) {
+  for (std::size_t at = 0; at < descent_.n_changes(); ++at) {
+    const std::int32_t* change = descent_.change(static_cast<std::uint32_t>(at));
+    std::int32_t* scaled = &changes_[at * n_lanes_];
+    for (std::size_t lane = 0; lane < n_lanes_; ++lane) {
+      scaled[lane] = factor * change[lane < descent_.n_margins() ? lane : 0];
     }
-    for (std::size_t row = 0; row < n_rows; ++row) {
-      const std::int32_t* of_leaf = &way[descent_.leaves(tree)[row] * n_classes];
-      for (std::size_t c = 0; c < n_classes; ++c) sums_[row * n_lanes_ + c] -= of_leaf[c];
+  }
+}
+
+void RivalRows::start() {
+  const std::size_t n_classes = descent_.n_margins();
+  const std::vector<std::int32_t> margins = descent_.start();
+  for (std::size_t row = 0; row < descent_.n_rows(); ++row) {
+    for (std::size_t lane = 0; lane < n_lanes_; ++lane) {
+      margins_[row * n_lanes_ + lane] = margins[row * n_classes + (lane < n_classes ? lane : 0)];
     }
   }
 }
 
 void RivalRows::bound_changes() {
-  const std::size_t n_classes = descent_.n_margins(), n_rows = descent_.n_rows();
-  std::vector<std::int32_t> least, most;  // [change] of any class
-  for (std::size_t at = 0; at <= descent_.n_changes(); ++at) {
-    const auto first = changes_.begin() + static_cast<std::ptrdiff_t>(at * n_lanes_);
-    const auto [low, high] = std::minmax_element(first, first + static_cast<std::ptrdiff_t>(n_classes));
-    least.push_back(*low);
-    most.push_back(*high);
-  }
-  fall_.assign(n_rows, 0);
-  rise_.assign(n_rows, 0);
-  std::vector<std::uint32_t> change_of_leaf(descent_.n_leaves());
+  std::vector<Extremes> extremes(descent_.n_changes() + 1);
+  vectorised<FindExtremes>(changes_.data(), n_lanes_, extremes.size(), extremes.data());
+  std::vector<std::int32_t> safe, lost;  // [leaf of a tree][class]
   for (std::size_t tree = 0; tree < descent_.n_trees(); ++tree) {
-    const std::uint32_t* leaf = descent_.leaves(tree);
-    for (std::size_t level = 1; level <= descent_.depth(tree); ++level) {
-      descent_.read_step(tree, level, change_of_leaf.data());
-      for (std::size_t row = 0; row < n_rows; ++row) {
-        const std::size_t at = change_of_leaf[leaf[row]];
-        const std::int64_t own = changes_[at * n_lanes_ + static_cast<std::size_t>(own_[row])];
-        fall_[row] = std::max(fall_[row], most[at] - own);
-        rise_[row] = std::max(rise_[row], own - least[at]);
+    const auto [begin, end] = descent_.leaf_range(tree);
+    safe.assign((end - begin) * n_lanes_, 0);
+    lost.assign((end - begin) * n_lanes_, 0);
+    descent_.for_each_change(tree, [&, first = begin](std::size_t leaf, std::uint32_t at) {
+      const std::size_t place = (leaf - first) * n_lanes_;
+      vectorised<Widen>(&changes_[at * n_lanes_], extremes[at], n_lanes_, &safe[place], &lost[place]);
+    });
+    for (std::size_t y = 0; y < descent_.n_margins(); ++y) {
+      for (std::size_t row = descent_.class_begin(y); row < descent_.class_begin(y + 1); ++row) {
+        const std::size_t at = (descent_.leaves(tree)[row] - begin) * n_lanes_ + y;
+        safe_[row] = std::max(safe_[row], safe[at]);
+        lost_[row] = std::min(lost_[row], lost[at]);
       }
     }
   }
 }
 
+void RivalRows::go_to_leaves() {
+  std::vector<std::uint32_t> leaf_of_tree(descent_.n_leaves());
+  for (std::size_t tree = 0; tree < descent_.n_trees(); ++tree) {
+    const auto [begin, end] = descent_.leaf_range(tree);
+    AlignedVector<std::int32_t> way((end - begin) * n_lanes_, 0);  // [leaf of the tree][lane] all steps down to it
+    descent_.for_each_change(tree, [&, first = begin](std::size_t leaf, std::uint32_t at) {
+      for (std::size_t lane = 0; lane < n_lanes_; ++lane) {
+        way[(leaf - first) * n_lanes_ + lane] -= changes_[at * n_lanes_ + lane];
+      }
+    });
+    std::iota(leaf_of_tree.begin() + begin, leaf_of_tree.begin() + end, 0u);
+    take(tree, leaf_of_tree.data(), way.data());
+  }
+}
+
+RivalStep RivalRows::step_of(std::size_t tree, const std::uint32_t* change_of_leaf, const std::int32_t* changes,
+                             std::size_t y) const {
+  return {descent_.leaves(tree), change_of_leaf, changes, n_lanes_, y};
+}
+
+void RivalRows::take(std::size_t tree, const std::uint32_t* change_of_leaf, const std::int32_t* changes) {
+  surely_wrong_ = 0;
+  for (std::size_t y = 0; y < n_open_.size(); ++y) {
+    const std::size_t begin = descent_.class_begin(y), end = descent_.class_begin(y + 1);
+    n_open_[y] = kernels().rivals.take(step_of(tree, change_of_leaf, changes, y), {safe_.data(), lost_.data()}, begin,
+                                       end, margins_.data(), &open_[begin + y], &surely_wrong_);
+  }
+}
+
 void RivalRows::step(std::size_t tree, const std::uint32_t* change_of_leaf) {
-  const RowsInTree rows{descent_.leaves(tree), change_of_leaf, changes_.data(), own_.data(), n_lanes_};
-  vectorised<TakeStep>(&rows, descent_.n_rows(), sums_.data(), fall_.data(), rise_.data(), open_.data(), &n_open_,
-                       &surely_wrong_);
+  take(tree, change_of_leaf, changes_.data());
 }
 
 std::size_t RivalRows::wrong_after(std::size_t tree, const std::uint32_t* change_of_leaf) const {
-  const RowsInTree rows{descent_.leaves(tree), change_of_leaf, changes_.data(), own_.data(), n_lanes_};
   std::size_t wrong = surely_wrong_;
-  vectorised<CountWrong>(&rows, open_.data(), n_open_, sums_.data(), &wrong);
+  for (std::size_t y = 0; y < n_open_.size(); ++y) {
+    wrong += kernels().rivals.count(step_of(tree, change_of_leaf, changes_.data(), y),
+                                    &open_[descent_.class_begin(y) + y], n_open_[y], margins_.data());
+  }
   return wrong;
 }
 

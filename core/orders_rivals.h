@@ -1,10 +1,10 @@
 // RivalRows: rows of several classes on their way, and which of them one more step could put right or wrong.
 //
-// A row has twice its sum for every class, less twice the sum its own class started with; the sums of the other classes
-// carry who wins a tie in their lowest bit. It is right iff none exceeds its own. Vectors are padded with what never does.
+// Margins as in Descent, which are odd; lanes beyond the classes repeat the first.
 #pragma once
 
 #include "aligned.h"
+#include "kernels.h"
 #include "orders_descent.h"
 
 namespace scurry {
@@ -20,18 +20,22 @@ class RivalRows {
   std::size_t wrong_after(std::size_t tree, const std::uint32_t* change_of_leaf) const;
 
  private:
-  void start(bool down);
+  void scale_changes(std::int32_t factor);
+  void start();
   void bound_changes();
+  void go_to_leaves();
+  void take(std::size_t tree, const std::uint32_t* change_of_leaf, const std::int32_t* changes);
+  RivalStep step_of(std::size_t tree, const std::uint32_t* change_of_leaf, const std::int32_t* changes,
+                    std::size_t y) const;
 
   const Descent& descent_;
-  std::int32_t factor_;  // from a class's change on the way down to what a step adds
   std::size_t n_lanes_;
-  AlignedVector<std::int32_t> sums_;       // [row][lane]
-  AlignedVector<std::int32_t> changes_;    // [change][lane]
-  std::vector<std::int32_t> own_;          // [row] its class
-  std::vector<std::int64_t> fall_, rise_;  // [row] how much a step can lose, or win, against any class
-  std::vector<std::uint32_t> open_;        // rows whose answer a step can change
-  std::size_t n_open_ = 0, surely_wrong_ = 0;
+  AlignedVector<std::int32_t> changes_;    // [change + 1][lane] what a step adds to twice a class's sum
+  AlignedVector<std::int32_t> margins_;    // [row][lane]
+  std::vector<std::int32_t> safe_, lost_;  // [row] the RivalBounds, whatever the step
+  std::vector<std::uint32_t> open_;        // rows that are neither: of class y, from class_begin(y) + y on,
+  std::vector<std::size_t> n_open_;        // so many
+  std::size_t surely_wrong_ = 0;
 };
 
 }  // namespace scurry

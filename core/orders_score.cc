@@ -33,6 +33,13 @@ struct ScoreTile {
   }
 };
 
+struct Add {
+  [[gnu::always_inline]] static inline void run(const std::int32_t* a, const std::int32_t* b, std::size_t n,
+                                                std::int32_t* sum) {
+    for (std::size_t i = 0; i < n; ++i) sum[i] = a[i] + b[i];
+  }
+};
+
 double squares_of(const std::int32_t* residuals, const std::int32_t* changes, std::size_t n) {
   double sum = 0;
   for (std::size_t i = 0; i < n; ++i) {
@@ -53,7 +60,7 @@ Scorer::Scorer(const Descent& descent, double steepness)
 
 Tiles Scorer::tiled(const std::vector<std::int32_t>& by_row, std::int32_t sign) const {
   const std::size_t n_rows = descent_.n_rows(), n_margins = descent_.n_margins();
-  Tiles tiles((n_rows + kTile - 1) / kTile * kTile * n_margins, 0);
+  Tiles tiles(n_tiles() * tile_size(), 0);
   for (std::size_t first = 0; first < n_rows; first += kTile) {
     for (std::size_t m = 0; m < n_margins; ++m) {
       std::int32_t* tile = &tiles[first * n_margins + m * kTile];
@@ -74,21 +81,31 @@ Tiles Scorer::changes(std::size_t tree, std::size_t level, bool down) {
 }
 
 double Scorer::score(const Tiles& margins, const Tiles* changes) const {
-  const std::size_t n_rows = descent_.n_rows(), n_margins = descent_.n_margins();
-  double squares = 0;
-  std::int64_t sum = 0;
-  for (std::size_t first = 0; first < n_rows; first += kTile) {
-    const std::size_t n = std::min(kTile, n_rows - first), at = first * n_margins;
-    const std::int32_t* change = changes == nullptr ? no_changes_.data() : &(*changes)[at];
-    if (descent_.regression()) {
-      squares += squares_of(&margins[at], change, n);
-    } else {
-      std::int32_t of_tile;
-      vectorised<ScoreTile>(&margins[at], change, n, n_margins, steepness_, &of_tile);
-      sum += of_tile;
-    }
+  double sum = 0;
+  for (std::size_t tile = 0; tile < n_tiles(); ++tile) {
+    const std::size_t at = tile * tile_size();
+    sum += sum_of_tile(tile, &margins[at], changes == nullptr ? nullptr : &(*changes)[at]);
   }
-  return descent_.regression() ? -squares : static_cast<double>(sum) / kRight + 0.5 * static_cast<double>(n_rows);
+  return score_of(sum);
+}
+
+std::size_t Scorer::n_tiles() const { return (descent_.n_rows() + kTile - 1) / kTile; }
+
+double Scorer::sum_of_tile(std::size_t tile, const std::int32_t* margins, const std::int32_t* changes) const {
+  const std::size_t n = std::min(kTile, descent_.n_rows() - tile * kTile);
+  if (changes == nullptr) changes = no_changes_.data();
+  if (descent_.regression()) return squares_of(margins, changes, n);
+  std::int32_t sum;
+  vectorised<ScoreTile>(margins, changes, n, descent_.n_margins(), steepness_, &sum);
+  return sum;
+}
+
+double Scorer::score_of(double sum) const {
+  return descent_.regression() ? -sum : sum / kRight + 0.5 * static_cast<double>(descent_.n_rows());
+}
+
+void add(const std::int32_t* a, const std::int32_t* b, std::size_t n, std::int32_t* sum) {
+  vectorised<Add>(a, b, n, sum);
 }
 
 }  // namespace scurry

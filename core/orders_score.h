@@ -27,6 +27,13 @@ class Scorer {
   // The score of margins, after changes if there are any.
   double score(const Tiles& margins, const Tiles* changes = nullptr) const;
 
+  // The same in parts: the score of a state is score_of(the sum over its tiles, in their order). A tile has tile_size()
+  // numbers; changes may be null.
+  std::size_t n_tiles() const;
+  std::size_t tile_size() const { return no_changes_.size(); }
+  double sum_of_tile(std::size_t tile, const std::int32_t* margins, const std::int32_t* changes) const;
+  double score_of(double sum) const;
+
  private:
   Tiles tiled(const std::vector<std::int32_t>& by_row, std::int32_t sign) const;
 
@@ -37,8 +44,11 @@ class Scorer {
   Tiles no_changes_;  // of one tile
 };
 
+// sum[0..n) = a[0..n) + b[0..n)
+void add(const std::int32_t* a, const std::int32_t* b, std::size_t n, std::int32_t* sum);
+
 inline void add(const Tiles& changes, Tiles& margins) {
-  for (std::size_t i = 0; i < margins.size(); ++i) margins[i] += changes[i];
+  add(margins.data(), changes.data(), margins.size(), margins.data());
 }
 
 }  // namespace scurry

@@ -6,8 +6,8 @@
 
 #include <optional>
 
-#include "orders_position.h"
 #include "orders_rivals.h"
+#include "orders_single.h"
 
 namespace scurry {
 
@@ -23,23 +23,14 @@ class Squirrel {
   void step(std::size_t tree);
 
  private:
-  void bound_changes();
   void read_next(std::size_t tree);
-  std::vector<double> look_at_residuals() const;
-  std::vector<double> look_at_single_margins() const;
-  std::vector<double> look_at_rivals() const;
 
   const Descent& descent_;
   bool down_;
   std::vector<std::size_t> level_;             // of each tree
   std::vector<std::uint32_t> change_of_leaf_;  // by the next step of its tree
-  std::optional<RivalRows> rivals_;            // where there are several margins
-
-  // Where there is one:
-  std::optional<Position> position_;
-  std::vector<std::int32_t> margin_of_leaf_;    // what its tree's next step adds to a row of the first class
-  std::vector<std::uint32_t> leaf_;             // [row][tree]
-  std::vector<std::int32_t> lowest_, highest_;  // [row] no step changes a margin by less, by more
+  std::optional<RivalRows> rivals_;            // if there are several margins,
+  std::optional<SingleRows> singles_;          // else
 };
 
 // The greedy order: trees in the order of their steps from the roots down; equal losses go to the lowest tree.

@@ -35,7 +35,13 @@ class Window {
         if (i > 1) add(moves[i - 2], moves[i - 1]);
       }
     }
-    score_from(0, 0, scorer, last_score, margins);
+    // Tile by tile, which stay in cache while all states are visited.
+    Tiles moved(n_trees() * scorer.tile_size());
+    std::fill(excess_.begin(), excess_.end(), 0.0);
+    for (std::size_t tile = 0; tile < scorer.n_tiles(); ++tile) {
+      sum_from(0, 0, scorer, tile, &margins[tile * scorer.tile_size()], moved.data());
+    }
+    for (double& excess : excess_) excess = last_score - scorer.score_of(excess);
   }
 
   // The cheapest run of steps, empty if the given one is as good.
@@ -81,18 +87,19 @@ class Window {
  private:
   std::size_t n_trees() const { return tree_.size(); }
 
-  void score_from(std::size_t k, std::size_t state, Scorer& scorer, double last_score, const Tiles& margins) {
-    const bool innermost = k + 1 == n_trees();
+  // Adds one tile's part to the sums of all states in which trees from the k-th on differ.
+  void sum_from(std::size_t k, std::size_t state, const Scorer& scorer, std::size_t tile, const std::int32_t* margins,
+                std::int32_t* scratch) {
+    const std::size_t size = scorer.tile_size();
     for (std::size_t level = 0; level < n_levels_[k]; ++level, state += stride_[k]) {
-      const Tiles* moves = level == 0 ? nullptr : &moves_[k][level - 1];
-      if (innermost) {
-        excess_[state] = last_score - scorer.score(margins, moves);
+      const std::int32_t* moves = level == 0 ? nullptr : &moves_[k][level - 1][tile * size];
+      if (k + 1 == n_trees()) {
+        excess_[state] += scorer.sum_of_tile(tile, margins, moves);
       } else if (level == 0) {
-        score_from(k + 1, state, scorer, last_score, margins);
+        sum_from(k + 1, state, scorer, tile, margins, scratch + size);
       } else {
-        Tiles moved = margins;
-        add(*moves, moved);
-        score_from(k + 1, state, scorer, last_score, moved);
+        add(margins, moves, size, scratch);
+        sum_from(k + 1, state, scorer, tile, scratch, scratch + size);
       }
     }
   }

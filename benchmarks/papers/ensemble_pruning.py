@@ -5,18 +5,19 @@ tree by tree, for the same trade-offs, and errors and costs on test rows are ave
 matches the two methods at a low and a high error level. Its forests are not ours, so its levels are kept relative to
 the error of the unpruned forest, and what is compared is the cost, in percent of the unpruned cost, down to which
 each method's curve stays at the level or comes back to it. The paper's forests vote; the mean of the trees' class
-shares, which is how scurry reads a forest, is shown beside it.
+shares, which is how scurry reads a forest, is shown beside it. The paper says little about how its forests are grown,
+so other readings are tried as well, without pruning.
 
     python benchmarks/papers/ensemble_pruning.py --quick
-    python benchmarks/papers/ensemble_pruning.py --repeats 10 --datasets sonar heart_statlog
+    python benchmarks/papers/ensemble_pruning.py --repeats 10 --datasets sonar heart_statlog --parts table
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from sklearn.model_selection import StratifiedKFold
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import scurry
-from cost_curves import Rows, Task, kept, load, measured, split
+from cost_curves import Rows, Task, file_name, kept, load, measured, split
 from report import Report, subplots
 from scurry import Forest
 from scurry.forest import ARRAYS, HEADER
@@ -38,6 +39,8 @@ LAMBDAS = np.geomspace(1e-6, 1e-1, 41)
 FOREST_SIZES, QUICK_SIZES = (36_603, 15_688, 58_101), (3_000, 1_500, 5_000)
 N_FOLDS = 10
 LEVELS = ("low", "high")
+PARTS = ("table", "readings")
+READING_REPEATS = 3
 ELSEWHERE = ("miniboone", "cifar10")
 
 
@@ -60,6 +63,44 @@ TABLE_1 = {
 }
 
 
+@dataclass(frozen=True)
+class Reading:
+    """One way to understand how the paper's forests are grown."""
+
+    title: str
+    options: Mapping[str, Any] = field(default_factory=dict)  # of BudgetedForestClassifier
+    two_classes: bool = False  # the most common class against all others
+    on_validation: bool = False  # validation rows are grown on, too
+
+    def applies_to(self, name: str) -> bool:
+        return name == "covertype" or not (self.two_classes or self.on_validation)
+
+
+AS_WRITTEN = Reading("as written: Pairs, min-max, bootstrap, all features")
+READINGS = (
+    AS_WRITTEN,
+    Reading("2/3 of the features drawn at each split", {"max_features": 2 / 3}),
+    Reading("1/3 drawn", {"max_features": 1 / 3}),
+    Reading("square root drawn", {"max_features": "sqrt"}),
+    Reading("no bootstrap, 2/3 drawn", {"bootstrap": False, "max_features": 2 / 3}),
+    Reading("no bootstrap, square root drawn", {"bootstrap": False, "max_features": "sqrt"}),
+    Reading("expected Pairs", {"split": "expected"}),
+    Reading("entropy, expected", {"criterion": "entropy"}),
+    Reading("entropy, min-max", {"criterion": "entropy", "split": "min-max"}),
+    Reading("entropy, square root drawn", {"criterion": "entropy", "max_features": "sqrt"}),
+    Reading("threshold-Pairs, alpha 1", {"alpha": 1.0}),
+    Reading("threshold-Pairs, alpha 4", {"alpha": 4.0}),
+    Reading("as written, two classes", two_classes=True),
+    Reading("as written, validation rows too", on_validation=True),
+    Reading("as written, two classes, validation rows too", two_classes=True, on_validation=True),
+    Reading(
+        "no bootstrap, 2/3 drawn, validation rows too",
+        {"bootstrap": False, "max_features": 2 / 3},
+        on_validation=True,
+    ),
+)
+
+
 def main() -> None:
     arguments = _arguments()
     report = Report(
@@ -70,13 +111,13 @@ def main() -> None:
         + (" (--quick: 1 repeat, 3,000 rows, 10 trees)." if arguments.quick else "."),
         ["scikit-learn"],
     )
-    found: dict[str, NDArray[np.float64]] = {}
-    for name in arguments.datasets:
-        if load(name, report) is not None:
-            found[name] = _measured(name, arguments)
-    if found:
+    at_hand = [name for name in arguments.datasets if load(name, report) is not None]
+    if at_hand and "table" in arguments.parts:
+        found = {name: _measured(name, arguments) for name in at_hand}
         _table(report, found)
         _figure(report, found)
+    if at_hand and "readings" in arguments.parts:
+        _readings(report, at_hand, arguments.quick)
     for name in ELSEWHERE:
         load(name, report)
     report.close()
@@ -87,6 +128,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few rows, trees and repeats")
     parser.add_argument("--repeats", type=int, default=10, help="of the cross-validations")
     parser.add_argument("--forest-repeats", type=int, default=2, help="of covertype")
+    parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
     parser.add_argument("--datasets", nargs="+", default=list(TABLE_1), choices=list(TABLE_1))
     arguments = parser.parse_args()
     if arguments.quick:
@@ -111,22 +153,44 @@ def _measured(name: str, arguments: argparse.Namespace) -> NDArray[np.float64]:
 
 
 def _repeat(name: str, seed: int, quick: bool) -> list[Any]:
-    data = scurry.datasets.load(name)
+    return [_both(task, forest.forest_) for task, forest in _grown(name, seed, quick, AS_WRITTEN)]
+
+
+def _grown(name: str, seed: int, quick: bool, reading: Reading) -> Iterator[tuple[Task, BudgetedForestClassifier]]:
+    """A repeat's tasks, one or one for each fold, each with its forest."""
     n_trees = 10 if quick else TABLE_1[name].n_trees
+    for at, task in enumerate(_tasks(name, seed, quick)):
+        if reading.two_classes:
+            task = _two_classes(task)
+        rows = task.train
+        if reading.on_validation:
+            rows = (np.vstack([rows[0], task.validation[0]]), np.concatenate([rows[1], task.validation[1]]))
+        forest = BudgetedForestClassifier(n_trees, random_state=1000 * seed + at, **reading.options)
+        yield task, forest.fit(*rows)
+
+
+def _tasks(name: str, seed: int, quick: bool) -> Iterator[Task]:
+    data = scurry.datasets.load(name)
     if name == "covertype":
-        parts = split(data.X, data.y, QUICK_SIZES if quick else FOREST_SIZES, seed)
-        return [_both(Task(*parts, {}), n_trees, seed)]
-    folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed)
-    results = []
-    for fold, (train, test) in enumerate(folds.split(data.X, data.y)):
+        yield Task(*split(data.X, data.y, QUICK_SIZES if quick else FOREST_SIZES, seed), {})
+        return
+    for train, test in StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed).split(data.X, data.y):
         rows: Rows = (data.X[train], data.y[train])  # too few for validation rows of their own
-        results.append(_both(Task(rows, rows, (data.X[test], data.y[test]), {}), n_trees, 1000 * seed + fold))
-    return results
+        yield Task(rows, rows, (data.X[test], data.y[test]), {})
 
 
-def _both(task: Task, n_trees: int, seed: int) -> list[Any]:
+def _two_classes(task: Task) -> Task:
+    classes, counts = np.unique(task.train[1], return_counts=True)
+    common = classes[counts.argmax()]
+
+    def told(rows: Rows) -> Rows:
+        return rows[0], rows[1] == common
+
+    return replace(task, train=told(task.train), validation=told(task.validation), test=told(task.test))
+
+
+def _both(task: Task, forest: Forest) -> list[Any]:
     """Cost and error of a forest; axes: how trees are joined, how they are pruned, trade-off (the first unpruned)."""
-    forest = BudgetedForestClassifier(n_trees, random_state=seed).fit(*task.train).forest_
     paths = [scurry.prune(forest, task.validation[0], method=method) for method in ("exact", "independent")]
     return [
         [[measured(joined(forest), task.test, task), *_by_lambda(path, joined, task)] for path in paths]
@@ -189,14 +253,45 @@ def _percent(share: float) -> str:
     return f"{share:.1f}" if np.isfinite(share) else "not reached"
 
 
+def _readings(report: Report, names: list[str], quick: bool) -> None:
+    """Cost and error of unpruned forests, reading by reading."""
+    prefix = "ensemble-quick" if quick else "ensemble"
+    published = [f"{TABLE_1[name].cost:.2f}, {TABLE_1[name].errors[0]:.4f}" for name in names]
+    rows = [["published", *published]]
+    for reading in READINGS:
+        cells = []
+        for name in names:
+            if not reading.applies_to(name):
+                cells.append("–")
+                continue
+            key = f"{prefix}-reading-{name}-{file_name(reading.title)}"
+            found = kept(key, lambda name=name, reading=reading: {"runs": _unpruned(name, reading, quick)})
+            cost, error = np.mean(found["runs"], axis=0)
+            cells.append(f"{cost:.2f}, {error:.4f}")
+        rows.append([reading.title, *cells])
+    header = ["forests grown", *[f"{TABLE_1[name].title}: cost, error" for name in names]]
+    report.table(f"Unpruned forests by reading ({READING_REPEATS} × {N_FOLDS} folds; Forest once)", header, rows)
+
+
+def _unpruned(name: str, reading: Reading, quick: bool) -> list[tuple[float, float]]:
+    seeds = range(1 if quick or name == "covertype" else READING_REPEATS)
+    return [
+        measured(forest.forest_, task.test, task)
+        for seed in seeds
+        for task, forest in _grown(name, seed, quick, reading)
+    ]
+
+
 def _figure(report: Report, found: dict[str, NDArray[np.float64]]) -> None:
     figure, axes = subplots(1, len(found), (4.6, 3.8))
-    for axis, (name, both) in zip(axes[0], found.items(), strict=True):
-        for curve, title in zip(both[0, 0], ("ensemble (exact)", "individual"), strict=True):
-            axis.plot(curve[1:, 0], curve[1:, 1], marker=".", label=title)
-        axis.plot(*both[0, 0, 0, 0], "k*", label="unpruned")
-        axis.set(title=TABLE_1[name].title, xlabel="mean cost per row", ylabel="test error")
-        axis.legend(fontsize="small")
+    for axis, (name, (mean, _)) in zip(axes[0], found.items(), strict=True):
+        for (at, joined), line in zip(enumerate(JOINED), ("-", "--"), strict=True):
+            for curve, title, color in zip(mean[at], ("ensemble", "single trees"), ("C3", "C0"), strict=True):
+                axis.plot(*curve[1:].T, line, color=color, label=f"{title}, {joined}")
+        axis.plot(*mean[0, 0, 0], "k*", markersize=10, label="unpruned")
+        axis.set(title=TABLE_1[name].title, xlabel="mean cost per row", ylabel="test error", xlim=(0, None))
+        axis.grid(alpha=0.3)
+    axes[0][0].legend(fontsize="small")
     report.figure("table-1-curves", figure)
 
 

@@ -48,3 +48,53 @@ def test_levels_are_read_from_the_cheap_end():
     assert _share_at(curve, 0.15) == pytest.approx(50)
     assert _share_at(curve, 0.5) == pytest.approx(0)
     assert np.isnan(_share_at(curve, 0.05))
+
+
+def test_budgets_in_units_of_cost_are_met_by_shares_of_the_unpruned_cost():
+    from cost_curves import BUDGETS, Curve, _within
+
+    curve = Curve([0.0] * len(BUDGETS), [1 - share for share in BUDGETS.tolist()])
+    assert np.isnan(_within(curve, 10.0, 0.4))
+    assert _within(curve, 10.0, 0.5) == pytest.approx(0.95)
+    assert _within(curve, 10.0, 2.9) == pytest.approx(0.75)
+    assert _within(curve, 10.0, 99.0) == pytest.approx(0.0)
+
+
+def test_points_of_a_figure_are_distinct_and_ordered_by_cost():
+    from cost_curves import Curve, _distinct
+
+    nan = float("nan")
+    drawn = _distinct(Curve([nan, 2.0, 1.0, 2.0], [nan, 0.2, 0.4, 0.2]))
+    assert drawn.tolist() == [[1.0, 2.0], [0.4, 0.2]]
+
+
+def test_two_classes_are_the_most_common_one_and_the_rest():
+    from ensemble_pruning import _two_classes
+
+    from cost_curves import Task
+
+    X = np.zeros((4, 1), np.float32)
+    task = Task((X, np.array([3, 1, 3, 2])), (X, np.array([3, 3, 1, 1])), (X, np.array([2, 2, 2, 3])), {})
+    told = _two_classes(task)
+    assert told.train[1].tolist() == [True, False, True, False]
+    assert told.validation[1].tolist() == [True, True, False, False]
+    assert told.test[1].tolist() == [False, False, False, True]
+
+
+def test_a_ranking_is_judged_batch_by_batch(monkeypatch):
+    import budgetprune
+
+    import scurry
+
+    monkeypatch.setattr(budgetprune, "BATCH", 2)
+    stump = {
+        "feature": [0, -1, -1],
+        "threshold": [0.5, 0, 0],
+        "left": [1, -1, -1],
+        "right": [2, -1, -1],
+        "value": [[0.5, 0.5], [0.9, 0.1], [0.1, 0.9]],
+    }
+    forest = scurry.Forest.from_trees([stump], n_features=1, classes=[False, True])
+    X = np.array([[0], [1], [1], [0]], np.float32)
+    assert budgetprune._ranking_loss(forest, (X, np.array([False, True, True, False]))) == pytest.approx(0)
+    assert budgetprune._ranking_loss(forest, (X, np.array([True, False, True, False]))) == pytest.approx(0.25)

@@ -143,17 +143,18 @@ class TestAuto:
         assert mean_loss(rows.descent(), found, (1, 1)) <= mean_loss(rows.descent(), squirrel, (1, 1))
 
 
-def test_same_orders_without_vector_instructions():
+def test_same_orders_whatever_the_vector_instructions():
     code = """if True:
         import numpy as np
         from sklearn.datasets import load_digits
         from sklearn.ensemble import RandomForestClassifier
         import scurry
-        X, y = load_digits(return_X_y=True)
-        for y in (y, y >= 5):
-            forest = scurry.from_model(RandomForestClassifier(5, max_depth=4, random_state=0).fit(X[:500], y[:500]))
-            for order in ("auto", "optimal"):
-                print(scurry.orders.find(forest, X[500:900], y[500:900], order=order).steps.tolist())
+        X, digit = load_digits(return_X_y=True)
+        for y in (digit, digit >= 5, digit // 2, 2 * digit + (X[:, 20] > 8), 4 * digit + X[:, 20].astype(int) // 4):
+            forest = scurry.from_model(RandomForestClassifier(5, max_depth=4, random_state=0).fit(X[:700], y[:700]))
+            known = np.isin(y, y[:700])
+            for order in ("auto", "optimal", "forward-squirrel", "backward-squirrel"):
+                print(scurry.orders.find(forest, X[known][700:], y[known][700:], order=order).steps.tolist())
         print(scurry._core.kernels())
     """
     outputs = [
@@ -164,7 +165,7 @@ def test_same_orders_without_vector_instructions():
             text=True,
             check=True,
         ).stdout.splitlines()
-        for isa in ("portable", "")
+        for isa in ("portable", "avx2", "")
     ]
     assert outputs[0][-1] == "portable"
-    assert outputs[0][:-1] == outputs[1][:-1]
+    assert outputs[0][:-1] == outputs[1][:-1] == outputs[2][:-1]

@@ -101,6 +101,18 @@ class TestAgainstEnumeration:
         for name, down in (("forward-squirrel", True), ("backward-squirrel", False)):
             assert find(forest, X, y, order=name, readout=readout).steps.tolist() == oracle.greedy(down)
 
+    @pytest.mark.parametrize("readout", ["plain", "weighted"])
+    @pytest.mark.parametrize("n_classes", [2, 3, 8, 9, 16, 17, 32, 33, 50])
+    def test_squirrels_of_many_rows_and_classes(self, n_classes, readout):
+        forest = complete_forest(n_trees=6, depth=4, n_columns=n_classes, seed=n_classes)
+        rng = np.random.default_rng(n_classes)
+        X = rng.normal(size=(700, 6)).astype(np.float32)
+        # Mostly what the forest says, so that there are rows whose answer no step changes; classes without a row too.
+        y = np.where(rng.random(700) < 0.7, forest.predict(X), rng.integers(0, (n_classes + 1) // 2, 700))
+        oracle = Oracle(forest, X, y, readout)
+        for name, down in (("forward-squirrel", True), ("backward-squirrel", False)):
+            assert find(forest, X, y, order=name, readout=readout).steps.tolist() == oracle.greedy(down)
+
     @settings(max_examples=100, deadline=None)
     @given(problems(max_trees=6, max_nodes=15), st.sampled_from(["plain", "weighted"]), st.integers(0, 99))
     def test_curve_is_that_of_states_evaluated_from_scratch(self, problem, readout, seed):

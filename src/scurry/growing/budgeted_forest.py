@@ -30,9 +30,8 @@ Deviations from the paper:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +41,8 @@ from sklearn.utils.parallel import Parallel, delayed
 from scurry import _core
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.growing.training import GrownClassifier, check_amount, check_count
+from scurry.growing.training import GrownClassifier, TrainingSet, check_amount, check_count
+from scurry.pruning.trade_offs import Progress
 from scurry.structure import join_trees
 
 CRITERIA = ("pairs", "entropy")
@@ -121,23 +121,7 @@ class BudgetedForestClassifier(GrownClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *, progress: Callable[[int, int], Any] | None = None) -> Self:
-        """Grow the forest.
-
-        Parameters
-        ----------
-        X : array or DataFrame of shape (n_rows, n_features)
-            Finite numbers.
-        y : array of shape (n_rows,)
-        progress : callable, optional
-            Called as ``progress(n_grown, n_estimators)`` after each tree.
-
-        Returns
-        -------
-        BudgetedForestClassifier
-        """
-        self._check_parameters()
-        rows = self._training_set(X, y)
+    def _grow(self, rows: TrainingSet, progress: Progress | None) -> Forest:
         options = {
             "n_classes": len(rows.classes),
             "impurity": self.criterion,
@@ -157,13 +141,12 @@ class BudgetedForestClassifier(GrownClassifier):
             trees.append(tree)
             if progress is not None:
                 progress(len(trees), self.n_estimators)
-        self.forest_ = Forest(
+        return Forest(
             **join_trees(trees)[0],
             n_features=self.n_features_in_,
             classes=rows.classes,
             feature_names=rows.feature_names,
         )
-        return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Class probabilities of each row: the mean of its leaves' class shares.

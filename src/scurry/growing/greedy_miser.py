@@ -25,8 +25,7 @@ Deviations from the paper:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +36,7 @@ from scurry import _core
 from scurry.errors import InputError
 from scurry.forest import NODE_ARRAYS, Forest
 from scurry.growing.training import GrownClassifier, TrainingSet, check_amount, check_count
+from scurry.pruning.trade_offs import Progress
 from scurry.structure import join_trees
 
 LOSSES = ("logistic", "squared")
@@ -104,23 +104,7 @@ class GreedyMiserClassifier(GrownClassifier):
         self.max_depth = max_depth
         self.loss = loss
 
-    def fit(self, X: Any, y: Any, *, progress: Callable[[int, int], Any] | None = None) -> Self:
-        """Grow the trees.
-
-        Parameters
-        ----------
-        X : array or DataFrame of shape (n_rows, n_features)
-            Finite numbers.
-        y : array of shape (n_rows,)
-        progress : callable, optional
-            Called as ``progress(n_rounds, n_estimators)`` after each round.
-
-        Returns
-        -------
-        GreedyMiserClassifier
-        """
-        self._check_parameters()
-        rows = self._training_set(X, y)
+    def _grow(self, rows: TrainingSet, progress: Progress | None) -> Forest:
         if len(rows.classes) < 2:
             raise InputError(f"y has one class, {rows.classes[0]!r}; at least two are needed")
         targets = _targets(rows)
@@ -136,8 +120,7 @@ class GreedyMiserClassifier(GrownClassifier):
             if all(len(tree["feature"]) == 1 for tree in grown):
                 break
         self.n_estimators_ = n_rounds
-        self.forest_ = self._forest(rows, trees, start)
-        return self
+        return self._forest(rows, trees, start)
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:

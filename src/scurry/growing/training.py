@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from scurry import _core
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.pruning.costs import checked_costs
+from scurry.pruning.trade_offs import Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +49,33 @@ class GrownClassifier(ClassifierMixin, BaseEstimator):
     classes_: NDArray[Any]
     n_features_in_: int
     feature_costs: Any
+
+    def fit(self, X: Any, y: Any, *, progress: Progress | None = None) -> Self:
+        """Grow the trees.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+            Finite numbers.
+        y : array of shape (n_rows,)
+        progress : callable, optional
+            Called as ``progress(n_grown, n_estimators)`` after each tree of a forest or each round of boosting.
+
+        Returns
+        -------
+        the classifier itself
+        """
+        self._check_parameters()
+        self.forest_ = self._grow(self._training_set(X, y), progress)
+        return self
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Raise if a parameter makes no sense whatever the data."""
+
+    @abstractmethod
+    def _grow(self, rows: TrainingSet, progress: Progress | None) -> Forest:
+        """Grow the forest."""
 
     def _training_set(self, X: Any, y: Any) -> TrainingSet:
         X, y = validate_data(self, X, y, dtype=np.float32, order="F")

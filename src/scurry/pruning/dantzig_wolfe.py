@@ -26,11 +26,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.optimize import linprog
 
 from scurry import _core
-from scurry.errors import ScurryError
-from scurry.pruning.lp import level_set
+from scurry.pruning.lp import level_set, minimum
 from scurry.pruning.path import PruningPath
 from scurry.pruning.problem import PruningProblem
 from scurry.pruning.trade_offs import Progress, solve_each
@@ -110,19 +108,14 @@ class _Master:
         )
         convex = sparse.csr_array((np.ones(n_columns), (self.tree, np.arange(n_columns))), (n_trees, n_columns))
         error = self.root_error[self.tree] + self.own @ keeps
-        result = linprog(
+        result = minimum(
             np.concatenate([error, self.theta * problem.item_cost]),
-            A_ub=sparse.hstack([keeps[problem.item_node], paid], format="csr") if n_purchases else None,
-            b_ub=np.zeros(n_purchases) if n_purchases else None,
-            A_eq=sparse.hstack([convex, sparse.csr_array((n_trees, n_items))], format="csr"),
-            b_eq=np.ones(n_trees),
-            method="highs",
+            at_most_0=sparse.hstack([keeps[problem.item_node], paid], format="csr"),
+            equal_1=sparse.hstack([convex, sparse.csr_array((n_trees, n_items))], format="csr"),
+            largest=None,
         )
-        if result.x is None:
-            raise ScurryError(f"HiGHS found no solution of the master program: {result.message}")
         self.weight = result.x[:n_columns]
-        beta = np.maximum(-result.ineqlin.marginals, 0.0) if n_purchases else np.zeros(0)
-        return float(result.fun), beta, result.eqlin.marginals
+        return float(result.fun), np.maximum(-result.ineqlin.marginals, 0.0), result.eqlin.marginals
 
     def shares(self) -> NDArray[np.float64]:
         """To which degree the last optimum keeps each split."""

@@ -26,7 +26,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.optimize import linprog
+from scipy.optimize import OptimizeResult, linprog
 
 from scurry.errors import ScurryError
 from scurry.forest import Forest
@@ -112,19 +112,41 @@ class Relaxation:
                 theta * problem.item_cost,
             ]
         )
-        result = linprog(
-            coefficients,
-            A_ub=self.at_most if self.at_most.shape[0] else None,
-            b_ub=np.zeros(self.at_most.shape[0]) if self.at_most.shape[0] else None,
-            A_eq=self.equal,
-            b_eq=np.ones(self.equal.shape[0]),
-            bounds=(0, 1),
-            method="highs",
-        )
-        if result.x is None:
-            raise ScurryError(f"HiGHS found no solution: {result.message}")
+        result = minimum(coefficients, at_most_0=self.at_most, equal_1=self.equal, largest=1)
         cut = _paths(problem.forest) @ result.x[: problem.forest.n_nodes]
         return float(result.fun), 1.0 - cut[problem.nodes]
+
+
+def minimum(
+    coefficients: NDArray[np.float64], *, at_most_0: sparse.csr_array, equal_1: sparse.csr_array, largest: float | None
+) -> OptimizeResult:
+    """Minimise ``coefficients @ x`` over x from 0 to `largest` by HiGHS.
+
+    Parameters
+    ----------
+    coefficients : float64 array of shape (n,)
+    at_most_0, equal_1 : sparse arrays of shape (any, n)
+        Their products with x are at most 0, and equal to 1. At most 0 may be asked of nothing.
+    largest : float or None
+
+    Returns
+    -------
+    OptimizeResult
+        Of `scipy.optimize.linprog`.
+    """
+    n_bounds = at_most_0.shape[0]
+    result = linprog(
+        coefficients,
+        A_ub=at_most_0 if n_bounds else None,
+        b_ub=np.zeros(n_bounds) if n_bounds else None,
+        A_eq=equal_1,
+        b_eq=np.ones(equal_1.shape[0]),
+        bounds=(0, largest),
+        method="highs",
+    )
+    if result.x is None:
+        raise ScurryError(f"HiGHS found no solution of a linear program: {result.message}")
+    return result
 
 
 def level_set(share: NDArray[np.float64]) -> NDArray[np.bool_]:
