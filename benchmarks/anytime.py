@@ -2,7 +2,11 @@
 
 Times are those of single rows, measured in the core from the start of a row's work to its answer. Orders take turns and
 each row's best of several rounds counts, except where it is the distribution that matters (deadlines): there every run
-of every row counts, and what the system's other work adds is shown, not hidden.
+of every row counts. How much of it is the machine's doing is shown by a loop that does nothing but read a clock until
+the same deadline, in turns with the rows.
+
+Steps against time are fitted from the first step on: over deadlines spread evenly between the time of a row that takes
+one step and that of a row that takes all. Before that, every row answers from the roots.
 
     python benchmarks/anytime.py --quick
 """
@@ -10,6 +14,7 @@ of every row counts, and what the system's other work adds is shown, not hidden.
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,12 +32,18 @@ from scurry.display import AnytimeDisplay
 from scurry.errors import ScurryError
 from scurry.plan import StepRule
 
+CASES = {
+    "adult-10": ("adult", 10, 10),
+    "adult-101": ("adult", 101, 10),
+    "letter-101": ("letter", 101, 10),
+    "adult-500": ("adult", 500, 10),
+}
 N_ROWS = 2_000
 N_ORDERING_ROWS = 4_000
 FEW_ROWS = 8  # so many are walked one by one without any budget
-SHARES = np.linspace(0.25, 0.95, 15)  # deadlines, in shares of a complete row's time
-PERCENTILES = (1, 50, 90, 99, 99.9)
-INTERRUPTED_US = 20.0  # a row so late was interrupted by the system
+SHARES = np.linspace(0.05, 0.95, 15)  # deadlines, in shares of the time between the first step and the last
+PERCENTILES = (50, 90, 99, 99.9, 100)
+N_MOMENTS = 40  # at which the accuracy of orders is compared
 
 
 @dataclass(frozen=True)
@@ -56,7 +67,7 @@ def main() -> None:
         f"thread, best of {arguments.rounds} interleaved rounds per row.",
         ["scikit-learn"],
     )
-    for dataset, n_trees, depth in (("adult", 101, 10), ("letter", 101, 10), ("adult", 10, 10), ("adult", 500, 10)):
+    for dataset, n_trees, depth in (CASES[name] for name in arguments.cases):
         try:
             case = _fit(dataset, n_trees, depth)
         except ScurryError as error:
@@ -67,12 +78,13 @@ def main() -> None:
         _cost_of_steps(report, case, predictors, arguments.rounds)
         _deadlines(report, case, predictors, arguments.rounds)
         _linearity(report, case, predictors, arguments.rounds)
-        _objectives(report, case, predictors)
+        _objectives(report, case, predictors, arguments.rounds)
     report.close()
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--quick", action="store_const", const=5, dest="rounds")
     return parser.parse_args()
@@ -118,25 +130,30 @@ def _row_times_us(predictor: Predictor, X: NDArray[np.float32], **budget: Any) -
 
 
 def _cost_of_steps(report: Report, case: Case, predictors: Mapping[str, Predictor], n_rounds: int) -> None:
+    near_us = {name: 2 * _median_us(predictor, case.X) for name, predictor in predictors.items()}
     budgets = {
-        "none": {},
-        "abort flag": {"abort": AbortFlag()},
-        "deadline": {"time_us": 1e9},
-        "no step": {"max_steps": 0},
+        name: {
+            "none": {},
+            "abort flag": {"abort": AbortFlag()},
+            "far deadline": {"time_us": 1e9},
+            "near deadline": {"time_us": near_us[name]},
+            "no step": {"max_steps": 0},
+        }
+        for name in predictors
     }
-    best = {(name, kind): np.full(len(case.X), np.inf) for name in predictors for kind in budgets}
+    best = {(name, kind): np.full(len(case.X), np.inf) for name in predictors for kind in budgets[name]}
     for _ in range(n_rounds):
         for (name, kind), times_us in best.items():
-            np.minimum(times_us, _row_times_us(predictors[name], case.X, **budgets[kind]), out=times_us)
+            np.minimum(times_us, _row_times_us(predictors[name], case.X, **budgets[name][kind]), out=times_us)
     lines = []
     for name, predictor in predictors.items():
         begun = best[name, "no step"].mean()
-        ns = {kind: 1000 * (best[name, kind].mean() - begun) / len(predictor.plan.order) for kind in budgets}
-        shares = [f"{ns[kind] / ns['none'] - 1:+.1%}" for kind in ("abort flag", "deadline")]
+        ns = {kind: 1000 * (best[name, kind].mean() - begun) / len(predictor.plan.order) for kind in budgets[name]}
+        shares = [f"{ns[kind] / ns['none'] - 1:+.1%}" for kind in ("abort flag", "far deadline", "near deadline")]
         lines.append([name, f"{len(predictor.plan.order):,}", f"{ns['none']:.2f}", *shares, f"{1000 * begun:.0f}"])
     same, other = step_costs(case.forest, case.X)
-    header = ["order", "steps", "ns per step", "with a flag", "with a deadline", "ns before the first step"]
-    report.table("A step, and looking at a flag or the clock between steps", header, lines)
+    header = ["order", "steps", "ns per step", "flag", "far deadline", "twice the time", "ns before the first step"]
+    report.table("A step, and what looking at a flag or the clock between steps adds to it", header, lines)
     report.say(
         f"As measured for the objective: {1000 * same:.2f} ns in the same tree as the step before, "
         f"{1000 * other:.2f} ns in another."
@@ -146,57 +163,81 @@ def _cost_of_steps(report: Report, case: Case, predictors: Mapping[str, Predicto
 def _deadlines(report: Report, case: Case, predictors: Mapping[str, Predictor], n_rounds: int) -> None:
     lines = []
     for name, predictor in predictors.items():
-        complete_us = _complete_us(predictor, case.X)
+        complete_us = _median_us(predictor, case.X)
         for share in (0.25, 0.5, 0.75):
             time_us = share * complete_us
-            runs = [predictor.run(case.X, time_us=time_us) for _ in range(n_rounds)]
-            late = np.concatenate([(run.time_us - time_us)[run.stop_reason == "time"] for run in runs])
-            interrupted = float((late > INTERRUPTED_US).mean())
-            percentiles = [f"{late_us:+.2f}" for late_us in np.percentile(late, PERCENTILES)]
-            steps = np.mean([run.mean_steps for run in runs])
-            lines.append([name, f"{time_us:.1f}", f"{steps:.0f}", *percentiles, f"{interrupted:.2%}"])
-    header = ["order", "deadline µs", "steps", *(f"p{percent:g}" for percent in PERCENTILES), "interrupted"]
+            late, bare, steps = [], [], []
+            for _ in range(n_rounds):
+                run = predictor.run(case.X, time_us=time_us)
+                late.append(run.time_us - time_us)
+                steps.append(run.mean_steps)
+                bare.append(_bare_clock_late_us(time_us, len(case.X)))
+            shown = [np.percentile(late, PERCENTILES), np.percentile(bare, PERCENTILES[2:])]
+            numbers = [f"{late_us:+.2f}" for late_us in np.concatenate(shown)]
+            lines.append([name, f"{time_us:.1f}", f"{np.mean(steps):.0f}", *numbers])
+    names = [f"p{percent:g}" if percent < 100 else "max" for percent in PERCENTILES]
+    header = ["order", "deadline µs", "steps", *names, *(f"bare clock {name}" for name in names[2:])]
     report.table("µs by which answers come after (+) or before (−) the deadline", header, lines)
+
+
+def _bare_clock_late_us(time_us: float, n: int) -> NDArray[np.float64]:
+    """How late a loop notices a deadline that does nothing but read the clock, for each of n deadlines."""
+    clock, late_ns = time.perf_counter_ns, np.empty(n)
+    for i in range(n):
+        deadline = clock() + int(1000 * time_us)
+        while (now := clock()) < deadline:
+            pass
+        late_ns[i] = now - deadline
+    return late_ns / 1000
 
 
 def _linearity(report: Report, case: Case, predictors: Mapping[str, Predictor], n_rounds: int) -> None:
     figure, axes = subplots(1, 1, (6, 4))
-    lines = []
-    deadlines = {name: SHARES * _complete_us(predictor, case.X) for name, predictor in predictors.items()}
+    lines, deadlines, first_us = [], {}, {}
+    for name, predictor in predictors.items():
+        first_us[name] = _median_us(predictor, case.X, max_steps=1)
+        deadlines[name] = first_us[name] + SHARES * (_median_us(predictor, case.X) - first_us[name])
     most = {(name, at): np.zeros(len(case.X)) for at in range(len(SHARES)) for name in predictors}
     for _ in range(n_rounds):
         for (name, at), steps_of_row in most.items():
             run = predictors[name].run(case.X, time_us=float(deadlines[name][at]))
             np.maximum(steps_of_row, run.steps, out=steps_of_row)
     for name, predictor in predictors.items():
-        deadlines_us = deadlines[name]
         steps = [most[name, at].mean() for at in range(len(SHARES))]
-        slope, offset = np.polyfit(deadlines_us, steps, 1)
-        r_squared = np.corrcoef(deadlines_us, steps)[0, 1] ** 2
-        lines.append([name, f"{r_squared:.4f}", f"{slope:.0f}", f"{-offset / slope:.2f}"])
-        axes[0, 0].plot(deadlines_us, np.array(steps) / len(predictor.plan.order), "o-", label=name)
-    header = ["order", "R²", "steps per µs", "µs before the first step"]
+        slope, offset = np.polyfit(deadlines[name], steps, 1)
+        r_squared = np.corrcoef(deadlines[name], steps)[0, 1] ** 2
+        lines.append([name, f"{r_squared:.4f}", f"{slope:.0f}", f"{-offset / slope:.2f}", f"{first_us[name]:.2f}"])
+        axes[0, 0].plot(deadlines[name], np.array(steps) / len(predictor.plan.order), "o-", label=name)
+    header = ["order", "R²", "steps per µs", "µs of no step, fitted", "µs of one step and the answer"]
     report.table(f"Steps against time, {len(SHARES)} deadlines", header, lines)
     axes[0, 0].set(xlabel="deadline (µs)", ylabel="share of steps taken", title=case.title)
     axes[0, 0].legend()
     report.figure(f"steps-{case.forest.n_trees}-{case.forest.n_classes}", figure)
 
 
-def _objectives(report: Report, case: Case, predictors: Mapping[str, Predictor]) -> None:
+def _objectives(report: Report, case: Case, predictors: Mapping[str, Predictor], n_rounds: int) -> None:
     figure, axes = subplots(1, 2, (6, 4))
-    lines = {name: [name] for name in predictors}
-    for ax, against in zip(axes[0], ("steps", "time"), strict=True):
-        shown = AnytimeDisplay.from_predictors(predictors, case.X, case.y, against=against, ax=ax)
-        horizon = min(spent[-1] for spent, _ in shown.curves.values())
-        for name, (spent, accuracy) in shown.curves.items():
-            grid = np.linspace(0, horizon, 200)
-            lines[name].append(f"{np.interp(grid, spent, accuracy).mean():.4f}")
-    report.table("Mean accuracy over steps, and over the same time", ["order", "steps", "time"], list(lines.values()))
+    shown = AnytimeDisplay.from_predictors(predictors, case.X, case.y, against="steps", ax=axes[0, 0])
+    AnytimeDisplay.from_predictors(predictors, case.X, case.y, against="time", ax=axes[0, 1])
     report.figure(f"accuracy-{case.forest.n_trees}-{case.forest.n_classes}", figure)
+    horizon_us = min(_median_us(predictor, case.X) for predictor in predictors.values())
+    moments_us = np.linspace(0, horizon_us, N_MOMENTS)
+    over_time = {name: np.empty((n_rounds, N_MOMENTS)) for name in predictors}
+    for at in np.ndindex(n_rounds, N_MOMENTS):
+        for name, predictor in predictors.items():
+            labels = predictor.predict(case.X, time_us=float(moments_us[at[1]]))
+            over_time[name][at] = (labels == case.y).mean()
+    lines = []
+    for name, (_, accuracy) in shown.curves.items():
+        of_round = over_time[name].mean(axis=1)
+        lines.append([name, f"{accuracy.mean():.4f}", f"{of_round.mean():.4f}", f"{of_round.std():.4f}"])
+    header = ["order", "over steps", "over time", "± between rounds"]
+    report.table(f"Mean accuracy over all steps, and over deadlines up to {horizon_us:.1f} µs", header, lines)
 
 
-def _complete_us(predictor: Predictor, X: NDArray[np.float32]) -> float:
-    return min(float(np.median(predictor.run(X, time_us=1e9).time_us)) for _ in range(9))
+def _median_us(predictor: Predictor, X: NDArray[np.float32], **budget: Any) -> float:
+    """What a row takes with all steps or those of a budget, and its answer, when nothing stops it."""
+    return min(float(np.median(predictor.run(X, time_us=1e9, **budget).time_us)) for _ in range(9))
 
 
 if __name__ == "__main__":

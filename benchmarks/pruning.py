@@ -33,7 +33,7 @@ from scurry.pruning.lp import linear_program
 T = TypeVar("T")
 
 N_TRAIN, N_ROWS, N_FEATURES, N_TREES = 45_523, 20_000, 50, 40
-SIZES = ("5x250", "10x500", "10x1000", "20x1000", "20x2000", "40x2000", "40x4000")  # trees x validation rows
+SIZES = ("5x250", "10x500", "10x1000", "20x1000", "20x2000", "40x2000", "40x3000", "40x4000")  # trees x validation rows
 N_CUTS = 9
 
 
@@ -137,17 +137,6 @@ def _beside_the_linear_program(
     report: Report, model: RandomForestClassifier, rows: NDArray[np.float32], sizes: Sequence[str], limit: float
 ) -> None:
     lines: list[list[str]] = []
-    header = [
-        "trees x rows",
-        "nodes",
-        "purchases",
-        "cut s",
-        "whole path s",
-        "LP s",
-        "LP / cut",
-        "LP / path",
-        "difference",
-    ]
     for size in sizes:
         n_trees, n_rows = map(int, size.split("x"))
         path_s, path = _timed(lambda rows=rows[:n_rows], n=n_trees: scurry.prune(_first_trees(model, n), rows))

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "anytime_pace.h"
 #include "clock.h"
 #include "node_values.h"
 #include "readout.h"
@@ -27,6 +28,7 @@ struct StepBudget {
   double fake_us = 0;  // if positive, time is not measured: each reading of the clock is this much after the one before
 
   bool is_timed() const { return time_us < kEndless_us; }
+  bool is_measured() const { return fake_us == 0; }
   bool is_aborted() const { return abort != nullptr && abort->load(std::memory_order_relaxed); }
   bool can_interrupt() const { return is_timed() || abort != nullptr; }
 
@@ -79,13 +81,14 @@ class Anytime {
   };
 
   void run_row(const RowsView& rows, std::size_t row, const StepBudget& budget, const AnytimeOutcome& outcome) const;
-  StopReason walk(RowState& state, const StepBudget& budget, Stopwatch& watch, std::uint64_t deadline) const;
-  void learn_answer_time(double taken, bool answered) const;
+  StopReason walk(RowState& state, const StepBudget& budget, Stopwatch& watch) const;
+  void measure();
   template <class Real>
   void run_block(const RowsView& rows, std::size_t first, std::size_t n, const std::vector<std::uint32_t>& levels,
                  const AnytimeOutcome& outcome) const;
   std::vector<std::uint32_t> levels_after(std::size_t n_steps) const;
 
+  std::uint32_t payload_of(std::uint32_t node) const { return payload_.empty() ? first_payload_ + node : payload_[node]; }
   template <class Real>
   void answer_as(const RowState& state, const AnytimeOutcome& outcome, std::size_t row) const;
   template <class Real>
@@ -103,14 +106,16 @@ class Anytime {
   std::vector<std::uint32_t> steps_;     // the tree of each
   std::vector<std::uint32_t> arranged_;  // the same, the steps of each stretch arranged to be quick
   NodeValues values_;
-  std::vector<std::uint32_t> payload_;  // of every lowered node
+  std::vector<std::uint32_t> payload_;  // of every lowered node; empty if they follow each other
+  std::uint32_t first_payload_ = 0;
   Walker walker_;
   std::vector<std::uint32_t> roots_;  // where every row begins
   std::vector<double> weight_;  // of every lowered node; empty if all are 1 or nothing is averaged
   Readout readout_;
   Answer root_answer_;  // what every row has before its first step
-  mutable std::atomic<double> step_ticks_;    // what a step takes
-  mutable std::atomic<double> answer_ticks_;  // how long an answer may take: it is begun so much before the deadline
+  double rate_;                 // of the clock, in ticks per µs
+  mutable Estimate pace_{1};    // of the walk, in steps per tick
+  mutable AnswerTime answer_time_;
 };
 
 }  // namespace scurry

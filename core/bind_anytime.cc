@@ -55,6 +55,15 @@ void bind_anytime(nb::module_& m) {
       .def("set", [](AbortFlag& flag) { flag.is_set = true; })
       .def("clear", [](AbortFlag& flag) { flag.is_set = false; })
       .def("is_set", [](const AbortFlag& flag) { return flag.is_set.load(); });
+  nb::class_<AnswerTime>(m, "AnswerTime")
+      .def("__init__",
+           [](AnswerTime* self, double from_roots) {
+             new (self) AnswerTime;
+             self->set(from_roots);
+           })
+      .def("learn", &AnswerTime::learn)
+      .def("doubt", &AnswerTime::doubt)
+      .def("expected", &AnswerTime::expected);
   nb::class_<Anytime>(m, "Anytime")
       .def(
           "__init__",

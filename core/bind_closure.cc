@@ -53,16 +53,31 @@ class PythonProgress {
   nb::object callback_;
 };
 
-nb::tuple find_items_in(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const LeafIds& leaves,
-                        const Array<std::int32_t>& charge_of_feature, const Array<std::int32_t>& charge_of_group,
-                        const Array<std::int64_t>& charge_cost) {
-  Items items = released([&] {
-    return find_items(paths_of(feature, parent, leaves),
-                      {span_of(charge_of_feature), span_of(charge_of_group), span_of(charge_cost)});
-  });
+nb::tuple tuple_of(Items items) {
   return nb::make_tuple(array_of(std::move(items.offset)), array_of(std::move(items.node)),
-                        array_of(std::move(items.cost)), array_of(std::move(items.node_cost)),
-                        array_of(std::move(items.visits)));
+                        array_of(std::move(items.charge)), array_of(std::move(items.n_rows)));
+}
+
+Items items_of(const nb::tuple& arrays) {
+  if (arrays.size() != 4) throw std::invalid_argument("items are four arrays: offset, node, charge and n_rows");
+  Items items{vector_of(nb::cast<Array<std::int64_t>>(arrays[0])), vector_of(nb::cast<Array<std::int32_t>>(arrays[1])),
+              vector_of(nb::cast<Array<std::int32_t>>(arrays[2])), vector_of(nb::cast<Array<std::int64_t>>(arrays[3]))};
+  if (items.offset.size() != items.size() + 1 || items.n_rows.size() != items.size() ||
+      items.offset.back() != static_cast<std::int64_t>(items.node.size())) {
+    throw std::invalid_argument("the arrays of items disagree in length");
+  }
+  return items;
+}
+
+nb::tuple find_charges_in(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const LeafIds& leaves,
+                          const Array<std::int32_t>& charge_of_feature, const Array<std::int32_t>& charge_of_group,
+                          std::size_t n_charges) {
+  RowCharges found = released([&] {
+    return find_charges(paths_of(feature, parent, leaves),
+                        {span_of(charge_of_feature), span_of(charge_of_group), n_charges});
+  });
+  return nb::make_tuple(tuple_of(std::move(found.items)), array_of(std::move(found.alone), 2),
+                        array_of(std::move(found.visits)));
 }
 
 nb::tuple closure_path_of(const Array<std::int32_t>& parent, const Array<std::int64_t>& gain,
@@ -84,8 +99,15 @@ nb::tuple closure_path_of(const Array<std::int32_t>& parent, const Array<std::in
 }  // namespace
 
 void bind_closure(nb::module_& m) {
-  m.def("find_items", &find_items_in, "feature"_a, "parent"_a, "leaves"_a, "charge_of_feature"_a, "charge_of_group"_a,
-        "charge_cost"_a);
+  m.def("find_charges", &find_charges_in, "feature"_a, "parent"_a, "leaves"_a, "charge_of_feature"_a,
+        "charge_of_group"_a, "n_charges"_a);
+  m.def(
+      "merge_items",
+      [](const nb::tuple& one, const nb::tuple& other) {
+        const Items first = items_of(one), second = items_of(other);
+        return tuple_of(released([&] { return merged(first, second); }));
+      },
+      "one"_a, "other"_a);
   m.def(
       "count_uses",
       [](const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const LeafIds& leaves,
@@ -97,13 +119,15 @@ void bind_closure(nb::module_& m) {
       "largest_closure",
       [](const Array<std::int32_t>& parent, const Array<std::int64_t>& gain, const Array<std::int64_t>& cost,
          const Array<std::int64_t>& item_offset, const Array<std::int32_t>& item_node,
-         const Array<std::int64_t>& item_cost, std::int64_t gain_weight, std::int64_t cost_weight) {
+         const Array<std::int64_t>& item_cost, std::int64_t gain_weight, std::int64_t cost_weight,
+         std::size_t one_cut_below) {
         return array_of(released([&] {
           return largest_closure(problem_of(parent, gain, cost, item_offset, item_node, item_cost),
-                                 {gain_weight, cost_weight});
+                                 {gain_weight, cost_weight}, one_cut_below);
         }));
       },
-      "parent"_a, "gain"_a, "cost"_a, "item_offset"_a, "item_node"_a, "item_cost"_a, "gain_weight"_a, "cost_weight"_a);
+      "parent"_a, "gain"_a, "cost"_a, "item_offset"_a, "item_node"_a, "item_cost"_a, "gain_weight"_a, "cost_weight"_a,
+      "one_cut_below"_a = kOneCutBelow);
   m.def("closure_path", &closure_path_of, "parent"_a, "gain"_a, "cost"_a, "item_offset"_a, "item_node"_a, "item_cost"_a,
         "progress"_a.none());
   m.def(

@@ -16,15 +16,10 @@ double ticks_per_us();
 // Time since it was made, in ticks. A fake one does not measure: each reading is `fake_ticks` after the one before.
 class Stopwatch {
  public:
-  explicit Stopwatch(std::uint64_t fake_ticks = 0)
-      : fake_ticks_(fake_ticks), start_(fake_ticks > 0 ? 0 : now()), fake_now_(0) {}
+  explicit Stopwatch(std::uint64_t fake_ticks = 0) : fake_ticks_(fake_ticks), start_(fake_ticks > 0 ? 0 : now()) {}
 
-  std::uint64_t elapsed() {
-    if (fake_ticks_ == 0) return now() - start_;
-    const std::uint64_t reading = fake_now_;
-    fake_now_ += fake_ticks_;
-    return reading;
-  }
+  std::uint64_t elapsed() { return last_ = fake_ticks_ > 0 ? last_ + fake_ticks_ : now() - start_; }
+  std::uint64_t last() const { return last_; }  // the latest reading, 0 before the first
 
   static std::uint64_t now() {
 #if defined(__x86_64__)
@@ -39,7 +34,7 @@ class Stopwatch {
   }
 
  private:
-  std::uint64_t fake_ticks_, start_, fake_now_;
+  std::uint64_t fake_ticks_, start_, last_ = 0;
 };
 
 }  // namespace scurry

@@ -1,17 +1,16 @@
 #include "closure.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
-#include <type_traits>
+
+#include "closure_cut.h"
+#include "closure_part.h"
 
 namespace scurry {
 
 namespace {
-
-using Vertex = std::int32_t;
 
 constexpr std::int64_t kMaxWeight = std::int64_t{1} << 62;
 
@@ -29,245 +28,26 @@ std::int64_t checked_sum(std::int64_t a, std::int64_t b) {
   return result;
 }
 
-// Minimum cut of a closure by push-relabel: first in, first out, with exact distances recomputed now and then. Picking
-// the highest label instead scans three to eight times as many arcs on forests.
-//
-// Flow runs from nodes with a gain, along node -> parent and node -> item, to whatever has to be paid; with kReversed
-// all of it runs backwards, from payments to gains. These arcs have no capacity, so the state of an arc is its flow:
-// one end may add to it freely, the other may send it back. Vertices are the nodes, then the items.
-template <bool kReversed>
-class Cut {
- public:
-  Cut(const ClosureProblem& problem, Price price);
-
-  std::vector<std::uint8_t> largest_closure();
-
- private:
-  // Calls see(position, to, flow, add) for the arcs of v from a position on, until one returns true; add says whether v
-  // may add to the flow or else only send it back.
-  template <class See>
-  void see_arcs(Vertex v, std::int32_t position, See see);
-  std::int32_t degree(Vertex v) const;
-
-  void maximise();     // moves as much excess as can go to where there is room
-  void measure_all();  // exact distances to the nearest room
-  void discharge(Vertex v);
-  void raise(Vertex v);
-  bool any_excess() const;
-  std::vector<std::uint8_t> reached_from(std::vector<Vertex> start);
-
-  static constexpr std::int32_t kTreeArcs = 3;  // to the parent and two children
-
-  const ClosureProblem& p_;
-  const Vertex n_nodes_, n_vertices_, far_;  // far_: a distance that means never
-  std::vector<std::array<Vertex, 2>> children_;
-  std::vector<std::int64_t> purchase_offset_;  // by node
-  std::vector<std::int32_t> purchase_item_;
-  std::vector<std::int32_t> slot_;  // by item_node: which purchase it is
-  std::vector<std::int64_t> purchase_flow_, tree_flow_;
-  std::vector<std::int64_t> supply_, room_, excess_;
-  std::vector<std::int32_t> distance_, cursor_;
-  std::vector<Vertex> active_, queue_;
-  std::int64_t work_ = 0;
-};
-
-template <bool kReversed>
-Cut<kReversed>::Cut(const ClosureProblem& problem, Price price)
-    : p_(problem),
-      n_nodes_(static_cast<Vertex>(problem.n_nodes())),
-      n_vertices_(static_cast<Vertex>(problem.n_nodes() + problem.n_items())),
-      far_(n_vertices_ + 1),
-      children_(n_nodes_, {-1, -1}),
-      purchase_offset_(n_nodes_ + 1),
-      purchase_item_(problem.item_node.size()),
-      slot_(problem.item_node.size()),
-      purchase_flow_(problem.item_node.size()),
-      tree_flow_(n_nodes_),
-      supply_(n_vertices_),
-      room_(n_vertices_),
-      distance_(n_vertices_),
-      cursor_(n_vertices_) {
-  for (Vertex v = 0; v < n_vertices_; ++v) {
-    std::int64_t weight = v < n_nodes_ ? price.gain * p_.gain[v] - price.cost * p_.cost[v]
-                                       : -price.cost * p_.item_cost[v - n_nodes_];
-    if (kReversed) weight = -weight;
-    (weight > 0 ? supply_ : room_)[v] = std::abs(weight);
-  }
-  for (Vertex v = 0; v < n_nodes_; ++v) {
-    if (p_.parent[v] >= 0) children_[p_.parent[v]][children_[p_.parent[v]][0] >= 0] = v;
-  }
-  for (const std::int32_t node : p_.item_node) ++purchase_offset_[node + 1];
-  std::partial_sum(purchase_offset_.begin(), purchase_offset_.end(), purchase_offset_.begin());
-  std::vector<std::int64_t> next(purchase_offset_.begin(), purchase_offset_.end() - 1);
-  for (std::int32_t item = 0; item < n_vertices_ - n_nodes_; ++item) {
-    for (std::int64_t a = p_.item_offset[item]; a < p_.item_offset[item + 1]; ++a) {
-      slot_[a] = static_cast<std::int32_t>(next[p_.item_node[a]]++);
-      purchase_item_[slot_[a]] = item;
-    }
-  }
-}
-
-template <bool kReversed>
-std::int32_t Cut<kReversed>::degree(Vertex v) const {
-  const std::int64_t n_arcs = v < n_nodes_ ? kTreeArcs + purchase_offset_[v + 1] - purchase_offset_[v]
-                                           : p_.item_offset[v - n_nodes_ + 1] - p_.item_offset[v - n_nodes_];
-  return static_cast<std::int32_t>(n_arcs);
-}
-
-template <bool kReversed>
-template <class See>
-void Cut<kReversed>::see_arcs(Vertex v, std::int32_t position, See see) {
-  constexpr std::bool_constant<kReversed> down;
-  constexpr std::bool_constant<!kReversed> up;
-  if (v >= n_nodes_) {
-    const std::int64_t first = p_.item_offset[v - n_nodes_], end = p_.item_offset[v - n_nodes_ + 1];
-    for (std::int64_t a = first + position; a < end; ++a) {
-      if (see(static_cast<std::int32_t>(a - first), p_.item_node[a], purchase_flow_[slot_[a]], down)) return;
-    }
-    return;
-  }
-  if (position == 0 && p_.parent[v] >= 0 && see(0, p_.parent[v], tree_flow_[v], up)) return;
-  for (std::int32_t c = std::max(position, 1); c < kTreeArcs; ++c) {
-    const Vertex child = children_[v][c - 1];
-    if (child >= 0 && see(c, child, tree_flow_[child], down)) return;
-  }
-  const std::int64_t first = purchase_offset_[v] - kTreeArcs, end = purchase_offset_[v + 1];
-  for (std::int64_t slot = first + std::max(position, kTreeArcs); slot < end; ++slot) {
-    if (see(static_cast<std::int32_t>(slot - first), n_nodes_ + purchase_item_[slot], purchase_flow_[slot], up)) return;
-  }
-}
-
-template <bool kReversed>
-void Cut<kReversed>::measure_all() {
-  std::fill(distance_.begin(), distance_.end(), far_);
-  std::fill(cursor_.begin(), cursor_.end(), 0);
-  active_.clear();
-  queue_.clear();
-  for (Vertex v = 0; v < n_vertices_; ++v) {
-    if (room_[v] == 0) continue;
-    distance_[v] = 1;
-    queue_.push_back(v);
-  }
-  for (std::size_t at = 0; at < queue_.size(); ++at) {
-    const Vertex v = queue_[at];
-    if (excess_[v] > 0) active_.push_back(v);
-    see_arcs(v, 0, [&, next = distance_[v] + 1](std::int32_t, Vertex to, const std::int64_t& flow, auto add) {
-      if (distance_[to] < far_ || (add && flow == 0)) return false;
-      distance_[to] = next;
-      queue_.push_back(to);
-      return false;
-    });
-  }
-  work_ = 0;
-}
-
-template <bool kReversed>
-void Cut<kReversed>::raise(Vertex v) {
-  std::int32_t nearest = far_ - 1;
-  see_arcs(v, 0, [&](std::int32_t position, Vertex to, const std::int64_t& flow, auto add) {
-    if (distance_[to] >= nearest || !(add || flow > 0)) return false;
-    nearest = distance_[to];
-    cursor_[v] = position;
-    return false;
-  });
-  distance_[v] = nearest + 1;
-  work_ += degree(v);
-}
-
-template <bool kReversed>
-void Cut<kReversed>::discharge(Vertex v) {
-  const std::int64_t settled = std::min(excess_[v], room_[v]);
-  room_[v] -= settled;
-  std::int64_t left = excess_[v] - settled;
-  while (left > 0 && distance_[v] < far_) {
-    see_arcs(v, cursor_[v], [&, near = distance_[v] - 1](std::int32_t position, Vertex to, std::int64_t& flow, auto add) {
-      if (distance_[to] != near || !(add || flow > 0)) return false;
-      // What finds room there is settled at once; more is not sent before the room is known to be gone.
-      const bool settles = room_[to] > 0 && excess_[to] == 0;
-      const std::int64_t wanted = settles ? std::min(left, room_[to]) : left;
-      const std::int64_t amount = add ? wanted : std::min(wanted, flow);
-      flow += add ? amount : -amount;
-      left -= amount;
-      cursor_[v] = position;
-      if (settles) {
-        room_[to] -= amount;
-        if (room_[to] == 0) raise(to);
-      } else {
-        if (excess_[to] == 0) active_.push_back(to);
-        excess_[to] += amount;
-      }
-      return left == 0;
-    });
-    if (left > 0) raise(v);
-  }
-  excess_[v] = left;
-}
-
-template <bool kReversed>
-void Cut<kReversed>::maximise() {
-  // Measuring scans every arc twice; it pays once raising has scanned as many arcs as there are.
-  const std::int64_t patience = n_vertices_ + static_cast<std::int64_t>(p_.item_node.size());
-  std::vector<Vertex> wave;
-  measure_all();
-  while (!active_.empty()) {
-    wave.swap(active_);
-    active_.clear();
-    for (const Vertex v : wave) {
-      discharge(v);
-      if (work_ > patience) {
-        measure_all();
-        break;
-      }
-    }
-  }
-}
-
-template <bool kReversed>
-bool Cut<kReversed>::any_excess() const {
-  return std::any_of(excess_.begin(), excess_.end(), [](std::int64_t e) { return e > 0; });
-}
-
-template <bool kReversed>
-std::vector<std::uint8_t> Cut<kReversed>::reached_from(std::vector<Vertex> start) {
-  std::vector<std::uint8_t> reached(n_vertices_);
-  for (const Vertex v : start) reached[v] = 1;
-  for (std::size_t at = 0; at < start.size(); ++at) {
-    const Vertex v = start[at];
-    see_arcs(v, 0, [&](std::int32_t, Vertex to, const std::int64_t& flow, auto add) {
-      if (reached[to] || !(add || flow > 0)) return false;
-      reached[to] = 1;
-      start.push_back(to);
-      return false;
-    });
-  }
-  return reached;
-}
-
-template <bool kReversed>
-std::vector<std::uint8_t> Cut<kReversed>::largest_closure() {
-  excess_ = supply_;
-  maximise();
-  std::vector<std::uint8_t> kept(n_nodes_, 1);
-  if constexpr (!kReversed) {
-    // A gain that could still be spent was spent: what can reach unpaid costs is not worth them.
-    measure_all();
-    for (Vertex v = 0; v < n_nodes_; ++v) kept[v] = distance_[v] == far_;
-  } else if (any_excess()) {
-    // Costs that no gain pays for go back to where they came from. What such costs can reach is not worth them.
-    room_ = supply_;
-    maximise();
-    std::vector<Vertex> unpaid;
-    for (Vertex v = 0; v < n_vertices_; ++v) {
-      if (room_[v] < supply_[v]) unpaid.push_back(v);
-    }
-    const std::vector<std::uint8_t> lost = reached_from(std::move(unpaid));
-    for (Vertex v = 0; v < n_nodes_; ++v) kept[v] = !lost[v];
-  }
-  return kept;
-}
-
 std::int64_t total(const std::vector<std::int64_t>& values) {
   return std::accumulate(values.begin(), values.end(), std::int64_t{0}, checked_sum);
+}
+
+void check_weights(const ClosureProblem& problem, Price price) {
+  if (problem.n_nodes() + problem.item_node.size() > std::numeric_limits<std::int32_t>::max() / 2) {
+    throw std::length_error("a closure can have at most 2^30 nodes and purchases");
+  }
+  std::int64_t gains = 0, losses = 0;
+  for (const std::int64_t gain : problem.gain) (gain > 0 ? gains : losses) = checked_sum(gain > 0 ? gains : losses, std::abs(gain));
+  checked_product(price.gain, gains);
+  checked_sum(checked_product(price.gain, losses), checked_product(price.cost, problem.total_cost()));
+}
+
+std::vector<std::int32_t> depths(const ClosureProblem& problem) {
+  std::vector<std::int32_t> depth(problem.n_nodes());
+  for (std::size_t v = 0; v < depth.size(); ++v) {
+    if (problem.parent[v] >= 0) depth[v] = depth[problem.parent[v]] + 1;
+  }
+  return depth;
 }
 
 }  // namespace
@@ -275,17 +55,32 @@ std::int64_t total(const std::vector<std::int64_t>& values) {
 std::int64_t ClosureProblem::total_gain() const { return total(gain); }
 std::int64_t ClosureProblem::total_cost() const { return checked_sum(total(cost), total(item_cost)); }
 
-std::vector<std::uint8_t> largest_closure(const ClosureProblem& problem, Price price) {
-  if (problem.n_nodes() + problem.item_node.size() > std::numeric_limits<std::int32_t>::max() / 2) {
-    throw std::length_error("a closure can have at most 2^30 nodes and purchases");
+std::vector<std::uint8_t> largest_closure(const ClosureProblem& problem, Price price, std::size_t one_cut_below) {
+  check_weights(problem, price);
+  if (problem.item_node.size() < one_cut_below) return cut_closure(problem, price);
+  // What is worth keeping without the nodes below it is worth keeping with them, and what it buys is then paid for. So
+  // the tops of the trees, settled first, leave a small problem. Where they are worth nothing alone, nothing is left out.
+  const std::vector<std::int32_t> depth = depths(problem);
+  const std::int32_t deepest = depth.empty() ? 0 : *std::max_element(depth.begin(), depth.end());
+  std::vector<Fate> fate(problem.n_nodes(), Fate::kDropped);
+  bool is_whole = false;
+  for (std::int32_t limit = 1, n_kept = 1; !is_whole; limit *= 2) {
+    is_whole = n_kept == 0 || limit >= deepest;
+    for (std::size_t v = 0; v < fate.size(); ++v) {
+      if (fate[v] == Fate::kDropped && (is_whole || depth[v] <= limit)) fate[v] = Fate::kOpen;
+    }
+    const ClosurePart top = open_part(problem, fate);
+    const std::vector<std::uint8_t> kept = cut_closure(top.problem, price);
+    n_kept = 0;
+    for (std::size_t v = 0; v < kept.size(); ++v) {
+      if (!kept[v]) continue;
+      fate[top.nodes[v]] = Fate::kKept;
+      ++n_kept;
+    }
   }
-  std::int64_t gains = 0, losses = 0;
-  for (const std::int64_t gain : problem.gain) (gain > 0 ? gains : losses) = checked_sum(gain > 0 ? gains : losses, std::abs(gain));
-  const std::int64_t to_gain = checked_product(price.gain, gains);
-  const std::int64_t to_pay =
-      checked_sum(checked_product(price.gain, losses), checked_product(price.cost, problem.total_cost()));
-  // The less has to be pushed the better.
-  return to_pay <= to_gain ? Cut<true>(problem, price).largest_closure() : Cut<false>(problem, price).largest_closure();
+  std::vector<std::uint8_t> kept(fate.size());
+  std::transform(fate.begin(), fate.end(), kept.begin(), [](Fate f) { return f == Fate::kKept; });
+  return kept;
 }
 
 std::vector<std::uint8_t> largest_free_closure(const ClosureProblem& problem, const std::vector<std::uint8_t>& eligible) {

@@ -12,7 +12,7 @@ namespace scurry {
 struct Charges {
   std::span<const std::int32_t> of_feature;
   std::span<const std::int32_t> of_group;
-  std::span<const std::int64_t> cost;
+  std::size_t n_charges = 0;
 };
 
 struct ForestPaths {
@@ -22,17 +22,27 @@ struct ForestPaths {
   std::size_t n_trees = 0;
 };
 
-// A charge of a row that several nodes can cause, one in each of some trees, is an item. One that a single node
-// causes is part of that node's cost.
+// Charges that several nodes can cause, one in each of some trees, and for how many rows they do. Each is there once,
+// by rising charge and nodes, so that rows in any order make the same items.
 struct Items {
   std::vector<std::int64_t> offset{0};  // item i is caused by node[offset[i]:offset[i + 1]]
   std::vector<std::int32_t> node;
-  std::vector<std::int64_t> cost;
-  std::vector<std::int64_t> node_cost;
+  std::vector<std::int32_t> charge;
+  std::vector<std::int64_t> n_rows;
+
+  std::size_t size() const { return charge.size(); }
+};
+
+struct RowCharges {
+  Items items;
+  std::vector<std::int64_t> alone;   // [n_nodes][2]: rows of which this node alone causes its feature's, its group's charge
   std::vector<std::int64_t> visits;  // rows through each inner node, 0 at leaves
 };
 
-Items find_items(const ForestPaths& paths, const Charges& charges);
+RowCharges find_charges(const ForestPaths& paths, const Charges& charges);
+
+// The items of the rows of both.
+Items merged(const Items& one, const Items& other);
 
 // How many nodes on each row's paths read each feature: [n_rows][n_features].
 std::vector<std::int32_t> count_uses(const ForestPaths& paths, std::size_t n_features);

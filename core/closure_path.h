@@ -23,8 +23,4 @@ using Progress = std::function<void(std::size_t)>;
 
 ClosurePath closure_path(const ClosureProblem& problem, const Progress& progress);
 
-// The nodes with kept == side as a problem of their own, in order. Items that kept nodes of the other side buy are
-// paid for; those left with one buyer become part of its cost.
-ClosureProblem part(const ClosureProblem& whole, const std::vector<std::uint8_t>& kept, bool side);
-
 }  // namespace scurry

@@ -64,22 +64,34 @@ std::vector<std::uint32_t> NodeValues::index(const ForestView& forest, bool leav
   std::vector<double> vector(width_);
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     if (leaves_only && forest.left[node] >= 0) continue;
-    const double* value = forest.value + node * forest.n_columns;
-    const double weight = weights.empty() ? 1.0 : weights[node];
-    if (float32_) {
-      payloads[node] = std::bit_cast<std::uint32_t>(static_cast<float>(*value * weight));
-      continue;
-    }
-    if (forest.aggregation == Aggregation::kVote) {
-      std::fill(vector.begin(), vector.end(), 0.0);
-      vector[static_cast<std::size_t>(std::max_element(value, value + forest.n_columns) - value)] = weight;
-    } else {
-      std::transform(value, value + forest.n_columns, vector.begin(), [=](double v) { return v * weight; });
-    }
-    payloads[node] = distinct.index_of(vector.data());
+    read(forest, weights, node, vector.data());
+    payloads[node] = float32_ ? std::bit_cast<std::uint32_t>(static_cast<float>(vector[0])) : distinct.index_of(vector.data());
   }
   table_.shrink_to_fit();
   return payloads;
+}
+
+std::uint32_t NodeValues::append(const ForestView& forest, std::span<const double> weights,
+                                 std::span<const std::int32_t> nodes) {
+  const std::size_t first = table_.size() / width_;
+  table_.resize((first + nodes.size()) * width_);
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    read(forest, weights, static_cast<std::size_t>(nodes[i]), &table_[(first + i) * width_]);
+  }
+  table_.shrink_to_fit();
+  return static_cast<std::uint32_t>(first);
+}
+
+// What a node adds to the sums.
+void NodeValues::read(const ForestView& forest, std::span<const double> weights, std::size_t node, double* vector) const {
+  const double* value = forest.value + node * forest.n_columns;
+  const double weight = weights.empty() ? 1.0 : weights[node];
+  if (forest.aggregation == Aggregation::kVote) {
+    std::fill_n(vector, width_, 0.0);
+    vector[std::max_element(value, value + forest.n_columns) - value] = weight;
+  } else {
+    std::transform(value, value + forest.n_columns, vector, [=](double v) { return v * weight; });
+  }
 }
 
 template <class Real>

@@ -19,6 +19,12 @@ class NodeValues {
   std::vector<std::uint32_t> index_leaves(const ForestView& forest);
   std::vector<std::uint32_t> index_nodes(const ForestView& forest, std::span<const double> weights);
 
+  // Whether values are so small that a walk which may end at any node has them all in a row: a table of distinct ones would
+  // be looked up in two places of memory instead of one.
+  bool are_small() const { return !float32_ && width_ <= 2; }
+  // Adds the values of these nodes, in this order. Returns the payload of the first, which others follow.
+  std::uint32_t append(const ForestView& forest, std::span<const double> weights, std::span<const std::int32_t> nodes);
+
   // Whether the source sums in float32. It never does so with vectors.
   bool in_float32() const { return float32_; }
   bool are_vectors() const { return vectors_; }  // a node adds to every output, not to its tree's one
@@ -41,11 +47,12 @@ class NodeValues {
 
  private:
   std::vector<std::uint32_t> index(const ForestView& forest, bool leaves_only, std::span<const double> weights);
+  void read(const ForestView& forest, std::span<const double> weights, std::size_t node, double* vector) const;
 
   bool vectors_, float32_;
   std::size_t width_;  // doubles per value and per row's sums, padded for the kernels
   std::vector<double> base_score_;
-  AlignedVector<double> table_;  // distinct values, [payload][width_]; in float32 the payload is the value itself
+  AlignedVector<double> table_;  // [payload][width_]; in float32 the payload is the value itself
 };
 
 }  // namespace scurry

@@ -30,6 +30,11 @@ def wine_forest():
     return scurry.from_model(RandomForestClassifier(12, max_depth=4, random_state=0).fit(X[::2], y[::2]))
 
 
+def budgets():
+    """Not so close below a sum of costs that they count as equal."""
+    return st.floats(0, 12).map(lambda budget: round(budget, 3))
+
+
 def from_table(X):
     return lambda row, feature: X[row][feature]
 
@@ -190,7 +195,7 @@ class TestEarlyExit:
 
 class TestLimits:
     @settings(max_examples=60, deadline=None)
-    @given(st.integers(0, 10**6), st.floats(0, 12), st.booleans(), st.sampled_from(["plain", "weighted"]))
+    @given(st.integers(0, 10**6), budgets(), st.booleans(), st.sampled_from(["plain", "weighted"]))
     def test_plan_order_against_a_simulation(self, wine_forest, seed, max_cost, by_step, readout):
         X, rng = WINE[0], np.random.default_rng(seed)
         x, costs = X[rng.integers(len(X))], rng.choice([0.0, 0.5, 1.0, 3.0], 13)
@@ -241,7 +246,7 @@ class TestLimits:
 
 class TestCheapestFirst:
     @settings(max_examples=60, deadline=None)
-    @given(st.integers(0, 10**6), st.one_of(st.none(), st.floats(0, 12)), st.booleans())
+    @given(st.integers(0, 10**6), st.one_of(st.none(), budgets()), st.booleans())
     def test_each_purchase_is_the_cheapest_there_is(self, wine_forest, seed, max_cost, with_groups):
         """The purchases, replayed: before each, trees are walked with what is paid for, by definition."""
         X, rng = WINE[0], np.random.default_rng(seed)

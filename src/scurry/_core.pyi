@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_Items = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]
+
 class ForestArrays:
     def __init__(self, arrays: dict[str, NDArray[Any]], header: dict[str, Any], /) -> None: ...
 
@@ -14,6 +16,12 @@ class AbortFlag:
     def set(self) -> None: ...
     def clear(self) -> None: ...
     def is_set(self) -> bool: ...
+
+class AnswerTime:
+    def __init__(self, from_roots: float) -> None: ...
+    def learn(self, taken: float) -> None: ...
+    def doubt(self) -> None: ...
+    def expected(self, allowance: float) -> float: ...
 
 class Anytime:
     def __init__(
@@ -224,14 +232,15 @@ def refined_order(
     max_states: int,
     max_sweeps: int,
 ) -> NDArray[np.int32]: ...
-def find_items(
+def find_charges(
     feature: NDArray[Any],
     parent: NDArray[Any],
     leaves: NDArray[Any],
     charge_of_feature: NDArray[Any],
     charge_of_group: NDArray[Any],
-    charge_cost: NDArray[Any],
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]: ...
+    n_charges: int,
+) -> tuple[_Items, NDArray[Any], NDArray[Any]]: ...
+def merge_items(one: _Items, other: _Items) -> _Items: ...
 def count_uses(feature: NDArray[Any], parent: NDArray[Any], leaves: NDArray[Any], n_features: int) -> NDArray[Any]: ...
 def largest_closure(
     parent: NDArray[Any],
@@ -242,6 +251,7 @@ def largest_closure(
     item_cost: NDArray[Any],
     gain_weight: int,
     cost_weight: int,
+    one_cut_below: int = ...,
 ) -> NDArray[Any]: ...
 def closure_path(
     parent: NDArray[Any],

@@ -18,11 +18,9 @@ on with what is known or can be afforded.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,88 +28,18 @@ from numpy.typing import NDArray
 from scurry import reference
 from scurry.errors import InputError
 from scurry.forest import Forest
+from scurry.ledger import Ledger, Purchase
 from scurry.plan import ExitRule, LeaderRule, Plan, StepRule
 from scurry.pruning.costs import FeatureCosts
+from scurry.purse import GetFeature, Purse
 from scurry.row_walk import NOT_ASKED, ExitTally, LeaderTally, RowWalk
-from scurry.rows import as_value
+
+__all__ = ["Acquisition", "Ledger", "Purchase", "acquire"]
 
 ORDERS = ("plan", "cheapest")
 _TOLERANCE = 1e-12  # relative: costs that add up to the budget must fit it
 
-GetFeature = Callable[[int, Any], Any]
 Tally = ExitTally | LeaderTally
-
-
-class Purchase(NamedTuple):
-    """A feature paid for by a row.
-
-    Attributes
-    ----------
-    row : int
-        The number of the row since the ledger began.
-    feature : str or int
-        Its name, or its index in a forest without names.
-    group : int
-        -1 if it has none.
-    feature_cost, group_cost : float
-        What was paid; the group's share is 0 from its second feature on.
-    """
-
-    row: int
-    feature: Any
-    group: int
-    feature_cost: float
-    group_cost: float
-
-
-class Ledger:
-    """Everything acquired through a predictor, in order of purchase.
-
-    Attributes
-    ----------
-    purchases : list of Purchase
-    n_rows : int
-        Rows begun.
-    """
-
-    def __init__(self) -> None:
-        self.purchases: list[Purchase] = []
-        self.n_rows = 0
-        self._lock = threading.Lock()
-
-    def open_row(self) -> int:
-        """The number of a new row."""
-        with self._lock:
-            self.n_rows += 1
-            return self.n_rows - 1
-
-    @property
-    def total_cost(self) -> float:
-        """What all rows have paid."""
-        return float(sum(purchase.feature_cost + purchase.group_cost for purchase in self.purchases))
-
-    @property
-    def mean_cost(self) -> float:
-        """What a row has paid on average, 0 before the first."""
-        return self.total_cost / max(self.n_rows, 1)
-
-    @property
-    def features(self) -> Counter[Any]:
-        """How many rows bought each feature."""
-        return Counter(purchase.feature for purchase in self.purchases)
-
-    @property
-    def groups(self) -> Counter[int]:
-        """How many rows bought something of each group."""
-        return Counter(group for _, group in {(p.row, p.group) for p in self.purchases if p.group >= 0})
-
-    def clear(self) -> None:
-        """Begin anew."""
-        with self._lock:
-            self.purchases, self.n_rows = [], 0
-
-    def __repr__(self) -> str:
-        return f"Ledger(n_rows={self.n_rows}, n_purchases={len(self.purchases)}, total_cost={self.total_cost:g})"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -176,7 +104,7 @@ def acquire(
     walks, purses, tallies = [], [], []
     for row in range(n_rows):
         number = ledger.open_row()
-        purse = _Purse(forest, costs, budget, get_feature, ledger, row, number)
+        purse = Purse(forest, costs, budget, get_feature, ledger, row, number)
         walk = RowWalk(forest, purse.ask)
         tally, trees = _by_lot(forest, plan, increments, number)
         if order == "cheapest":
@@ -189,78 +117,6 @@ def acquire(
         purses.append(purse)
         tallies.append(tally)
     return _outcome(forest, plan, walks, purses, tallies)
-
-
-class _Purse:
-    """What one row knows, owes nothing more for, and can still spend."""
-
-    def __init__(
-        self,
-        forest: Forest,
-        costs: FeatureCosts,
-        budget: float,
-        get_feature: GetFeature,
-        ledger: Ledger,
-        row: int,
-        number: int,
-    ) -> None:
-        self.forest, self.costs, self.budget, self.get_feature = forest, costs, budget, get_feature
-        self.ledger, self.row, self.number = ledger, row, number
-        self.known: dict[int, float] = {}
-        self.paid: set[int] = set()
-        self.paid_groups: set[int] = set()
-        self.spent = 0.0
-        self.is_short = False
-        self.failures: dict[int, Exception] = {}
-
-    def prices(self, feature: int) -> tuple[float, float]:
-        """What a feature would cost now: its own part, and its group's."""
-        group = int(self.costs.groups[feature])
-        is_due = group >= 0 and group not in self.paid_groups
-        return float(self.costs.feature_costs[feature]), float(self.costs.group_costs[group]) if is_due else 0.0
-
-    def can_afford(self, feature: int) -> bool:
-        return self.spent + sum(self.prices(feature)) <= self.budget
-
-    def ask(self, feature: int) -> float | None:
-        """The value of a feature, bought if need be; None if it is too dear or cannot be had."""
-        if feature in self.paid:
-            return self.known[feature]
-        if feature in self.failures:
-            return None
-        if not self.can_afford(feature):
-            self.is_short = True
-            return None
-        if feature not in self.known:
-            try:
-                self._learn(feature, self.get_feature(self.row, _name(self.forest, feature)))
-            except Exception as error:  # the user's code: whatever it raises, the row is answered with what it has
-                self.failures[feature] = error
-                return None
-        self._pay(feature)
-        return self.known[feature]
-
-    def _learn(self, feature: int, given: Any) -> None:
-        if not isinstance(given, Mapping):
-            self.known[feature] = as_value(self.forest, feature, given)
-            return
-        names = {_name(self.forest, f): f for f in range(self.forest.n_features)}
-        unknown = [name for name in given if name not in names]
-        if unknown or _name(self.forest, feature) not in given:
-            raise InputError(
-                f"get_feature was asked for {_name(self.forest, feature)!r} and returned values of "
-                f"{', '.join(map(repr, given))}; return the value asked for, and others by the names of features"
-            )
-        self.known |= {names[name]: as_value(self.forest, names[name], value) for name, value in given.items()}
-
-    def _pay(self, feature: int) -> None:
-        feature_cost, group_cost = self.prices(feature)
-        group = int(self.costs.groups[feature])
-        self.spent += feature_cost + group_cost
-        self.paid.add(feature)
-        self.paid_groups.add(group)
-        purchase = Purchase(self.number, _name(self.forest, feature), group, feature_cost, group_cost)
-        self.ledger.purchases.append(purchase)
 
 
 def _by_lot(
@@ -298,7 +154,7 @@ def _follow(walk: RowWalk, trees: list[int], *, by_step: bool) -> None:
             walk.descend(tree)
 
 
-def _buy_cheapest(walk: RowWalk, purse: _Purse) -> None:
+def _buy_cheapest(walk: RowWalk, purse: Purse) -> None:
     """Walk all trees as far as what is paid for leads; buy the cheapest of the features they wait for; repeat."""
     waiting: dict[int, list[int]] = {}
 
@@ -326,7 +182,7 @@ def _buy_cheapest(walk: RowWalk, purse: _Purse) -> None:
 
 
 def _outcome(
-    forest: Forest, plan: Plan, walks: list[RowWalk], purses: list[_Purse], tallies: list[Tally | None]
+    forest: Forest, plan: Plan, walks: list[RowWalk], purses: list[Purse], tallies: list[Tally | None]
 ) -> Acquisition:
     nodes = np.array([walk.nodes for walk in walks], np.int32).reshape(len(walks), forest.n_trees)
     scores = _scores(forest, nodes, plan.stop.weights(forest) if isinstance(plan.stop, StepRule) else np.empty(0))
@@ -351,7 +207,7 @@ def _outcome(
     )
 
 
-def _reason(purse: _Purse, *, asked_all: bool) -> str:
+def _reason(purse: Purse, *, asked_all: bool) -> str:
     if purse.failures:
         return "failed"
     if purse.is_short:
@@ -384,10 +240,6 @@ def _scores(forest: Forest, nodes: NDArray[np.int32], weights: NDArray[np.float6
             with np.errstate(invalid="ignore"):
                 scores[row] = forest.base_score / n_rounds + total / count
     return scores
-
-
-def _name(forest: Forest, feature: int) -> Any:
-    return feature if forest.feature_names is None else forest.feature_names[feature]
 
 
 def _budget(max_cost: float | None) -> float:

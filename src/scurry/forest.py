@@ -9,7 +9,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from os import PathLike
-from types import UnionType
 from typing import Any, Self
 
 import numpy as np
@@ -17,33 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from scurry import _core, structure
 from scurry.errors import InputError
+from scurry.forest_parts import ARRAYS, HEADER, arguments_of, arrays_of, parts_of
 from scurry.rows import as_rows, thread_count
 from scurry.storage import Container, container_bytes, container_of, digest, write_container
-
-NODE_ARRAYS: dict[str, type] = {
-    "feature": np.int32,
-    "threshold": np.float64,
-    "left": np.int32,
-    "right": np.int32,
-    "default_left": np.bool_,
-    "cover": np.float64,
-    "missing": np.uint8,
-    "category_set": np.int32,
-}
-ARRAYS: dict[str, type] = NODE_ARRAYS | {
-    "tree_offset": np.int64,
-    "value": np.float64,
-    "tree_output": np.int32,
-    "base_score": np.float64,
-    "category_offset": np.int64,
-    "category_bits": np.uint32,
-}
-_CHOICES = ("aggregation", "input_dtype", "score_dtype", "comparison", "link", "label_from", "category_rounding")
-HEADER: dict[str, type | UnionType] = (
-    {"n_features": int, "encode_numbers": bool}
-    | dict.fromkeys(_CHOICES, str)
-    | dict.fromkeys(("link_scale", "decision_threshold"), int | float)
-)
 
 
 class Forest:
@@ -157,28 +132,23 @@ class Forest:
         categories: Mapping[int, ArrayLike] | None = None,
         encode_numbers: bool = False,
     ) -> None:
-        n_nodes, n_trees = np.shape(feature)[0], np.shape(tree_offset)[0] - 1
-        n_columns = np.shape(value)[1] if np.ndim(value) == 2 else 1
-        n_outputs = n_columns if tree_output is None else int(np.max(tree_output, initial=0)) + 1
-        given: dict[str, ArrayLike] = {
+        given = {
             "tree_offset": tree_offset,
             "feature": feature,
             "threshold": threshold,
             "left": left,
             "right": right,
             "value": value,
-            "default_left": np.zeros(n_nodes) if default_left is None else default_left,
-            "cover": np.full(n_nodes, np.nan) if cover is None else cover,
-            "missing": np.zeros(n_nodes) if missing is None else missing,
-            "tree_output": np.full(n_trees, -1) if tree_output is None else tree_output,
-            "base_score": np.zeros(max(n_outputs, n_columns)) if base_score is None else base_score,
-            "category_set": np.full(n_nodes, -1) if category_set is None else category_set,
-            "category_offset": [0] if category_offset is None else category_offset,
-            "category_bits": [] if category_bits is None else category_bits,
+            "default_left": default_left,
+            "cover": cover,
+            "missing": missing,
+            "tree_output": tree_output,
+            "base_score": base_score,
+            "category_set": category_set,
+            "category_offset": category_offset,
+            "category_bits": category_bits,
         }
-        state = self.__dict__
-        for name, dtype in ARRAYS.items():
-            state[name] = structure.frozen(given[name], dtype, name)
+        self.__dict__.update(arrays_of(given))
         self.n_features = int(n_features)
         self.classes: NDArray[Any] | None = None if classes is None else structure.frozen(classes, None, "classes")
         self.aggregation, self.comparison = aggregation, comparison
@@ -190,8 +160,7 @@ class Forest:
         self.categories: Mapping[int, NDArray[Any]] = {
             int(f): structure.frozen(values, None, f"categories[{f}]") for f, values in (categories or {}).items()
         }
-        state["_levels"] = structure.check(self)
-        state["_lock"] = threading.Lock()
+        self.__dict__.update(_levels=structure.check(self), _lock=threading.Lock())
 
     def __setattr__(self, name: str, value: object) -> None:
         if "_lock" in self.__dict__:
@@ -199,8 +168,7 @@ class Forest:
         super().__setattr__(name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # For other processes, and for estimators that hold a forest: the content of a file, checked as one.
-        return _received, (container_bytes("forest", *self.to_parts()),)
+        return _received, (container_bytes("forest", *self.to_parts()),)  # the content of a file, checked as one
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
@@ -419,29 +387,13 @@ class Forest:
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """The forest as a JSON header and named arrays."""
-        header = {name: getattr(self, name) for name in HEADER} | {
-            "feature_names": self.feature_names,
-            "classes": None if self.classes is None else structure.pack_values(self.classes),
-            "categories": {str(f): structure.pack_values(values) for f, values in self.categories.items()},
-        }
-        return header, {name: self.__dict__[name] for name in ARRAYS}
+        return parts_of(self)
 
     @classmethod
     def from_container(cls, container: Container) -> Self:
         """The forest of a ``.scurry`` file, be it saved alone or with a plan."""
         with container.reading("forest"):
-            arrays: dict[str, Any] = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
-            classes = container.field("classes", dict | None)
-            return cls(
-                **arrays,
-                **{name: container.field(name, kind) for name, kind in HEADER.items()},
-                feature_names=container.field("feature_names", list | None),
-                classes=None if classes is None else structure.unpack_values(classes),
-                categories={
-                    int(f) if f.isdecimal() else -1: structure.unpack_values(values)
-                    for f, values in container.field("categories", dict).items()
-                },
-            )
+            return cls(**arguments_of(container))
 
 
 def _received(data: bytes) -> Forest:

@@ -19,7 +19,8 @@ from scurry.rows import as_rows, thread_count
 from scurry.storage import digest, read_container, write_container
 
 if TYPE_CHECKING:
-    from scurry.acquisition import Acquisition, Ledger
+    from scurry.acquisition import Acquisition
+    from scurry.ledger import Ledger
 
 
 class Predictor:
@@ -249,7 +250,7 @@ class Predictor:
     @cached_property
     def ledger(self) -> Ledger:
         """What has been paid for features acquired through this predictor."""
-        from scurry.acquisition import Ledger
+        from scurry.ledger import Ledger
 
         return Ledger()
 

@@ -130,14 +130,24 @@ def test_weighted_probabilities_are_probabilities():
 def steps_under_fake_clock(n_steps: int, time_us: float, tick_us: float) -> int:
     """What the walk must do if every reading of the clock comes `tick_us` after the one before."""
     rate = _core.ticks_per_us()
-    tick, deadline = int(tick_us * rate), int(time_us * rate)
-    done, now, at_once = 0, 0, 64
-    while done < n_steps and now < deadline:
+    tick, deadline, interval = int(tick_us * rate), time_us * rate, 0.4 * rate
+    done, now, pace = 0, 0, 64 / interval
+
+    def at_once(left: float) -> int:
+        fitting = int(min(max(interval * pace, 64.0), left * pace, 256.0))
+        return min(fitting // 64 * 64 if fitting >= 64 else max(fitting, 8), n_steps - done)
+
+    n = at_once(deadline)
+    if deadline * pace > 4 * n:  # time enough for the first steps without a look
+        done = n
+    while done < n_steps:
+        now += tick
+        if now >= deadline:
+            break
         if done > 0:
-            step = tick / at_once
-            fitting = int(min(max(0.4 * rate / step, 64.0), (deadline - now) / step, 256.0))
-            at_once = fitting // 64 * 64 if fitting >= 64 else max(fitting, 8)
-        done, now = min(done + at_once, n_steps), now + tick
+            pace = n / tick
+        n = at_once(deadline - now)
+        done += n
     return done
 
 
@@ -168,6 +178,38 @@ def test_deadlines_by_a_fake_clock(tick_us, time_us, max_steps):
     in_time = "max_steps" if limit < len(steps) else "complete"
     assert (reasons == ["complete", "max_steps", "time", "abort"].index("time" if expected < limit else in_time)).all()
     np.testing.assert_array_equal(labels, anytime_of(forest, steps).predict(rows, max_steps=expected))
+
+
+def test_the_time_of_an_answer_is_learned():
+    rng = np.random.default_rng(0)
+    answer = _core.AnswerTime(1000.0)
+    for _ in range(2000):
+        answer.learn(rng.uniform(1600, 2400))
+    assert answer.expected(0.0) == pytest.approx(2000, rel=0.1)  # half take longer
+    assert answer.expected(np.inf) == pytest.approx(2350, rel=0.1)  # one in 16 takes longer
+    assert answer.expected(50.0) == answer.expected(0.0) + 50
+
+
+def test_interruptions_are_allowed_for_only_so_far():
+    rng = np.random.default_rng(0)
+    answer = _core.AnswerTime(1000.0)
+    for _ in range(3000):
+        answer.learn(50_000.0 if rng.random() < 0.2 else 1500.0)
+    assert 1400 < answer.expected(0.0) < 1700
+    assert answer.expected(300.0) == answer.expected(0.0) + 300
+
+
+def test_an_answer_that_leaves_no_time_for_steps_is_doubted():
+    answer = _core.AnswerTime(1000.0)
+    for _ in range(500):
+        answer.learn(9000.0)
+    assert answer.expected(0.0) > 8000
+    for _ in range(2000):
+        answer.doubt()
+    assert 1000 < answer.expected(np.inf) < 1100
+    for _ in range(1000):
+        answer.learn(3000.0)
+    assert answer.expected(0.0) == pytest.approx(3000, rel=0.1)
 
 
 def test_no_time_answers_from_the_roots():

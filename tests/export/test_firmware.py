@@ -1,5 +1,7 @@
 """Exported models on emulated microcontrollers. Run by `make embedded`, which installs compilers and emulators."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from emulator import ARM, INSTRUCTION_NS, RISCV, Board, Sweep, mean_steps, replay_nodes, sweep
@@ -78,6 +80,18 @@ def test_nothing_outside_the_model_is_called(board: Board, layout: str, tmp_path
     model, X, y = forest_and_rows(load_breast_cancer, 5, 5)
     to_c(scurry.anytime(model, X, y), tmp_path, layout=layout)
     assert board.undefined_symbols(tmp_path) == []
+
+
+def test_quantised_layouts_need_no_floating_point(tmp_path):
+    """A core without it would call functions for every float in the code."""
+    model, X, y = forest_and_rows(load_breast_cancer, 5, 5)
+    without = replace(ARM, name="arm-m0", flags=("-mcpu=cortex-m0", "-mthumb", "-mfloat-abi=soft"))
+    called = {}
+    for layout in LAYOUTS:
+        to_c(scurry.anytime(model, X, y), tmp_path, layout=layout)
+        called[layout] = without.undefined_symbols(tmp_path)
+    assert any("fcmp" in symbol for symbol in called.pop("float32"))
+    assert set(map(len, called.values())) == {0}
 
 
 @pytest.fixture(scope="module")

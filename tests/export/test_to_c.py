@@ -62,7 +62,19 @@ def test_only_stdint_is_included_and_quantised_layouts_have_no_float(anyt, layou
 @pytest.mark.parametrize("optimise", ["-O0", "-O3"])
 def test_strict_compilers_accept_it_and_nothing_is_called(anyt, layout, optimise, tmp_path):
     to_c(anyt, tmp_path, layout=layout)
-    command = ["gcc", "-std=c99", optimise, "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-pedantic"]
+    warnings = [
+        "all",
+        "extra",
+        "pedantic",
+        "error",
+        "conversion",
+        "sign-conversion",
+        "shadow",
+        "cast-qual",
+        "cast-align",
+    ]
+    warnings += ["strict-prototypes", "missing-prototypes", "undef", "float-equal", "double-promotion"]
+    command = ["gcc", "-std=c99", optimise, *(f"-W{warning}" for warning in warnings)]
     subprocess.run([*command, "-ffreestanding", "-c", "model.c", "-o", "model.o"], cwd=tmp_path, check=True)
     undefined = subprocess.run(["nm", "-u", "model.o"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     assert set(undefined.split()) <= {"U", "__stack_chk_fail", "_GLOBAL_OFFSET_TABLE_"}

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scurry
-from scurry import Forest
+from scurry import Forest, _core
 from scurry.errors import InputError
 from scurry.pruning import exact_path
 from scurry.pruning.closure import at_lambdas
@@ -109,6 +109,31 @@ def test_one_cut_is_the_largest_optimum(instance):
         assert nodes_kept(cuts, at) == frozenset().union(*optimal)
 
 
+@settings(max_examples=100, deadline=None)
+@given(instances(n_trees=5, n_splits=25, n_rows=20), st.integers(0, 30), st.integers(1, 30))
+def test_tops_of_trees_first_keep_what_one_cut_keeps(instance, price, unit):
+    arrays = solve(instance).problem.arrays
+    weights = {"gain_weight": unit, "cost_weight": price}
+    one_cut = _core.largest_closure(**arrays, **weights, one_cut_below=2**40)
+    np.testing.assert_array_equal(_core.largest_closure(**arrays, **weights, one_cut_below=0), one_cut)
+
+
+@settings(max_examples=60, deadline=None)
+@given(instances())
+def test_tops_of_trees_first_are_the_largest_optimum(instance):
+    path = solve(instance)
+    problem = path.problem
+    every = {kept: (instance.error(kept), instance.cost(kept)) for kept in instance.prunings()}
+    for lam in {Fraction(1, 100), *path.exact_lambdas}:
+        theta = problem.theta(lam)
+        kept = _core.largest_closure(
+            **problem.arrays, gain_weight=theta.denominator, cost_weight=theta.numerator, one_cut_below=0
+        )
+        values = {kept: error + lam * cost for kept, (error, cost) in every.items()}
+        optimal = [kept for kept, value in values.items() if value == min(values.values())]
+        assert frozenset(problem.nodes[kept.astype(bool)].tolist()) == frozenset().union(*optimal)
+
+
 @pytest.mark.parametrize("seed", range(48))
 def test_equals_highs(seed):
     rng = np.random.default_rng(seed)
@@ -168,6 +193,23 @@ def test_huge_costs_are_exact_or_refused():
         exact_path(instance.forest, instance.X, feature_costs=[1, 2e15, 3e15, 4e17], **data)
     with pytest.raises(InputError, match=r"1e\+300 is too large to be exact"):
         exact_path(instance.forest, instance.X, feature_costs=[1, 1, 1, 1e300], **data)
+
+
+def test_the_core_refuses_sums_that_would_wrap():
+    arrays = {
+        "parent": np.array([-1, 0], np.int32),
+        "gain": np.array([2**40, 2**40]),
+        "cost": np.array([1, 2**30]),
+        "item_offset": np.array([0]),
+        "item_node": np.zeros(0, np.int32),
+        "item_cost": np.zeros(0, np.int64),
+    }
+    assert _core.largest_closure(**arrays, gain_weight=2**20, cost_weight=2**30).tolist() == [1, 1]
+    for weights in ({"gain_weight": 2**22, "cost_weight": 1}, {"gain_weight": 1, "cost_weight": 2**33}):
+        with pytest.raises(OverflowError, match="more than 62 bits"):
+            _core.largest_closure(**arrays, **weights)
+    with pytest.raises(OverflowError, match="more than 62 bits"):
+        _core.closure_path(**(arrays | {"gain": np.array([2**61, 2**61 + 1])}), progress=None)
 
 
 def solved_or_refused(instance: Instance):

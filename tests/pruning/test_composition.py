@@ -49,6 +49,31 @@ def test_anytime_ends_with_the_labels_of_the_pruned_forest(pruned):
     assert early > 0.5 * np.mean(pruned.predict(X[TEST]) == Y[TEST])
 
 
+def test_acquired_features_of_a_pruned_forest_that_exits_early(path, pruned):
+    fast = scurry.early_exit(pruned, X[PRUNE], method="minimax", max_disagreement=0.02, confidence=None, random_state=0)
+    rows = X[TEST][:40]
+    asked = fast.acquire(lambda row, feature: rows[row, feature], len(rows))
+    np.testing.assert_array_equal(asked.labels, fast.predict(rows))
+    # Each verb saves something: the full forest's rows pay most, the pruned one's less, those that stop early least.
+    of_rows = path.problem.costs.of_rows
+    of_pruned = of_rows(pruned, rows)
+    assert (asked.costs <= of_pruned).all()
+    assert asked.costs.sum() < of_pruned.sum() < of_rows(path.problem.forest, rows).sum()
+
+
+@pytest.mark.parametrize("order", ["plan", "cheapest"])
+def test_acquired_features_of_a_pruned_forest_at_any_moment(path, pruned, order):
+    anytime = scurry.anytime(pruned, X[PRUNE], Y[PRUNE], order="breadth-ie")
+    rows = X[TEST][:40]
+    whole = anytime.acquire(lambda row, feature: rows[row, feature], len(rows), order=order)
+    np.testing.assert_array_equal(whole.labels, pruned.predict(rows))
+    np.testing.assert_allclose(whole.costs, path.problem.costs.of_rows(pruned, rows))
+    limit = whole.mean_cost / 2
+    halved = anytime.acquire(lambda row, feature: rows[row, feature], len(rows), order=order, max_cost=limit)
+    assert (halved.costs <= limit * (1 + 1e-9)).all()
+    assert np.mean(halved.labels == whole.labels) > 0.3  # of ten classes
+
+
 def test_pruning_again_follows_the_same_path(path):
     middle = len(path) // 2
     again = scurry.prune(path[middle], X[PRUNE])

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from scurry.errors import InputError
-from scurry.forest import ARRAYS, HEADER, Forest
+from scurry.forest import Forest
+from scurry.forest_parts import ARRAYS, HEADER
 from scurry.reference import leaf_values
 
 

@@ -108,7 +108,7 @@ def _show_export(written: Export, verified: Verification | None) -> None:
 
 
 def _facts(forest: Forest) -> dict[str, Any]:
-    from scurry.forest import ARRAYS
+    from scurry.forest_parts import ARRAYS
 
     inner = ~forest.is_leaf
     n_splits = np.bincount(forest.feature[inner], minlength=forest.n_features)

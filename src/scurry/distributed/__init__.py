@@ -2,6 +2,7 @@
 
 from scurry.distributed.calibration import early_exit
 from scurry.distributed.fitting import anytime, find_order
+from scurry.distributed.pruning import prune
 from scurry.distributed.scoring import Scorer, score
 
-__all__ = ["Scorer", "anytime", "early_exit", "find_order", "score"]
+__all__ = ["Scorer", "anytime", "early_exit", "find_order", "prune", "score"]

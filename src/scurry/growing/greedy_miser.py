@@ -34,7 +34,8 @@ from sklearn.utils.metaestimators import available_if
 
 from scurry import _core
 from scurry.errors import InputError
-from scurry.forest import NODE_ARRAYS, Forest
+from scurry.forest import Forest
+from scurry.forest_parts import NODE_ARRAYS
 from scurry.growing.training import GrownClassifier, TrainingSet, check_amount, check_count
 from scurry.pruning.trade_offs import Progress
 from scurry.structure import join_trees

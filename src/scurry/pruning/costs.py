@@ -89,24 +89,16 @@ class FeatureCosts:
             raise InputError(f"step_cost must be a number, 0 or more, got {step_cost!r}")
         return cls(per_feature, membership, per_group, float(step_cost))
 
-    def charges(self, units: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
-        """The costs that are not zero, and which of them each feature and its group cause.
+    @property
+    def charges(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The charges each feature causes: its own and its group's, int32 arrays of shape (n_features,).
 
-        Parameters
-        ----------
-        units : int64 array of shape (n_features + n_groups,)
-            The costs of features, then of groups, as integers.
-
-        Returns
-        -------
-        of_feature, of_group : int32 arrays of shape (n_features,)
-            -1 where a feature or its group costs nothing.
-        charge : int64 array
+        Features are numbered first, groups after them; -1 where it costs nothing.
         """
-        index = np.where(units > 0, np.cumsum(units > 0) - 1, -1).astype(np.int32)
         n_features = len(self.feature_costs)
-        of_group = np.append(index[n_features:], np.int32(-1))[self.groups]
-        return index[:n_features].copy(), of_group, units[units > 0]
+        of_feature = np.where(self.feature_costs > 0, np.arange(n_features), -1)
+        group = np.where(self.group_costs > 0, n_features + np.arange(len(self.group_costs)), -1)
+        return of_feature.astype(np.int32), np.append(group, -1)[self.groups].astype(np.int32)
 
     def of_rows(self, forest: Forest, X: Any) -> NDArray[np.float64]:
         """What each row pays in `forest`, which may be a pruned one.

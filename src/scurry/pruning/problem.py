@@ -7,14 +7,15 @@ Let x_h = 1 iff inner node h stays a split, and call a *charge* what a row pays 
 - the error of the pruned trees is the roots' error minus the gains e_h - e_left - e_right of the splits kept.
 
 All constraints have one +1 and one -1, so every optimum is a maximum-weight closure: no linear program is needed.
-A charge of a row that a single node can cause is part of that node's cost; the others are items.
+A charge of a row that a single node can cause is part of that node's cost; the others are items, and rows whose charge
+has the same causes share one.
 
 =======================  ==============================================
 papers                   here
 =======================  ==============================================
 e_h                      ``node_errors``
 N (errors), N (costs)    ``n_error``, the rows of ``X_val``
-c_k, w_{k,i}             ``item_cost``, an item
+c_k, w_{k,i}             ``item_cost`` by its rows, an item
 u_{t,k,i}                ``item_node[item_offset[i]:item_offset[i+1]]``
 z_h                      ``kept[parent(h)] - kept[h]``
 d_h |S_h| (depth term)   ``step_cost`` times the visits of kept nodes
@@ -31,12 +32,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry import _core
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.pruning.costs import FeatureCosts, parents
+from scurry.pruning.row_charges import RowCharges
 from scurry.pruning.scaling import MAX_WEIGHT, choose_scales, in_units
-from scurry.rows import as_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,15 +167,15 @@ class PruningProblem(Stretch):
 
 
 def pose(
-    forest: Forest, X_val: Any, node_errors: NDArray[np.float64], n_error: float, costs: FeatureCosts
+    forest: Forest, charges: RowCharges, node_errors: NDArray[np.float64], n_error: float, costs: FeatureCosts
 ) -> PruningProblem:
     """State the pruning of `forest` in integers.
 
     Parameters
     ----------
     forest : Forest
-    X_val : array or DataFrame of shape (n_rows, n_features)
-        Rows whose feature costs count.
+    charges : RowCharges
+        Of the rows whose feature costs count.
     node_errors : float64 array of shape (n_nodes,)
     n_error : float
         The number of rows, or their weight, that `node_errors` were counted on in each tree.
@@ -185,30 +185,23 @@ def pose(
     -------
     PruningProblem
     """
-    rows = as_rows(forest, X_val)
-    if len(rows) == 0:
+    if charges.n_rows == 0:
         raise InputError("X_val has no rows; pass rows like those to be predicted")
-    largest_costs = len(rows) * np.array(
-        [*costs.feature_costs, *costs.group_costs, costs.step_cost * float(forest.tree_depth.sum())]
-    )
     prices = np.array([*costs.feature_costs, *costs.group_costs, costs.step_cost])
-    errors_scale, costs_scale = choose_scales(node_errors, prices, float(largest_costs.sum()))
+    largest_cost = charges.n_rows * float(prices[:-1].sum() + costs.step_cost * float(forest.tree_depth.sum()))
+    errors_scale, costs_scale = choose_scales(node_errors, prices, largest_cost)
     errors, error_step, error_rounding = in_units(node_errors, errors_scale)
     units, cost_step, cost_rounding = in_units(prices, costs_scale)
-    _check_size(forest, errors, int(np.ceil(float(largest_costs.sum()) * costs_scale / cost_step)))
+    _check_size(forest, errors, int(np.ceil(largest_cost * costs_scale / cost_step)))
 
-    parent = parents(forest)
     inner = forest.left >= 0
     nodes = np.flatnonzero(inner).astype(np.int32)
     index = np.append(np.cumsum(inner, dtype=np.int32) - 1, np.int32(-1))
-    of_feature, of_group, charge = costs.charges(units[:-1])
-    offset, buyer, item_cost, node_cost, visits = _core.find_items(
-        forest.feature, parent, forest.apply(rows), of_feature, of_group, charge
-    )
+    offset, buyer, item_cost = _items(charges, units)
     return PruningProblem(
-        index[parent[nodes]],
+        index[parents(forest)[nodes]],
         errors[nodes] - errors[forest.left[nodes]] - errors[forest.right[nodes]],
-        node_cost[nodes] + int(units[-1]) * visits[nodes],
+        _own_cost(forest, nodes, charges, costs, units),
         offset,
         index[buyer],
         item_cost,
@@ -217,10 +210,31 @@ def pose(
         errors,
         costs,
         Fraction(error_step, errors_scale) / (Fraction(n_error) * forest.n_trees),
-        Fraction(cost_step, costs_scale) / len(rows),
+        Fraction(cost_step, costs_scale) / charges.n_rows,
         error_rounding,
         cost_rounding,
     )
+
+
+def _own_cost(
+    forest: Forest, nodes: NDArray[np.int32], charges: RowCharges, costs: FeatureCosts, units: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """What keeping each node costs by itself: charges that it alone causes, and a step of each row through it."""
+    # No row pays for what is free, charge -1.
+    of_node = np.stack(costs.charges, axis=1)[forest.feature[nodes]]
+    paid = (charges.alone[nodes] * units[of_node]).sum(axis=1)
+    cost: NDArray[np.int64] = paid + units[-1] * charges.visits[nodes]
+    return cost
+
+
+def _items(
+    charges: RowCharges, units: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+    """Offsets, buyers and costs of the items; without those so cheap that they were rounded to nothing."""
+    cost = units[charges.item_charge] * charges.item_rows
+    n_buyers = np.diff(charges.item_offset)
+    node = charges.item_node[np.repeat(cost > 0, n_buyers)]
+    return np.concatenate([[0], np.cumsum(n_buyers[cost > 0])]), node, cost[cost > 0]
 
 
 def _check_size(forest: Forest, errors: NDArray[np.int64], largest_cost: int) -> None:

@@ -20,7 +20,8 @@ from scurry.pruning.lp import linear_program
 from scurry.pruning.node_errors import training_errors, validation_errors
 from scurry.pruning.path import PruningPath
 from scurry.pruning.primal_dual import primal_dual
-from scurry.pruning.problem import pose
+from scurry.pruning.problem import PruningProblem, pose
+from scurry.pruning.row_charges import RowCharges
 from scurry.pruning.trade_offs import Progress
 
 _ONE_BY_ONE = {
@@ -98,7 +99,7 @@ def prune(
     >>> point.cost, round(point.error, 4), round(point.gap, 4), point.forest.n_nodes
     (6.0, 0.1697, 0.0026, 146)
     """
-    _check_choices(errors, method, lambdas)
+    check_choices(errors, method, lambdas)
     forest = from_model(model)
     if errors == "training":
         node_errors, n_error = training_errors(forest)
@@ -109,7 +110,12 @@ def prune(
     costs = FeatureCosts.of(
         forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs, step_cost=step_cost
     )
-    problem = pose(forest, X_val, node_errors, n_error, costs)
+    problem = pose(forest, RowCharges.of(forest, X_val, costs), node_errors, n_error, costs)
+    return solve(problem, method, lambdas, progress)
+
+
+def solve(problem: PruningProblem, method: str, lambdas: Any, progress: Progress | None) -> PruningPath:
+    """The prunings a method finds; arguments as of `prune`."""
     if lambdas is None:
         return _ALL_AT_ONCE[method](problem, progress)
     wanted = _rising(lambdas)
@@ -166,7 +172,7 @@ def exact_path(
     costs = FeatureCosts.of(
         forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs, step_cost=step_cost
     )
-    return whole_path(pose(forest, X_val, counted, n_error, costs), progress)
+    return whole_path(pose(forest, RowCharges.of(forest, X_val, costs), counted, n_error, costs), progress)
 
 
 def _given_errors(forest: Forest, node_errors: Any, n_error: float | None) -> tuple[NDArray[np.float64], float]:
@@ -185,7 +191,8 @@ def _given_errors(forest: Forest, node_errors: Any, n_error: float | None) -> tu
     return counted, float(n_error)
 
 
-def _check_choices(errors: str, method: str, lambdas: Any) -> None:
+def check_choices(errors: str, method: str, lambdas: Any) -> None:
+    """Refuse what `prune` does not know."""
     if errors not in ("training", "validation"):
         raise InputError(f'errors must be "training" or "validation", got {errors!r}')
     if method not in METHODS:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.forest import ARRAYS, HEADER, NODE_ARRAYS, Forest
+from scurry.forest import Forest
+from scurry.forest_parts import ARRAYS, HEADER, NODE_ARRAYS
 from scurry.pruning.costs import parents
 
 

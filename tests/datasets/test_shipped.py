@@ -1,0 +1,91 @@
+"""What comes with the package."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from scurry import datasets
+from scurry.errors import MissingDependencyError
+
+
+def test_adult_is_uci_adult():
+    adult = datasets.load("adult")
+    assert repr(adult) == "Dataset('adult', n_rows=48842, n_features=14, n_categorical=8, n_classes=2)"
+    first = (
+        "39,State-gov,77516,Bachelors,13,Never-married,Adm-clerical,Not-in-family,White,Male,2174,0,40,United-States"
+    )
+    shown = [
+        str(adult.categories[name][int(value)]) if name in adult.categories else f"{value:g}"
+        for name, value in zip(adult.feature_names, adult.X[0].tolist(), strict=True)
+    ]
+    assert ",".join(shown) == first
+    assert dict(zip(*np.unique(adult.y, return_counts=True), strict=True)) == {"<=50K": 37155, ">50K": 11687}
+    assert dict(zip(*np.unique(adult.split, return_counts=True), strict=True)) == {"train": 32561, "test": 16281}
+    missing = np.isnan(adult.X).sum(axis=0)
+    named = dict(zip(adult.feature_names, missing.tolist(), strict=True))
+    assert {name: count for name, count in named.items() if count} == {
+        "workclass": 2799,
+        "occupation": 2809,
+        "native_country": 857,
+    }
+    assert adult.feature_costs is None
+
+
+def test_thyroid_costs_are_turneys():
+    data = datasets.load("thyroid_ann_cost")
+    assert np.bincount(data.y).tolist() == [0, 166, 368, 6666]
+    cost = dict(zip(data.feature_names, data.feature_costs, strict=True))
+    group = dict(zip(data.feature_names, data.groups, strict=True))
+    assert data.group_costs.tolist() == [2.1]
+    alone = {name: round(cost[name] + (data.group_costs[group[name]] if group[name] >= 0 else 0), 2) for name in cost}
+    assert {n: alone[n] for n in ("age", "TSH", "T3", "TT4", "T4U")} == {
+        "age": 1.0,
+        "TSH": 22.78,
+        "T3": 11.41,
+        "TT4": 14.51,
+        "T4U": 11.41,
+    }
+    assert data.derived_from == {"FTI": ("TT4", "T4U")}
+    assert cost["FTI"] == pytest.approx(cost["TT4"] + cost["T4U"])
+    assert group["FTI"] == group["TT4"] == 0
+
+
+def test_every_cost_is_complete():
+    facts = datasets._catalogue()
+    with_costs = {name for name, known in facts.items() if known.costs}
+    assert with_costs == {name for name in facts if name.endswith("_cost")}
+    for name in with_costs:
+        costs = datasets._costs(facts[name].features, facts[name].costs)
+        assert (costs["feature_costs"] > 0).all()
+        assert costs["groups"].max() == len(costs["group_costs"]) - 1
+    heart = datasets._costs(facts["heart_cleveland_cost"].features, facts["heart_cleveland_cost"].costs)
+    assert heart["group_costs"].tolist() == [2.1, 101.9, 86.3]
+    assert heart["groups"].tolist() == [-1, -1, -1, -1, 0, 0, -1, 1, 2, 2, 2, -1, 1]
+
+
+def test_shipped_data_needs_no_optional_package(monkeypatch):
+    for name in ("pyarrow", "pyarrow.parquet", "pandas", "sklearn"):
+        monkeypatch.setitem(sys.modules, name, None)
+    data = datasets.load("adult")
+    assert data.X.shape == (48842, 14)
+    with pytest.raises(MissingDependencyError, match=r'pip install "scurry\[data\]"'):
+        data.frame()
+
+
+def test_catalogue_is_consistent():
+    known = datasets._catalogue()
+    assert len(known) == 37
+    for name, facts in known.items():
+        assert (facts.download is None) == bool(facts.where), name
+        assert set(facts.categorical) <= set(facts.features)
+        assert not set(facts.other_columns) & set(facts.features)
+        assert "target" not in facts.features
+        if facts.features:
+            assert sum(facts.classes.values()) == facts.n_rows
+            assert len(facts.sha256) == 64
+        if facts.download == "openml":
+            assert facts.openml_id
+        if facts.download == "uci":
+            assert facts.uci_id
+            assert facts.uci_target["column"]
