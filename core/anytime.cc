@@ -94,7 +94,7 @@ void Anytime::measure() {
   RowState row;
   row.keys.resize(walker_.columns().stride());
   double answer_ticks = std::numeric_limits<double>::infinity(), walk_ticks = answer_ticks;
-  for (int attempt = 0; attempt < 5; ++attempt) {
+  for (int attempt = 0; attempt < 16; ++attempt) {
     row.at = roots_;
     row.n_steps = 0;
     Stopwatch watch;
@@ -105,7 +105,7 @@ void Anytime::measure() {
     walk_ticks = std::min(walk_ticks, static_cast<double>(watch.elapsed() - answered));
   }
   pace_.set(static_cast<double>(n_steps() + 1) / (walk_ticks + 1));
-  answer_time_.set(answer_ticks);
+  answer_time_.set(answer_ticks + 1);
 }
 
 std::size_t Anytime::bytes() const {
