@@ -6,7 +6,7 @@ BENCH := .venv-bench
 SANITIZED := tests/core tests/stopping tests/orders tests/pruning tests/growing tests/test_anytime_run.py
 CORE := $(wildcard core/*.cc core/*.h) CMakeLists.txt pyproject.toml
 
-.PHONY: demo docs test test-slow embedded lint bench sanitize clean
+.PHONY: demo docs test test-slow embedded engines lint bench sanitize clean
 
 demo: $(VENV)/.built
 	$(BIN)/scurry demo
@@ -35,6 +35,11 @@ embedded: $(VENV)/.built
 	  else echo "Compilers and emulators are missing. Install these packages of Debian's: $(EMULATION)"; exit 1; fi
 	$(BIN)/pytest -n 2 -m embedded -q tests/export
 	$(BIN)/python benchmarks/papers/squirrel_firmware.py
+
+# The scorer inside Spark (which needs Java 17) and Ray Data, both on this machine.
+engines: $(VENV)/.built
+	$(BIN)/pip install -q --no-build-isolation -e ".[test,spark,ray]"
+	$(BIN)/pytest -q tests/distributed/test_engines.py
 
 # BENCH_FLAGS="--quick --cells adult/*" narrows it down.
 bench: $(BENCH)/.built

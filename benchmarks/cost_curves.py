@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -19,10 +20,12 @@ from scurry.errors import InfeasibleError, InputError, ScurryError
 from scurry.evaluation import feature_bill
 from scurry.growing import GreedyMiserClassifier
 from scurry.pruning import PruningPath
+from scurry.pruning.baselines import greedy_rounds
 
 Rows = tuple[NDArray[np.float32], NDArray[Any]]
 NOTHING = (float("nan"), float("nan"))
 BUDGETS = np.arange(1, 21) / 20  # shares of what the unpruned forest costs
+N_GREEDY = 4  # trade-offs GreedyPrune drops features for; every round is an offer
 
 
 class Curve(NamedTuple):
@@ -104,6 +107,15 @@ def of_path(path: PruningPath, full_cost: float, task: Task) -> Curve:
     return Curve(*map(list, zip(*points, strict=True)))
 
 
+def of_paths(paths: Sequence[PruningPath], full_cost: float, task: Task) -> Curve:
+    """What several paths offer together within each budget, bare roots at the least, on test rows."""
+    offers = [(path, at) for path in paths for at in range(len(path))]
+    costs, errors = (np.concatenate([getattr(path, name) for path in paths]) for name in ("costs", "errors"))
+    best = [int(np.where(costs <= budget, errors, np.inf).argmin()) for budget in BUDGETS * full_cost * (1 + 1e-12)]
+    points = {at: measured(offers[at][0][offers[at][1]], task.test, task) for at in set(best)}
+    return Curve(*map(list, zip(*[points[at] for at in best], strict=True)))
+
+
 def of_points(points: Sequence[Mapping[str, float]], full_cost: float) -> Curve:
     """Of what a method offers, that of least error within each budget, as priced and judged before the test."""
     offered = []
@@ -157,22 +169,30 @@ def pruned(key: str, forest: Forest, task: Task, methods: Sequence[str], n_lambd
         path = scurry.prune(forest, X, method=method, **task.terms)
         return {"curve": of_path(path, full_cost, task), "objectives": [path.objective(lam) for lam in lambdas]}
 
-    def of_lambda(method: str, lam: float) -> dict[str, float]:
-        path = scurry.prune(forest, X, method=method, lambdas=[lam], **task.terms)
+    def of_lambda(lam: float) -> dict[str, float]:
+        path = scurry.prune(forest, X, method="primal-dual", lambdas=[lam], **task.terms)
         return point_of(path[0], task, float(path.costs[0]), float(path.errors[0]))
 
-    def by_lambda(method: str, lambdas: list[float]) -> dict[str, Any]:
+    def primal_dual(lambdas: list[float]) -> dict[str, Any]:
         # The last one prunes everything, so that there is an answer within every budget.
-        asked = {f"{key}-{method}-{at}": lam for at, lam in enumerate([*lambdas, 1e6])}
-        points = [kept(name, lambda lam=lam: of_lambda(method, lam)) for name, lam in asked.items()]
+        asked = {f"{key}-primal-dual-{at}": lam for at, lam in enumerate([*lambdas, 1e6])}
+        points = [kept(name, lambda lam=lam: of_lambda(lam)) for name, lam in asked.items()]
         reached = [min(point["error"] + lam * point["cost"] for point in points) for lam in lambdas]
         return {"curve": of_points(points, full_cost), "objectives": reached}
+
+    def greedy(lambdas: list[float]) -> dict[str, Any]:
+        problem = scurry.prune(forest, X, method="ccp", **task.terms).problem
+        paths = [greedy_rounds(problem, Fraction(lam)) for lam in lambdas[:: max(1, len(lambdas) // N_GREEDY)]]
+        reached = [min(path.objective(lam) for path in paths) for lam in lambdas]
+        return {"curve": of_paths(paths, full_cost, task), "objectives": reached}
 
     exact = kept(f"{key}-exact", of_exact)
     curves, excess = {"exact": exact["curve"]}, {}
     for method in methods:
-        if method in ("primal-dual", "greedy-prune"):
-            found = by_lambda(method, exact["lambdas"])
+        if method == "primal-dual":
+            found = primal_dual(exact["lambdas"])
+        elif method == "greedy-prune":
+            found = kept(f"{key}-greedy-rounds", lambda: greedy(exact["lambdas"]))
         else:
             found = kept(f"{key}-{method}", lambda method=method: of_method(method, exact["lambdas"]))
         curves[method] = found["curve"]
@@ -268,9 +288,9 @@ def report_sides(report: Report, title: str, sides: Mapping[str, Mapping[str, An
     report.figure(file_name(title), figure)
 
 
-# The exact path is red, as in the paper.
+# The exact path is red, as in the paper. Between two offers a method has nothing better than the cheaper one.
 STYLES = [
-    {"color": color, "marker": marker, "markersize": 4, "linewidth": 1.3}
+    {"color": color, "marker": marker, "markersize": 4, "linewidth": 1.3, "drawstyle": "steps-post"}
     for color, marker in zip(("C3", "C0", "C1", "C2", "C4", "C5", "C7"), "osD^vPX", strict=True)
 ]
 
@@ -306,12 +326,16 @@ def _number(error: float) -> str:
     return f"{error:.4f}" if np.isfinite(error) else "–"
 
 
+def _span(shares: Sequence[float]) -> str:
+    return " to ".join(f"{round(share, 6) + 0.0:.2%}" for share in (min(shares), max(shares)))  # + 0.0: no "-0.00%"
+
+
 def report_objectives(report: Report, excess: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
     """By how much each method's best pruning is above the exact optimum of error + lambda * cost."""
     methods = list(dict.fromkeys(method for of_task in excess.values() for method in of_task))
     rows = []
     for title, of_task in excess.items():
-        cells = [f"{min(of_task[m]):.2%} to {max(of_task[m]):.2%}" if m in of_task else "–" for m in methods]
+        cells = [_span(of_task[m]) if m in of_task else "–" for m in methods]
         rows.append([title, *cells])
     report.table("Objective above the exact optimum (least and most over the trade-offs)", ["task", *methods], rows)
     lowest = min(value for of_task in excess.values() for values in of_task.values() for value in values)

@@ -94,7 +94,7 @@ void Anytime::measure() {
   RowState row;
   row.keys.resize(walker_.columns().stride());
   double answer_ticks = std::numeric_limits<double>::infinity(), walk_ticks = answer_ticks;
-  for (int attempt = 0; attempt < 5; ++attempt) {
+  for (int attempt = 0; attempt < 16; ++attempt) {
     row.at = roots_;
     row.n_steps = 0;
     Stopwatch watch;

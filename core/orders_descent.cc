@@ -111,16 +111,21 @@ std::vector<std::int32_t> Descent::start() const {
     return margins;
   }
   for (std::size_t y = 0; y < start_.size(); ++y) {
-    std::vector<std::int32_t> of_class;
-    for (std::size_t c = 0; c < start_.size(); ++c) {
-      const std::int32_t on_tie = (c > y) != last_class_wins_ties_ ? 1 : -1;
-      of_class.push_back(c == y ? kOwnMargin : 2 * (start_[y] - start_[c]) + on_tie);
-    }
-    if (n_margins_ == 1) of_class = {of_class[1 - y]};
+    const std::vector<std::int32_t> of_class = start_of(y);
     for (std::size_t row = class_begin_[y]; row < class_begin_[y + 1]; ++row) {
       std::copy(of_class.begin(), of_class.end(), &margins[row * n_margins_]);
     }
   }
+  return margins;
+}
+
+std::vector<std::int32_t> Descent::start_of(std::size_t y) const {
+  std::vector<std::int32_t> margins;
+  for (std::size_t c = 0; c < start_.size(); ++c) {
+    const std::int32_t on_tie = (c > y) != last_class_wins_ties_ ? 1 : -1;
+    margins.push_back(c == y ? kOwnMargin : 2 * (start_[y] - start_[c]) + on_tie);
+  }
+  if (n_margins_ == 1) margins = {margins[1 - y]};
   return margins;
 }
 

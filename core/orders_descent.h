@@ -53,8 +53,9 @@ class Descent {
     return {leaf_begin_[tree], leaf_begin_[tree + 1]};
   }
 
-  // Margins before the first step, [row][margin].
+  // Margins before the first step, [row][margin]; and those of any row of class y, unless this is a regressor.
   std::vector<std::int32_t> start() const;
+  std::vector<std::int32_t> start_of(std::size_t y) const;
 
   // The change that the step of `tree` to `level` makes to the rows of each leaf: writes this tree's part of
   // change_of_leaf[n_leaves()].

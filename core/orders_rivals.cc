@@ -34,16 +34,22 @@ struct FindExtremes {
   }
 };
 
-// Widens the bounds of a row of each class by one change. A bound beyond all margins is as good as the most of them.
-struct Widen {
-  [[gnu::always_inline]] static inline void run(const std::int32_t* change, Extremes extremes, std::size_t n_lanes,
-                                                std::int32_t* safe, std::int32_t* lost) {
-    const auto least = static_cast<std::uint32_t>(extremes.least), most = static_cast<std::uint32_t>(extremes.most);
-    for (std::size_t lane = 0; lane < n_lanes; ++lane) {
-      const auto own = static_cast<std::uint32_t>(change[lane]);
-      safe[lane] = std::max(safe[lane], static_cast<std::int32_t>(std::min(most - own, kMost)));
-      lost[lane] = std::min(lost[lane], -static_cast<std::int32_t>(std::min(own - least, kMost)));
-    }
+// The bounds of a row of each class, [leaf of the tree][lane]: a bound beyond all margins is as good as the most of them.
+struct BoundLeaves {
+  [[gnu::always_inline]] static inline void run(const Descent* descent, std::size_t tree, const std::int32_t* changes,
+                                                const Extremes* extremes, std::size_t n_lanes, std::int32_t* safe,
+                                                std::int32_t* lost) {
+    descent->for_each_change(tree, [=, first = descent->leaf_range(tree).first](std::size_t leaf, std::uint32_t at) {
+      const auto least = static_cast<std::uint32_t>(extremes[at].least);
+      const auto most = static_cast<std::uint32_t>(extremes[at].most);
+      std::int32_t *safe_of_leaf = safe + (leaf - first) * n_lanes, *lost_of_leaf = lost + (leaf - first) * n_lanes;
+      for (std::size_t lane = 0; lane < n_lanes; ++lane) {
+        const auto own = static_cast<std::uint32_t>(changes[at * n_lanes + lane]);
+        const std::uint32_t fall = std::min(most - own, kMost), rise = std::min(own - least, kMost);
+        safe_of_leaf[lane] = std::max(safe_of_leaf[lane], static_cast<std::int32_t>(fall));
+        lost_of_leaf[lane] = std::min(lost_of_leaf[lane], -static_cast<std::int32_t>(rise));
+      }
+    });
   }
 };
 
@@ -78,11 +84,11 @@ void RivalRows::scale_changes(std::int32_t factor) {
 }
 
 void RivalRows::start() {
-  const std::size_t n_classes = descent_.n_margins();
-  const std::vector<std::int32_t> margins = descent_.start();
-  for (std::size_t row = 0; row < descent_.n_rows(); ++row) {
-    for (std::size_t lane = 0; lane < n_lanes_; ++lane) {
-      margins_[row * n_lanes_ + lane] = margins[row * n_classes + (lane < n_classes ? lane : 0)];
+  for (std::size_t y = 0; y < descent_.n_margins(); ++y) {
+    std::vector<std::int32_t> margins = descent_.start_of(y);
+    margins.resize(n_lanes_, margins[0]);
+    for (std::size_t row = descent_.class_begin(y); row < descent_.class_begin(y + 1); ++row) {
+      std::copy(margins.begin(), margins.end(), &margins_[row * n_lanes_]);
     }
   }
 }
@@ -95,10 +101,7 @@ void RivalRows::bound_changes() {
     const auto [begin, end] = descent_.leaf_range(tree);
     safe.assign((end - begin) * n_lanes_, 0);
     lost.assign((end - begin) * n_lanes_, 0);
-    descent_.for_each_change(tree, [&, first = begin](std::size_t leaf, std::uint32_t at) {
-      const std::size_t place = (leaf - first) * n_lanes_;
-      vectorised<Widen>(&changes_[at * n_lanes_], extremes[at], n_lanes_, &safe[place], &lost[place]);
-    });
+    vectorised<BoundLeaves>(&descent_, tree, changes_.data(), extremes.data(), n_lanes_, safe.data(), lost.data());
     for (std::size_t y = 0; y < descent_.n_margins(); ++y) {
       for (std::size_t row = descent_.class_begin(y); row < descent_.class_begin(y + 1); ++row) {
         const std::size_t at = (descent_.leaves(tree)[row] - begin) * n_lanes_ + y;

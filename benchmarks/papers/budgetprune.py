@@ -119,14 +119,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=10, help="of the cost data sets")
     parser.add_argument("--cost-sets", nargs="+", default=COST_SETS, choices=COST_SETS)
     parser.add_argument("--forest-repeats", type=int, default=1, help="of covertype")
+    parser.add_argument("--share", type=float, default=1.0, help="of the paper's rows of covertype")
     parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
     return parser.parse_args()
 
 
-def _forest_task(quick: bool, seed: int, terms: dict[str, Any] | None = None) -> Task:
+def _forest_task(quick: bool, seed: int, share: float) -> Task:
     data = scurry.datasets.load("covertype")
-    parts = split(data.X, data.y, QUICK_SIZES if quick else SIZES["covertype"], seed)
-    return Task(*parts, {} if terms is None else terms)
+    sizes = QUICK_SIZES if quick else [int(share * size) for size in SIZES["covertype"]]
+    return Task(*split(data.X, data.y, sizes, seed), {})
 
 
 def _grown(task: Task, quick: bool, seed: int, **options: Any) -> scurry.Forest:
@@ -137,10 +138,13 @@ def _grown(task: Task, quick: bool, seed: int, **options: Any) -> scurry.Forest:
 def _forest_parts(report: Report, arguments: argparse.Namespace, excess: dict[str, Any]) -> None:
     if load("covertype", report) is None:
         return
-    quick, prefix = arguments.quick, "budgetprune-quick" if arguments.quick else "budgetprune"
+    quick, share = arguments.quick, arguments.share
+    prefix = "budgetprune-quick" if quick else "budgetprune" if share == 1 else f"budgetprune-{share:g}"
+    if share < 1:
+        report.say(f"Forest: {share:.0%} of the paper's rows.")
     if "forest" in arguments.parts:
         seeds = range(1 if quick else arguments.forest_repeats)
-        entropy = [_figure_2b(f"{prefix}-forest-{seed}", quick, seed) for seed in seeds]
+        entropy = [_figure_2b(f"{prefix}-forest-{seed}", quick, seed, share) for seed in seeds]
         excess["Forest, entropy"] = _joined(entropy)
         report_curves(report, "Forest, 40 trees by entropy", entropy, NAMES)
         report.say(
@@ -148,16 +152,16 @@ def _forest_parts(report: Report, arguments: argparse.Namespace, excess: dict[st
         )
     for part, variation in VARIATIONS.items():
         if part in arguments.parts:
-            sides = _sides(prefix, part, variation.methods, quick)
+            sides = _sides(prefix, part, variation.methods, quick, share)
             excess[variation.title] = sides[1]["excess"]
             report_sides(report, variation.title, dict(zip(variation.sides, sides, strict=True)), NAMES)
             report.say(variation.paper)
     if "usage" in arguments.parts:
-        _table_1(report, kept(f"{prefix}-usage-0", lambda: _usage(quick)))
+        _table_1(report, kept(f"{prefix}-usage-0", lambda: _usage(quick, share)))
 
 
-def _figure_2b(key: str, quick: bool, seed: int) -> dict[str, Any]:
-    task = _forest_task(quick, seed)
+def _figure_2b(key: str, quick: bool, seed: int, share: float) -> dict[str, Any]:
+    task = _forest_task(quick, seed, share)
     found = pruned(key, _grown(task, quick, seed), task, RIVALS)
     tolerated, weights = (0.05, 0.2, 0.4, 0.6, 0.8, 1.0, 10.0), (0.0, 1e-4, 3e-4, 1e-3, 3e-3)
     return _with_growers(found, key, task, quick, seed, tolerated, weights, 15 if quick else 100, 0.3)
@@ -188,9 +192,11 @@ def _with_growers(
     }
 
 
-def _sides(prefix: str, part: str, methods: Sequence[str], quick: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def _sides(
+    prefix: str, part: str, methods: Sequence[str], quick: bool, share: float
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Prunings of the forest of Figure 2 (b), and of what a part puts in its place."""
-    task = _forest_task(quick, 0)
+    task = _forest_task(quick, 0, share)
     usual = _grown(task, quick, 0)
     if part == "svm":
         other, other_task = usual, replace(task, terms={"feature_costs": _svm_costs(*task.train)})
@@ -218,9 +224,9 @@ def _svm_costs(X: NDArray[np.float32], y: NDArray[Any]) -> NDArray[np.float64]:
     return costs * len(costs) / costs.sum()
 
 
-def _usage(quick: bool) -> dict[str, Any]:
+def _usage(quick: bool, share: float) -> dict[str, Any]:
     """Use of the feature that most rows are spared, by the cheapest pruning that errs no more on validation rows."""
-    task = _forest_task(quick, 0)
+    task = _forest_task(quick, 0, share)
     forest = _grown(task, quick, 0)
     path = scurry.prune(forest, task.validation[0])
     allowed = error_rate(forest, task.validation) + 0.001
@@ -251,7 +257,9 @@ def _cost_sets(report: Report, arguments: argparse.Namespace, part: str, excess:
     for name in arguments.cost_sets:
         if load(name, report) is None:
             continue
-        title = name.removesuffix("_cost") + (", forest grown with costs" if part == "grown-with-costs" else "")
+        title = name.removesuffix("_cost").replace("_", " ") + (
+            ", forest grown with costs" if part == "grown-with-costs" else ""
+        )
         found = [_cost_set(prefix, name, seed, quick, part == "grown-with-costs") for seed in range(n_repeats)]
         excess[title] = _joined(found)
         report_curves(report, title, found, NAMES)

@@ -71,6 +71,7 @@ class Reading:
     options: Mapping[str, Any] = field(default_factory=dict)  # of BudgetedForestClassifier
     two_classes: bool = False  # the most common class against all others
     on_validation: bool = False  # validation rows are grown on, too
+    last_first: bool = False  # features in the opposite order, so that ties go to the last one
 
     def applies_to(self, name: str) -> bool:
         return name == "covertype" or not (self.two_classes or self.on_validation)
@@ -79,6 +80,8 @@ class Reading:
 AS_WRITTEN = Reading("as written: Pairs, min-max, bootstrap, all features")
 READINGS = (
     AS_WRITTEN,
+    Reading("ties at random: all features but one drawn", {"max_features": 0.99}),
+    Reading("ties to the last feature", last_first=True),
     Reading("2/3 of the features drawn at each split", {"max_features": 2 / 3}),
     Reading("1/3 drawn", {"max_features": 1 / 3}),
     Reading("square root drawn", {"max_features": "sqrt"}),
@@ -162,6 +165,8 @@ def _grown(name: str, seed: int, quick: bool, reading: Reading) -> Iterator[tupl
     for at, task in enumerate(_tasks(name, seed, quick)):
         if reading.two_classes:
             task = _two_classes(task)
+        if reading.last_first:
+            task = _changed(task, lambda X, y: (X[:, ::-1], y))
         rows = task.train
         if reading.on_validation:
             rows = (np.vstack([rows[0], task.validation[0]]), np.concatenate([rows[1], task.validation[1]]))
@@ -182,11 +187,11 @@ def _tasks(name: str, seed: int, quick: bool) -> Iterator[Task]:
 def _two_classes(task: Task) -> Task:
     classes, counts = np.unique(task.train[1], return_counts=True)
     common = classes[counts.argmax()]
+    return _changed(task, lambda X, y: (X, y == common))
 
-    def told(rows: Rows) -> Rows:
-        return rows[0], rows[1] == common
 
-    return replace(task, train=told(task.train), validation=told(task.validation), test=told(task.test))
+def _changed(task: Task, change: Callable[[NDArray[np.float32], NDArray[Any]], Rows]) -> Task:
+    return replace(task, train=change(*task.train), validation=change(*task.validation), test=change(*task.test))
 
 
 def _both(task: Task, forest: Forest) -> list[Any]:

@@ -267,7 +267,9 @@ def _trade_offs(report: Report, name: str, curves: Mapping[str, Curve], accuracy
     right.set_ylim(accuracy - 0.03, accuracy + 0.003)
     changed.set(xlabel="mean trees", ylabel="% of test labels changed", xscale="log", xlim=(0.9, N_TREES), ylim=(0, 3))
     changed.set_title(f"{name}: differences from all 500 trees")
-    figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize="x-small")
+    figure.legend(
+        *right.get_legend_handles_labels(), loc="outside lower center", ncols=5, handlelength=3.5, fontsize="x-small"
+    )
     report.figure(f"{name}-figures-1-and-3", figure)
 
 

@@ -10,6 +10,7 @@ import glob
 import os
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -24,13 +25,14 @@ from scurry.forest import Forest
 from scurry.fragments import Fragment, Source, arrow, find, opened
 from scurry.predictor import Predictor
 from scurry.rows import float_columns
-from scurry.scoring import Prepared, Scoring
+from scurry.scoring import Scoring
 from scurry.storage import umask
 
 Progress = Callable[[float, str], object]
 T = TypeVar("T")
 _IDENTITY = b"scurry.identity"
 _N_ROWS_PER_BATCH = 1 << 16
+_N_AHEAD = 2
 _PART = ".part"
 
 
@@ -144,7 +146,8 @@ def raise_if_all_failed(report: Report, n_fragments: int) -> None:
     """A run without any output is a mistake of the caller's, not of a fragment."""
     if len(report.failed) == n_fragments:
         name, message = next(iter(report.failed.items()))
-        raise InputError(f"none of {n_fragments} inputs could be scored. {name}: {message}")
+        named = message if name in message else f"{name}: {message}"
+        raise InputError(named if n_fragments == 1 else f"none of {n_fragments} inputs could be scored. {named}")
 
 
 def outputs(fragments: Sequence[Fragment], destination: Path) -> dict[Fragment, Path]:
@@ -207,15 +210,17 @@ def score_fragment(
     floats = float_columns(scoring.forest)
     with opened(fragment, n_rows_per_batch=n_rows_per_batch, columns=scoring.needed, float_columns=floats) as reader:
         schema = scoring.schema(reader.schema).with_metadata({_IDENTITY: identity})
-        batches: Iterator[Prepared] = map(scoring.prepared, reader.batches)
-        with _published(target) as temporary, pq.ParquetWriter(temporary, schema) as writer, ExitStack() as stack:
+        with _published(target) as temporary, ExitStack() as stack:
+            # Nobody looks for rows by what was predicted of them, and bounds of text take long.
+            writer = stack.enter_context(pq.ParquetWriter(temporary, schema, write_statistics=list(scoring.keep)))
 
             def write(values: dict[str, Any]) -> None:
                 writer.write_batch(scoring.assembled(values))
 
+            ahead = _ahead if threads_beside else iter
             if threads_beside:
-                batches, write = _ahead(batches), partial(stack.enter_context(_Behind()).call, write)
-            for batch in batches:
+                write = partial(stack.enter_context(_Behind()).call, write)
+            for batch in ahead(map(scoring.prepared, ahead(reader.batches))):
                 write(scoring.evaluated(batch))
                 n_rows += len(batch.rows)
                 if tracker is not None:
@@ -260,12 +265,12 @@ def _published(target: Path) -> Iterator[Path]:
 
 
 def _ahead(items: Iterable[T]) -> Iterator[T]:
-    """The same items, the next of which is made in another thread while one is used."""
+    """The same items, the next of which are made in another thread while one is used."""
     iterator = iter(items)
     with ThreadPoolExecutor(1) as maker:
-        pending = maker.submit(next, iterator, None)
-        while (item := pending.result()) is not None:
-            pending = maker.submit(next, iterator, None)
+        pending = deque(maker.submit(next, iterator, None) for _ in range(_N_AHEAD))
+        while (item := pending.popleft().result()) is not None:
+            pending.append(maker.submit(next, iterator, None))
             yield item
 
 

@@ -225,6 +225,15 @@ class TestWholeModel:
         numbers = scurry.from_model(RandomForestClassifier(5, max_depth=3, random_state=0).fit(X, y))
         assert found.steps.tolist() == find(numbers, X, y.astype(float), order="forward-squirrel").steps.tolist()
 
+    def test_labels_may_be_in_any_order(self):
+        stump = {"feature": [0, -1, -1], "threshold": [0, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1]}
+        values = {"value": [[0.2, 0.3, 0.5], [0.1, 0.8, 0.1], [0.7, 0.2, 0.1]]}
+        classes, X = np.array([7, -3, 5]), [[-1.0], [1.0], [-1.0], [1.0]]
+        for dtype in (np.int64, np.int8, np.float32, object, str):
+            forest = Forest.from_trees([stump | values], classes=classes.astype(dtype))
+            found = find(forest, X, np.array([-3, 7, 5, 5]).astype(dtype), order="forward-squirrel")
+            assert found.curve.tolist() == [0.5, 0.5]
+
     def test_a_model_of_one_class_is_always_right(self):
         stump = {"feature": [0, -1, -1], "threshold": [0, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1]}
         forest = Forest.from_trees([{**stump, "value": [[1.0]] * 3}] * 2, classes=["only"])

@@ -12,7 +12,7 @@ import scurry
 from scurry import Forest
 from scurry.errors import InputError
 from scurry.pruning import METHODS, exact_path
-from scurry.pruning.baselines import complexity_path, greedy_prune, independent_path
+from scurry.pruning.baselines import complexity_path, greedy_prune, greedy_rounds, independent_path
 from scurry.pruning.dantzig_wolfe import dantzig_wolfe
 from scurry.pruning.lp import level_set, linear_program
 from scurry.pruning.primal_dual import primal_dual
@@ -170,6 +170,18 @@ def test_greedy_prune_drops_the_best_feature_or_group_each_round(seed):
     found = greedy_prune(exact.problem, lambdas[1:3])
     for at, lam in enumerate(lambdas[1:3]):
         assert found.objectives[at] == pytest.approx(float(_greedy_by_hand(instance, lam)), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rounds_of_greedy_prune_go_from_the_forest_to_its_roots(seed):
+    _, exact, lambdas = case(seed)
+    rounds = greedy_rounds(exact.problem, lambdas[1])
+    kept = np.array([rounds.kept(at) for at in range(len(rounds))])
+    assert kept[0].all()
+    assert not kept[-1].any()
+    assert (kept[1:] <= kept[:-1]).all()
+    assert (kept[1:] != kept[:-1]).any(axis=1).all()
+    assert rounds.objectives[0] == greedy_prune(exact.problem, lambdas[1:2]).objectives[0]
 
 
 def _greedy_by_hand(instance: Instance, lam: Fraction) -> Fraction:

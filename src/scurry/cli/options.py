@@ -38,6 +38,7 @@ MaybeOutput = Annotated[
 ]
 Label = Annotated[str | None, typer.Option(help="The column that holds the labels.", show_default=False)]
 Seed = Annotated[int, typer.Option(help="Of all random choices.")]
+Dask = Annotated[str | None, typer.Option(help="Work on a cluster: local, or tcp://host:port.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 TrustPickle = Annotated[
     bool, typer.Option("--trust-pickle", help="Load a pickle or joblib file: that runs code its author chose.")

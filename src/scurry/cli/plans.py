@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scurry.cli.files import read_model, read_rows
-from scurry.cli.options import AsJson, Label, MaybeOutput, ModelFile, Output, Rows, Seed, TrustPickle
+from scurry.cli.options import AsJson, Dask, Label, MaybeOutput, ModelFile, Output, Rows, Seed, TrustPickle
 from scurry.cli.program import app
 from scurry.cli.screen import columns, console, in_bytes, percent, progress, show, working
 from scurry.errors import InfeasibleError, InputError
@@ -45,38 +45,39 @@ def early_exit(
     ] = None,
     label: Label = None,
     seed: Seed = 0,
+    dask: Dask = None,
     as_json: AsJson = False,
     trust_pickle: TrustPickle = False,
 ) -> None:
     """Stop asking trees once a row's label is clear, with a promise for new rows.
 
-    ROWS are like those to be predicted, and were not used to train the model. They need no labels.
+    ROWS are like those to be predicted, and were not used to train the model. They need no labels. With --dask they
+    may be more than fit into memory.
     """
-    from scurry import early_exit
+    from scurry import distributed, early_exit
 
     with working(f"Reading {model.name}"):
         forest = read_model(model, trust_pickle=trust_pickle).forest
-    with working("Reading rows"):
-        X, y = read_rows(rows, forest, label)
-        X_fit = None if fit_rows is None else read_rows([fit_rows], forest)[0]
-    with working(f"Calibrating on {len(X):,} rows"), _in_options():
-        predictor = early_exit(
-            forest,
-            X,
-            y,
-            X_fit=X_fit,
-            max_disagreement=max_disagreement,
-            method=method,
-            confidence=None if no_promise else confidence,
-            random_state=seed,
-        )
-        predictor.save(output)
+    asked: dict[str, Any] = {"max_disagreement": max_disagreement, "method": method, "random_state": seed}
+    asked["confidence"] = None if no_promise else confidence
+    if fit_rows is not None:
+        with working("Reading rows to fit"):
+            asked["X_fit"] = read_rows([fit_rows], forest)[0]
+    if dask is None:
+        with working("Reading rows"):
+            X, y = read_rows(rows, forest, label)
+        with working(f"Calibrating on {len(X):,} rows"), _in_options():
+            predictor = early_exit(forest, X, y, **asked)
+    else:
+        with progress("Calibrating") as tell, _in_options():
+            predictor = distributed.early_exit(forest, rows, label=label, cluster=dask, progress=tell, **asked)
+    predictor.save(output)
     facts = predictor.plan.facts
     told = {"promise": str(facts["promise"])}
     if "calibration_mean_trees" in facts:
         trees = float(facts["calibration_mean_trees"])
         told["work"] = f"{trees:.1f} of {forest.n_trees} trees per row ({percent(trees / forest.n_trees)})"
-        n_rows = facts.get("certified_on_rows", len(X))
+        n_rows = facts.get("certified_on_rows", facts["n_calibration_rows"])
         told["changed"] = f"{percent(facts['calibration_disagreement'])} of {n_rows:,} rows"
         if "certified_disagreement" in facts:
             told["changed"] += f", which certifies at most {percent(facts['certified_disagreement'])} of new ones"

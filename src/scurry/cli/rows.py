@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from scurry.cli.files import read_model, read_rows
-from scurry.cli.options import AsJson, Label, ModelFile, Output, Rows, TrustPickle
+from scurry.cli.options import AsJson, Dask, Label, ModelFile, Output, Rows, TrustPickle
 from scurry.cli.program import app
 from scurry.cli.screen import columns as table_of
 from scurry.cli.screen import console, in_bytes, in_seconds, progress, show, some, working
@@ -40,9 +40,7 @@ def predict(
         float | None, typer.Option(help="Of an anytime plan: microseconds per row.", show_default=False)
     ] = None,
     threads: Annotated[int | None, typer.Option(help="By default all cores.", show_default=False)] = None,
-    dask: Annotated[
-        str | None, typer.Option(help="Score on a cluster: local, or tcp://host:port.", show_default=False)
-    ] = None,
+    dask: Dask = None,
     as_json: AsJson = False,
     trust_pickle: TrustPickle = False,
 ) -> None:
@@ -50,6 +48,8 @@ def predict(
 
     A second run skips what is complete. If some files cannot be read the others are finished, and the exit code is 1.
     """
+    from rich.text import Text
+
     from scurry import batch, distributed
 
     if Path(output).suffix.lower() in _OTHER_TABLES:
@@ -84,7 +84,7 @@ def predict(
     show(facts, as_json, told)
     for name, message in report.failed.items():
         console(stderr=True).print(
-            f"[bold red]failed:[/bold red] {message}" if name in message else f"{name}: {message}"
+            "[bold red]failed:[/bold red]", Text(message if name in message else f"{name}: {message}")
         )
     if report.failed:
         raise typer.Exit(1)

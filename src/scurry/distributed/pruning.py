@@ -102,7 +102,8 @@ def _summed(
     charges, wrong = RowCharges.of(forest, np.empty((0, forest.n_features)), costs), np.zeros(forest.n_nodes)
     futures = submitted(client, _counts, partitions, shared(client, forest), costs, with_errors)
     # In the order they come: sums of whole numbers do not depend on it.
-    for n_done, (_, (more_charges, more_wrong)) in enumerate(as_completed(futures, with_results=True), start=1):
+    for n_done, (future, (more_charges, more_wrong)) in enumerate(as_completed(futures, with_results=True), start=1):
+        future.release()  # a worker need not keep it
         charges, wrong = charges + more_charges, wrong + more_wrong
         if progress is not None:
             progress(n_done / len(futures), f"{n_done} of {len(futures)} files")

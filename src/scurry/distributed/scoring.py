@@ -8,7 +8,7 @@ input and output folders under the same names.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -61,10 +61,10 @@ class Scorer:
         pyarrow.RecordBatch or pyarrow.Table
             As what came in.
         """
-        pa, scoring = arrow(), self.scoring
+        pa = arrow()
         if isinstance(batches, pa.Table):
-            return (pa.Table.from_batches([scored]) for scored in scoring.scored(batches.to_batches()))
-        return scoring.scored(batches)
+            return (pa.Table.from_batches([scored]) for scored in self._scored(batches.to_batches()))
+        return self._scored(batches)
 
     def schema(self, source: Any) -> Any:
         """The columns of the output, from those of the input.
@@ -78,7 +78,19 @@ class Scorer:
         pyarrow.Schema
             For ``mapInArrow``, which wants to know it beforehand.
         """
-        return self.scoring.schema(source)
+        return next(self._scored([arrow().RecordBatch.from_pylist([], schema=source)])).schema
+
+    def _scored(self, batches: Iterable[Any]) -> Iterator[Any]:
+        return map(self._without_dictionaries, self.scoring.scored(batches))
+
+    def _without_dictionaries(self, batch: Any) -> Any:
+        """The batch with labels and reasons as plain text: Spark cannot read dictionaries."""
+        pa, kept = arrow(), self.scoring.keep
+        columns = {
+            name: column.dictionary_decode() if pa.types.is_dictionary(column.type) and name not in kept else column
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        }
+        return pa.RecordBatch.from_pydict(columns)
 
 
 def score(
@@ -152,8 +164,11 @@ def _completed(client: Any, scorer: Scorer, tasks: dict[Fragment, Path]) -> Iter
         yield futures[future], outcome
 
 
-def _score_fragment(fragment: Fragment, target: Path, scorer: Scorer) -> int | None:
-    return score_fragment(fragment, target, scorer.scoring, threads_beside=False)
+def _score_fragment(fragment: Fragment, target: Path, scorer: Scorer) -> int | ScurryError | None:
+    try:
+        return score_fragment(fragment, target, scorer.scoring, threads_beside=False)
+    except ScurryError as error:
+        return error  # if it were raised, Dask would print its traceback
 
 
 def _message(error: BaseException) -> str:

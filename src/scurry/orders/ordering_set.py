@@ -103,9 +103,14 @@ class OrderingSet:
 
 def class_codes(forest: Forest, y: NDArray[Any]) -> NDArray[np.int32]:
     """The place of each label among the forest's classes."""
-    classes = [] if forest.classes is None else forest.classes.tolist()
+    known = np.array([]) if forest.classes is None else forest.classes
+    if known.dtype.kind + y.dtype.kind in ("ii", "iu", "ui", "uu", "UU"):
+        order = np.argsort(known)
+        codes = order[np.minimum(np.searchsorted(known, y, sorter=order), len(order) - 1)].astype(np.int32)
+        if (known[codes] == y).all():
+            return codes
+    classes, labels = known.tolist(), y.tolist()
     code = {label: index for index, label in enumerate(classes)}
-    labels = y.tolist()
     codes = np.array([code.get(label, -1) for label in labels], dtype=np.int32)
     if (codes >= 0).all():
         return codes
@@ -114,9 +119,9 @@ def class_codes(forest: Forest, y: NDArray[Any]) -> NDArray[np.int32]:
         raise InputError(f"y has {len(missing)} missing labels, the first in row {missing[0]}; drop those rows")
     unknown = sorted({repr(label) for label in labels if label not in code})
     shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
-    known = ", ".join(map(repr, classes[:5])) + (", …" if len(classes) > 5 else "")
+    accepted = ", ".join(map(repr, classes[:5])) + (", …" if len(classes) > 5 else "")
     raise InputError(
-        f"y has {len(unknown)} labels the model does not know: {shown}; its {len(classes)} classes are {known}. "
+        f"y has {len(unknown)} labels the model does not know: {shown}; its {len(classes)} classes are {accepted}. "
         "Pass y as the model was trained: XGBoost and LightGBM files number classes, sorted by name"
     )
 

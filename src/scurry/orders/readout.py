@@ -135,7 +135,7 @@ def _bits_of_sums(
 
     Fractions only reach it together, where every tree is sure: twice the difference of two sums still fits.
     """
-    of_tree = np.maximum.reduceat(np.abs(values).max(axis=1), forest.tree_offset[:-1])
+    of_tree = np.maximum.reduceat(np.abs(values), forest.tree_offset[:-1]).max(axis=1)
     if forest.aggregation != "sum" and of_tree.max() <= 1.0 and not start.any():
         return (max(forest.n_trees, 2) - 1).bit_length()
     return math.frexp(float(of_tree.sum() + np.abs(start).max() + largest_target * n_rounds(forest)))[1]

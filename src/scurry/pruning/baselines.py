@@ -11,7 +11,7 @@ split being its cost, or 1.
 Deviations from the papers:
 
 1. GreedyPrune's "lowest training error and average feature cost" is taken as the lowest error + lambda * cost, the
-   objective itself, and its answer is the best of all rounds.
+   objective itself, and its answer is the best of all rounds. `greedy_rounds` has them all.
 2. Where groups of features have a cost, GreedyPrune may also drop a whole group in one round: dropping its features
    one by one saves nothing until the last.
 """
@@ -19,7 +19,7 @@ Deviations from the papers:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -29,7 +29,7 @@ from scurry import _core
 from scurry.pruning.families import FamilyDrops, families
 from scurry.pruning.path import PruningPath
 from scurry.pruning.problem import PruningProblem
-from scurry.pruning.prunings import NestedPrunings
+from scurry.pruning.prunings import NestedPrunings, SeparatePrunings
 from scurry.pruning.trade_offs import Progress, solve_each
 
 
@@ -97,20 +97,37 @@ def greedy_prune(problem: PruningProblem, lambdas: Sequence[Fraction], progress:
     PruningPath
     """
     drops = FamilyDrops(problem, families(problem))
-    return solve_each(
-        problem, "greedy-prune", lambdas, lambda theta: (_drop_greedily(drops, theta), math.nan), progress
-    )
+
+    def best_round(theta: float) -> tuple[NDArray[np.bool_], float]:
+        return min(_rounds(drops, theta), key=lambda met: met[1])[0], math.nan
+
+    return solve_each(problem, "greedy-prune", lambdas, best_round, progress)
 
 
-def _drop_greedily(drops: FamilyDrops, theta: float) -> NDArray[np.bool_]:
-    """The best of the prunings met while dropping the family of least loss, again and again."""
-    kept = best = np.ones(drops.stretch.n_splits, np.bool_)
-    lost, least = 0.0, 0.0
+def greedy_rounds(problem: PruningProblem, lam: Fraction) -> PruningPath:
+    """Every pruning GreedyPrune meets for one trade-off, from the whole forest to bare roots.
+
+    Parameters
+    ----------
+    problem : PruningProblem
+    lam : Fraction
+
+    Returns
+    -------
+    PruningPath
+        One pruning for each round, and one lambda.
+    """
+    rounds = _rounds(FamilyDrops(problem, families(problem)), float(problem.theta(lam)))
+    return PruningPath(problem, "greedy-prune", SeparatePrunings([kept for kept, _ in rounds]), [lam])
+
+
+def _rounds(drops: FamilyDrops, theta: float) -> Iterator[tuple[NDArray[np.bool_], float]]:
+    """What is kept, and what it has lost, while the family of least loss is dropped again and again."""
+    kept, lost = np.ones(drops.stretch.n_splits, np.bool_), 0.0
+    yield kept, lost
     while kept.any():
         losses = drops.losses(kept, theta)
         family = int(np.argmin(losses))
         kept = drops.drop(kept, family)
         lost += losses[family]
-        if lost < least:
-            best, least = kept, lost
-    return best
+        yield kept, lost

@@ -6,7 +6,8 @@ Tree Ensembles With Feature Cost" (2016).
 Deviations from the papers:
 
 1. They solve the linear relaxation of (IP) for one lambda. Its constraints are those of a closure (see `problem`), so
-   one minimum cut solves it, in integers and without tolerance.
+   minimum cuts solve it, in integers and without tolerance. The tops of all trees are cut first: what is worth keeping
+   without the splits below is worth keeping with them, and has paid for most of what those would have to buy.
 2. A growing lambda only lowers weights, so optimal sets are nested, and the optimum for *every* lambda comes from
    divide and conquer: between two optimal sets, cut at the lambda where both are worth the same. If nothing beats them
    there, that lambda is a breakpoint; otherwise the better set splits the stretch. Stretches share no nodes.
@@ -53,7 +54,7 @@ def whole_path(problem: PruningProblem, progress: Progress | None = None) -> Pru
 
 
 def at_lambdas(problem: PruningProblem, lambdas: Sequence[Fraction], progress: Progress | None = None) -> PruningPath:
-    """The optimal pruning for some trade-offs, by one cut each.
+    """The optimal pruning for some trade-offs, each solved by itself.
 
     Parameters
     ----------

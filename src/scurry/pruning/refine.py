@@ -2,14 +2,16 @@
 
 A trade-off reaches only vertices of the lower hull, and between two of them the cost can fall by half. Inside such a
 jump two heuristics compete. One drops all splits on a feature at a time, the one that is worth least at the jump's own
-trade-off. The other drops splits tree by tree, the least gain for the most cost first, where an item's cost is shared
-evenly by the splits that still buy it. What the budget has left is spent on splits at their full remaining price.
-Nothing here is optimal; the hull says how far from it the result can be at most.
+trade-off or, in a second try, the one that gains least. The other drops splits tree by tree, the least gain for the
+most cost first, where an item's cost is shared evenly by the splits that still buy it. What the budget has left is
+spent on splits at their full remaining price. Nothing here is optimal; the hull says how far from it the result can be
+at most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise, takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,11 +41,9 @@ def within_cost(stretch: Stretch, members: NDArray[np.bool_], max_cost: int) -> 
         Closed under parents.
     """
     starts = [np.ones(stretch.n_splits, np.bool_)]
-    for kept in _without_families(stretch, members):
+    for descent in _descents(stretch, members):
         # The last one that is too dear, and the first one that is not.
-        starts[1:] = [*starts[1:2], kept] if stretch.cost_of(kept) <= max_cost else [kept]
-        if stretch.cost_of(kept) <= max_cost:
-            break
+        starts += next(pair for pair in pairwise(descent) if stretch.cost_of(pair[1]) <= max_cost)
     return max((_lowered(stretch, kept, max_cost) for kept in starts), key=stretch.gain_of)
 
 
@@ -63,18 +63,23 @@ def within_error(stretch: Stretch, members: NDArray[np.bool_], min_gain: int) ->
         Closed under parents.
     """
     starts = [np.ones(stretch.n_splits, np.bool_)]
-    for kept in _without_families(stretch, members):
-        if stretch.gain_of(kept) < min_gain:
-            break
-        starts[1:] = [kept]
+    for descent in _descents(stretch, members):
+        *_, last = takewhile(lambda kept: stretch.gain_of(kept) >= min_gain, descent)
+        starts.append(last)
     return min((_thinned(stretch, kept, min_gain) for kept in starts), key=stretch.cost_of)
 
 
-def _without_families(stretch: Stretch, members: NDArray[np.bool_]) -> Iterator[NDArray[np.bool_]]:
-    """What is left after each family dropped."""
+def _descents(stretch: Stretch, members: NDArray[np.bool_]) -> list[Iterator[NDArray[np.bool_]]]:
+    """Ways to drop one family after the other: by worth at the jump's own trade-off, and by gain alone."""
     drops = FamilyDrops(stretch, members)
-    kept = np.ones(stretch.n_splits, np.bool_)
-    theta = stretch.gain_of(kept) / stretch.cost_of(kept)
+    whole = np.ones(stretch.n_splits, np.bool_)
+    return [_without_families(drops, theta) for theta in (stretch.gain_of(whole) / stretch.cost_of(whole), 0.0)]
+
+
+def _without_families(drops: FamilyDrops, theta: float) -> Iterator[NDArray[np.bool_]]:
+    """Everything, and what is left after each family dropped."""
+    kept = np.ones(drops.stretch.n_splits, np.bool_)
+    yield kept
     while kept.any():
         kept = drops.drop(kept, int(np.argmin(drops.losses(kept, theta))))
         yield kept

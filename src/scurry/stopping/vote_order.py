@@ -33,7 +33,8 @@ from scurry.stopping.votes import solve
 _CHOOSING_SHARE = 0.2  # of the rows; the others certify
 # Of the bound, for candidates. From next to nothing: where rows err together, an order may be far worse than average.
 _CAUTIOUS = np.concatenate([np.geomspace(2**-24, 1 / 4, 23), np.linspace(0.3, 1.0, 15)])
-_BOLD = np.linspace(1.1, 3.0, 15)  # where only the mean is bounded, a lucky order may go beyond
+# Where only the mean is bounded, a good order may go beyond; Schwing's bound is a belief, and far from the mean.
+_BOLD = np.concatenate([np.linspace(1.1, 3.0, 15), np.geomspace(3.4, 16.0, 12)])
 _BOLDER = np.geomspace(2**-16, 1000.0, 53)  # pairwise rules bound every row, so their mean is far below
 
 _Policy = TypeVar("_Policy")
