@@ -12,6 +12,7 @@ import argparse
 import json
 import platform
 import resource
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -48,6 +49,8 @@ def main() -> None:
         if arguments.workers:
             many = Path(folder, "many")
             write(many, draw(test, 4 * n_rows, seed=1), n_files=8)
+            for file in list(many.iterdir()):  # enough work to see the workers rather than their start
+                shutil.copy(file, file.with_stem(f"{file.stem}-again"))
             results["dask"] = workers(fast, many, Path(folder, "out"))
         if arguments.rows > N_IN_MEMORY:
             results["memory"] = memory(fast, rows, Path(folder, "out"), arguments.rows)

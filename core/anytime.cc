@@ -105,7 +105,7 @@ void Anytime::measure() {
     walk_ticks = std::min(walk_ticks, static_cast<double>(watch.elapsed() - answered));
   }
   pace_.set(static_cast<double>(n_steps() + 1) / (walk_ticks + 1));
-  answer_time_.set(answer_ticks);
+  answer_time_.set(answer_ticks + 1);
 }
 
 std::size_t Anytime::bytes() const {

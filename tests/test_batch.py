@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -248,6 +249,33 @@ def test_disk_that_is_full_keeps_what_is_complete(tmp_path, rows, fast):
     assert "part-1.parquet could not be written" in message
     assert os.listdir(out) == ["part-0.parquet"]
     assert score(folder, fast, out).skipped == ["part-0.parquet"]
+
+
+ON_A_SMALL_DISK = """
+    mount -t tmpfs -o size=64k tmpfs "$1" || exit 77
+    out=$1; shift
+    "$@"; code=$?
+    ls -A "$out"; exit $code
+"""
+
+
+def test_small_tmpfs_that_fills_up_keeps_what_is_complete(tmp_path, rows, fast):
+    folder, out = write_folder(tmp_path / "in", rows, n_files=3), tmp_path / "out"
+    pq.write_table(pa.concat_tables([rows] * 100), folder / "part-1.parquet")
+    fast.save(tmp_path / "fast.scurry")
+    out.mkdir()
+    scoring = [sys.executable, "-c", SCRIPT, folder, tmp_path / "fast.scurry", out, "0", "0"]
+    namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c", ON_A_SMALL_DISK, "sh", out]
+    if shutil.which("unshare") is None:
+        pytest.skip("there is no unshare to mount a file system with")
+    done = subprocess.run([*map(str, namespace + scoring)], capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode == 77:
+        pytest.skip(f"no file system can be mounted here: {done.stderr}")
+    assert done.returncode == 1
+    assert "part-1.parquet could not be written" in done.stderr
+    assert "No space left on device" in done.stderr
+    assert done.stdout.splitlines()[-1] == "part-0.parquet"
+    assert not any("part-1" in line or "part-2" in line for line in done.stdout.splitlines())
 
 
 def test_killed_run_goes_on_where_it_was(tmp_path, rows, frame, fast):

@@ -36,7 +36,8 @@ class Scoring:
     ----------
     predictor : Predictor
     columns : tuple of {"label", "probability", "trees", "steps", "reason"}
-        What is written of each row. "label" alone is fastest; "probability" and "steps" each cost a pass of their own.
+        What is written of each row. "label" alone is fastest; "probability" costs a pass of its own, and "steps"
+        of an early exit far more: every tree is walked to its leaf to count them.
         Labels that are text, and reasons, are dictionary-encoded: pandas calls them categories.
         With two classes "probability" is that of the second, with more there is a column for each.
     keep : tuple of str

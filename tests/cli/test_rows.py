@@ -24,11 +24,10 @@ def test_predict(run, folder, fast, table, tmp_path):
     arguments = ("predict", folder / "fast.scurry", folder / "new.parquet", "-o", tmp_path / "scores.parquet")
     output = run(*arguments, "--keep", "patient")
     scores, expected = pd.read_parquet(tmp_path / "scores.parquet"), fast.run(new)
-    assert scores.columns.tolist() == ["patient", "label", "trees", "steps", "reason"]
+    assert scores.columns.tolist() == ["patient", "label", "trees", "reason"]
     assert scores.patient.tolist() == new.patient.tolist()
     assert scores.label.tolist() == expected.labels.tolist()
     assert scores.trees.tolist() == expected.trees.tolist()
-    assert scores.steps.tolist() == expected.steps.tolist()
     assert scores.reason.tolist() == expected.stop_reason.tolist()
     assert f"rows {len(new)} in" in " ".join(output.split())
     assert "1 complete since an earlier run" in run(*arguments, "--keep", "patient")
@@ -106,7 +105,7 @@ def test_a_cluster_is_asked_for_the_same(run, folder, fast, monkeypatch):
         "digest": fast.digest,
         "destination": "out",
         "cluster": "tcp://host:1",
-        "columns": ("label", "trees", "steps", "reason"),
+        "columns": ("label", "trees", "reason"),
         "keep": (),
         "prefix": "",
         "max_steps": None,

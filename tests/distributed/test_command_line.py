@@ -47,7 +47,7 @@ def assert_scores(fast, scored, frame):
     expected = fast.run(frame[200:])
     assert scored["id"].to_pylist() == list(range(369))
     np.testing.assert_array_equal(scored["label"], expected.labels)
-    np.testing.assert_array_equal(scored["steps"], expected.steps)
+    np.testing.assert_array_equal(scored["trees"], expected.trees)
 
 
 def test_a_cluster_at_an_address(folder, tmp_path, frame, cluster):

@@ -29,8 +29,8 @@ def predict(
         typer.Option("--output", "-o", help="A folder, or for one input a .parquet file.", show_default=False),
     ],
     columns: Annotated[
-        str, typer.Option(help="What to write: label, probability, trees, steps, reason. Fewer are faster.")
-    ] = "label,trees,steps,reason",
+        str, typer.Option(help="What to write: label, probability, trees, reason; steps, which take long to count.")
+    ] = "label,trees,reason",
     keep: Annotated[str, typer.Option(help="Input columns to pass through, comma-separated.", show_default=False)] = "",
     prefix: Annotated[str, typer.Option(help="Put before the names of written columns.", show_default=False)] = "",
     max_steps: Annotated[

@@ -106,7 +106,7 @@ def class_codes(forest: Forest, y: NDArray[Any]) -> NDArray[np.int32]:
     known = np.array([]) if forest.classes is None else forest.classes
     if known.dtype.kind + y.dtype.kind in ("ii", "iu", "ui", "uu", "UU"):
         order = np.argsort(known)
-        codes = order[np.minimum(np.searchsorted(known, y, sorter=order), len(order) - 1)].astype(np.int32)
+        codes = order[np.minimum(np.searchsorted(known[order], y), len(order) - 1)].astype(np.int32)
         if (known[codes] == y).all():
             return codes
     classes, labels = known.tolist(), y.tolist()

@@ -135,7 +135,8 @@ def _bits_of_sums(
 
     Fractions only reach it together, where every tree is sure: twice the difference of two sums still fits.
     """
-    of_tree = np.maximum.reduceat(np.abs(values), forest.tree_offset[:-1]).max(axis=1)
+    roots = forest.tree_offset[:-1]
+    of_tree = np.maximum(np.maximum.reduceat(values, roots), -np.minimum.reduceat(values, roots)).max(axis=1)
     if forest.aggregation != "sum" and of_tree.max() <= 1.0 and not start.any():
         return (max(forest.n_trees, 2) - 1).bit_length()
     return math.frexp(float(of_tree.sum() + np.abs(start).max() + largest_target * n_rounds(forest)))[1]
@@ -143,4 +144,5 @@ def _bits_of_sums(
 
 def _rounded(values: NDArray[np.float64], exponent: int) -> NDArray[np.int32]:
     scaled = np.ldexp(values, exponent)
-    return np.copysign(np.floor(np.abs(scaled) + 0.5), scaled).astype(np.int32)
+    scaled += np.copysign(0.5, scaled)
+    return scaled.astype(np.int32)  # towards zero
