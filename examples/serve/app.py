@@ -27,7 +27,7 @@ from scurry.errors import InputError, ScurryError
 
 INPUTS = {"FP32": np.float32, "FP64": np.float64, "INT32": np.int32, "INT64": np.int64}
 OUTPUTS = {"label": "BYTES", "score": "FP64", "complete": "BOOL", "steps": "INT64", "stop_reason": "BYTES"}
-AN_HOUR_US = 3.6e9
+AN_HOUR_US = 3.6e9  # the budget of requests that have none
 ARRIVED: ContextVar[float] = ContextVar("arrived")  # when a request came
 
 
@@ -60,9 +60,9 @@ class Model:
         if rows.ndim != 2 or rows.shape[1] != self.n_features or len(rows) == 0:
             raise InputError(f"the shape must be [rows, {self.n_features}], got {list(rows.shape)}")
         budget_us = parameters.get("budget_us", self.default_budget_us)
-        if isinstance(budget_us, bool) or not isinstance(budget_us, int | float):
-            raise InputError(f"budget_us must be a number, got {budget_us!r}")
-        return Job(rows, arrived, budget_us / 1e6, parameters.get("max_steps"))
+        if isinstance(budget_us, bool) or not isinstance(budget_us, int | float) or not budget_us >= 0:
+            raise InputError(f"budget_us must be a number of microseconds, 0 or more, got {budget_us!r}")
+        return Job(rows, arrived, min(budget_us, AN_HOUR_US) / 1e6, parameters.get("max_steps"))
 
     async def answer(self, job: Job) -> list[dict[str, object]]:
         """The output tensors of a job, made before its deadline."""
@@ -131,7 +131,7 @@ def create_app(predictor: scurry.Predictor, name: str = "model", default_budget_
         arrived = ARRIVED.get(time.perf_counter())
         try:
             body = await request.json()
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"the request is not JSON: {error}") from error
         job = model.understand(body, arrived)
         said = {"model_name": name, "outputs": await model.answer(job)}

@@ -99,6 +99,8 @@ def test_a_server_may_have_a_budget_for_all(predictor, rows):
         {"inputs": [{"name": "rows", "shape": [1, 3], "datatype": "FP32", "data": [1, 2, 3]}]},
         {"inputs": [{"name": "rows", "shape": [0, 4], "datatype": "FP32", "data": []}]},
         {"parameters": {"budget_us": "soon"}},
+        {"parameters": {"budget_us": -1}},
+        {"parameters": {"budget_us": None}},
         {"parameters": {"max_steps": -1}},
         {"parameters": [1]},
     ],
@@ -110,10 +112,17 @@ def test_bad_requests_are_refused_with_a_reason(client, rows, change):
     assert outputs(client.post(INFER, json=body(rows)))
 
 
-def test_what_is_not_json_is_refused(client):
-    response = client.post(INFER, content='{"inputs": [')
+@pytest.mark.parametrize("content", ['{"inputs": [', "[" * 100_000, b"\xff"])
+def test_what_is_not_json_is_refused(client, content):
+    response = client.post(INFER, content=content)
     assert response.status_code == 400
     assert "not JSON" in response.json()["error"]
+
+
+@pytest.mark.parametrize(("budget", "status"), [("NaN", 400), ("Infinity", 200), ("1" + 400 * "0", 200)])
+def test_numbers_no_clock_has(client, rows, budget, status):
+    content = json.dumps(body(rows, budget_us=7)).replace('"budget_us": 7', f'"budget_us": {budget}')
+    assert client.post(INFER, content=content).status_code == status
 
 
 def test_missing_values_pass(client, predictor, rows):

@@ -8,8 +8,9 @@ One thing is not a count: the search for an order of trees and thresholds on sco
 again and again. It gets a random sample in memory, and all other rows certify what it finds. That costs nothing of the
 promise, whose mistakes are counted on all of those rows; a rule from fewer rows may only stop a little later than one
 from all. How far a sample can mislead it: by the inequality of Dvoretzky, Kiefer, Wolfowitz and Massart, the share of
-rows on one side of a threshold after any of T trees in a given order is within ``sqrt(log(2 T / δ) / (2 n))`` of that
-among all rows, for all thresholds and trees at once, with probability 1 - δ: 0.7 % for T = 500, n = 100,000, δ = 0.05.
+n sampled rows on one side of a threshold, after any of T trees in a given order, is within
+``sqrt(log(2 T / δ) / (2 n))`` of that of new rows, for all thresholds and trees at once, with probability 1 - δ: 0.7 %
+for T = 500, n = 100,000, δ = 0.05.
 """
 
 from __future__ import annotations
