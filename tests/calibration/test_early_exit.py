@@ -456,6 +456,9 @@ def test_rows_to_fit_leave_all_calibration_rows_to_certify(boosted):
     assert run.mean_trees < 55
     with pytest.raises(InputError, match="4 columns"):
         scurry.early_exit(boosted, X, X_fit=fit[:, :4])
+    unpromised = scurry.early_exit(boosted, X, X_fit=fit, max_disagreement=0.02, method="qwyc", confidence=None)
+    assert (unpromised.predict(fit) != boosted.predict(fit)).mean() <= 0.02
+    assert "at most 0.02 of the rows of X_fit" in unpromised.plan.facts["promise"]
 
 
 def test_auto_shares_its_risk_but_states_the_asked_confidence(boosted):

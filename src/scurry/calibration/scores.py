@@ -173,10 +173,11 @@ def _certified_amount(
     curve = rule.curve_of(amounts, exits)
     if request.confidence is None:
         chosen = 0
+        fitted_to = "calibration rows" if request.fit_rows is None else "rows of X_fit"
         measured: dict[str, Any] = {
             "promise": (
-                f"at most {request.max_disagreement:g} of the calibration rows are answered differently from the "
-                "model; nothing is promised for new rows (confidence=None)"
+                f"at most {request.max_disagreement:g} of the {fitted_to} are answered differently from the model; "
+                "nothing is promised for new rows (confidence=None)"
             )
         }
     else:
