@@ -1,4 +1,4 @@
-"""The real files, where they are."""
+"""The real files, where they are: checks of data, not of code, whose tests run on shipped and on tiny files."""
 
 import os
 

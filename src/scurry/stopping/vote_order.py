@@ -259,8 +259,8 @@ def agreement_counts(votes: NDArray[np.integer], n_classes: int) -> Sums:
     """
     counts = np.zeros((votes.shape[1], votes.shape[1]), np.int64)
     for k in range(n_classes):
-        voted = (votes == k).astype(np.float32)
-        counts += np.rint(voted.T @ voted).astype(np.int64)
+        voted = (votes == k).astype(np.float64)  # products of integers are far slower; these sums are exact too
+        counts += (voted.T @ voted).astype(np.int64)
     return counts
 
 
