@@ -54,6 +54,9 @@ std::pair<std::int32_t, std::int32_t> range_of_leaves(const ForestView& forest, 
 // that go on gather, up to so many that the next cache holds them.
 constexpr std::size_t kEntryBytes = 24 * 1024, kGatheredBytes = 512 * 1024;
 
+// Rows under way are numbered in 32 bits.
+constexpr std::size_t kMaxRows = std::size_t{1} << 30;
+
 struct Buffers {
   AlignedVector<std::uint32_t> ids;
   AlignedVector<std::int32_t> sums;
@@ -142,7 +145,7 @@ ExitSide EarlyExit::side_of(const AliveRows& alive, std::size_t at, std::size_t 
 }
 
 void EarlyExit::run(const RowsView& rows, const ExitOutcome& outcome, std::size_t n_threads) const {
-  for_each_range(rows.n_rows, rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
+  for_each_range(rows.n_rows, kMaxRows, n_threads, [&](std::size_t first, std::size_t n) {
     run_block(rows, first, n, [&](std::size_t row, std::int32_t sum, std::size_t n_trees, ExitSide side) {
       outcome.sums[first + row] = sum;
       outcome.n_trees[first + row] = static_cast<std::int32_t>(n_trees);
@@ -154,7 +157,7 @@ void EarlyExit::run(const RowsView& rows, const ExitOutcome& outcome, std::size_
 void EarlyExit::labels(const RowsView& rows, const ExitDecision& decision, const Engine& exact, std::int64_t* out,
                        std::size_t n_threads) const {
   const std::int64_t label_of[] = {decision.lower_label, decision.upper_label};
-  for_each_range(rows.n_rows, rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
+  for_each_range(rows.n_rows, kMaxRows, n_threads, [&](std::size_t first, std::size_t n) {
     thread_local std::vector<std::size_t> close;
     close.clear();
     run_block(rows, first, n, [&](std::size_t row, std::int32_t sum, std::size_t, ExitSide side) {
