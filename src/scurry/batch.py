@@ -10,20 +10,20 @@ import glob
 import os
 import tempfile
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from threading import Event, Lock, Semaphore
-from typing import Any, Self, TypeVar
+from threading import Lock
+from typing import Any
 
 from scurry.errors import InputError, OutputError, ScurryError
 from scurry.forest import Forest
 from scurry.fragments import Fragment, Source, arrow, find, opened
+from scurry.lanes import Behind, Lanes, ahead
 from scurry.predictor import Predictor
 from scurry.rows import float_columns, thread_count
 from scurry.scoring import Scoring
@@ -31,10 +31,8 @@ from scurry.storage import umask
 
 Progress = Callable[[float, str], object]
 Outcome = int | None | BaseException
-T = TypeVar("T")
 _IDENTITY = b"scurry.identity"
 _N_ROWS_PER_BATCH = 1 << 16
-_N_AHEAD = 2
 _PART = ".part"
 
 
@@ -93,7 +91,7 @@ def score(
     columns, keep, prefix, max_steps, time_us
         As of `Scoring`.
     n_threads : int or None
-        That score rows, None for as many as there are cores. Files are read and written beside them.
+        How many work at the same time, None for as many as there are cores.
     n_rows_per_batch : int
     progress : callable, optional
         Called as ``progress(share_done, message)``.
@@ -121,15 +119,13 @@ def score(
     (2, ['rows.csv'])
     """
     tasks = outputs(find(source), Path(destination))
-    threads = thread_count(n_threads)
-    threads_each = max(threads // len(tasks), 1)
-    lanes = Lanes(max(threads, 2), n_scoring=threads // threads_each)
+    lanes = Lanes(thread_count(n_threads))
     scoring = Scoring(
         predictor=predictor if isinstance(predictor, Predictor) else Predictor.full(predictor),
         columns=tuple(columns),
         keep=tuple(keep),
         prefix=prefix,
-        n_threads=threads_each,
+        n_threads=max(lanes.n // len(tasks), 1),
         max_steps=max_steps,
         time_us=time_us,
     )
@@ -258,16 +254,15 @@ def score_fragment(
         with (
             _published(target) as temporary,
             pq.ParquetWriter(temporary, **options) as writer,
-            _Behind(lanes) as behind,
+            Behind(lanes) as behind,
         ):
 
             def write(values: dict[str, Any]) -> None:
                 writer.write_batch(scoring.assembled(values))
 
-            for batch in _ahead(map(scoring.prepared, reader.batches), lanes):
-                with lanes.turn():
-                    values = scoring.evaluated(batch)
-                behind.call(write, values)
+            for batch in ahead(map(scoring.prepared, reader.batches), lanes):
+                lanes.raise_if_ended()
+                behind.call(write, scoring.evaluated(batch))
                 n_rows += len(batch.rows)
                 if tracker is not None:
                     tracker.advance(fragment, len(batch.rows), n_rows / reader.n_rows if reader.n_rows else 0.0)
@@ -308,92 +303,6 @@ def _published(target: Path) -> Iterator[Path]:
                 "mend it and run again to go on from there"
             ) from error
         raise
-
-
-class _Ended(Exception):
-    """The run is over, though not this fragment."""
-
-
-class Lanes:
-    """Room for fragments to be on their way at the same time, so that there is work while one is opened or finished.
-
-    While every lane is taken, a fragment keeps to one thread, which is best for caches. Else its next batch is read and
-    its last one written beside the scoring.
-
-    Parameters
-    ----------
-    n : int
-    n_scoring : int
-        How many of them may score rows at a time.
-    """
-
-    def __init__(self, n: int, n_scoring: int = 1) -> None:
-        self.n, self._n_taken = n, 0
-        self._turns, self._lock, self._has_ended = Semaphore(n_scoring), Lock(), Event()
-
-    @contextmanager
-    def taken(self) -> Iterator[None]:
-        """One lane is taken."""
-        with self._lock:
-            self._n_taken += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._n_taken -= 1
-
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """One lane scores rows."""
-        with self._turns:
-            if self._has_ended.is_set():
-                raise _Ended
-            yield
-
-    def have_room(self) -> bool:
-        """Whether a thread beside those of the lanes taken would find a free core."""
-        return self._n_taken < self.n
-
-    def end(self) -> None:
-        """No lane scores any more; what was begun is given up."""
-        self._has_ended.set()
-
-
-def _ahead(items: Iterable[T], lanes: Lanes) -> Iterator[T]:
-    """The same items, made in another thread ahead of their use as soon as the lanes have room."""
-    iterator = iter(items)
-    while not lanes.have_room():
-        if (item := next(iterator, None)) is None:
-            return
-        yield item
-    with ThreadPoolExecutor(1) as maker:
-        pending = deque(maker.submit(next, iterator, None) for _ in range(_N_AHEAD))
-        while (item := pending.popleft().result()) is not None:
-            pending.append(maker.submit(next, iterator, None))
-            yield item
-
-
-class _Behind:
-    """Makes calls one after the other, in another thread while the lanes have room; raises what the last one raised."""
-
-    def __init__(self, lanes: Lanes) -> None:
-        self._lanes, self._thread, self._pending = lanes, ThreadPoolExecutor(1), Future[None]()
-        self._pending.set_result(None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def call(self, function: Callable[[Any], None], argument: Any) -> None:
-        self._pending.result()
-        if self._lanes.have_room():
-            self._pending = self._thread.submit(function, argument)
-        else:
-            function(argument)
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._thread.shutdown()
-        if error is None:
-            self._pending.result()
 
 
 class Tracker:
