@@ -117,7 +117,7 @@ class Scoring:
         rows = _plain_rows(self.forest, features)
         if rows is None:
             rows = as_rows(self.forest, arrow().Table.from_batches([features]))
-        return Prepared(np.ascontiguousarray(rows), {name: batch.column(name) for name in self.keep})
+        return Prepared(np.asanyarray(rows, order="C"), {name: batch.column(name) for name in self.keep})
 
     def evaluated(self, batch: Prepared) -> dict[str, Any]:
         """The kept columns, and what the predictor says of each row as numpy arrays."""
