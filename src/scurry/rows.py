@@ -38,11 +38,10 @@ def as_rows(forest: Forest, X: Any) -> NDArray[Any]:
     """`X` as a float32 or float64 matrix of shape (n_rows, n_features), copied only where it must be."""
     if type(X) is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and not forest.encode_numbers:
         rows = X
-    elif isinstance(X, CodedRows):
-        rows = X
-    else:
+    elif not forest.encode_numbers:
         rows = _convert(forest, X)
-        rows = rows.view(CodedRows) if forest.encode_numbers else rows
+    else:
+        rows = X if isinstance(X, CodedRows) else _convert(forest, X).view(CodedRows)
     if rows.shape[1] != forest.n_features:
         raise InputError(f"X has {rows.shape[1]} columns, the model was trained on {forest.n_features} features")
     return rows

@@ -37,8 +37,7 @@ def tell(path: PruningPath, test: TestRows) -> Story:
         verdict=f"The cheapest pruning shown that changes at most {percent(_NEARLY)} of labels saves {saved} of what "
         f"test rows pay for features, and changes {changed}.",
         tiles=tiles,
-        promise="no pruning of this forest has a lower error + λ · cost, whatever the trade-off λ, on the rows the "
-        "path was made with",
+        promise=_promise(path),
         claims=[_optimality(path), *test.quality_claims(labels)],
         work=Work(
             "cost", paid, float(max(paid_in_full.max(), 1e-12)), "What test rows pay in the pruning shown first."
@@ -88,6 +87,13 @@ def _curve(path: PruningPath, test: TestRows, points: list[PrunedPoint]) -> Curv
     )
 
 
+def _promise(path: PruningPath) -> str:
+    if path.method != "exact":
+        return f"nothing: by the method {path.method!r} a pruning may be the best one or not"
+    where = "whatever the trade-off λ" if len(path) > len(path.lambdas) else "at the trade-offs λ asked for"
+    return f"no pruning of this forest has a lower error + λ · cost, {where}, on the rows the path was made with"
+
+
 def _optimality(path: PruningPath) -> Claim:
     known = path.gaps[~np.isnan(path.gaps)]
     if not len(known):
@@ -96,6 +102,8 @@ def _optimality(path: PruningPath) -> Claim:
     measured = (
         f"at most {number(worst)} in error + λ · cost, proven at {len(known):,} trade-offs of the rows it was made with"
     )
+    if path.method != "exact":
+        return Claim("distance from the best pruning", "nothing", measured)
     return Claim(
         "distance from the best pruning", "none", measured, "kept" if worst == 0 else "not the best everywhere"
     )
