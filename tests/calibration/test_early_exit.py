@@ -102,7 +102,7 @@ def test_rows_to_fit_shape_rules_that_draw_their_orders(forest):
     asked = {"max_disagreement": 0.01, "method": "minimean", "shuffle": "row", "random_state": 0}
     fitted = scurry.early_exit(forest, X, X_fit=easy, confidence=None, **asked)
     assert fitted.plan.facts["calibration_disagreement"] > 0.02
-    assert "at most 1 % of rows like X_fit" in fitted.plan.facts["promise"]
+    assert "at most 0.01 of rows like X_fit" in fitted.plan.facts["promise"]
     certified = scurry.early_exit(forest, X, X_fit=easy, **asked)
     new, _ = two_classes(20_000, 28)
     assert (certified.predict(new) != full_vote(forest, new)).mean() <= 0.01
@@ -458,7 +458,7 @@ def test_rows_to_fit_leave_all_calibration_rows_to_certify(boosted):
         scurry.early_exit(boosted, X, X_fit=fit[:, :4])
     unpromised = scurry.early_exit(boosted, X, X_fit=fit, max_disagreement=0.02, method="qwyc", confidence=None)
     assert (unpromised.predict(fit) != boosted.predict(fit)).mean() <= 0.02
-    assert "at most 2 % of the rows of X_fit" in unpromised.plan.facts["promise"]
+    assert "at most 0.02 of the rows of X_fit" in unpromised.plan.facts["promise"]
 
 
 def test_auto_shares_its_risk_but_states_the_asked_confidence(boosted):

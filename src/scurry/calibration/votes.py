@@ -162,32 +162,32 @@ def _asked(request: Request) -> dict[str, Any]:
 
 
 def _certified_facts(request: Request, fit: OrderFit[Any]) -> dict[str, Any]:
-    confidence, n_rows = request.confidence or 0.0, fit.promise.n_rows
+    alpha, confidence, n_rows = request.max_disagreement, request.confidence or 0.0, fit.promise.n_rows
     measured = {"calibration_disagreement": fit.n_mistakes / n_rows, "calibration_mean_trees": fit.mean_votes}
     if fit.promise.upper_bound == 0:
-        needed = rows_needed(request.max_disagreement, confidence)
         promise = (
-            f"the full vote, always: {n_rows} rows certify no earlier stop that changes at most {request.allowed} of "
-            f'new rows with confidence {confidence:g}; that takes {needed} rows, or shuffle="row"'
+            f"the full vote, always: {n_rows} rows certify no earlier stop that changes at most {alpha:g} of new rows "
+            f'with confidence {confidence:g}; that takes {rows_needed(alpha, confidence)} rows, or shuffle="row"'
         )
         return {"promise": promise} | measured
     promise = (
-        f"with confidence {confidence:g}, this predictor with its own order of trees answers at most {request.allowed} "
-        "of new rows differently from the full vote (rows drawn like the calibration rows)"
+        f"with confidence {confidence:g}, this predictor with its own order of trees answers at most {alpha:g} of "
+        "new rows differently from the full vote (rows drawn like the calibration rows)"
     )
     return {"promise": promise} | request.certificate(fit.n_mistakes, n_rows) | measured
 
 
 def _promise_over_orders(request: Request, method: str) -> str:
     over = "the order of trees it draws" if request.shuffle == "row" else "the one order of trees drawn for all rows"
+    alpha = f"{request.max_disagreement:g}"
     if request.max_disagreement == 0:
         return "the full vote, always"
     if method in ("minimax", "minimixed"):
-        return f"every row differs from the full vote with a chance of at most {request.allowed}, over {over}"
+        return f"every row differs from the full vote with a chance of at most {alpha}, over {over}"
     if request.confidence is None:
         rows = "the calibration rows" if request.fit_rows is None else "X_fit"
-        return f"at most {request.allowed} of rows like {rows} differ from the full vote, on average over {over}"
+        return f"at most {alpha} of rows like {rows} differ from the full vote, on average over {over}"
     return (
-        f"with confidence {request.confidence:g}, at most {request.allowed} of new rows differ from the full vote, "
+        f"with confidence {request.confidence:g}, at most {alpha} of new rows differ from the full vote, "
         f"on average over {over}"
     )
