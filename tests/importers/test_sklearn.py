@@ -244,3 +244,22 @@ def test_negative_sample_weights():
     forest = scurry.from_model(model)
     assert (forest.cover > 0).all()
     np.testing.assert_array_equal(forest.predict(X), model.predict(X))
+
+
+def test_names_and_categories_for_a_model_trained_on_arrays():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(0, 3, 200), rng.normal(size=200)]).astype(np.float32)
+    model = RandomForestClassifier(5, random_state=0).fit(X, X[:, 0] + X[:, 1] > 1)
+    colours = np.array(["red", "green", "blue"])
+    forest = scurry.from_model(model, feature_names=["colour", "size"], categories={"colour": colours})
+    frame = pd.DataFrame({"size": X[:, 1], "colour": colours[X[:, 0].astype(int)]})
+    np.testing.assert_array_equal(forest.predict(frame), model.predict(X))
+    np.testing.assert_array_equal(forest.predict(X), model.predict(X))
+    with pytest.raises(InputError, match=r"'shape', which is no feature; the features are colour, size"):
+        scurry.from_model(forest, categories={"shape": ["round"]})
+    with pytest.raises(InputError, match=r"'colour', which is no feature; pass feature_names too"):
+        scurry.from_model(model, categories={"colour": colours})
+    with pytest.raises(InputError, match=r"own categories of 'colour'; leave them out"):
+        scurry.from_model(forest, categories={"colour": colours})
+    with pytest.raises(InputError, match="3 feature_names for 2 features"):
+        scurry.from_model(model, feature_names=["a", "b", "c"])

@@ -169,7 +169,13 @@ def prune(
     given = {} if costs is None else _read_costs(costs)
     with progress(f"Pruning on {len(X):,} rows") as tell, _in_options():
         path = prune(
-            forest, X, y, errors=errors, method=method, progress=lambda done, total: tell(done / max(total, 1), ""), **given
+            forest,
+            X,
+            y,
+            errors=errors,
+            method=method,
+            progress=lambda done, total: tell(done / max(total, 1), ""),
+            **given,
         )
         point = None if max_cost is None else path.point(max_cost=max_cost)
     if point is None or output is None:
