@@ -14,7 +14,7 @@ from scurry.anytime_run import AbortFlag, Answer, AnytimeRunner, Budget
 from scurry.errors import FormatError, InputError
 from scurry.exit_run import ExitRunner, FullRunner, LeaderRunner, Run
 from scurry.forest import Forest
-from scurry.forest_parts import ARRAYS, HEADER
+from scurry.forest_parts import fields_of
 from scurry.plan import ExitRule, LeaderRule, Plan, StepRule
 from scurry.rows import as_rows, thread_count
 from scurry.storage import digest, read_container, write_container
@@ -67,9 +67,7 @@ class Predictor:
     def coded(self) -> Predictor:
         """The same predictor, whose labels are the numbers of the classes."""
         forest = self.forest
-        fields: dict[str, Any] = {name: getattr(forest, name) for name in (*ARRAYS, *HEADER)}
-        fields |= {"feature_names": forest.feature_names, "categories": forest.categories}
-        return Predictor(Forest(**fields, classes=np.arange(forest.n_classes)), self.plan)
+        return Predictor(Forest(**fields_of(forest) | {"classes": np.arange(forest.n_classes)}), self.plan)
 
     @cached_property
     def _runner(self) -> FullRunner | ExitRunner | LeaderRunner | AnytimeRunner:
