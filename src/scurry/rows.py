@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
+class CodedRows(np.ndarray[Any, np.dtype[Any]]):
+    """Rows whose categories are codes already: numbers that would be taken for values if they were encoded again."""
+
+    __array_priority__ = 1.0  # so that rows put together with others are known as coded too
+
+
 def thread_count(n_threads: int | None) -> int:
     """The number of threads meant by `n_threads`; None is every core this process may use."""
     if n_threads is None:
@@ -32,8 +38,10 @@ def as_rows(forest: Forest, X: Any) -> NDArray[Any]:
     """`X` as a float32 or float64 matrix of shape (n_rows, n_features), copied only where it must be."""
     if type(X) is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and not forest.encode_numbers:
         rows = X
-    else:
+    elif not forest.encode_numbers:
         rows = _convert(forest, X)
+    else:
+        rows = X if isinstance(X, CodedRows) else _convert(forest, X).view(CodedRows)
     if rows.shape[1] != forest.n_features:
         raise InputError(f"X has {rows.shape[1]} columns, the model was trained on {forest.n_features} features")
     return rows
@@ -140,9 +148,12 @@ def _series_values(name: str, column: nw.Series[Any], categories: NDArray[Any] |
         )
     if not numeric:
         return _numbers(name, np.asarray(column.to_list(), dtype=object), forest)
-    if column.null_count():
-        column = column.cast(nw.Float64).fill_null(float("nan"))
-    return column.to_numpy()
+    if not column.null_count():
+        return column.to_numpy()
+    if not dtype.is_integer():
+        return column.cast(nw.Float64).fill_null(float("nan")).to_numpy()
+    # Arrow refuses to cast whole numbers that no float is equal to.
+    return np.where(column.is_null().to_numpy(), np.nan, column.fill_null(0).to_numpy())
 
 
 def _numbers(name: str, column: NDArray[Any], forest: Forest) -> NDArray[Any]:

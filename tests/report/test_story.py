@@ -116,6 +116,16 @@ def test_verdict_and_interval(forest, data):
     ]
 
 
+@pytest.mark.parametrize("method", ["qwyc", "minimean", "schwing"])
+def test_a_rule_without_confidence_promises_nothing_of_test_rows(forest, data, method):
+    X, y = data["cal"]
+    fast = scurry.early_exit(forest, X, y, max_disagreement=0.001, method=method, confidence=None, random_state=0)
+    story = story_of(fast, data)
+    assert story.claims[0].promised == "nothing"
+    assert story.claims[0].verdict == ""
+    assert story.curve.bound is None
+
+
 def test_votes_are_compared_with_the_vote_and_the_model(forest, data):
     fast = exit_by(forest, data, "minimixed")
     X, _ = data["test"]
@@ -175,7 +185,17 @@ def test_pruning_path(forest, data):
         assert values["splits kept"] == (pruned.left >= 0).sum()
         assert values["cost per test row"] == pytest.approx(_paid(pruned, X, costs).mean())
     assert story.claims[0].verdict == "kept"
-    assert prunings.tell(scurry.prune(forest, X_val, method="ccp"), TestRows(forest, X, y)).claims[0].verdict == ""
+    assert story.promise.startswith("whatever a unit of cost")
+    some = prunings.tell(scurry.prune(forest, X_val, lambdas=[0.01, 0.02]), TestRows(forest, X, y))
+    assert some.promise.startswith("at the prices of a unit of cost asked for")
+
+
+@pytest.mark.parametrize(("method", "lambdas"), [("ccp", None), ("primal-dual", [0.01, 0.02])])
+def test_only_exact_prunings_are_promised_to_be_the_best(forest, data, method, lambdas):
+    path = scurry.prune(forest, data["cal"][0], method=method, lambdas=lambdas)
+    story = prunings.tell(path, TestRows(forest, *data["test"]))
+    assert story.promise.startswith("nothing")
+    assert (story.claims[0].promised, story.claims[0].verdict) == ("nothing", "")
 
 
 def _asked(call):

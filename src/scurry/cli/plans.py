@@ -80,8 +80,6 @@ def early_exit(
         told["work"] = f"{trees:.1f} of {forest.n_trees} trees per row ({percent(trees / forest.n_trees)})"
         n_rows = facts.get("certified_on_rows", facts["n_calibration_rows"])
         told["changed"] = f"{percent(facts['calibration_disagreement'])} of {n_rows:,} rows"
-        if "certified_disagreement" in facts:
-            told["changed"] += f", which certifies at most {percent(facts['certified_disagreement'])} of new ones"
     told["method"] = facts["method"] + (f": {facts['chosen_because']}" if "chosen_because" in facts else "")
     _show_saved(predictor, output, as_json, told)
 
@@ -173,7 +171,13 @@ def prune(
     given = {} if costs is None else _read_costs(costs)
     with progress(f"Pruning on {len(X):,} rows") as tell, _in_options():
         path = prune(
-            forest, X, y, errors=errors, method=method, progress=lambda done, total: tell(done / total, ""), **given
+            forest,
+            X,
+            y,
+            errors=errors,
+            method=method,
+            progress=lambda done, total: tell(done / max(total, 1), ""),
+            **given,
         )
         point = None if max_cost is None else path.point(max_cost=max_cost)
     if point is None or output is None:

@@ -38,7 +38,7 @@ def tell(predictor: Predictor, rule: ExitRule | LeaderRule, test: TestRows) -> S
         f"{len(test):,} test rows differently from the full model.",
         tiles=tiles,
         promise=str(facts.get("promise", "nothing is promised of new rows")),
-        claims=[*_claims(rule, facts.get("max_disagreement"), test, labels), *test.quality_claims(labels)],
+        claims=[*_claims(rule, facts.get("promised_disagreement"), test, labels), *test.quality_claims(labels)],
         work=Work("trees asked", trees, forest.n_trees, "How many trees test rows needed until their label was clear."),
         picture=picture(rule, forest),
         curve=_curve(predictor, rule, test.some(BLOCK)),
@@ -125,7 +125,7 @@ def _curve(predictor: Predictor, rule: ExitRule | LeaderRule, test: TestRows) ->
         start=start,
         shipped=start,
         n_drawn=1 if test.y is None else 2,
-        bound=plan.facts.get("max_disagreement"),
+        bound=plan.facts.get("promised_disagreement"),
         note=f"{family_note(rule)}, and what that does to {len(test):,} test rows. It shows what could be asked for; "
         "a promise comes from a calibration on rows of its own. A node test compares one feature with one threshold.",
     )

@@ -38,8 +38,7 @@ def tell(path: PruningPath, test: TestRows) -> Story:
         verdict=f"The cheapest pruning shown that changes at most {percent(_NEARLY)} of labels saves {saved} of what "
         f"test rows pay for features, and changes {changed}.",
         tiles=tiles,
-        promise="whatever a unit of cost is worth in errors, no pruning of this forest is better on the rows the path "
-        "was made with",
+        promise=_promise(path),
         claims=[_optimality(path), *test.quality_claims(labels)],
         work=Work(
             "cost", paid, float(max(paid_in_full.max(), 1e-12)), "What test rows pay in the pruning shown first."
@@ -93,6 +92,14 @@ def _curve(path: PruningPath, test: TestRows, points: dict[float, PrunedPoint]) 
     )
 
 
+def _promise(path: PruningPath) -> str:
+    if path.method != "exact":
+        return f"nothing: by the method {path.method!r} a pruning may be the best one or not"
+    is_whole = len(path) > len(path.lambdas)
+    prices = "whatever a unit of cost is worth in errors" if is_whole else "at the prices of a unit of cost asked for"
+    return f"{prices}, no pruning of this forest is better on the rows the path was made with"
+
+
 def _optimality(path: PruningPath) -> Claim:
     known = path.gaps[~np.isnan(path.gaps)]
     if not len(known):
@@ -100,6 +107,8 @@ def _optimality(path: PruningPath) -> Claim:
     worst = float(known.max())
     found = "none" if worst == 0 else f"at most {number(worst)} in error + price · cost"
     measured = f"{found}: proven at {len(known):,} prices of a unit of cost, on the rows it was made with"
+    if path.method != "exact":
+        return Claim("distance from the best pruning", "nothing", measured)
     return Claim(
         "distance from the best pruning", "none", measured, "kept" if worst == 0 else "not the best everywhere"
     )
