@@ -5,6 +5,7 @@ Algorithms make plans; what runs them (the native core, exports, the report) nev
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
@@ -303,3 +304,22 @@ def _stop_rule(container: Container, header: dict[str, Any]) -> ExitRule | Leade
         return rule(**parts)
     except TypeError as error:
         raise FormatError(f"its stop rule has unknown fields: {error}") from error
+
+
+def told(facts: Mapping[str, Any]) -> dict[str, str]:
+    """What a plan says about itself, for readers: shares in percent, means with few digits.
+
+    Examples
+    --------
+    >>> told({"n_calibration_rows": 8000, "max_disagreement": 0.005, "calibration_mean_trees": 5.98562})
+    {'calibration rows': '8,000', 'max disagreement': '0.5 %', 'calibration mean trees': '5.986'}
+    """
+    return {name.removeprefix("n_").replace("_", " "): _in_words(name, value) for name, value in facts.items()}
+
+
+def _in_words(name: str, value: object) -> str:
+    if isinstance(value, float):
+        if name.endswith(("disagreement", "accuracy")):
+            return f"{100 * value:.4g} %"
+        return f"{value:.4g}" if "mean" in name else f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
