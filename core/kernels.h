@@ -17,7 +17,7 @@ struct Block {
   const std::uint32_t* by_row;     // [n][stride]
   const std::uint32_t* by_column;  // [column][column_stride], 64-byte aligned, null if rows are too few to be worth it
   std::size_t column_stride;
-  std::size_t n;                   // a multiple of kChunk
+  std::size_t n;                   // a multiple of kChunk with by_column, else of kLanes; there is room for whole chunks
   bool has_missing;                // some row needs the nodes' marks
 };
 

@@ -18,6 +18,7 @@ from scurry import datasets, report
 from scurry.calibration import early_exit
 from scurry.deadline import anytime
 from scurry.errors import InputError
+from scurry.forest import Forest
 from scurry.importers import from_model
 from scurry.predictor import Predictor
 from scurry.pruning import PruningPath, prune
@@ -57,8 +58,9 @@ class Demonstration(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows to train, to calibrate and to test with."""
+    """Rows to train, to calibrate and to test with, and the dataset they are of."""
 
+    data: datasets.Dataset
     X_train: NDArray[np.float32]
     y_train: NDArray[Any]
     X_cal: NDArray[np.float32]
@@ -87,7 +89,7 @@ def run(folder: Path, began: Callable[[str], None] = lambda step: None) -> Demon
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make the folder {folder} ({error.strerror}); name another one") from error
-    census, thyroid = _census(), datasets.load("thyroid_ann_cost")
+    census, clinic = _census(), _clinic()
     began("Fitting a random forest on census data")
     forest = RandomForestClassifier(_N_TREES, max_depth=10, n_jobs=-1, random_state=0)
     forest.fit(census.X_train, census.y_train)
@@ -99,15 +101,14 @@ def run(folder: Path, began: Callable[[str], None] = lambda step: None) -> Demon
     began("Early exit of the boosted model")
     _, boosted_lines = _exits(boosted, census)
     began("Pruning a forest on medical tests that cost money")
-    clinic = _thirds(thyroid)
     diagnosis = RandomForestClassifier(_N_TREES, max_depth=8, max_features=0.5, n_jobs=-1, random_state=0)
     diagnosis.fit(clinic.X_train, clinic.y_train)
-    path, pruned_lines = _prunings(diagnosis, clinic, thyroid)
+    path, pruned_lines = _prunings(diagnosis, clinic)
     began("Writing reports")
     pages = [
-        report.write(fast, folder / "report.html", census.X_test, census.y_test, model=forest),
-        report.write(anyt, folder / "anytime.html", census.X_test, census.y_test, model=forest),
-        report.write(path, folder / "pruning.html", clinic.X_test, clinic.y_test, model=diagnosis),
+        _page(fast, folder / "report.html", census, forest, "Census forest: early exit"),
+        _page(anyt, folder / "anytime.html", census, forest, "Census forest: anytime prediction"),
+        _page(path, folder / "pruning.html", clinic, diagnosis, "Thyroid forest: pruning, costs in dollars"),
     ]
     models = {
         "Census forest": [*exit_lines, anytime_line],
@@ -123,18 +124,24 @@ def _census() -> Rows:
     return _rows(data, train, rest[:_N_CALIBRATION], rest[_N_CALIBRATION:])
 
 
-def _thirds(data: datasets.Dataset) -> Rows:
+def _clinic() -> Rows:
+    data = datasets.load("thyroid_ann_cost")
     shuffled = np.random.default_rng(0).permutation(len(data.y))
     return _rows(data, *np.array_split(shuffled, 3))
 
 
 def _rows(data: datasets.Dataset, *parts: NDArray[np.intp]) -> Rows:
-    return Rows(*(values for part in parts for values in (data.X[part], data.y[part])))
+    return Rows(data, *(values for part in parts for values in (data.X[part], data.y[part])))
+
+
+def _imported(model: Any, rows: Rows) -> Forest:
+    """The model, which was trained on arrays, with the names of what their columns and codes are."""
+    return from_model(model, feature_names=rows.data.feature_names, categories=rows.data.categories)
 
 
 def _exits(model: Any, rows: Rows) -> tuple[Predictor, list[Line]]:
     """All trees, and an early exit with a promise."""
-    forest = from_model(model)
+    forest = _imported(model, rows)
     fast = early_exit(forest, rows.X_cal, X_fit=rows.X_train, max_disagreement=MAX_DISAGREEMENT, random_state=0)
     mean_trees = fast.run(rows.X_test).mean_trees
     n_trees = forest.n_trees
@@ -147,15 +154,16 @@ def _exits(model: Any, rows: Rows) -> tuple[Predictor, list[Line]]:
 
 def _anytime(model: Any, rows: Rows) -> tuple[Predictor, Line]:
     """A part of all steps, in the order found for them."""
-    anyt = anytime(model, rows.X_cal, rows.y_cal)
+    anyt = anytime(_imported(model, rows), rows.X_cal, rows.y_cal)
     n_steps = round(_STEP_SHARE * len(anyt.plan.order))
     ways: Ways = {("anytime", f"{n_steps} steps", 1 - _STEP_SHARE, None): partial(anyt.predict, max_steps=n_steps)}
     return anyt, _lines(model, rows, ways)[0]
 
 
-def _prunings(model: Any, rows: Rows, data: datasets.Dataset) -> tuple[PruningPath, list[Line]]:
+def _prunings(model: Any, rows: Rows) -> tuple[PruningPath, list[Line]]:
     """All features at their prices, and a pruned forest that may spend a part of that."""
-    path = prune(model, rows.X_cal, feature_costs=data.feature_costs, groups=data.groups, group_costs=data.group_costs)
+    forest, data = _imported(model, rows), rows.data
+    path = prune(forest, rows.X_cal, feature_costs=data.feature_costs, groups=data.groups, group_costs=data.group_costs)
     whole, pruned = path.problem.forest, path.at(max_cost=_COST_SHARE * float(path.costs.max()))
     paid = {f: float(path.problem.costs.of_rows(f, rows.X_test).mean()) for f in (whole, pruned)}
     ways: Ways = {
@@ -163,6 +171,10 @@ def _prunings(model: Any, rows: Rows, data: datasets.Dataset) -> tuple[PruningPa
         ("pruned", f"${paid[pruned]:.2f}", 1 - paid[pruned] / paid[whole], None): pruned.predict,
     }
     return path, _lines(model, rows, ways)
+
+
+def _page(subject: Predictor | PruningPath, path: Path, rows: Rows, model: Any, title: str) -> Path:
+    return report.write(subject, path, rows.X_test, rows.y_test, model=model, title=title)
 
 
 def _lines(model: Any, rows: Rows, ways: Ways) -> list[Line]:

@@ -71,6 +71,11 @@ def parts_of(forest: Forest) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     return header, {name: getattr(forest, name) for name in ARRAYS}
 
 
+def fields_of(forest: Forest) -> dict[str, Any]:
+    """What makes another forest like this one, by the names of `Forest`'s arguments."""
+    return {name: getattr(forest, name) for name in (*ARRAYS, *HEADER, "classes", "feature_names", "categories")}
+
+
 def arguments_of(container: Container) -> dict[str, Any]:
     """What a file that holds a forest passes to `Forest`."""
     classes = container.field("classes", dict | None)

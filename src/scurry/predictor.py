@@ -14,8 +14,8 @@ from scurry.anytime_run import AbortFlag, Answer, AnytimeRunner, Budget
 from scurry.errors import FormatError, InputError
 from scurry.exit_run import ExitRunner, FullRunner, LeaderRunner, Run
 from scurry.forest import Forest
-from scurry.forest_parts import ARRAYS, HEADER
-from scurry.plan import ExitRule, LeaderRule, Plan, StepRule
+from scurry.forest_parts import fields_of
+from scurry.plan import ExitRule, LeaderRule, Plan, StepRule, told
 from scurry.rows import as_rows, thread_count
 from scurry.storage import digest, read_container, write_container
 
@@ -67,9 +67,7 @@ class Predictor:
     def coded(self) -> Predictor:
         """The same predictor, whose labels are the numbers of the classes."""
         forest = self.forest
-        fields: dict[str, Any] = {name: getattr(forest, name) for name in (*ARRAYS, *HEADER)}
-        fields |= {"feature_names": forest.feature_names, "categories": forest.categories}
-        return Predictor(Forest(**fields, classes=np.arange(forest.n_classes)), self.plan)
+        return Predictor(Forest(**fields_of(forest) | {"classes": np.arange(forest.n_classes)}), self.plan)
 
     @cached_property
     def _runner(self) -> FullRunner | ExitRunner | LeaderRunner | AnytimeRunner:
@@ -295,14 +293,11 @@ class Summary:
         self.facts = {"forest": repr(forest)} | plan.facts
 
     def __str__(self) -> str:
-        width = max(len(name) for name in self.facts)
-        return "\n".join(f"{name.replace('_', ' '):<{width}}  {_shown(value)}" for name, value in self.facts.items())
+        lines = told(self.facts)
+        width = max(map(len, lines))
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in lines.items())
 
     __repr__ = __str__
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def load(path: str | PathLike[str]) -> Forest | Predictor:

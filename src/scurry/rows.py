@@ -16,7 +16,13 @@ from scurry.errors import InputError
 if TYPE_CHECKING:
     from scurry.forest import Forest
 
-_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_FLOAT32, _FLOAT64 = _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+class CodedRows(np.ndarray[Any, np.dtype[Any]]):
+    """Rows whose categories are codes already: numbers that would be taken for values if they were encoded again."""
+
+    __array_priority__ = 1.0  # so that rows put together with others are known as coded too
 
 
 def thread_count(n_threads: int | None) -> int:
@@ -29,11 +35,19 @@ def thread_count(n_threads: int | None) -> int:
 
 
 def as_rows(forest: Forest, X: Any) -> NDArray[Any]:
-    """`X` as a float32 or float64 matrix of shape (n_rows, n_features), copied only where it must be."""
-    if type(X) is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and not forest.encode_numbers:
+    """`X` as an aligned float32 or float64 matrix of shape (n_rows, n_features), copied only where it must be."""
+    if (
+        type(X) is np.ndarray
+        and X.ndim == 2
+        and (X.dtype is _FLOAT64 or X.dtype is _FLOAT32)
+        and X.flags.aligned
+        and not forest.encode_numbers
+    ):
         rows = X
-    else:
+    elif not forest.encode_numbers:
         rows = _convert(forest, X)
+    else:
+        rows = X if isinstance(X, CodedRows) else _convert(forest, X).view(CodedRows)
     if rows.shape[1] != forest.n_features:
         raise InputError(f"X has {rows.shape[1]} columns, the model was trained on {forest.n_features} features")
     return rows
@@ -83,7 +97,8 @@ def _from_array(forest: Forest, X: Any) -> NDArray[Any]:
         return _from_columns(forest, [(_name(forest, j), array[:, j]) for j in range(array.shape[1])], len(array))
     if array.dtype.kind not in "fiub":
         raise InputError(f"X has dtype {array.dtype}; numbers are needed (encode text and dates first)")
-    return array if array.dtype in _FLOATS else array.astype(forest.input_dtype)
+    # Fields of packed records lie at any address.
+    return np.require(array, array.dtype if array.dtype in _FLOATS else forest.input_dtype, "A")
 
 
 def _from_frame(forest: Forest, frame: nw.DataFrame[Any]) -> NDArray[Any]:
@@ -140,9 +155,12 @@ def _series_values(name: str, column: nw.Series[Any], categories: NDArray[Any] |
         )
     if not numeric:
         return _numbers(name, np.asarray(column.to_list(), dtype=object), forest)
-    if column.null_count():
-        column = column.cast(nw.Float64).fill_null(float("nan"))
-    return column.to_numpy()
+    if not column.null_count():
+        return column.to_numpy()
+    if not dtype.is_integer():
+        return column.cast(nw.Float64).fill_null(float("nan")).to_numpy()
+    # Arrow refuses to cast whole numbers that no float is equal to.
+    return np.where(column.is_null().to_numpy(), np.nan, column.fill_null(0).to_numpy())
 
 
 def _numbers(name: str, column: NDArray[Any], forest: Forest) -> NDArray[Any]:

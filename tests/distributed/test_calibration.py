@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from pyarrow import csv
 from pyarrow import parquet as pq
 from sklearn.datasets import make_classification
-from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 
 import scurry
 from scurry import distributed
@@ -133,6 +138,18 @@ def folders(tmp_path_factory, models):
             pq.write_table(part, folder / f"{i}.parquet", row_group_size=400)
         csv.write_csv(parts[-1], folder / "9.csv")
     return found
+
+
+def test_categories_are_encoded_once(tmp_path, cluster):
+    rng = np.random.default_rng(0)
+    rows = {"kind": rng.choice([10.0, 20.0, 35.0], 3000), "x": rng.normal(size=3000)}
+    X, y = np.column_stack(list(rows.values())), (rows["kind"] == 20) ^ (rows["x"] > 0.5)
+    model = HistGradientBoostingClassifier(max_iter=10, categorical_features=[0], random_state=0).fit(X, y)
+    for i, part in enumerate(np.split(np.arange(3000), [1000])):
+        pq.write_table(pa.table({name: column[part] for name, column in rows.items()}), tmp_path / f"{i}.parquet")
+    asked = {"max_disagreement": ALPHA, "method": "qwyc", "random_state": 0}
+    alone = scurry.early_exit(model, X, **asked)
+    assert distributed.early_exit(model, tmp_path, cluster=cluster, **asked).digest == alone.digest
 
 
 @pytest.mark.parametrize("case", CASES)

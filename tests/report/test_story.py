@@ -13,7 +13,7 @@ from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier,
 import scurry
 from scurry.errors import InputError
 from scurry.predictor import Predictor
-from scurry.report import exits, prunings, steps
+from scurry.report import exits, prunings, sections, steps
 from scurry.report.charts import Axis
 from scurry.report.story import TestRows
 from scurry.report.thresholds import FACTORS, eased, unstopped
@@ -116,6 +116,16 @@ def test_verdict_and_interval(forest, data):
     ]
 
 
+@pytest.mark.parametrize("method", ["qwyc", "minimean", "schwing"])
+def test_a_rule_without_confidence_promises_nothing_of_test_rows(forest, data, method):
+    X, y = data["cal"]
+    fast = scurry.early_exit(forest, X, y, max_disagreement=0.001, method=method, confidence=None, random_state=0)
+    story = story_of(fast, data)
+    assert story.claims[0].promised == "nothing"
+    assert story.claims[0].verdict == ""
+    assert story.curve.bound is None
+
+
 def test_votes_are_compared_with_the_vote_and_the_model(forest, data):
     fast = exit_by(forest, data, "minimixed")
     X, _ = data["test"]
@@ -168,14 +178,28 @@ def test_pruning_path(forest, data):
     assert curve.spent[0] == path.costs.min()
     assert curve.spent[-1] == path.costs.max()
     for at in (0, curve.start, -1):
-        pruned = path.at(max_cost=float(curve.spent[at]))
+        pruned = path.at(max_cost=_asked(curve.calls[at]))
         values = {column.name: column.values[at] for column in curve.columns}
         assert values["accuracy"] == (pruned.predict(X) == y).mean()
         assert values["labels changed"] == (pruned.predict(X) != forest.predict(X)).mean()
         assert values["splits kept"] == (pruned.left >= 0).sum()
         assert values["cost per test row"] == pytest.approx(_paid(pruned, X, costs).mean())
     assert story.claims[0].verdict == "kept"
-    assert prunings.tell(scurry.prune(forest, X_val, method="ccp"), TestRows(forest, X, y)).claims[0].verdict == ""
+    assert story.promise.startswith("whatever a unit of cost")
+    some = prunings.tell(scurry.prune(forest, X_val, lambdas=[0.01, 0.02]), TestRows(forest, X, y))
+    assert some.promise.startswith("at the prices of a unit of cost asked for")
+
+
+@pytest.mark.parametrize(("method", "lambdas"), [("ccp", None), ("primal-dual", [0.01, 0.02])])
+def test_only_exact_prunings_are_promised_to_be_the_best(forest, data, method, lambdas):
+    path = scurry.prune(forest, data["cal"][0], method=method, lambdas=lambdas)
+    story = prunings.tell(path, TestRows(forest, *data["test"]))
+    assert story.promise.startswith("nothing")
+    assert (story.claims[0].promised, story.claims[0].verdict) == ("nothing", "")
+
+
+def _asked(call):
+    return float(re.fullmatch(r"path\.at\(max_cost=(.*)\)", call)[1])
 
 
 def _paid(forest, X, costs):
@@ -274,6 +298,44 @@ def test_no_changed_rows_and_frames_by_name(tmp_path):
     html = scurry.report.write(forest, tmp_path / "r.html", shuffled, y[300:]).read_text(encoding="utf-8")
     assert "every test row has the full model's answer" in unescape(html)
     assert f"{100 * (model.predict(X[300:]) == y[300:]).mean():.2f} %" in html
+
+
+def test_names_of_features_and_categories(forest, data, tmp_path):
+    X, y = (part.copy() for part in data["test"])
+    X[:, 3] = np.resize([0.0, 1.0, np.nan, 7.0], len(X))
+    names = [f"feature {chr(97 + j)}" for j in range(forest.n_features)]
+    codes = {name: ["low", "high"] for name in names[3:4]}
+    named = scurry.from_model(forest, feature_names=names, categories=codes)
+    by_use = np.argsort(-np.bincount(forest.feature[forest.left >= 0], minlength=20), kind="stable")
+    anyt = scurry.anytime(named, *data["cal"], order="random", random_state=0)
+    html = scurry.report.write(anyt, tmp_path / "r.html", X, y).read_text(encoding="utf-8")
+    assert [name in html for name in np.array(names)[by_use[:5]]] == [True] * 4 + [False]
+    assert "column " not in html
+    assert [sections._value(named, 3, value) for value in (0.0, 1.0, np.nan, 7.0, -1.0)] == [
+        *("low", "high", "missing", "7", "-1")
+    ]
+    assert sections._value(named, 0, 1.0) == "1"
+
+
+def test_rows_that_changed_are_those_at_the_budget_shown(forest, data):
+    X, y = data["test"]
+    anyt = scurry.anytime(forest, *data["cal"], order="random", random_state=0)
+    test = TestRows(forest, X, y)
+    story = steps.tell(anyt, test)
+    shown = int(story.curve.spent[story.curve.start])
+    changed = int((anyt.predict(X, max_steps=shown) != forest.predict(X)).sum())
+    assert 0 < changed <= 10
+    assert f"{changed} of 1,000 test rows have another answer than the full model's after {shown:,} steps." in str(
+        unescape(sections.changed_rows(story, test))
+    )
+
+
+def test_a_budget_copied_from_the_page_reaches_what_it_stands_for(forest, data):
+    (X_val, _), (X, y) = data["cal"], data["test"]
+    path = scurry.prune(forest, X_val, feature_costs=np.linspace(1, 5, forest.n_features) / 3)
+    curve = prunings.tell(path, TestRows(forest, X, y)).curve
+    for cost, call in zip(curve.spent, curve.calls, strict=True):
+        assert path.point(max_cost=_asked(call)).cost == cost
 
 
 def test_errors(forest, data, tmp_path):

@@ -125,16 +125,14 @@ def _auto_plan(request: Request) -> Plan:
     may_vote = request.keep_scores is None and request.cost_unit == "trees"
     if request.forest.aggregation == "vote" and request.forest.n_classes == 2 and may_vote:
         methods.append("minimean")  # where the model itself votes, agreement with the vote is agreement with the model
-    # Each candidate is certified at a share of the risk: choosing among them must not break the promise.
-    shared_risk = request if request.confidence is None else replace(request, confidence=_shared(request, len(methods)))
+    request = replace(request, n_candidates=len(methods))
     for method in methods:
         try:
-            plans.append((plan_by_votes if method == "minimean" else plan_by_scores)(shared_risk, method))
+            plans.append((plan_by_votes if method == "minimean" else plan_by_scores)(request, method))
         except InfeasibleError as error:
             failures.append(error)
-    in_shares, asked = f"confidence {shared_risk.confidence}", f"confidence {request.confidence}"
     if not plans:
-        raise InfeasibleError(str(failures[0]).replace(in_shares, asked), failures[0].achievable)
+        raise failures[0]
     best = min(plans, key=_mean_cost)
     n_trees, full_cost = request.forest.n_trees, float(request.tree_costs(request.sample).sum())
     unit = request.cost_unit
@@ -144,14 +142,7 @@ def _auto_plan(request: Request) -> Plan:
         facts = request.facts("full", promise="the model's own labels, always", chosen_because=why)
         return Plan(order=np.arange(n_trees, dtype=np.int32), facts=facts)
     why = f"least {unit} per row on held-out rows: {shown}"
-    promise = str(best.facts["promise"]).replace(in_shares, asked)
-    return replace(
-        best, facts=best.facts | {"confidence": request.confidence, "promise": promise, "chosen_because": why}
-    )
-
-
-def _shared(request: Request, n_plans: int) -> float:
-    return round(1 - (1 - (request.confidence or 0.0)) / n_plans, 9)
+    return replace(best, facts=best.facts | {"chosen_because": why})
 
 
 def _mean_cost(plan: Plan) -> float:

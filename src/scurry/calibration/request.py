@@ -14,7 +14,6 @@ from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.rows import as_rows
 from scurry.sample import InMemory, Sample, Sums
-from scurry.stopping.guarantee import certified_rate
 from scurry.stopping.score_matrix import model_costs
 
 METHODS = ("auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan")
@@ -36,6 +35,7 @@ class Request:
     rng: np.random.Generator
     fit_rows: NDArray[Any] | None
     split_seed: int
+    n_candidates: int = 1
 
     @classmethod
     def checked(
@@ -94,13 +94,18 @@ class Request:
             return np.ones(self.forest.n_trees)
         return sample.sums(partial(_node_tests, self.forest)) / sample.n_rows
 
+    @property
+    def tested_confidence(self) -> float | None:
+        """What each of several candidates is certified with, so that choosing among them leaves `confidence`."""
+        return None if self.confidence is None else 1 - (1 - self.confidence) / self.n_candidates
+
     def certificate(self, n_mistakes: int, n_rows: int) -> dict[str, Any]:
         """What a plan says about the test that certified it."""
         return {
+            "promised_disagreement": float(self.max_disagreement),
             "certified_by": f"exact binomial test: {n_mistakes} mistakes on {n_rows} rows that had no part in the fit",
             "certified_on_rows": n_rows,
             "certified_mistakes": n_mistakes,
-            "certified_disagreement": certified_rate(n_mistakes, n_rows, self.confidence or 0.0),
         }
 
     def facts(self, method: str, **measured: Any) -> dict[str, Any]:

@@ -181,7 +181,8 @@ def _certified_amount(
             )
         }
     else:
-        chosen = certify_rates(curve.n_mistakes[::-1], n_rows, request.max_disagreement, request.confidence)
+        confidence = request.tested_confidence or 0.0
+        chosen = certify_rates(curve.n_mistakes[::-1], n_rows, request.max_disagreement, confidence)
         if chosen < 0:
             raise _infeasible(request, int(curve.n_mistakes[-1]), n_rows)
         chosen = len(amounts) - 1 - chosen
@@ -208,7 +209,7 @@ def _widening_exits(
 
 
 def _infeasible(request: Request, n_mistakes: int, n_rows: int) -> InfeasibleError:
-    alpha, confidence = request.max_disagreement, request.confidence or 0.0
+    alpha, confidence = request.max_disagreement, request.tested_confidence or 0.0
     achievable = certified_rate(n_mistakes, n_rows, confidence)
     digit = 10.0 ** (np.floor(np.log10(achievable)) - 1)
     advice = f"Pass max_disagreement={np.ceil(achievable / digit) * digit:.2g}"  # two digits, never below
@@ -216,7 +217,7 @@ def _infeasible(request: Request, n_mistakes: int, n_rows: int) -> InfeasibleErr
         needed = rows_needed(alpha, confidence)
         advice += f", at least {needed if request.fit_rows is not None else 2 * needed - 1} calibration rows"
     return InfeasibleError(
-        f"max_disagreement={alpha:g} cannot be certified with confidence {confidence} on {n_rows} rows; "
+        f"max_disagreement={alpha:g} cannot be certified with confidence {request.confidence} on {n_rows} rows; "
         f"{achievable:.3g} can. {advice}, or confidence=None for no promise",
         achievable,
     )

@@ -84,20 +84,19 @@ def _two_classes(
         return fit.order, stop, _certified_facts(request, fit)
     order = request.rng.permutation(request.forest.n_trees).astype(np.int32)
     positives, n_trees = votes.mapped(_positives), request.forest.n_trees
-    rule, _ = fit_votes(
+    rule, promise = fit_votes(
         positives,
         n_trees,
         request.max_disagreement,
         method=method,
-        confidence=request.confidence,
+        confidence=request.tested_confidence,
         shaping=None if choosing is None else _positives(choosing),
         random_state=request.rng,
     )
-    policies = _without_lots(rule)
+    policies = _without_lots(rule, tested=promise is not None and promise.n_rows > 0)
     votes_asked, disagreement = outcomes(policies)
     shares = positives.sums(partial(np.bincount, minlength=n_trees + 1)) / positives.n_rows
-    measured = {
-        "promise": _promise_over_orders(request, method),
+    measured = _promise_over_orders(request, method) | {
         "calibration_disagreement": float(shares @ disagreement),
         "calibration_mean_trees": float(shares @ votes_asked),
     }
@@ -109,13 +108,20 @@ def _two_classes(
     return order, stop, measured
 
 
-def _without_lots(rule: VoteRule) -> tuple[VotePolicy, ...]:
-    """The rule's most cautious policy alone where that costs next to nothing: drawing lots takes time as well."""
+def _without_lots(rule: VoteRule, *, tested: bool) -> tuple[VotePolicy, ...]:
+    """The rule's most cautious policy alone where that costs next to nothing: drawing lots takes time as well.
+
+    What was tested on rows is the rule, so a policy may take its place only if it never disagrees more often.
+    """
     alone = [(policy._replace(weight=1.0),) for policy in rule.policies]
     mean_disagreement = [float(rule.distribution @ outcomes(policies)[1]) for policies in alone]
     cautious = alone[int(np.argmin(mean_disagreement))]
     votes, disagreement = outcomes(cautious)
-    keeps_bounds = disagreement.max() <= rule.disagreement().max() and min(mean_disagreement) <= rule.mean_disagreement
+    if tested:
+        keeps_bounds = bool((disagreement <= rule.disagreement()).all())
+    else:
+        is_bounded = disagreement.max() <= rule.disagreement().max()
+        keeps_bounds = is_bounded and min(mean_disagreement) <= rule.mean_disagreement
     affordable = rule.distribution @ votes <= rule.distribution @ rule.expected_votes() + _LOTS_IN_TREES
     return cautious if keeps_bounds and affordable else rule.policies
 
@@ -137,7 +143,7 @@ def _many_classes(
         rule = solve_plurality(n_trees, n_classes, request.max_disagreement)
         # The strictest of the rule's policies, instead of a draw: it never stops earlier, so the bound holds for it.
         upper = np.max([policy.upper for policy in rule.policies if isinstance(policy, PairwisePolicy)], axis=0)
-        measured = {"promise": _promise_over_orders(request, "minimixed")}
+        measured = _promise_over_orders(request, "minimixed")
     return order, LeaderRule(kind="votes", lead=np.zeros(n_trees + 1, np.int32), need=_votes_needed(upper)), measured
 
 
@@ -157,7 +163,7 @@ def _votes_needed(upper: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def _asked(request: Request) -> dict[str, Any]:
-    confidence, alpha = request.confidence, request.max_disagreement
+    confidence, alpha = request.tested_confidence, request.max_disagreement
     return {"max_disagreement": alpha, "confidence": confidence, "random_state": request.rng}
 
 
@@ -167,9 +173,10 @@ def _certified_facts(request: Request, fit: OrderFit[Any]) -> dict[str, Any]:
     if fit.promise.upper_bound == 0:
         promise = (
             f"the full vote, always: {n_rows} rows certify no earlier stop that changes at most {alpha:g} of new rows "
-            f'with confidence {confidence:g}; that takes {rows_needed(alpha, confidence)} rows, or shuffle="row"'
+            f"with confidence {confidence:g}; that takes {rows_needed(alpha, request.tested_confidence or 0.0)} rows, "
+            'or shuffle="row"'
         )
-        return {"promise": promise} | measured
+        return {"promise": promise, "promised_disagreement": 0.0} | measured
     promise = (
         f"with confidence {confidence:g}, this predictor with its own order of trees answers at most {alpha:g} of "
         "new rows differently from the full vote (rows drawn like the calibration rows)"
@@ -177,17 +184,23 @@ def _certified_facts(request: Request, fit: OrderFit[Any]) -> dict[str, Any]:
     return {"promise": promise} | request.certificate(fit.n_mistakes, n_rows) | measured
 
 
-def _promise_over_orders(request: Request, method: str) -> str:
+def _promise_over_orders(request: Request, method: str) -> dict[str, Any]:
+    """What is promised where bounds are chances over orders, and of which share of new rows, if of any."""
     over = "the order of trees it draws" if request.shuffle == "row" else "the one order of trees drawn for all rows"
-    alpha = f"{request.max_disagreement:g}"
+    alpha, bound = f"{request.max_disagreement:g}", {"promised_disagreement": float(request.max_disagreement)}
     if request.max_disagreement == 0:
-        return "the full vote, always"
+        return {"promise": "the full vote, always"} | bound
     if method in ("minimax", "minimixed"):
-        return f"every row differs from the full vote with a chance of at most {alpha}, over {over}"
-    if request.confidence is None:
-        rows = "the calibration rows" if request.fit_rows is None else "X_fit"
-        return f"at most {alpha} of rows like {rows} differ from the full vote, on average over {over}"
-    return (
-        f"with confidence {request.confidence:g}, at most {alpha} of new rows differ from the full vote, "
-        f"on average over {over}"
-    )
+        return {
+            "promise": f"every row differs from the full vote with a chance of at most {alpha}, over {over}"
+        } | bound
+    if request.confidence is not None:
+        promise = (
+            f"with confidence {request.confidence:g}, at most {alpha} of new rows differ from the full vote, "
+            f"on average over {over}"
+        )
+        return {"promise": promise} | bound
+    if method == "schwing":
+        return {"promise": f"nothing: {alpha} is what the rule believes, not how often it differs from the full vote"}
+    rows = "the calibration rows" if request.fit_rows is None else "X_fit"
+    return {"promise": f"at most {alpha} of rows like {rows} differ from the full vote, on average over {over}"}

@@ -51,8 +51,9 @@ def early_exit(
 ) -> None:
     """Stop asking trees once a row's label is clear, with a promise for new rows.
 
-    ROWS are like those to be predicted, and were not used to train the model. They need no labels. With --dask they
-    may be more than fit into memory.
+    ROWS are like those to be predicted, and were not used to train the model. They need no labels.
+
+    With --dask they may be more than fit into memory.
     """
     from scurry import distributed, early_exit
 
@@ -79,8 +80,6 @@ def early_exit(
         told["work"] = f"{trees:.1f} of {forest.n_trees} trees per row ({percent(trees / forest.n_trees)})"
         n_rows = facts.get("certified_on_rows", facts["n_calibration_rows"])
         told["changed"] = f"{percent(facts['calibration_disagreement'])} of {n_rows:,} rows"
-        if "certified_disagreement" in facts:
-            told["changed"] += f", which certifies at most {percent(facts['certified_disagreement'])} of new ones"
     told["method"] = facts["method"] + (f": {facts['chosen_because']}" if "chosen_because" in facts else "")
     _show_saved(predictor, output, as_json, told)
 
@@ -120,7 +119,8 @@ def anytime(
         predictor.save(output)
     facts = predictor.plan.facts
     quality = "accuracy" if forest.is_classifier else "mean_squared_error"
-    shown = {name: f"{facts[f'{name}_{quality}']:.4g}" for name in ("first", "mean", "last")}
+    in_words = percent if forest.is_classifier else "{:.4g}".format
+    shown = {name: in_words(facts[f"{name}_{quality}"]) for name in ("first", "mean", "last")}
     told = {
         "steps": f"{facts['n_steps']:,}, in {forest.n_trees} trees",
         quality.replace("_", " "): f"{shown['first']} before the first step, {shown['mean']} on average over all "
@@ -171,7 +171,13 @@ def prune(
     given = {} if costs is None else _read_costs(costs)
     with progress(f"Pruning on {len(X):,} rows") as tell, _in_options():
         path = prune(
-            forest, X, y, errors=errors, method=method, progress=lambda done, total: tell(done / total, ""), **given
+            forest,
+            X,
+            y,
+            errors=errors,
+            method=method,
+            progress=lambda done, total: tell(done / max(total, 1), ""),
+            **given,
         )
         point = None if max_cost is None else path.point(max_cost=max_cost)
     if point is None or output is None:

@@ -20,6 +20,7 @@ from scurry.distributed.cluster import shared
 from scurry.distributed.partitions import Partition, gathered, submitted
 from scurry.errors import InputError
 from scurry.forest import Forest
+from scurry.rows import as_rows
 from scurry.sample import Sample, Sums
 
 T = TypeVar("T")
@@ -189,4 +190,5 @@ def _rows(part: Part, work: Work) -> NDArray[Any]:
 
 
 def _no_rows(forest: Forest) -> NDArray[Any]:
-    return np.empty((0, forest.n_features), forest.input_dtype)
+    # As rows of files are: concatenated with those, it says whether they are coded, which Dask does not transport.
+    return as_rows(forest, np.empty((0, forest.n_features), forest.input_dtype))

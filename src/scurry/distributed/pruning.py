@@ -85,7 +85,7 @@ def prune(
         charges, wrong = _summed(client, forest, costs, partitions, errors == "validation", progress)
     node_errors, n_error = from_training or (wrong, float(charges.n_rows))
     problem = pose(forest, charges, node_errors, n_error, costs)
-    report = None if progress is None else lambda done, n: progress(done / n, f"{done} of {n}")
+    report = None if progress is None else lambda done, n: progress(done / max(n, 1), f"{done} of {n}")
     return solve(problem, method, lambdas, report)
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from numpy.typing import ArrayLike
 
 from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Forest
+from scurry.forest_parts import fields_of
 from scurry.storage import read_container
 
 _ACCEPTED = (
@@ -15,7 +19,12 @@ _ACCEPTED = (
 )
 
 
-def from_model(model_or_path: Any) -> Forest:
+def from_model(
+    model_or_path: Any,
+    *,
+    feature_names: Sequence[str] | None = None,
+    categories: Mapping[str, ArrayLike] | None = None,
+) -> Forest:
     """Import a trained tree ensemble exactly.
 
     Parameters
@@ -25,6 +34,11 @@ def from_model(model_or_path: Any) -> Forest:
         estimator (also frozen, or last in a Pipeline whose other steps pass data through), an XGBoost or LightGBM
         model, or the path of a model file: XGBoost JSON or UBJ, LightGBM text, skops, ``.scurry``. Also a fitted
         classifier of `scurry.growing`, and any object whose ``__scurry_forest__()`` returns a Forest.
+    feature_names : sequence of str, optional
+        Of a model trained on arrays, which knows no names: columns of tables are then matched by them, and reports and
+        plots use them.
+    categories : mapping of str to array, optional
+        For features trained on as codes: the values that codes 0, 1, … stand for. Columns may then hold the values.
 
     Returns
     -------
@@ -42,6 +56,24 @@ def from_model(model_or_path: Any) -> Forest:
     >>> bool((forest.predict(X) == model.predict(X)).all())
     True
     """
+    forest = _imported(model_or_path)
+    return forest if feature_names is None and categories is None else _named(forest, feature_names, categories or {})
+
+
+def _named(forest: Forest, feature_names: Sequence[str] | None, categories: Mapping[str, ArrayLike]) -> Forest:
+    names = tuple(feature_names if feature_names is not None else forest.feature_names or ())
+    if unknown := categories.keys() - set(names):
+        raise InputError(
+            f"categories are given for {min(unknown)!r}, which is no feature; "
+            f"{'the features are ' + ', '.join(names[:10]) if names else 'pass feature_names too'}"
+        )
+    codes = {names.index(name): values for name, values in categories.items()}
+    if known := codes.keys() & forest.categories.keys():
+        raise InputError(f"the model has its own categories of {names[min(known)]!r}; leave them out")
+    return Forest(**fields_of(forest) | {"feature_names": names or None, "categories": {**forest.categories, **codes}})
+
+
+def _imported(model_or_path: Any) -> Forest:
     if isinstance(model_or_path, Forest):
         return model_or_path
     if isinstance(model_or_path, str | os.PathLike):

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scurry.report.figures import number
 from scurry.report.markup import Markup, join, tag
 
-_WIDTH, _HEIGHT = 440, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 14, 48
+_WIDTH, _HEIGHT = 440, 268
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 32, 48
 _MAX_DOTS = 4000
 
 
@@ -152,7 +152,8 @@ class Chart:
             parts.append(tag("path", d=f"M{across} {floor}v4", class_="axis"))
             parts.append(tag("text", self.x.shown(value), x=across, y=floor + 19, text_anchor="middle"))
         parts.append(tag("path", d=f"M{_LEFT} {floor}H{right}", class_="axis"))
-        parts.append(
-            tag("text", self.x.name, x=(_LEFT + right) / 2, y=_HEIGHT - 6, text_anchor="middle", class_="name")
-        )
+        parts += [
+            tag("text", self.y.name, x=0, y=14, class_="name"),
+            tag("text", self.x.name, x=(_LEFT + right) / 2, y=_HEIGHT - 6, text_anchor="middle", class_="name"),
+        ]
         return join(*parts)

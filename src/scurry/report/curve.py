@@ -15,10 +15,7 @@ def curve_section(curve: Curve | None) -> Markup | None:
     if curve is None or len(curve.spent) < 2:
         return None
     drawn = [_chart(curve, column) for column in curve.columns[: curve.n_drawn]]
-    figures = [
-        tag("figure", tag("figcaption", _capital(column.name)), chart.svg())
-        for column, chart in zip(curve.columns, drawn, strict=False)
-    ]
+    figures = [tag("figure", tag("figcaption", chart.title), chart.svg()) for chart in drawn]
     return tag(
         "section",
         tag("h2", "What another budget would do", id="h-curve"),

@@ -11,7 +11,7 @@ from scipy.stats import beta
 
 from scurry.plan import ExitRule, LeaderRule
 from scurry.predictor import Predictor
-from scurry.report.figures import number, percent, share
+from scurry.report.figures import number, percent, rounded_up, share
 from scurry.report.story import BLOCK, Claim, Column, Curve, Runner, Story, TestRows, Tile, Work
 from scurry.report.thresholds import FACTORS, eased, family_note, picture, unstopped
 from scurry.stopping.guarantee import certified_rate
@@ -38,7 +38,7 @@ def tell(predictor: Predictor, rule: ExitRule | LeaderRule, test: TestRows) -> S
         f"{len(test):,} test rows differently from the full model.",
         tiles=tiles,
         promise=str(facts.get("promise", "nothing is promised of new rows")),
-        claims=[*_claims(rule, facts.get("max_disagreement"), test, labels), *test.quality_claims(labels)],
+        claims=[*_claims(rule, facts.get("promised_disagreement"), test, labels), *test.quality_claims(labels)],
         work=Work("trees asked", trees, forest.n_trees, "How many trees test rows needed until their label was clear."),
         picture=picture(rule, forest),
         curve=_curve(predictor, rule, test.some(BLOCK)),
@@ -110,7 +110,7 @@ def _curve(predictor: Predictor, rule: ExitRule | LeaderRule, test: TestRows) ->
         columns.insert(0 if test.y is None else 1, from_vote)
     confidence = plan.facts.get("confidence") or _INTERVAL
     provable = np.array([certified_rate(n, len(test), confidence) for n in n_changed])
-    calls = [_recipe({"max_disagreement": float(f"{rate:.2g}"), "confidence": confidence}) for rate in provable]
+    calls = [_recipe({"max_disagreement": rounded_up(float(rate), 2), "confidence": confidence}) for rate in provable]
     start = runs.index(shipped)
     calls[start] = _asked(plan.facts)
     return Curve(
@@ -118,14 +118,14 @@ def _curve(predictor: Predictor, rule: ExitRule | LeaderRule, test: TestRows) ->
         spent=np.array(sorted(by_effort)),
         columns=[
             *columns,
-            Column("could be promised from so many rows", provable, share),
+            Column(f"could be promised, from {len(test):,} rows", provable, share),
             Column("node tests per row", np.array([run.mean_steps for run in runs])),
         ],
         calls=calls,
         start=start,
         shipped=start,
         n_drawn=1 if test.y is None else 2,
-        bound=plan.facts.get("max_disagreement"),
+        bound=plan.facts.get("promised_disagreement"),
         note=f"{family_note(rule)}, and what that does to {len(test):,} test rows. It shows what could be asked for; "
-        "a promise comes from a calibration on rows of its own.",
+        "a promise comes from a calibration on rows of its own. A node test compares one feature with one threshold.",
     )

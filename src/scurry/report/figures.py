@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_CEILING, Context
+
 
 def share(value: float) -> str:
     """A fraction in percent, with digits enough for small ones.
@@ -42,6 +44,17 @@ def number(value: float) -> str:
     if abs(value) >= 100:
         return f"{value:,.1f}"
     return f"{value:.3g}"
+
+
+def rounded_up(value: float, digits: int) -> float:
+    """The least number of so many digits that is not below `value`: a budget that allows what costs `value`.
+
+    Examples
+    --------
+    >>> rounded_up(42.58651, 6), rounded_up(0.00463, 2), rounded_up(40.0, 2)
+    (42.5866, 0.0047, 40.0)
+    """
+    return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(value))
 
 
 def seconds(duration: float) -> str:

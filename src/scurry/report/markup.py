@@ -76,5 +76,5 @@ def table(header: list[object], rows: list[list[object]], *, caption: str, n_tex
         )
         for row in rows
     ]
-    content = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *body))
+    content = tag("table", tag("caption", tag("span", caption)), tag("thead", head), tag("tbody", *body))
     return tag("div", content, class_="scroll", tabindex=0, role="region", aria_label=caption)

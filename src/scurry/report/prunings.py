@@ -8,8 +8,8 @@ import numpy as np
 
 from scurry.pruning import PrunedPoint, PruningPath, feature_uses
 from scurry.report.charts import Axis, Chart
-from scurry.report.figures import number, percent, share
-from scurry.report.story import BLOCK, Claim, Column, Curve, Picture, Runner, Story, TestRows, Tile, Work
+from scurry.report.figures import number, percent, rounded_up, share
+from scurry.report.story import BLOCK, Claim, Column, Curve, Picture, Runner, Story, TestRows, Tile, Work, feature_names
 
 _N_BUDGETS = 31
 _NEARLY = 0.01  # of labels may change in the pruning shown first
@@ -20,25 +20,25 @@ def tell(path: PruningPath, test: TestRows) -> Story:
     sample = test.some(BLOCK)
     points = _points(path)
     curve = _curve(path, sample, points)
-    pruned, whole, costs = points[curve.start], path.problem.forest, path.problem.costs
+    max_cost, pruned = list(points.items())[curve.start]
+    whole, costs = path.problem.forest, path.problem.costs
     paid, paid_in_full = (costs.of_rows(forest, sample.rows) for forest in (pruned.forest, whole))
     labels = pruned.forest.predict(test.rows, None)
     saved = share(1 - float(paid.mean()) / (float(paid_in_full.mean()) or 1.0))
     changed = share(test.change(labels))
     tiles = [
-        Tile("cost per row", number(float(paid.mean())), f"all splits: {number(float(paid_in_full.mean()))}"),
+        Tile("cost per row", number(float(paid.mean())), f"full model: {number(float(paid_in_full.mean()))}"),
         Tile("labels changed", changed, f"{int((labels != test.full).sum()):,} of {len(test):,} test rows"),
-        Tile("prunings on the path", number(len(path)), f"by the method {path.method!r}"),
+        Tile("prunings on the path", number(len(path)), f"by the method {path.method}"),
     ]
     if test.y is not None:
-        tiles.append(Tile("accuracy", share(test.quality(labels)), f"all splits: {share(test.quality(test.full))}"))
+        tiles.append(Tile("accuracy", share(test.quality(labels)), f"full model: {share(test.quality(test.full))}"))
     return Story(
         kind="Pruning",
         verdict=f"The cheapest pruning shown that changes at most {percent(_NEARLY)} of labels saves {saved} of what "
         f"test rows pay for features, and changes {changed}.",
         tiles=tiles,
-        promise="no pruning of this forest has a lower error + λ · cost, whatever the trade-off λ, on the rows the "
-        "path was made with",
+        promise=_promise(path),
         claims=[_optimality(path), *test.quality_claims(labels)],
         work=Work(
             "cost", paid, float(max(paid_in_full.max(), 1e-12)), "What test rows pay in the pruning shown first."
@@ -48,37 +48,41 @@ def tell(path: PruningPath, test: TestRows) -> Story:
         answers=labels,
         effort=[],
         runners=[Runner("all trees, scurry", whole.predict), Runner("pruned", pruned.forest.predict)],
-        recipe=f"scurry.prune(model, X_val, method={path.method!r}, …).at(max_cost={pruned.cost:.6g})",
+        recipe=f"scurry.prune(model, X_val, method={path.method!r}, …).at(max_cost={max_cost:g})",
         facts=_facts(path),
     )
 
 
-def _points(path: PruningPath) -> list[PrunedPoint]:
-    """The best prunings found within budgets from the least to all, those of the path among them, by rising cost."""
+def _points(path: PruningPath) -> dict[float, PrunedPoint]:
+    """The best prunings found, by budgets from the least to all, those of the path among them; costs rise.
+
+    Budgets have few digits, so that one read off the page leads to the same pruning.
+    """
     low, high = float(path.costs.min()), float(path.costs.max())
     vertices = np.unique(path.costs)
     some = vertices[np.unique(np.linspace(0, len(vertices) - 1, _N_BUDGETS).round().astype(np.intp))]
     budgets = np.union1d(some, np.linspace(low, high, _N_BUDGETS))
-    by_cost = {point.cost: point for point in (path.point(max_cost=float(budget)) for budget in budgets)}
-    return [by_cost[cost] for cost in sorted(by_cost)]
+    found = {budget: path.point(max_cost=budget) for budget in (rounded_up(float(b), 6) for b in budgets)}
+    by_cost = {point.cost: budget for budget, point in found.items()}
+    return {by_cost[cost]: found[by_cost[cost]] for cost in sorted(by_cost)}
 
 
-def _curve(path: PruningPath, test: TestRows, points: list[PrunedPoint]) -> Curve:
-    forests = [point.forest for point in points]
+def _curve(path: PruningPath, test: TestRows, points: dict[float, PrunedPoint]) -> Curve:
+    forests = [point.forest for point in points.values()]
     columns = test.columns([forest.predict(test.rows, None) for forest in forests])
     changed = next(column for column in columns if column.name == test.change_name).values
     read = [float((feature_uses(forest, test.rows) > 0).sum(axis=1).mean()) for forest in forests]
     paid = [float(path.problem.costs.of_rows(forest, test.rows).mean()) for forest in forests]
     return Curve(
         budget="mean cost per row",
-        spent=np.array([point.cost for point in points]),
+        spent=np.array([point.cost for point in points.values()]),
         columns=[
             *columns,
             Column("cost per test row", np.array(paid)),
             Column("features read per row", np.array(read)),
             Column("splits kept", np.array([float((~forest.is_leaf).sum()) for forest in forests])),
         ],
-        calls=[f"path.at(max_cost={point.cost:.6g})" for point in points],
+        calls=[f"path.at(max_cost={max_cost:g})" for max_cost in points],
         start=int(np.argmax(changed <= _NEARLY)),
         shipped=None,
         n_drawn=1 if test.y is None else 2,
@@ -88,14 +92,23 @@ def _curve(path: PruningPath, test: TestRows, points: list[PrunedPoint]) -> Curv
     )
 
 
+def _promise(path: PruningPath) -> str:
+    if path.method != "exact":
+        return f"nothing: by the method {path.method!r} a pruning may be the best one or not"
+    is_whole = len(path) > len(path.lambdas)
+    prices = "whatever a unit of cost is worth in errors" if is_whole else "at the prices of a unit of cost asked for"
+    return f"{prices}, no pruning of this forest is better on the rows the path was made with"
+
+
 def _optimality(path: PruningPath) -> Claim:
     known = path.gaps[~np.isnan(path.gaps)]
     if not len(known):
         return Claim("distance from the best pruning", "nothing", "not known for this method")
     worst = float(known.max())
-    measured = (
-        f"at most {number(worst)} in error + λ · cost, proven at {len(known):,} trade-offs of the rows it was made with"
-    )
+    found = "none" if worst == 0 else f"at most {number(worst)} in error + price · cost"
+    measured = f"{found}: proven at {len(known):,} prices of a unit of cost, on the rows it was made with"
+    if path.method != "exact":
+        return Claim("distance from the best pruning", "nothing", measured)
     return Claim(
         "distance from the best pruning", "none", measured, "kept" if worst == 0 else "not the best everywhere"
     )
@@ -107,23 +120,25 @@ def _picture(path: PruningPath) -> Picture:
     chart = Chart(
         "Error against mean cost of every pruning on the path",
         Axis("mean cost per row", 0, float(costs.max()) or 1.0),
-        Axis.around("error", errors, percent),
+        Axis.around("mean error of the trees", errors, percent),
     )
     chart.line(costs, errors, "main")
     chart.dots(costs, errors, "large")
-    note = "Upwards: the mean error of the trees. Every dot is a pruned forest; below the line there is none."
-    if path.method != "exact":
-        note = "Upwards: the mean error of the trees. Every dot is a pruned forest."
+    note = "Every dot is a pruned forest" + ("; below the line there is none." if path.method == "exact" else ".")
     return Picture("Error against cost", chart, [], note)
 
 
 def _facts(path: PruningPath) -> dict[str, Any]:
-    costs = path.problem.costs
+    costs, forest = path.problem.costs, path.problem.forest
+    names = feature_names(forest)
+    shared = [
+        f"{number(cost)} for any of " + ", ".join(names[j] for j in np.flatnonzero(costs.groups == group).tolist())
+        for group, cost in enumerate(costs.group_costs)
+    ]
     return {
         "method": path.method,
         "n_prunings": len(path),
-        "feature_costs": [float(f"{cost:.6g}") for cost in costs.feature_costs],
-        "groups": costs.groups.tolist(),
-        "group_costs": costs.group_costs.tolist(),
-        "step_cost": costs.step_cost,
+        "feature_costs": ", ".join(f"{name} {cost:.6g}" for name, cost in zip(names, costs.feature_costs, strict=True)),
+        "costs_of_groups": "; ".join(shared) or "none",
+        "cost_of_a_step": float(costs.step_cost),
     }

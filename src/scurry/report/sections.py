@@ -7,15 +7,16 @@ import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any
 
 import numpy as np
 
+from scurry.forest import Forest
+from scurry.plan import told
 from scurry.report.charts import Axis, Chart
 from scurry.report.figures import number, percent, seconds, share
 from scurry.report.markup import Markup, join, table, tag
 from scurry.report.speed import Lap
-from scurry.report.story import Picture, Runner, Story, TestRows, Work
+from scurry.report.story import Picture, Runner, Story, TestRows, Work, feature_names
 
 _N_BARS = 40
 _N_CHANGED = 40
@@ -29,10 +30,15 @@ def _section(name: str, heading: str, *content: object) -> Markup:
 def tiles(story: Story) -> Markup:
     """The numbers to be seen first."""
     entries = [
-        tag("div", tag("dt", tile.name), tag("dd", tag("strong", tile.value), tag("span", tile.note)))
+        tag("div", tag("dt", tile.name), tag("dd", tag("strong", tile.value), tag("span", _unbroken(tile.note))))
         for tile in story.tiles
     ]
     return tag("dl", *entries, class_="tiles")
+
+
+def _unbroken(text: str) -> str:
+    """Numbers and their percent sign on one line, however narrow the tile."""
+    return text.replace(" %", "\u00a0%")
 
 
 def promises(story: Story, n_rows: int) -> Markup:
@@ -53,7 +59,7 @@ def promises(story: Story, n_rows: int) -> Markup:
     return _section(
         "promise",
         "Promised and measured",
-        tag("p", tag("strong", "The promise: "), f"{story.promise}. Below it is what {n_rows:,} test rows show."),
+        tag("p", tag("strong", "The promise: "), f"{story.promise}. Measured on {n_rows:,} test rows:"),
         tag("ul", *claims, class_="claims"),
     )
 
@@ -101,7 +107,7 @@ def _histogram(work: Work) -> Picture:
         for low, high, part in zip(edges[:-1], edges[1:], shares, strict=True)
     ]
     chart.bars(edges, shares.tolist(), names)
-    return Picture("Work per row", chart, [], f"{work.note} Upwards: share of rows.")
+    return Picture(f"{work.name[:1].upper()}{work.name[1:]} per row", chart, [], work.note)
 
 
 def changed_rows(story: Story, test: TestRows) -> Markup:
@@ -109,11 +115,11 @@ def changed_rows(story: Story, test: TestRows) -> Markup:
     changed = np.flatnonzero(story.answers != test.full)
     heading = "Rows that changed"
     if not len(changed):
-        return _section("changed", heading, tag("p", "None: every test row has the full model's answer."))
+        return _section("changed", heading, tag("p", f"None{story.when}: every test row has the full model's answer."))
     forest = test.forest
     n_splits = np.bincount(forest.feature[~forest.is_leaf], minlength=forest.n_features)
     features = np.argsort(-n_splits, kind="stable")[: min(_N_FEATURES, np.count_nonzero(n_splits))]
-    names = forest.feature_names or [f"column {j}" for j in range(forest.n_features)]
+    names = feature_names(forest)
     truth: list[object] = [] if test.y is None else ["Truth"]
     header: list[object] = ["Row", "Full model", "Here", *truth, *(c.name.capitalize() for c in story.effort)]
     rows: list[list[object]] = [
@@ -123,7 +129,7 @@ def changed_rows(story: Story, test: TestRows) -> Markup:
             story.answers[row],
             *([] if test.y is None else [test.y[row]]),
             *(column.shown(float(column.values[row])) for column in story.effort),
-            *(f"{test.rows[row, j]:.6g}" for j in features),
+            *(_value(forest, int(j), float(test.rows[row, j])) for j in features),
         ]
         for row in changed[:_N_CHANGED]
     ]
@@ -131,14 +137,22 @@ def changed_rows(story: Story, test: TestRows) -> Markup:
     return _section(
         "changed",
         heading,
-        tag("p", _outcome(story.answers, test)),
+        tag("p", _outcome(story, test)),
         table([*header, *(names[j] for j in features)], rows, caption=caption),
     )
 
 
-def _outcome(answers: np.ndarray[Any, Any], test: TestRows) -> str:
-    changed = answers != test.full
-    said = f"{int(changed.sum()):,} of {len(test):,} test rows have another answer than the full model's."
+def _value(forest: Forest, feature: int, value: float) -> str:
+    """A row's value of a feature; a category by its name, where it has one."""
+    if np.isnan(value):
+        return "missing"
+    names = forest.categories.get(feature, ())
+    return str(names[int(value)]) if 0 <= value < len(names) else f"{value:.6g}"
+
+
+def _outcome(story: Story, test: TestRows) -> str:
+    answers, changed = story.answers, story.answers != test.full
+    said = f"{int(changed.sum()):,} of {len(test):,} test rows have another answer than the full model's{story.when}."
     if test.y is None or not test.forest.is_classifier:
         return said
     harmed, mended = int((changed & (test.full == test.y)).sum()), int((changed & (answers == test.y)).sum())
@@ -147,18 +161,20 @@ def _outcome(answers: np.ndarray[Any, Any], test: TestRows) -> str:
 
 def speed(runners: Sequence[Runner], laps: Sequence[Lap]) -> Markup:
     """How long answers took; the first runner is what the others are compared with."""
-    header: list[object] = ["Task", *(runner.name for runner in runners)]
+    header: list[object] = ["Answers by", *(lap.task for lap in laps)]
     rows: list[list[object]] = [
-        [lap.task, *(_timed(duration, lap.seconds[0], at > 0) for at, duration in enumerate(lap.seconds))]
-        for lap in laps
+        [runner.name, *(_timed(lap.seconds[at], lap.seconds[0], at > 0) for lap in laps)]
+        for at, runner in enumerate(runners)
     ]
-    caption = "Shortest of several runs taken in turn, on the machine and at the time named under Settings"
+    caption = "Shortest of several runs taken in turn, on the machine and at the time named under Settings."
+    if len(runners) > 1:
+        caption += f" In brackets: how many times as fast as {runners[0].name}."
     return _section("speed", "Speed", table(header, rows, caption=caption))
 
 
 def _timed(duration: float, reference: float, compared: bool) -> Markup:
     ratio = reference / duration
-    factor = tag("small", f"{ratio:,.0f} ×" if ratio >= 10 else f"{ratio:.1f} ×") if compared else None
+    factor = tag("small", f"({ratio:,.0f} ×)" if ratio >= 10 else f"({ratio:.1f} ×)") if compared else None
     return join(seconds(duration), " " if factor else None, factor)
 
 
@@ -167,10 +183,10 @@ def settings(story: Story, test: TestRows) -> Markup:
     forest = test.forest
     facts: dict[str, object] = {
         "model": repr(forest),
-        "digest of the model": forest.digest,
+        "digest of the model": forest.digest[:16],
         "digest of the test rows": hashlib.sha256(np.ascontiguousarray(test.rows).tobytes()).hexdigest()[:16],
     }
-    facts |= {name.replace("_", " "): value for name, value in story.facts.items()}
+    facts |= told(story.facts)
     facts |= {
         "scurry": version("scurry"),
         "numpy": np.__version__,
@@ -178,14 +194,10 @@ def settings(story: Story, test: TestRows) -> Markup:
         "machine": f"{platform.system()} {platform.machine()}",
         "written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
-    rows: list[list[object]] = [[name, _plain(value)] for name, value in facts.items()]
+    rows: list[list[object]] = [[name, value] for name, value in facts.items()]
     return _section(
         "settings",
         "Settings",
         tag("p", "Made by ", tag("code", story.recipe)),
         table(["Setting", "Value"], rows, caption="What was asked, found and used", n_text=2),
     )
-
-
-def _plain(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -77,7 +77,7 @@ def source_runner(model: Any, X: Any) -> Runner:
 
 def _run(runner: Runner, rows: NDArray[Any], count: int, n_threads: int) -> Callable[[], object]:
     table = nw.from_native(rows if runner.table is None else runner.table, eager_only=True, pass_through=True)
-    some = table[:count].to_native() if isinstance(table, nw.DataFrame) else np.asarray(table)[:count]
+    some = table[:count].to_native() if isinstance(table, nw.DataFrame) else np.asanyarray(table)[:count]
     return partial(runner.answer, some, n_threads)
 
 

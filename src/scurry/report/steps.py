@@ -22,13 +22,14 @@ _NEARLY = 0.01  # of rows may still change their label at the budget shown first
 def tell(predictor: Predictor, test: TestRows) -> Story:
     """What there is to say about an anytime plan."""
     n_steps, facts = len(predictor.plan.order), predictor.plan.facts
-    answers = predictor.predict(test.rows, None)
+    final = predictor.predict(test.rows, None)
     budgets = np.unique(np.linspace(0, n_steps, _N_BUDGETS).round().astype(np.int64))
     sample = test.some(int(np.clip(_MAX_VISITS // (max(n_steps, 1) * len(budgets)), _MIN_ROWS, _MAX_ROWS)))
     at_budget = np.stack([predictor.predict(sample.rows, None, max_steps=int(steps)) for steps in budgets])
     settled = budgets[_settling(at_budget)]
     start = _nearly_done(at_budget)
     shown = int(budgets[start])
+    answers = predictor.predict(test.rows, None, max_steps=shown)
     curve = _curve(predictor, sample, budgets, at_budget, start)
     changed = sample.shown(sample.change(at_budget[start]))
     return Story(
@@ -40,15 +41,16 @@ def tell(predictor: Predictor, test: TestRows) -> Story:
             Claim(
                 "answers other than the model's after all steps",
                 "none",
-                f"{int((answers != test.full).sum()):,} of {len(test):,} test rows",
-                "kept" if (answers == test.full).all() else "not kept",
+                f"{int((final != test.full).sum()):,} of {len(test):,} test rows",
+                "kept" if (final == test.full).all() else "not kept",
             ),
-            *test.quality_claims(answers),
+            *(claim._replace(what=f"{claim.what} after {shown:,} steps") for claim in test.quality_claims(answers)),
         ],
         work=Work("steps", settled, n_steps, "After how many steps the answer of test rows no longer changes."),
         picture=_order(predictor),
         curve=curve,
         answers=answers,
+        when=f" after {shown:,} steps",
         effort=[],
         runners=[
             Runner("all trees, scurry", predictor.forest.predict),
@@ -115,7 +117,7 @@ def _curve(
         shipped=None,
         n_drawn=1 if test.y is None else 2,
         bound=None,
-        note=f"Every budget tried on {len(test):,} test rows.",
+        note=f"A step goes one level down in one tree. Every budget was tried on {len(test):,} test rows.",
     )
 
 

@@ -90,7 +90,7 @@ class Runner(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """Everything on a page."""
+    """Everything on a page; `when` says at which budget `answers` are those of a subject that can be stopped."""
 
     kind: str
     verdict: str
@@ -101,10 +101,16 @@ class Story:
     picture: Picture | None
     curve: Curve | None
     answers: NDArray[Any]
+    when: str = ""
     effort: Sequence[Column]
     runners: Sequence[Runner]
     recipe: str
     facts: dict[str, Any] = field(default_factory=dict)
+
+
+def feature_names(forest: Forest) -> Sequence[str]:
+    """What the features are called; a forest of a model trained on arrays knows their positions only."""
+    return forest.feature_names or [f"column {j}" for j in range(forest.n_features)]
 
 
 class TestRows:
@@ -203,4 +209,4 @@ class TestRows:
         if self.y is None:
             return []
         ours, full = self.shown(self.quality(answers)), self.shown(self.quality(self.full))
-        return [Claim(self.quality_name.capitalize(), "nothing", f"{ours}, the full model {full}")]
+        return [Claim(self.quality_name, "nothing", f"{ours}; the full model: {full}")]

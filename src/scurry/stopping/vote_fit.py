@@ -33,7 +33,8 @@ class Promise(NamedTuple):
     n_rows : int
         Rows the promise was tested on.
     upper_bound : float
-        What the test rows establish for this rule with the same confidence.
+        What the test rows would establish for this rule, had it been the only one tested. It was chosen among several,
+        so what is promised is `max_disagreement`.
     """
 
     max_disagreement: float
