@@ -12,8 +12,9 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import resource
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections import deque
@@ -35,6 +36,22 @@ N_REPEATS = 5
 N_IN_MEMORY = 2_000_000
 
 
+SCORE_AND_TELL = """
+import json, re, sys
+import scurry
+
+def peak_mib():  # of this process alone; getrusage also counts the one that started it
+    return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) // 1024
+
+source, model, out = sys.argv[1:]
+fast = scurry.load(model)
+before = peak_mib()
+report = scurry.batch.score(source, fast, out)
+rate = round(report.rows_per_second / 1e6, 2)
+print(json.dumps({"million rows a second": rate, "peak MiB before": before, "peak MiB": peak_mib()}))
+"""
+
+
 def main() -> None:
     arguments = parsed()
     predictors, test = fitted()
@@ -53,7 +70,7 @@ def main() -> None:
                 shutil.copy(file, file.with_stem(f"{file.stem}-again"))
             results["dask"] = workers(fast, many, out)
         if arguments.rows > N_IN_MEMORY:
-            results["memory"] = memory(fast, rows, out, arguments.rows)
+            results["memory"] = memory(fast, rows, arguments.rows)
     print(json.dumps(results, indent=1))
 
 
@@ -150,23 +167,24 @@ def workers(fast: scurry.Predictor, rows: Path, out: Path) -> dict[str, float]:
     }
 
 
-def memory(fast: scurry.Predictor, rows: Path, out: Path, n_rows: int) -> dict[str, float]:
-    """Peak memory of this process before and after scoring `n_rows` rows, in one file of repeated rows."""
+def memory(fast: scurry.Predictor, rows: Path, n_rows: int) -> dict[str, object]:
+    """Peak memory of processes that score one file of a tenth of `n_rows` rows, and one of all."""
     sample = pa.concat_tables([pq.read_table(file) for file in sorted(rows.iterdir())])
-    large = rows.parent / "large.parquet"
-    with pq.ParquetWriter(large, sample.schema) as writer:
-        for _ in range(-(-n_rows // len(sample))):
-            writer.write_table(sample, row_group_size=1 << 18)
-    del sample
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    report = batch.score(large, fast, out / "large.parquet")
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {
-        "rows": report.n_rows,
-        "million_rows_per_second": round(report.rows_per_second / 1e6, 3),
-        "peak_mib_before": round(before),
-        "peak_mib_after": round(after),
-    }
+    large, model = rows.parent / "large.parquet", rows.parent / "fast.scurry"
+    fast.save(model)
+    found: dict[str, object] = {}
+    for n in (n_rows // 10, n_rows):
+        with pq.ParquetWriter(large, sample.schema) as writer:
+            for _ in range(-(-n // len(sample))):
+                writer.write_table(sample, row_group_size=1 << 18)
+        done = subprocess.run(
+            [sys.executable, "-c", SCORE_AND_TELL, large, model, rows.parent / f"{n}.parquet"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        found[f"{n:,} rows"] = json.loads(done.stdout)
+    return found
 
 
 if __name__ == "__main__":
