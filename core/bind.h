@@ -65,10 +65,11 @@ RowsView view_of(const Runner& engine, const Rows& rows) {
   return {rows.data(), rows.shape(0), rows.stride(0), rows.stride(1), is_float32};
 }
 
-// Runs `work` without the interpreter lock unless the call is too short to be worth letting go.
+// Runs `work`, in which a tree is walked by a row at most n_walks times, without the interpreter lock, unless it is too
+// short to be worth letting go.
 template <class Work>
-void without_gil(const Rows& rows, Work work) {
-  if (rows.shape(0) <= 16) return work();
+void without_gil(std::size_t n_walks, Work work) {
+  if (n_walks <= 1024) return work();
   nb::gil_scoped_release release;
   work();
 }

@@ -87,25 +87,25 @@ void bind_engine(nb::module_& m) {
            [](const Engine& engine, const Rows& rows, const Out<std::int64_t>& out, std::size_t n_threads) {
              const RowsView view = view_of(engine, rows);
              check_output(out.size(), view.n_rows);
-             without_gil(rows, [&] { engine.labels(view, out.data(), n_threads); });
+             without_gil(view.n_rows * engine.n_trees(), [&] { engine.labels(view, out.data(), n_threads); });
            })
       .def("probabilities",
            [](const Engine& engine, const Rows& rows, const Out<double>& out, std::size_t n_threads) {
              const RowsView view = view_of(engine, rows);
              check_output(out.size(), view.n_rows * engine.n_probabilities());
-             without_gil(rows, [&] { engine.probabilities(view, out.data(), n_threads); });
+             without_gil(view.n_rows * engine.n_trees(), [&] { engine.probabilities(view, out.data(), n_threads); });
            })
       .def("scores",
            [](const Engine& engine, const Rows& rows, const Out<double>& out, std::size_t n_threads) {
              const RowsView view = view_of(engine, rows);
              check_output(out.size(), view.n_rows * engine.n_outputs());
-             without_gil(rows, [&] { engine.scores(view, out.data(), n_threads); });
+             without_gil(view.n_rows * engine.n_trees(), [&] { engine.scores(view, out.data(), n_threads); });
            })
       .def("leaves",
            [](const Engine& engine, const Rows& rows, const Out<std::int32_t>& out, std::size_t n_threads) {
              const RowsView view = view_of(engine, rows);
              check_output(out.size(), view.n_rows * engine.n_trees());
-             without_gil(rows, [&] { engine.leaves(view, out.data(), n_threads); });
+             without_gil(view.n_rows * engine.n_trees(), [&] { engine.leaves(view, out.data(), n_threads); });
            })
       .def_prop_ro("node_bytes", &Engine::node_bytes)
       .def_prop_ro("leaf_bytes", &Engine::leaf_bytes);

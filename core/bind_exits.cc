@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
 
 #include "bind.h"
 #include "early_exit.h"
@@ -18,7 +17,7 @@ std::int64_t largest(std::span<const std::int32_t> values) {
   return most;
 }
 
-// Throws unless sums fit 32 bits, whatever the order of the trees. A leaf adds a row of increments, to sums from `start` on.
+// Throws unless sums fit 32 bits, whatever the order of the trees: a leaf adds its row of increments, beginning at `start`.
 void check_sums(const ForestView& forest, std::span<const std::int32_t> increments, std::span<const std::int32_t> start) {
   const std::size_t width = increments.size() / forest.n_nodes();
   std::int64_t most = largest(start);
@@ -30,7 +29,7 @@ void check_sums(const ForestView& forest, std::span<const std::int32_t> incremen
     }
     most += of_tree;
   }
-  if (most >= std::numeric_limits<std::int32_t>::max()) throw std::invalid_argument("sums of increments need 32 bits or more");
+  if (most >= kNeverAbove) throw std::invalid_argument("sums of increments need 32 bits or more");
 }
 
 void check_exact(std::size_t n_features, const Engine& exact) {
@@ -95,7 +94,8 @@ void bind_early_exit(nb::module_& m) {
              check_output(sums.size(), view.n_rows);
              check_output(n_trees.size(), view.n_rows);
              check_output(sides.size(), view.n_rows);
-             without_gil(rows, [&] { exit.run(view, {sums.data(), n_trees.data(), sides.data()}, n_threads); });
+             without_gil(view.n_rows * exit.n_trees(),
+                         [&] { exit.run(view, {sums.data(), n_trees.data(), sides.data()}, n_threads); });
            })
       .def("labels",
            [](const EarlyExit& exit, const Rows& rows, const Out<std::int64_t>& out, const Engine& exact,
@@ -104,7 +104,7 @@ void bind_early_exit(nb::module_& m) {
              const RowsView view = view_of(exit, rows);
              check_output(out.size(), view.n_rows);
              check_exact(exit.n_features(), exact);
-             without_gil(rows, [&] {
+             without_gil(view.n_rows * exit.n_trees(), [&] {
                exit.labels(view, {lower_label, upper_label, threshold, tolerance}, exact, out.data(), n_threads);
              });
            })
@@ -130,7 +130,7 @@ void bind_leader_exit(nb::module_& m) {
              check_output(n_trees.size(), view.n_rows);
              check_output(leaders.size(), view.n_rows);
              check_output(decided.size(), view.n_rows);
-             without_gil(rows, [&] {
+             without_gil(view.n_rows * exit.n_trees(), [&] {
                exit.run(view, {sums.data(), n_trees.data(), leaders.data(), decided.data()}, n_threads);
              });
            })
@@ -141,7 +141,8 @@ void bind_leader_exit(nb::module_& m) {
              check_output(out.size(), view.n_rows);
              check_output(classes.size(), exit.n_classes());
              check_exact(exit.n_features(), exact);
-             without_gil(rows, [&] { exit.labels(view, span_of(classes), tolerance, exact, out.data(), n_threads); });
+             without_gil(view.n_rows * exit.n_trees(),
+                         [&] { exit.labels(view, span_of(classes), tolerance, exact, out.data(), n_threads); });
            })
       .def_prop_ro("bytes", &LeaderExit::bytes);
 }

@@ -41,6 +41,7 @@ class LeaderExit {
               std::int64_t* out, std::size_t n_threads) const;
 
   std::size_t n_features() const { return n_features_; }
+  std::size_t n_trees() const { return plan_.size(); }
   std::size_t n_classes() const { return n_classes_; }
   std::size_t bytes() const { return walker_.bytes() + table_.size() * sizeof(std::int32_t); }
 

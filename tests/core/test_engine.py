@@ -5,6 +5,8 @@ import os
 import shlex
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -234,6 +236,41 @@ def test_many_python_threads_share_one_forest():
     assert lowered == [int(i > 8) for i in range(16)]
     for one, other in zip(got, expected, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.fixture
+def only_willing_switches():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("only_willing_switches")
+@pytest.mark.parametrize("n_rows", [1, 16])
+def test_other_python_threads_run_meanwhile(n_rows):
+    """Few rows are long work too where there are many trees."""
+    forest = complete_forest(n_trees=30_000 // n_rows, depth=3)
+    forest.predict(np.zeros((n_rows, 6)))
+    turns, done = 0, threading.Event()
+
+    def count():
+        nonlocal turns
+        while not done.is_set():
+            turns += 1
+            time.sleep(0)
+
+    other = threading.Thread(target=count)
+    other.start()
+    before = turns
+    for _ in range(300):  # the system may be slow to wake the other thread
+        forest.predict(np.zeros((n_rows, 6)))
+        if turns > before:
+            break
+    seen = turns
+    done.set()
+    other.join()
+    assert seen > before
 
 
 def test_more_threads_than_the_system_gives(tmp_path):
