@@ -1,9 +1,10 @@
 """Scoring from Parquet beside the predictor on an array in memory; memory over many rows; one and two Dask workers.
 
-    python benchmarks/batch.py                      rate, memory of 100 million rows, two workers
+    python benchmarks/batch.py                      rates, memory of 100 million rows, two workers
     python benchmarks/batch.py --rows 2000000       smaller
 
-Rows are drawn with replacement from the adult test set. All rates are of the same predictor and the same columns.
+Rows are drawn with replacement from the adult test set. Rates are of the same predictor and the same columns; of
+files with all cores, which read, score and write. How much of it is reading is shown by decoding the same files only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import resource
 import shutil
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 
@@ -24,43 +27,57 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 from sklearn.ensemble import RandomForestClassifier
 
+import boosted
 import scurry
 from scurry import batch, datasets, distributed
 
-N_REPEATS = 3
+N_REPEATS = 5
 N_IN_MEMORY = 2_000_000
 
 
 def main() -> None:
     arguments = parsed()
-    data = datasets.load("adult")
-    train, test = data.split == "train", data.X[data.split == "test"].astype(np.float32)
-    model = RandomForestClassifier(101, max_depth=10, n_jobs=2, random_state=0).fit(data.X[train], data.y[train])
-    fast = scurry.early_exit(
-        model, test, max_disagreement=arguments.max_disagreement, method="minimean", random_state=0
-    )
+    predictors, test = fitted()
     results: dict[str, object] = {"machine": platform.processor(), "date": date.today().isoformat()}
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        rows = Path(folder, "rows")
+        rows, out = Path(folder, "rows"), Path(folder, "out")
         n_rows = min(arguments.rows, N_IN_MEMORY)
         X = draw(test, n_rows, seed=0)
         write(rows, X, n_files=2)
-        results["rates"] = rates(fast, X, rows, Path(folder, "out"))
+        results["million rows a second"] = {name: rates(fast, X, rows, out) for name, fast in predictors.items()}
+        fast = next(iter(predictors.values()))
         if arguments.workers:
             many = Path(folder, "many")
             write(many, draw(test, 4 * n_rows, seed=1), n_files=8)
             for file in list(many.iterdir()):  # enough work to see the workers rather than their start
                 shutil.copy(file, file.with_stem(f"{file.stem}-again"))
-            results["dask"] = workers(fast, many, Path(folder, "out"))
+            results["dask"] = workers(fast, many, out)
         if arguments.rows > N_IN_MEMORY:
-            results["memory"] = memory(fast, rows, Path(folder, "out"), arguments.rows)
+            results["memory"] = memory(fast, rows, out, arguments.rows)
     print(json.dumps(results, indent=1))
+
+
+def fitted() -> tuple[dict[str, scurry.Predictor], np.ndarray]:
+    """Early exits of a forest and of a boosted ensemble, and the rows that they were calibrated on."""
+    data = datasets.load("adult")
+    train, test = data.split == "train", data.X[data.split == "test"].astype(np.float32)
+    forest = RandomForestClassifier(101, max_depth=10, n_jobs=2, random_state=0).fit(data.X[train], data.y[train])
+    trees = boosted.load("adult").fit()
+    predictors = {
+        f"forest, {allowed:.1%} may differ": scurry.early_exit(
+            forest, test, max_disagreement=allowed, method="minimean", random_state=0
+        )
+        for allowed in (1e-3, 1e-2)
+    }
+    predictors["boosted, 0.5% may differ"] = scurry.early_exit(
+        trees, test, max_disagreement=5e-3, method="qwyc", random_state=0
+    )
+    return predictors, test
 
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000_000)
-    parser.add_argument("--max-disagreement", type=float, default=1e-3, help="of the early exit")
     parser.add_argument("--workers", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--folder", help="where the files go; a temporary folder by default")
     return parser.parse_args()
@@ -78,14 +95,15 @@ def write(folder: Path, X: np.ndarray, n_files: int) -> None:
 
 
 def rates(fast: scurry.Predictor, X: np.ndarray, rows: Path, out: Path) -> dict[str, float]:
-    """Million rows a second, best of several rounds in turn."""
+    """Million rows a second, best of several rounds in turn, and files by arrays."""
     runs: dict[str, Callable[[], object]] = {
         "predict, 1 thread": lambda: fast.predict(X, 1),
         "predict, all cores": lambda: fast.predict(X, None),
         "run, 1 thread": lambda: fast.run(X, 1),
-        "files, label": lambda: fresh(fast, rows, out, columns=["label"], n_threads=1),
-        "files, label, all cores": lambda: fresh(fast, rows, out, columns=["label"], n_threads=None),
-        "files, label trees reason": lambda: fresh(fast, rows, out, n_threads=1),
+        "run, all cores": lambda: fast.run(X, None),
+        "files, decoded only": lambda: decoded(rows),
+        "files, label": lambda: fresh(fast, rows, out, columns=["label"]),
+        "files, label trees reason": lambda: fresh(fast, rows, out),
     }
     best = dict.fromkeys(runs, float("inf"))
     for _ in range(N_REPEATS):
@@ -93,7 +111,18 @@ def rates(fast: scurry.Predictor, X: np.ndarray, rows: Path, out: Path) -> dict[
             start = time.perf_counter()
             run()
             best[name] = min(best[name], time.perf_counter() - start)
-    return {name: round(len(X) / seconds / 1e6, 3) for name, seconds in best.items()}
+    shares = {
+        f"{files} / {array}, {threads}": round(best[f"{array}, {threads}"] / best[f"files, {files}"], 2)
+        for files, array in {"label": "predict", "label trees reason": "run"}.items()
+        for threads in ("1 thread", "all cores")
+    }
+    return {name: round(len(X) / seconds / 1e6, 2) for name, seconds in best.items()} | shares
+
+
+def decoded(rows: Path) -> None:
+    """Every file by a thread of its own, nothing done with its rows."""
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda file: deque(pq.ParquetFile(file).iter_batches(use_threads=False), 0), rows.iterdir()))
 
 
 def fresh(fast: scurry.Predictor, rows: Path, out: Path, **options: object) -> batch.Report:

@@ -14,6 +14,7 @@ namespace {
 
 constexpr double kZeroThreshold = static_cast<double>(1e-35f);
 constexpr std::uint32_t kLanesOfKeys = 16;
+constexpr std::size_t kTileRows = 16;  // a cache line of floats of each column
 
 Missing missing_of(const ForestView& forest, std::size_t node) {
   if (forest.category_set[node] >= 0) return Missing::kCategory;
@@ -51,7 +52,7 @@ std::uint32_t stride_for(std::uint32_t n_columns) {
 }  // namespace
 
 Columns::Columns(const ForestView& forest)
-    : float32_(forest.float32_input), truncate_categories_(forest.truncate_categories) {
+    : n_features_(forest.n_features), float32_(forest.float32_input), truncate_categories_(forest.truncate_categories) {
   collect(forest);
   if (!float32_) sort_thresholds(forest);
   describe_floats();
@@ -173,15 +174,9 @@ template <class T>
 bool Columns::encode_rows(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys, std::size_t ahead) const {
   std::uint32_t first_column = 0;
   bool any_missing = true;
-  if (all_floats_ && rows.column_stride == 1) {
-    Encoded found;
-    if constexpr (std::is_same_v<T, float>) {
-      found = kernels().encode.floats(floats_, x, rows.row_stride, n, ahead, keys);
-    } else {
-      found = kernels().encode.doubles(floats_, x, rows.row_stride, n, ahead, keys);
-      if (found.any_inexact && !float32_) encode_inexact(x, rows.row_stride, n, keys);
-    }
-    any_missing = found.any_missing;
+  if (all_floats_) {
+    any_missing = rows.column_stride == 1 ? encode_floats(x, rows.row_stride, n, keys, ahead)
+                                          : encode_tiles(x, rows, n, keys);
     first_column = pad_ + 1;
   }
   for (std::uint32_t c = first_column; c < size(); ++c) {
@@ -193,6 +188,41 @@ bool Columns::encode_rows(const T* x, const RowsView& rows, std::size_t n, std::
     }
   }
   return has_mixed_ && any_missing;
+}
+
+// Numeric columns of rows whose values lie side by side. Returns whether any is missing.
+template <class T>
+bool Columns::encode_floats(const T* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys,
+                            std::size_t ahead) const {
+  if constexpr (std::is_same_v<T, float>) {
+    return kernels().encode.floats(floats_, x, row_stride, n, ahead, keys).any_missing;
+  } else {
+    const Encoded found = kernels().encode.doubles(floats_, x, row_stride, n, ahead, keys);
+    if (found.any_inexact && !float32_) encode_inexact(x, row_stride, n, keys);
+    return found.any_missing;
+  }
+}
+
+// The same for rows that lie otherwise, such as columns one after the other: a few at a time are put side by side first.
+template <class T>
+bool Columns::encode_tiles(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const {
+  thread_local std::vector<T> tile;
+  const std::size_t width = n_features_;
+  if (tile.size() < kTileRows * width) tile.resize(kTileRows * width);
+  bool any_missing = false;
+  for (std::size_t first = 0; first < n; first += kTileRows) {
+    const std::size_t n_rows = std::min(kTileRows, n - first);
+    for (std::uint32_t c = 0; c < pad_; ++c) {
+      if (!columns_[c].is_read) continue;
+      const std::size_t feature = columns_[c].feature;
+      const T* from = x + static_cast<std::ptrdiff_t>(first) * rows.row_stride +
+                      static_cast<std::ptrdiff_t>(feature) * rows.column_stride;
+      T* to = tile.data() + feature;
+      for (std::size_t row = 0; row < n_rows; ++row) to[row * width] = from[static_cast<std::ptrdiff_t>(row) * rows.row_stride];
+    }
+    any_missing |= encode_floats(tile.data(), static_cast<std::ptrdiff_t>(width), n_rows, keys + first * stride(), 0);
+  }
+  return any_missing;
 }
 
 template <class T>

@@ -77,6 +77,10 @@ class Columns {
   template <class T>
   bool encode_rows(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys, std::size_t ahead) const;
   template <class T>
+  bool encode_floats(const T* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys, std::size_t ahead) const;
+  template <class T>
+  bool encode_tiles(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const;
+  template <class T>
   void encode_column(const Column& column, const T* x, std::ptrdiff_t x_stride, std::size_t n, std::uint32_t* keys) const;
   void encode_inexact(const double* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys) const;
   std::uint32_t key_of_double(const Column& column, double value) const;
@@ -85,6 +89,7 @@ class Columns {
   void sort_thresholds(const ForestView& forest);
   void describe_floats();
 
+  std::size_t n_features_;
   std::vector<Column> columns_;
   std::vector<std::uint32_t> node_column_;
   std::vector<double> thresholds_;

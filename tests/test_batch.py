@@ -1,4 +1,5 @@
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -217,6 +218,31 @@ def test_progress_reaches_one(tmp_path, rows, fast):
     assert shares[-1] == 1
 
 
+@pytest.mark.parametrize("n_threads", [1, 2, 3, None])
+@pytest.mark.parametrize("n_files", [1, 2, 5])
+def test_threads_change_nothing(tmp_path, rows, frame, fast, n_files, n_threads):
+    folder = write_folder(tmp_path / "in", rows, n_files)
+    pq.write_table(pa.concat_tables([rows] * 5), folder / "part-9.parquet")  # outlasts the others
+    report = score(folder, fast, tmp_path / "out", n_threads=n_threads, n_rows_per_batch=16)
+    assert report.n_rows == 6 * len(rows)
+    assert report.written == sorted(os.listdir(folder))
+    np.testing.assert_array_equal(read_all(tmp_path / "out")["label"], np.tile(fast.predict(frame), 6))
+
+
+def test_run_that_is_given_up_leaves_whole_files_only(tmp_path, rows, frame, fast):
+    def give_up(share, _):
+        if share > 0.6:
+            raise KeyboardInterrupt
+
+    folder, out = write_folder(tmp_path / "in", rows, n_files=6), tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        score(folder, fast, out, progress=give_up, n_rows_per_batch=10)
+    complete = sorted(os.listdir(out))
+    assert 0 < len(complete) < 6
+    assert score(folder, fast, out).skipped == complete
+    np.testing.assert_array_equal(read_all(out)["label"], fast.predict(frame))
+
+
 SCRIPT = textwrap.dedent("""
     import resource, signal, sys, time
     import scurry
@@ -247,8 +273,10 @@ def test_disk_that_is_full_keeps_what_is_complete(tmp_path, rows, fast):
     _, message = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "part-1.parquet could not be written" in message
-    assert os.listdir(out) == ["part-0.parquet"]
-    assert score(folder, fast, out).skipped == ["part-0.parquet"]
+    complete = sorted(os.listdir(out))
+    assert "part-0.parquet" in complete
+    assert "part-1.parquet" not in complete
+    assert score(folder, fast, out).skipped == complete
 
 
 ON_A_SMALL_DISK = """
@@ -272,10 +300,10 @@ def test_small_tmpfs_that_fills_up_keeps_what_is_complete(tmp_path, rows, fast):
     if done.returncode == 77:
         pytest.skip(f"no file system can be mounted here: {done.stderr}")
     assert done.returncode == 1
-    assert "part-1.parquet could not be written" in done.stderr
+    assert re.search("part-[12].parquet could not be written", done.stderr)
     assert "No space left on device" in done.stderr
-    assert done.stdout.splitlines()[-1] == "part-0.parquet"
-    assert not any("part-1" in line or "part-2" in line for line in done.stdout.splitlines())
+    complete = {line for line in done.stdout.splitlines() if "part" in line}
+    assert {"part-0.parquet"} <= complete <= {"part-0.parquet", "part-2.parquet"}
 
 
 def test_killed_run_goes_on_where_it_was(tmp_path, rows, frame, fast):
@@ -283,7 +311,7 @@ def test_killed_run_goes_on_where_it_was(tmp_path, rows, frame, fast):
     fast.save(tmp_path / "fast.scurry")
     process = in_process(folder, tmp_path / "fast.scurry", out, 0, 0.02)
     for line in process.stdout:
-        if float(line) > 0.4:
+        if float(line) > 0.8:
             break
     process.send_signal(signal.SIGKILL)
     process.wait(timeout=60)

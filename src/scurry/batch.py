@@ -10,29 +10,29 @@ import glob
 import os
 import tempfile
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from threading import Lock
+from typing import Any
 
 from scurry.errors import InputError, OutputError, ScurryError
 from scurry.forest import Forest
 from scurry.fragments import Fragment, Source, arrow, find, opened
+from scurry.lanes import Behind, Lanes, ahead
 from scurry.predictor import Predictor
-from scurry.rows import float_columns
+from scurry.rows import float_columns, thread_count
 from scurry.scoring import Scoring
 from scurry.storage import umask
 
 Progress = Callable[[float, str], object]
-T = TypeVar("T")
+Outcome = int | None | BaseException
 _IDENTITY = b"scurry.identity"
 _N_ROWS_PER_BATCH = 1 << 16
-_N_AHEAD = 2
 _PART = ".part"
 
 
@@ -88,8 +88,10 @@ def score(
     predictor : Predictor or Forest
     destination : str or path
         A folder, in which outputs are called after their inputs; or, for one input, a file ending in ``.parquet``.
-    columns, keep, prefix, n_threads, max_steps, time_us
-        As of `Scoring`; all cores by default.
+    columns, keep, prefix, max_steps, time_us
+        As of `Scoring`.
+    n_threads : int or None
+        How many work at the same time, None for as many as there are cores.
     n_rows_per_batch : int
     progress : callable, optional
         Called as ``progress(share_done, message)``.
@@ -116,38 +118,73 @@ def score(
     >>> report.n_rows, report.written
     (2, ['rows.csv'])
     """
+    tasks = outputs(find(source), Path(destination))
+    lanes = Lanes(thread_count(n_threads))
     scoring = Scoring(
         predictor=predictor if isinstance(predictor, Predictor) else Predictor.full(predictor),
         columns=tuple(columns),
         keep=tuple(keep),
         prefix=prefix,
-        n_threads=n_threads,
+        n_threads=max(lanes.n // len(tasks), 1),
         max_steps=max_steps,
         time_us=time_us,
     )
-    tasks = outputs(find(source), Path(destination))
-    start, report, tracker = time.perf_counter(), Report(), Tracker(list(tasks), progress)
-    for fragment, target in tasks.items():
+    tracker = Tracker(list(tasks), progress)
+    work = partial(score_fragment, scoring=scoring, n_rows_per_batch=n_rows_per_batch, tracker=tracker, lanes=lanes)
+    return collected(_completed(tasks, work, lanes), tracker)
+
+
+def collected(outcomes: Generator[tuple[Fragment, Outcome]], tracker: Tracker) -> Report:
+    """What became of all fragments, given each as it is done with and its number of rows, None or what was wrong."""
+    report = Report()
+    with closing(outcomes):
+        for fragment, outcome in outcomes:
+            if isinstance(outcome, OutputError):
+                raise outcome
+            if isinstance(outcome, BaseException):
+                report.failed[fragment.name] = _message(outcome)
+            else:
+                (report.skipped if outcome is None else report.written).append(fragment.name)
+                report = replace(report, n_rows=report.n_rows + (outcome or 0))
+            tracker.finish(fragment)
+    _raise_if_all_failed(report)
+    for names in (report.written, report.skipped):
+        names.sort()
+    return replace(report, seconds=tracker.seconds)
+
+
+def _completed(
+    tasks: dict[Fragment, Path], work: Callable[[Fragment, Path], int | None], lanes: Lanes
+) -> Generator[tuple[Fragment, Outcome]]:
+    def attempt(fragment: Fragment, target: Path) -> Outcome:
         try:
-            n_rows = score_fragment(fragment, target, scoring, n_rows_per_batch, tracker)
-        except OutputError:
-            raise
+            return work(fragment, target)
         except ScurryError as error:
-            report.failed[fragment.name] = str(error)
-        else:
-            (report.skipped if n_rows is None else report.written).append(fragment.name)
-            report = replace(report, n_rows=report.n_rows + (n_rows or 0))
-        tracker.finish(fragment)
-    raise_if_all_failed(report, len(tasks))
-    return replace(report, seconds=time.perf_counter() - start)
+            return error
+
+    with ThreadPoolExecutor(lanes.n) as pool:
+        try:
+            futures = {pool.submit(attempt, *task): task[0] for task in tasks.items()}
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            lanes.end()
+            pool.shutdown(cancel_futures=True)
 
 
-def raise_if_all_failed(report: Report, n_fragments: int) -> None:
+def _raise_if_all_failed(report: Report) -> None:
     """A run without any output is a mistake of the caller's, not of a fragment."""
-    if len(report.failed) == n_fragments:
-        name, message = next(iter(report.failed.items()))
+    if not report.written and not report.skipped:
+        name, message = min(report.failed.items())
         named = message if name in message else f"{name}: {message}"
-        raise InputError(named if n_fragments == 1 else f"none of {n_fragments} inputs could be scored. {named}")
+        n = len(report.failed)
+        raise InputError(named if n == 1 else f"none of {n} inputs could be scored. {named}")
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, ScurryError):
+        return str(error)
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def outputs(fragments: Sequence[Fragment], destination: Path) -> dict[Fragment, Path]:
@@ -181,8 +218,7 @@ def score_fragment(
     scoring: Scoring,
     n_rows_per_batch: int = _N_ROWS_PER_BATCH,
     tracker: Tracker | None = None,
-    *,
-    threads_beside: bool = True,
+    lanes: Lanes | None = None,
 ) -> int | None:
     """Score one fragment; may be repeated, by several processes too: the output appears at once and whole.
 
@@ -193,8 +229,8 @@ def score_fragment(
     scoring : Scoring
     n_rows_per_batch : int
     tracker : optional
-    threads_beside : bool
-        Whether reading and writing go on beside the scoring; not worth it where other fragments do.
+    lanes : Lanes, optional
+        Those of the run, one of which this fragment takes. By default it is alone and keeps to this thread.
 
     Returns
     -------
@@ -206,22 +242,27 @@ def score_fragment(
     identity = scoring.identity_of(fragment)
     if _identity_in(target) == identity:
         return None
-    n_rows = 0
+    n_rows, lanes = 0, lanes or Lanes(1)
     floats = float_columns(scoring.forest)
-    with opened(fragment, n_rows_per_batch=n_rows_per_batch, columns=scoring.needed, float_columns=floats) as reader:
+    with (
+        lanes.taken(),
+        opened(fragment, n_rows_per_batch=n_rows_per_batch, columns=scoring.needed, float_columns=floats) as reader,
+    ):
         schema = scoring.schema(reader.schema).with_metadata({_IDENTITY: identity})
-        with _published(target) as temporary, ExitStack() as stack:
-            # Nobody looks for rows by what was predicted of them, and bounds of text take long.
-            writer = stack.enter_context(pq.ParquetWriter(temporary, schema, write_statistics=list(scoring.keep)))
+        # Nobody looks for rows by what was predicted of them, and bounds of text take long.
+        options = {"schema": schema, "write_statistics": list(scoring.keep)}
+        with (
+            _published(target) as temporary,
+            pq.ParquetWriter(temporary, **options) as writer,
+            Behind(lanes) as behind,
+        ):
 
             def write(values: dict[str, Any]) -> None:
                 writer.write_batch(scoring.assembled(values))
 
-            ahead = _ahead if threads_beside else iter
-            if threads_beside:
-                write = partial(stack.enter_context(_Behind()).call, write)
-            for batch in ahead(map(scoring.prepared, ahead(reader.batches))):
-                write(scoring.evaluated(batch))
+            for batch in ahead(map(scoring.prepared, reader.batches), lanes):
+                lanes.raise_if_ended()
+                behind.call(write, scoring.evaluated(batch))
                 n_rows += len(batch.rows)
                 if tracker is not None:
                     tracker.advance(fragment, len(batch.rows), n_rows / reader.n_rows if reader.n_rows else 0.0)
@@ -264,53 +305,32 @@ def _published(target: Path) -> Iterator[Path]:
         raise
 
 
-def _ahead(items: Iterable[T]) -> Iterator[T]:
-    """The same items, the next of which are made in another thread while one is used."""
-    iterator = iter(items)
-    with ThreadPoolExecutor(1) as maker:
-        pending = deque(maker.submit(next, iterator, None) for _ in range(_N_AHEAD))
-        while (item := pending.popleft().result()) is not None:
-            pending.append(maker.submit(next, iterator, None))
-            yield item
-
-
-class _Behind:
-    """Makes calls in another thread, in turn; waits if the one before is not done, and raises what it raised."""
-
-    def __enter__(self) -> Self:
-        self._thread, self._pending = ThreadPoolExecutor(1), Future[None]()
-        self._pending.set_result(None)
-        return self
-
-    def call(self, function: Callable[[Any], None], argument: Any) -> None:
-        self._pending.result()
-        self._pending = self._thread.submit(function, argument)
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._thread.shutdown()
-        if error is None:
-            self._pending.result()
-
-
 class Tracker:
-    """Tells the share of bytes that is done, and the pace."""
+    """Tells the share of bytes that is done, and the pace; may be told of progress by several threads."""
 
     def __init__(self, fragments: Sequence[Fragment], progress: Progress | None) -> None:
         self._progress, self._start, self._n_rows = progress, time.perf_counter(), 0
         self._n_bytes = {fragment: fragment.n_bytes for fragment in fragments}
-        self._total, self._done = max(sum(self._n_bytes.values()), 1), 0
+        self._total = max(sum(self._n_bytes.values()), 1)
+        self._done, self._done_of = 0.0, dict.fromkeys(fragments, 0.0)
+        self._lock = Lock()
+
+    @property
+    def seconds(self) -> float:
+        """Since the run began."""
+        return time.perf_counter() - self._start
 
     def advance(self, fragment: Fragment, n_rows: int, share: float) -> None:
         """`n_rows` more rows are scored, `share` of the fragment in all."""
-        self._n_rows += n_rows
-        self._tell(self._done + share * self._n_bytes[fragment])
+        with self._lock:
+            self._n_rows += n_rows
+            done = share * self._n_bytes[fragment]
+            self._done += done - self._done_of[fragment]
+            self._done_of[fragment] = done
+            if self._progress is not None:
+                pace = self._n_rows / max(self.seconds, 1e-9)
+                self._progress(self._done / self._total, f"{self._n_rows:,} rows, {pace:,.0f} rows/s")
 
     def finish(self, fragment: Fragment) -> None:
         """The fragment is done with."""
-        self._done += self._n_bytes[fragment]
-        self._tell(self._done)
-
-    def _tell(self, n_bytes: float) -> None:
-        if self._progress is not None:
-            pace = self._n_rows / max(time.perf_counter() - self._start, 1e-9)
-            self._progress(n_bytes / self._total, f"{self._n_rows:,} rows, {pace:,.0f} rows/s")
+        self.advance(fragment, 0, 1.0)

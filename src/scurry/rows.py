@@ -148,9 +148,12 @@ def _series_values(name: str, column: nw.Series[Any], categories: NDArray[Any] |
         )
     if not numeric:
         return _numbers(name, np.asarray(column.to_list(), dtype=object), forest)
-    if column.null_count():
-        column = column.cast(nw.Float64).fill_null(float("nan"))
-    return column.to_numpy()
+    if not column.null_count():
+        return column.to_numpy()
+    if not dtype.is_integer():
+        return column.cast(nw.Float64).fill_null(float("nan")).to_numpy()
+    # Arrow refuses to cast whole numbers that no float is equal to.
+    return np.where(column.is_null().to_numpy(), np.nan, column.fill_null(0).to_numpy())
 
 
 def _numbers(name: str, column: NDArray[Any], forest: Forest) -> NDArray[Any]:

@@ -117,7 +117,7 @@ class Scoring:
         rows = _plain_rows(self.forest, features)
         if rows is None:
             rows = as_rows(self.forest, arrow().Table.from_batches([features]))
-        return Prepared(np.asanyarray(rows, order="C"), {name: batch.column(name) for name in self.keep})
+        return Prepared(rows, {name: batch.column(name) for name in self.keep})
 
     def evaluated(self, batch: Prepared) -> dict[str, Any]:
         """The kept columns, and what the predictor says of each row as numpy arrays."""
@@ -143,7 +143,9 @@ class Scoring:
             name: value if isinstance(value, pa.Array) else special.get(name, pa.array)(value)
             for name, value in values.items()
         }
-        return pa.RecordBatch.from_pydict(arrays)
+        # What is said of a row is never null, and Parquet need not say so of each.
+        fields = [pa.field(name, array.type, nullable=name in self.keep) for name, array in arrays.items()]
+        return pa.RecordBatch.from_arrays(list(arrays.values()), schema=pa.schema(fields))
 
     def needed(self, names: list[str]) -> list[str]:
         """Those columns of a file that are read: the kept ones and the model's features."""
@@ -183,17 +185,26 @@ def _reason_array(codes: NDArray[np.uint8]) -> Any:
 
 
 def _plain_rows(forest: Forest, batch: Any) -> NDArray[Any] | None:
-    """What `as_rows` makes of columns of floats without gaps, at a fraction of its cost; None for other batches."""
+    """The numbers that `as_rows` makes of a batch, by columns and at a fraction of its cost; None for some batches."""
     names = batch.schema.names if forest.feature_names is None else forest.feature_names
     if forest.categories or forest.encode_numbers or len(names) != forest.n_features:
         return None
     if len(set(batch.schema.names)) < batch.num_columns or not set(names) <= set(batch.schema.names):
         return None
-    columns = [batch.column(name) for name in names]
-    floating = arrow().types.is_floating
-    if any(column.null_count or not floating(column.type) for column in columns):
+    features = batch.select(names)
+    if not names or not all(map(_becomes_float, features.columns)):
         return None
-    rows = np.empty((batch.num_rows, len(columns)), forest.input_dtype, order="F")
-    for j, column in enumerate(columns):
-        rows[:, j] = column.to_numpy()
-    return rows
+    rows: NDArray[Any] = features.to_tensor(null_to_nan=True, row_major=False).to_numpy()
+    return rows if rows.itemsize >= 4 else rows.astype(forest.input_dtype)
+
+
+def _becomes_float(column: Any) -> bool:
+    """Whether a column's numbers are also numbers of the float type that Arrow makes of them."""
+    from pyarrow import compute, types
+
+    if types.is_floating(column.type):
+        return True
+    if not types.is_integer(column.type):
+        return False
+    bounds = compute.min_max(column).as_py().values() if column.type.bit_width == 64 else [0]
+    return all(bound is None or abs(bound) <= 2**53 for bound in bounds)

@@ -25,7 +25,9 @@ def test_a_sanitized_run_tests_the_sanitized_core():
 
 def assert_equals_reference(forest: Forest, rows: np.ndarray) -> None:
     np.testing.assert_array_equal(forest.apply(rows), reference.apply(forest, rows))
-    np.testing.assert_array_equal(forest.scores(rows), reference.scores(forest, rows))
+    scores = reference.scores(forest, rows)
+    for same in (rows, np.asfortranarray(rows), rows[::-1][::-1]):
+        np.testing.assert_array_equal(forest.scores(same), scores)
     np.testing.assert_array_equal(forest.predict(rows), reference.predict(forest, rows))
     if forest.is_classifier:
         np.testing.assert_allclose(forest.predict_proba(rows), reference.probabilities(forest, rows), rtol=1e-6)

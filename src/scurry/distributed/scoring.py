@@ -7,16 +7,14 @@ input and output folders under the same names.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from scurry.batch import Progress, Report, Tracker, outputs, raise_if_all_failed, remove_parts, score_fragment
+from scurry.batch import Outcome, Progress, Report, Tracker, collected, outputs, remove_parts, score_fragment
 from scurry.distributed.cluster import connected, shared
-from scurry.errors import OutputError, ScurryError
+from scurry.errors import ScurryError
 from scurry.forest import Forest
 from scurry.fragments import Fragment, Source, arrow, find
 from scurry.predictor import Predictor
@@ -129,28 +127,17 @@ def score(
         predictor, columns=tuple(columns), keep=tuple(keep), prefix=prefix, max_steps=max_steps, time_us=time_us
     )
     tasks = outputs([fragment.absolute() for fragment in find(source)], Path(destination).absolute())
-    start, report, tracker = time.perf_counter(), Report(), Tracker(list(tasks), progress)
+    tracker = Tracker(list(tasks), progress)
     with connected(cluster) as client:
-        for fragment, outcome in _completed(client, scorer, tasks):
-            if isinstance(outcome, OutputError):
-                raise outcome
-            if isinstance(outcome, BaseException):
-                report.failed[fragment.name] = _message(outcome)
-            else:
-                (report.skipped if outcome is None else report.written).append(fragment.name)
-                report = replace(report, n_rows=report.n_rows + (outcome or 0))
-                tracker.advance(fragment, outcome or 0, 0.0)
-            tracker.finish(fragment)
+        report = collected(_completed(client, scorer, tasks, tracker), tracker)
     for target in tasks.values():
         remove_parts(target)
-    raise_if_all_failed(report, len(tasks))
-    for names in (report.written, report.skipped):
-        names.sort()
-    return replace(report, seconds=time.perf_counter() - start)
+    return report
 
 
-def _completed(client: Any, scorer: Scorer, tasks: dict[Fragment, Path]) -> Iterator[tuple[Fragment, Any]]:
-    """Each fragment as it is done with, and its number of rows, None or what was wrong."""
+def _completed(
+    client: Any, scorer: Scorer, tasks: dict[Fragment, Path], tracker: Tracker
+) -> Generator[tuple[Fragment, Outcome]]:
     from distributed import as_completed
 
     sent = shared(client, scorer)
@@ -161,17 +148,13 @@ def _completed(client: Any, scorer: Scorer, tasks: dict[Fragment, Path]) -> Iter
     }
     for future in as_completed(futures):
         outcome = future.exception() if future.status != "finished" else future.result()
+        if isinstance(outcome, int):
+            tracker.advance(futures[future], outcome, 1.0)
         yield futures[future], outcome
 
 
 def _score_fragment(fragment: Fragment, target: Path, scorer: Scorer) -> int | ScurryError | None:
     try:
-        return score_fragment(fragment, target, scorer.scoring, threads_beside=False)
+        return score_fragment(fragment, target, scorer.scoring)
     except ScurryError as error:
         return error  # if it were raised, Dask would print its traceback
-
-
-def _message(error: BaseException) -> str:
-    if isinstance(error, ScurryError):
-        return str(error)
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
