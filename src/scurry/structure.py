@@ -39,11 +39,21 @@ def frozen(values: ArrayLike, dtype: type | None, name: str) -> NDArray[Any]:
         if not np.array_equal(cast, array, equal_nan=array.dtype.kind == "f"):
             raise InputError(f"{name} has values that do not fit {np.dtype(dtype)}, got dtype {array.dtype}")
         array = cast
-    elif array.flags.writeable:
+    elif not _is_fixed(array):
         array = array.copy()
     array = np.ascontiguousarray(array) if array.ndim else array
     array.flags.writeable = False
     return array
+
+
+def _is_fixed(array: NDArray[Any]) -> bool:
+    """Whether nobody can write to an array, nor to one that it is a view of."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return False
+        owner = owner.base
+    return owner is None or isinstance(owner, bytes)
 
 
 def tree_arrays(tree: Mapping[str, Any], index: int) -> dict[str, NDArray[Any]]:
