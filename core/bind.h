@@ -28,7 +28,7 @@ template <class T>
 using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Rows = nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu>;
-using Thresholds = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using IntMatrix = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
 
@@ -65,12 +65,28 @@ RowsView view_of(const Runner& engine, const Rows& rows) {
   return {rows.data(), rows.shape(0), rows.stride(0), rows.stride(1), is_float32};
 }
 
-// Runs `work` without the interpreter lock unless the call is too short to be worth letting go.
+// Runs `work`, in which a tree is walked by a row at most n_walks times, without the interpreter lock, unless it is too
+// short to be worth letting go.
 template <class Work>
-void without_gil(const Rows& rows, Work work) {
-  if (rows.shape(0) <= 16) return work();
+void without_gil(std::size_t n_walks, Work work) {
+  if (n_walks <= 1024) return work();
   nb::gil_scoped_release release;
   work();
+}
+
+// The result of work done without the interpreter lock.
+template <class Work>
+auto released(Work work) {
+  nb::gil_scoped_release release;
+  return work();
+}
+
+// From work done without the interpreter lock: tells Python how far it is, and lets Ctrl-C stop it.
+template <class... Numbers>
+void report(const nb::object& progress, Numbers... numbers) {
+  nb::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  if (!progress.is_none()) progress(numbers...);
 }
 
 inline void check_output(std::size_t got, std::size_t expected) {

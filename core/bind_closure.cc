@@ -1,6 +1,5 @@
 #include "bind.h"
 
-#include <functional>
 #include <utility>
 
 #include "closure_families.h"
@@ -14,16 +13,7 @@ using namespace nb::literals;
 
 namespace {
 
-using LeafIds = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-// The result of work done without the interpreter lock.
-template <class Work>
-auto released(Work work) {
-  nb::gil_scoped_release release;
-  return work();
-}
-
-ForestPaths paths_of(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const LeafIds& leaves) {
+ForestPaths paths_of(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const IntMatrix& leaves) {
   return {span_of(feature), span_of(parent), {leaves.data(), leaves.size()}, leaves.shape(1)};
 }
 
@@ -37,21 +27,6 @@ ClosureProblem problem_of(const Array<std::int32_t>& parent, const Array<std::in
   return {vector_of(parent),      vector_of(gain),      vector_of(cost),
           vector_of(item_offset), vector_of(item_node), vector_of(item_cost)};
 }
-
-// Hands progress to Python, and lets Ctrl-C stop the search.
-class PythonProgress {
- public:
-  explicit PythonProgress(nb::object callback) : callback_(std::move(callback)) {}
-
-  void operator()(std::size_t n_settled) const {
-    nb::gil_scoped_acquire acquire;
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    if (!callback_.is_none()) callback_(n_settled);
-  }
-
- private:
-  nb::object callback_;
-};
 
 nb::tuple tuple_of(Items items) {
   return nb::make_tuple(array_of(std::move(items.offset)), array_of(std::move(items.node)),
@@ -69,7 +44,7 @@ Items items_of(const nb::tuple& arrays) {
   return items;
 }
 
-nb::tuple find_charges_in(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const LeafIds& leaves,
+nb::tuple find_charges_in(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const IntMatrix& leaves,
                           const Array<std::int32_t>& charge_of_feature, const Array<std::int32_t>& charge_of_group,
                           std::size_t n_charges) {
   RowCharges found = released([&] {
@@ -83,10 +58,10 @@ nb::tuple find_charges_in(const Array<std::int32_t>& feature, const Array<std::i
 nb::tuple closure_path_of(const Array<std::int32_t>& parent, const Array<std::int64_t>& gain,
                           const Array<std::int64_t>& cost, const Array<std::int64_t>& item_offset,
                           const Array<std::int32_t>& item_node, const Array<std::int64_t>& item_cost,
-                          nb::object progress) {
-  const PythonProgress report(std::move(progress));
+                          const nb::object& progress) {
   ClosurePath path = released([&] {
-    return closure_path(problem_of(parent, gain, cost, item_offset, item_node, item_cost), std::cref(report));
+    return closure_path(problem_of(parent, gain, cost, item_offset, item_node, item_cost),
+                        [&](std::size_t n_settled) { report(progress, n_settled); });
   });
   std::vector<std::int64_t> gains, costs;
   for (const PathStep& step : path.steps) {
@@ -110,7 +85,7 @@ void bind_closure(nb::module_& m) {
       "one"_a, "other"_a);
   m.def(
       "count_uses",
-      [](const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const LeafIds& leaves,
+      [](const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const IntMatrix& leaves,
          std::size_t n_features) {
         return array_of(released([&] { return count_uses(paths_of(feature, parent, leaves), n_features); }), n_features);
       },

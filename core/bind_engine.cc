@@ -22,9 +22,15 @@ Enum parse(const std::string& name, const std::string& value, std::initializer_l
   throw std::invalid_argument("unknown " + name + " " + value);
 }
 
+// Never converted: a converted copy would be gone before the view is read.
+template <class ArrayType>
+ArrayType as_it_is(const nb::dict& arrays, const char* name) {
+  return nb::cast<ArrayType>(arrays[name], false);
+}
+
 template <class T>
 std::span<const T> field(const nb::dict& arrays, const char* name) {
-  return span_of(nb::cast<Array<T>>(arrays[name]));
+  return span_of(as_it_is<Array<T>>(arrays, name));
 }
 
 ForestArrays make_forest(const nb::dict& arrays, const nb::dict& header) {
@@ -36,7 +42,7 @@ ForestArrays make_forest(const nb::dict& arrays, const nb::dict& header) {
   view.right = field<std::int32_t>(arrays, "right");
   const auto default_left = field<bool>(arrays, "default_left");
   view.default_left = {reinterpret_cast<const std::uint8_t*>(default_left.data()), default_left.size()};
-  const Matrix value = nb::cast<Matrix>(arrays["value"]);
+  const auto value = as_it_is<Matrix>(arrays, "value");
   view.value = value.data();
   view.n_columns = value.shape(1);
   view.missing = field<std::uint8_t>(arrays, "missing");
@@ -73,35 +79,33 @@ void bind_engine(nb::module_& m) {
       .def(
           "__init__",
           [](Engine* self, const ForestArrays& forest, const Array<std::int64_t>& classes, bool leaf_ids) {
-            std::vector<std::int64_t> labels(classes.data(), classes.data() + classes.shape(0));
             nb::gil_scoped_release release;
-            new (self) Engine(forest.view, std::move(labels), leaf_ids);
+            new (self) Engine(forest.view, vector_of(classes), leaf_ids);
           },
           "forest"_a, nb::kw_only(), "classes"_a, "leaf_ids"_a)
       .def("labels",
            [](const Engine& engine, const Rows& rows, const Out<std::int64_t>& out, std::size_t n_threads) {
              const RowsView view = view_of(engine, rows);
              check_output(out.size(), view.n_rows);
-             without_gil(rows, [&] { engine.labels(view, out.data(), n_threads); });
+             without_gil(view.n_rows * engine.n_trees(), [&] { engine.labels(view, out.data(), n_threads); });
            })
       .def("probabilities",
            [](const Engine& engine, const Rows& rows, const Out<double>& out, std::size_t n_threads) {
              const RowsView view = view_of(engine, rows);
              check_output(out.size(), view.n_rows * engine.n_probabilities());
-             without_gil(rows, [&] { engine.probabilities(view, out.data(), n_threads); });
+             without_gil(view.n_rows * engine.n_trees(), [&] { engine.probabilities(view, out.data(), n_threads); });
            })
       .def("scores",
            [](const Engine& engine, const Rows& rows, const Out<double>& out, std::size_t n_threads) {
              const RowsView view = view_of(engine, rows);
              check_output(out.size(), view.n_rows * engine.n_outputs());
-             without_gil(rows, [&] { engine.scores(view, out.data(), n_threads); });
+             without_gil(view.n_rows * engine.n_trees(), [&] { engine.scores(view, out.data(), n_threads); });
            })
       .def("leaves",
            [](const Engine& engine, const Rows& rows, const Out<std::int32_t>& out, std::size_t n_threads) {
              const RowsView view = view_of(engine, rows);
              check_output(out.size(), view.n_rows * engine.n_trees());
-             if (!engine.leaf_ids()) throw std::invalid_argument("this engine was not lowered for leaves");
-             without_gil(rows, [&] { engine.leaves(view, out.data(), n_threads); });
+             without_gil(view.n_rows * engine.n_trees(), [&] { engine.leaves(view, out.data(), n_threads); });
            })
       .def_prop_ro("node_bytes", &Engine::node_bytes)
       .def_prop_ro("leaf_bytes", &Engine::leaf_bytes);

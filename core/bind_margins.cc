@@ -48,16 +48,9 @@ nb::tuple fit(const Matrix& scores, const Array<bool>& positive, const Array<dou
   task.spending = upfront ? Spending::kUpfront : Spending::kProportional;
   task.sides = parse_sides(sides);
   task.slack = slack;
-  const auto between_positions = [&](std::size_t n_done) {
-    nb::gil_scoped_acquire acquire;
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    if (!progress.is_none()) progress(n_done, task.n_models());
-  };
-  MarginFit result;
-  {
-    nb::gil_scoped_release release;
-    result = fit_margins(task, between_positions);
-  }
+  MarginFit result = released([&] {
+    return fit_margins(task, [&](std::size_t n_done) { report(progress, n_done, task.n_models()); });
+  });
   return nb::make_tuple(array_of(std::move(result.order)), array_of(std::move(result.lower)), array_of(std::move(result.upper)),
                         array_of(std::move(result.n_entering)), result.n_mistakes);
 }

@@ -13,25 +13,15 @@ using namespace nb::literals;
 
 namespace {
 
-using Table = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-// Runs `work` without the interpreter lock and returns its vector as an array.
+// What work done without the interpreter lock returns, as an array.
 template <class Work>
-nb::object array_of(Work work) {
-  auto values = [&] {
-    nb::gil_scoped_release release;
-    return work();
-  }();
-  using Vector = decltype(values);
-  auto* kept = new Vector(std::move(values));
-  nb::capsule owner(kept, [](void* vector) noexcept { delete static_cast<Vector*>(vector); });
-  using Result = nb::ndarray<nb::numpy, typename Vector::value_type, nb::ndim<1>>;
-  return nb::cast(Result(kept->data(), {kept->size()}, owner));
+nb::object found_by(Work work) {
+  return array_of(released(work));
 }
 
 DescentInput make_input(const Array<std::int64_t>& tree_offset, const Array<std::int32_t>& left,
-                        const Array<std::int32_t>& right, const Array<std::int32_t>& level, const Table& change,
-                        const Table& leaf, const Array<std::int32_t>& target, const Array<std::int32_t>& start) {
+                        const Array<std::int32_t>& right, const Array<std::int32_t>& level, const IntMatrix& change,
+                        const IntMatrix& leaf, const Array<std::int32_t>& target, const Array<std::int32_t>& start) {
   const std::size_t n_nodes = left.size();
   if (tree_offset.size() < 2 || right.size() != n_nodes || level.size() != n_nodes || change.shape(0) != n_nodes ||
       tree_offset(tree_offset.size() - 1) != static_cast<std::int64_t>(n_nodes)) {
@@ -69,13 +59,13 @@ void check_steps(const Descent& descent, const Array<std::int32_t>& steps, bool 
 void bind_searches(nb::module_& m) {
   m.def(
       "squirrel_order",
-      [](const Descent& descent, bool down) { return array_of([&] { return squirrel_order(descent, down); }); },
+      [](const Descent& descent, bool down) { return found_by([&] { return squirrel_order(descent, down); }); },
       "descent"_a, nb::kw_only(), "down"_a);
   m.def(
       "beam_order",
       [](const Descent& descent, double steepness, double same_tree, double other_tree, std::size_t width, bool down) {
         if (width == 0) throw std::invalid_argument("width must be positive");
-        return array_of([&] {
+        return found_by([&] {
           Scorer scorer(descent, steepness);
           return beam_order(scorer, {same_tree, other_tree}, width, down);
         });
@@ -86,7 +76,7 @@ void bind_searches(nb::module_& m) {
       [](const Descent& descent, const Array<std::int32_t>& steps, double steepness, double same_tree,
          double other_tree, std::size_t max_states, std::size_t max_sweeps) {
         check_steps(descent, steps, true);
-        return array_of([&] {
+        return found_by([&] {
           Scorer scorer(descent, steepness);
           return refined_order(scorer, {same_tree, other_tree}, vector_of(steps), max_states, max_sweeps);
         });
@@ -102,7 +92,7 @@ void bind_orders(nb::module_& m) {
       .def(
           "__init__",
           [](Descent* self, const Array<std::int64_t>& tree_offset, const Array<std::int32_t>& left,
-             const Array<std::int32_t>& right, const Array<std::int32_t>& level, const Table& change, const Table& leaf,
+             const Array<std::int32_t>& right, const Array<std::int32_t>& level, const IntMatrix& change, const IntMatrix& leaf,
              const Array<std::int32_t>& target, const Array<std::int32_t>& start, bool regression,
              bool last_class_wins_ties) {
             DescentInput input = make_input(tree_offset, left, right, level, change, leaf, target, start);
@@ -118,13 +108,13 @@ void bind_orders(nb::module_& m) {
           "losses",
           [](const Descent& descent, const Array<std::int32_t>& steps) {
             check_steps(descent, steps, false);
-            return array_of([&] { return losses_along(descent, span_of(steps)); });
+            return found_by([&] { return losses_along(descent, span_of(steps)); });
           },
           "steps"_a);
   nb::class_<Squirrel>(m, "Squirrel")
       .def(nb::init<const Descent&, bool>(), "descent"_a, nb::kw_only(), "down"_a, nb::keep_alive<1, 2>(),
            nb::call_guard<nb::gil_scoped_release>())
-      .def("look", [](Squirrel& squirrel) { return array_of([&] { return squirrel.look(); }); })
+      .def("look", [](Squirrel& squirrel) { return found_by([&] { return squirrel.look(); }); })
       .def(
           "step",
           [](Squirrel& squirrel, std::size_t tree) {
@@ -144,12 +134,8 @@ void bind_orders(nb::module_& m) {
             OptimalOptions options;
             options.worst = worst;
             options.n_threads = n_threads;
-            options.progress = [&](double share) {
-              nb::gil_scoped_acquire acquire;
-              if (PyErr_CheckSignals() != 0) throw nb::python_error();
-              if (!progress.is_none()) progress(share);
-            };
-            return array_of([&] { return optimal_order(grid, options); });
+            options.progress = [&](double share) { report(progress, share); };
+            return found_by([&] { return optimal_order(grid, options); });
           },
           nb::kw_only(), "worst"_a, "n_threads"_a, "progress"_a.none());
   bind_searches(m);

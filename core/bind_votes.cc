@@ -20,7 +20,7 @@ std::span<const T> span_of(const In<T>& array) {
 
 template <class T>
 std::span<T> filled_by(const Out<T>& array, std::size_t size) {
-  if (array.size() != size) throw std::invalid_argument("output array has the wrong size");
+  check_output(array.size(), size);
   return {array.data(), size};
 }
 

@@ -64,6 +64,7 @@ class EarlyExit {
   void labels(const RowsView& rows, const ExitDecision& decision, const Engine& exact, std::int64_t* out,
               std::size_t n_threads) const;
   std::size_t n_features() const { return n_features_; }
+  std::size_t n_trees() const { return plan_.size(); }
   std::size_t bytes() const { return walker_.bytes(); }
 
  private:

@@ -1,6 +1,7 @@
 #include "engine.h"
 
 #include <numeric>
+#include <stdexcept>
 
 namespace scurry {
 namespace {
@@ -66,6 +67,7 @@ void Engine::sum_as(const RowsView& rows, std::size_t n_threads, Finish finish) 
 
 template <class Finish>
 void Engine::sum(const RowsView& rows, std::size_t n_threads, Finish finish) const {
+  if (leaf_ids_) throw std::invalid_argument("this engine was lowered for leaves alone");
   if (values_.in_float32()) {
     sum_as<float>(rows, n_threads, finish);
   } else {
@@ -94,6 +96,7 @@ void Engine::scores(const RowsView& rows, double* out, std::size_t n_threads) co
 }
 
 void Engine::leaves(const RowsView& rows, std::int32_t* out, std::size_t n_threads) const {
+  if (!leaf_ids_) throw std::invalid_argument("this engine was not lowered for leaves");
   const std::size_t n_trees_all = n_trees();
   walker_.for_each_block(rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
     Scratch& scratch = Scratch::of_this_thread();

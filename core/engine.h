@@ -24,7 +24,6 @@ class Engine {
   std::size_t n_trees() const { return walker_.trees().size(); }
   std::size_t n_outputs() const { return readout_.n_outputs(); }
   std::size_t n_probabilities() const { return readout_.n_probabilities(); }
-  bool leaf_ids() const { return leaf_ids_; }
   std::size_t node_bytes() const { return walker_.bytes(); }
   std::size_t leaf_bytes() const { return values_.bytes(); }
 

@@ -100,7 +100,7 @@ void walk_top(const Walk<Node>& walk, const Node* nodes, u32 levels, const Block
       const Vector* x = reinterpret_cast<const Vector*>(block.by_column + nodes[test].column * block.column_stride + row);
       const u32 key = nodes[test].key, bit = 1u << test;
       if (kMissing && is_marked(walk, nodes[test])) {
-        for (std::size_t v = 0; v < kVectors; ++v) outcome[v] = (x[v] > key) & (x[v] != kNanKey) ? outcome[v] | bit : outcome[v];
+        for (std::size_t v = 0; v < kVectors; ++v) outcome[v] = ((x[v] > key) & (x[v] != kNanKey)) ? outcome[v] | bit : outcome[v];
       } else {
         for (std::size_t v = 0; v < kVectors; ++v) outcome[v] = x[v] > key ? outcome[v] | bit : outcome[v];
       }

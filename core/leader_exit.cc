@@ -10,7 +10,7 @@
 namespace scurry {
 namespace {
 
-constexpr std::int32_t kNeverLeads = std::numeric_limits<std::int32_t>::min() / 2;
+constexpr std::int32_t kNeverLeads = std::numeric_limits<std::int32_t>::min();  // below any sum
 
 struct Buffers {
   AlignedVector<std::uint32_t> ids;
@@ -70,6 +70,7 @@ std::int32_t LeaderExit::leader(const std::int32_t* sums) const {
 }
 
 bool LeaderExit::stops(std::size_t round, std::int32_t first, std::int32_t second) const {
+  if (!may_stop(round)) return false;
   if (!rule_.need.empty()) return first >= rule_.need[round * (n_rounds_ + 1) + static_cast<std::size_t>(second)];
   return std::int64_t{first} - second >= rule_.lead[round];
 }
@@ -155,7 +156,7 @@ void LeaderExit::run_block(const RowsView& rows, std::size_t first, std::size_t 
       }
     }
     ++round;
-    if (rule_.lead[round] == std::numeric_limits<std::int32_t>::max()) continue;
+    if (!may_stop(round)) continue;
     kernels().sums.top_two(alive.sums, width_, alive.n, buffers.first.data(), buffers.second.data());
     std::size_t n_exits = 0;
     std::fill(buffers.exits.begin(), buffers.exits.end(), 0u);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -12,8 +13,8 @@ namespace scurry {
 
 struct AliveRows;
 
-// After r rounds a row stops if leader - second >= lead[r]. For votes, need[r][second] asks for a number of votes of the
-// leader instead; it is empty where leads are used.
+// After r rounds a row stops if leader - second >= lead[r]; no row does if that is the largest number. For votes,
+// need[r][second] asks for a number of votes of the leader instead; it is empty where leads are used.
 struct LeaderRule {
   std::vector<std::int32_t> lead;
   std::vector<std::int32_t> need;  // [n_rounds + 1][n_rounds + 1]
@@ -40,12 +41,14 @@ class LeaderExit {
               std::int64_t* out, std::size_t n_threads) const;
 
   std::size_t n_features() const { return n_features_; }
+  std::size_t n_trees() const { return plan_.size(); }
   std::size_t n_classes() const { return n_classes_; }
   std::size_t bytes() const { return walker_.bytes() + table_.size() * sizeof(std::int32_t); }
 
  private:
   Leaves make_leaves(const ForestView& forest, std::span<const std::int32_t> increments);
   std::int32_t leader(const std::int32_t* sums) const;
+  bool may_stop(std::size_t round) const { return rule_.lead[round] != std::numeric_limits<std::int32_t>::max(); }
   bool stops(std::size_t round, std::int32_t first, std::int32_t second) const;
   void add(const Tree& tree, std::uint32_t payload, std::int32_t* sums) const;
   void run_block(const RowsView& rows, std::size_t first, std::size_t n, const LeaderOutcome& outcome) const;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 
 namespace scurry {
 namespace {
@@ -37,6 +38,7 @@ Readout::Readout(const ForestView& forest, std::vector<std::int64_t> labels)
       divide_(forest.aggregation != Aggregation::kSum),
       label_from_score_(forest.label_from_score),
       binary_score_(forest.n_classes == 2 && forest.n_outputs() == 1) {
+  if (labels_.size() != n_probabilities_) throw std::invalid_argument("a label is needed for every class");
   if (divide_) {
     const std::size_t rounds = forest.tree_output[0] < 0 ? forest.n_trees() : forest.n_trees() / forest.n_outputs();
     divisor_ = static_cast<double>(rounds);

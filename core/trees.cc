@@ -1,11 +1,14 @@
 #include "trees.h"
 
 #include <algorithm>
+#include <limits>
+#include <stdexcept>
 
 namespace scurry {
 namespace {
 
 constexpr std::size_t kTopNodes = 1u << Trees::kMaxTop;  // read together, past the end of a small tree
+constexpr std::size_t kMaxNodes = std::numeric_limits<std::uint32_t>::max() - 2 * kTopNodes + 1;
 constexpr std::uint32_t kMaxOnePhase = 12;  // deeper trees are walked in phases
 
 // Nodes that act as leaves: the forest's own, and inner nodes whose whole subtree has one payload.
@@ -106,6 +109,7 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
     tree.first_phase = tree.depth <= kMaxOnePhase ? tree.depth : std::min(tree.depth, mean_path);
     trees_.push_back(tree);
   }
+  if (nodes.size() > kMaxNodes) throw std::length_error("a lowered forest can have at most 2^32 - 64 nodes");
   nodes.resize(nodes.size() + kTopNodes);
   nodes.shrink_to_fit();
   if (marks) marks_.resize(nodes.size() / 32 + 1);

@@ -43,7 +43,12 @@ void parallel_for(std::size_t n_tasks, std::size_t n_threads, const std::functio
     }
   };
   std::vector<std::thread> threads;
-  for (std::size_t t = 1; t < std::min(n_threads, n_tasks); ++t) threads.emplace_back(run);
+  threads.reserve(std::min(n_threads, n_tasks));
+  try {
+    for (std::size_t t = 1; t < std::min(n_threads, n_tasks); ++t) threads.emplace_back(run);
+  } catch (const std::exception&) {
+    // The system has no more threads to give: those there are do all the work.
+  }
   run();
   for (std::thread& thread : threads) thread.join();
   if (failure) std::rethrow_exception(failure);

@@ -42,7 +42,7 @@ class Walker {
   bool prefers_rows() const {
     return !trees_.is_wide() && !columns_.has_categories() && columns_.stride() <= kernels().max_register_stride;
   }
-  // Fills the block's by-column copy from its rows, where there are enough of them for it to pay.
+  // Fills the block's by-column copy from its rows, which pays if there are half a chunk of them or more.
   void index_columns(Scratch& scratch) const;
   // payload[row] of the leaf each row of the block reaches in a tree.
   void walk(const Tree& tree, Scratch& scratch) const;
@@ -76,7 +76,8 @@ class Walker {
 
 std::size_t round_up(std::size_t n, std::size_t step);
 
-// Runs task(i) for i in [0, n_tasks) on up to n_threads threads.
+// Runs task(i) for i in [0, n_tasks) on up to n_threads threads, fewer if the system has no more; an exception of any of
+// them is rethrown.
 void parallel_for(std::size_t n_tasks, std::size_t n_threads, const std::function<void(std::size_t)>& task);
 
 // Calls work(first, n) for ranges of at most max_rows rows, on several threads; an exception of any of them is rethrown.

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 
 from scurry import Forest, load
 from scurry.errors import FormatError, InputError
-from scurry.forest_parts import fields_of
-from strategies import forests
+from scurry.forest_parts import ARRAYS, fields_of
+from strategies import complete_forest, forests
 
 STUMP = {
     "feature": [0, -1, -1],
@@ -67,6 +67,25 @@ def test_nothing_can_be_changed():
     assert copy.deepcopy(forest) is forest
 
 
+def test_nothing_can_be_changed_through_what_was_given():
+    mine = np.array([0.5, 0.0, 0.0, 7.0])
+    view = mine[:3]
+    view.flags.writeable = False
+    forest = Forest.from_trees([stump(threshold=view)])
+    same = Forest(**{name: getattr(forest, name) for name in ARRAYS if name != "threshold"}, threshold=view,
+                  n_features=1, classes=[0, 1])  # fmt: skip
+    mine[0] = 9.0
+    assert forest.threshold[0] == same.threshold[0] == 0.5
+
+
+def test_arrays_are_aligned():
+    forest = Forest.from_trees([STUMP])
+    odd = np.frombuffer(b"\0" + forest.threshold.tobytes(), offset=1)
+    assert not odd.flags.aligned
+    fields = {name: getattr(forest, name) for name in ARRAYS} | {"threshold": odd}
+    assert Forest(**fields, n_features=1, classes=[0, 1]).threshold.flags.aligned
+
+
 def test_reaches_other_processes():
     forest = Forest.from_trees([STUMP], classes=["no", "yes"])
     forest.predict([[0.0]])  # the engine it now holds stays behind
@@ -115,12 +134,19 @@ def test_broken_trees_are_named(tree, message):
         ({"aggregation": "median"}, "aggregation must be one of mean, vote, sum, got 'median'"),
         ({"input_dtype": "float16"}, "input_dtype must be one of"),
         ({"n_features": 0}, "features must be in"),
-        ({"n_features": -1}, "must not be negative"),
+        ({"n_features": -1}, "n_features must be from 0 to"),
+        ({"n_features": 2**31}, "n_features must be from 0 to"),
     ],
 )
 def test_broken_headers_are_named(header, message):
     with pytest.raises(InputError, match=message):
         Forest.from_trees([STUMP], **header)
+
+
+def test_float32_scores_are_of_trees_with_one_output():
+    """The core sums vectors in float64 only, so that a model that does otherwise must not be taken for one."""
+    with pytest.raises(InputError, match="needs trees of one output each, value has 2 columns"):
+        complete_forest(n_columns=2, score_dtype="float32")
 
 
 def test_no_trees():

@@ -9,6 +9,7 @@ from scipy import sparse
 
 from scurry import Forest
 from scurry.errors import InputError
+from scurry.rows import as_rows
 
 NAMES = ("age", "height", "city")
 
@@ -76,6 +77,19 @@ def test_codes_and_missing_values(forest):
 def test_numpy_of_any_dtype(forest, dtype):
     matrix = np.array([[1, 0, 1], [0, 1, 0]]).astype(dtype)
     assert forest.predict(matrix).tolist() == [8, 0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_at_any_address(forest, dtype):
+    """Fields of packed records, whose rows are no whole number of values apart, and a buffer from an odd offset on."""
+    matrix = np.array([[1, 0, 1], [0, 1, 0]], dtype)
+    records = np.zeros(2, [("id", np.int8), ("x", dtype, (3,))])
+    records["x"] = matrix
+    assert forest.predict(records["x"]).tolist() == [8, 0]
+    buffer = np.frombuffer(b"\0" + matrix.tobytes(), dtype, offset=1).reshape(2, 3)
+    assert not buffer.flags.aligned
+    assert forest.predict(buffer).tolist() == [8, 0]
+    assert as_rows(forest, buffer).flags.aligned
 
 
 def test_one_row(forest):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from scurry import Forest, from_model, load
 from scurry.errors import FormatError, InputError, OutputError, ScurryError
+from scurry.storage import read_container
 
 STUMP = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}  # fmt: skip
@@ -143,6 +144,15 @@ def test_lies_of_all_kinds(saved, tmp_path):
                 load(tmp_path / "odd.scurry")
             except FormatError:
                 continue
+
+
+def test_headers_of_any_length_give_aligned_arrays(saved, tmp_path):
+    for padding in range(8):
+        text = b"{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }" + b" " * padding + b"\n"
+        body = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + np.array([0.5, 0, 0]).tobytes()
+        (tmp_path / "odd.scurry").write_bytes(rewritten(saved, threshold__npy=body))
+        assert read_container(tmp_path / "odd.scurry").array("threshold", np.float64).flags.aligned
+        assert load(tmp_path / "odd.scurry").predict([[1.0]]).tolist() == ["yes"]
 
 
 def test_missing_file_says_so(tmp_path):

@@ -132,9 +132,9 @@ class AnytimeRunner:
         )
         return Run(
             labels=values[:, 0] if forest.classes is None else forest.decoded(codes),
-            scores=scores[:, -1] if forest.n_outputs <= 2 else scores,
             trees=self._trees_after[steps],
             reason_codes=_REASON_CODES[reasons],
+            find_scores=lambda: scores[:, -1] if forest.n_outputs <= 2 else scores,
             count_steps=lambda: steps.astype(np.int64),
             time_us=None if budget.abort is None and np.isinf(budget.time_us) else time_us,
         )

@@ -117,7 +117,7 @@ def score(
     (2, ['rows.csv'])
     """
     tasks = outputs(find(source), Path(destination))
-    lanes = Lanes(thread_count(n_threads))
+    lanes = Lanes(thread_count(n_threads), len(tasks))
     scoring = Scoring(
         predictor=predictor if isinstance(predictor, Predictor) else Predictor.full(predictor),
         columns=tuple(columns),
@@ -159,6 +159,8 @@ def _completed(
             return work(fragment, target)
         except ScurryError as error:
             return error
+        finally:
+            lanes.finish()
 
     with ThreadPoolExecutor(lanes.n) as pool:
         try:
@@ -240,12 +242,9 @@ def score_fragment(
     identity = scoring.identity_of(fragment)
     if _identity_in(target) == identity:
         return None
-    n_rows, lanes = 0, lanes or Lanes(1)
+    n_rows, lanes = 0, lanes or Lanes(1, 1)
     floats = float_columns(scoring.forest)
-    with (
-        lanes.taken(),
-        opened(fragment, n_rows_per_batch=n_rows_per_batch, columns=scoring.needed, float_columns=floats) as reader,
-    ):
+    with opened(fragment, n_rows_per_batch=n_rows_per_batch, columns=scoring.needed, float_columns=floats) as reader:
         schema = scoring.schema(reader.schema).with_metadata({_IDENTITY: identity})
         # Nobody looks for rows by what was predicted of them, and bounds of text take long.
         options = {"schema": schema, "write_statistics": list(scoring.keep)}

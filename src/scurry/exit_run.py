@@ -16,6 +16,7 @@ from scurry.plan import ExitRule, LeaderRule, trees_per_round
 
 STOP_REASONS = np.array(["complete", "decided", "max_steps", "time", "abort"])
 _COMPLETE, _DECIDED = 0, 1
+_REASON_CODES = np.array([_DECIDED, _COMPLETE], np.uint8)  # of rows that stopped early, and of those that did not
 _NO_SIDE, _UPPER_SIDE = 0, 2  # of core/early_exit.h
 _ROWS_AT_ONCE = 1 << 14  # whose leaves in all trees are held while steps are counted
 
@@ -27,25 +28,30 @@ class Run:
     Attributes
     ----------
     labels : array of shape (n_rows,)
-    scores : float64 array of shape (n_rows,), or (n_rows, n_classes) for more than two classes
-        Over the trees asked: the share of (positive) votes, the mean probability of the (second) class, or the
-        boosted score. The model's own score where every tree was asked.
     trees : int32 array of shape (n_rows,)
         Trees asked.
     reason_codes : uint8 array of shape (n_rows,)
         `stop_reason` as an index of ``STOP_REASONS``.
-    count_steps : callable
-        Makes `steps`, at their first use: counting them takes longer than an early exit.
+    find_scores, count_steps : callable
+        Make `scores` and `steps` of the same rows, at their first use: that may take longer than the run.
     time_us : float64 array of shape (n_rows,) or None
         What each row took, where rows had a deadline or could be aborted.
     """
 
     labels: NDArray[Any]
-    scores: NDArray[np.float64]
     trees: NDArray[np.int32]
     reason_codes: NDArray[np.uint8]
+    find_scores: Callable[[], NDArray[np.float64]]
     count_steps: Callable[[], NDArray[np.int64]]
     time_us: NDArray[np.float64] | None = None
+
+    @cached_property
+    def scores(self) -> NDArray[np.float64]:
+        """Of the trees asked: the share of (positive) votes, the mean probability of the (second) class, or the sum.
+
+        The model's own score where every tree was asked. Shape (n_rows,), or (n_rows, n_classes) for more than two.
+        """
+        return self.find_scores()
 
     @cached_property
     def steps(self) -> NDArray[np.int64]:
@@ -94,9 +100,9 @@ class FullRunner:
         """Labels, and how they came about."""
         return Run(
             labels=self.labels(rows, n_threads),
-            scores=_shaped(self.forest.scores(rows, n_threads)),
             trees=np.full(len(rows), self.forest.n_trees, np.int32),
             reason_codes=np.full(len(rows), _COMPLETE, np.uint8),
+            find_scores=lambda: _shaped(self.forest.scores(rows, n_threads)),
             count_steps=lambda: _steps(self.forest, rows, n_threads, lambda depth, _: depth.sum(axis=1)),
         )
 
@@ -150,14 +156,18 @@ class ExitRunner:
         """Labels, and how they came about."""
         sums, trees, sides = self._outcome(rows, n_threads)
         complete = trees == self.forest.n_trees
-        scores = self._scores(sums, trees)
-        if self.rule.kind == "scores" and complete.any():
-            scores[complete] = self.forest.scores(rows[complete], n_threads)[:, -1]
+
+        def find_scores() -> NDArray[np.float64]:
+            scores = self._scores(sums, trees)
+            if self.rule.kind == "scores" and complete.any():
+                scores[complete] = self.forest.scores(rows[complete], n_threads)[:, -1]
+            return scores
+
         return Run(
             labels=self._labels(rows, sums, sides),
-            scores=scores,
             trees=trees,
-            reason_codes=np.where(complete, _COMPLETE, _DECIDED).astype(np.uint8),
+            reason_codes=_REASON_CODES[complete.view(np.uint8)],
+            find_scores=find_scores,
             count_steps=lambda: self._steps(rows, trees, n_threads),
         )
 
@@ -188,8 +198,8 @@ class ExitRunner:
         undecided = sides == _NO_SIDE
         upper = np.where(undecided, sums >= threshold, sides == _UPPER_SIDE)
         labels = self.forest.decoded(np.where(upper, positive, negative))
-        close = np.flatnonzero(undecided & (np.abs(sums.astype(np.int64) - threshold) <= tolerance))
-        if len(close):
+        if tolerance >= 0:
+            close = np.flatnonzero(undecided & (np.abs(sums.astype(np.int64) - threshold) <= tolerance))
             labels[close] = self.forest.predict(rows[close])
         return labels
 
@@ -245,15 +255,20 @@ class LeaderRunner:
     def run(self, rows: NDArray[Any], n_threads: int) -> Run:
         """Labels, and how they came about."""
         scores, trees, leaders, decided = self._scores(rows, n_threads)
-        labels = self.forest.decoded(self.forest._integer_classes[leaders])
-        if self.rule.kind == "scores" and not decided.all():
-            scores[~decided] = self.forest.scores(rows[~decided], n_threads)
+        labels, exact = self.forest.decoded(self.forest._integer_classes[leaders]), self.rule.kind == "scores"
+        if exact and not decided.all():
             labels[~decided] = self.forest.predict(rows[~decided], n_threads)
+
+        def find_scores() -> NDArray[np.float64]:
+            if exact and not decided.all():
+                scores[~decided] = self.forest.scores(rows[~decided], n_threads)
+            return _shaped(scores)
+
         return Run(
             labels=labels,
-            scores=_shaped(scores),
             trees=trees,
-            reason_codes=np.where(decided, _DECIDED, _COMPLETE).astype(np.uint8),
+            reason_codes=_REASON_CODES[1 - decided.view(np.uint8)],
+            find_scores=find_scores,
             count_steps=lambda: _steps_in_order(self.forest, rows, n_threads, self.order, trees),
         )
 

@@ -5,6 +5,7 @@ Algorithms make plans; what runs them (the native core, exports, the report) nev
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
@@ -36,6 +37,13 @@ class _StopRule:
             raise InputError(f"a stop rule is of kind {' or '.join(KINDS)}, got {self.kind!r}")
         if not isinstance(self.step, int | float) or not np.isfinite(self.step) or self.step <= 0:
             raise InputError(f"step must be a positive number, got {self.step!r}")
+
+    def _in_steps(self, values: NDArray[np.float64], leaves: NDArray[np.bool_] | bool = True) -> NDArray[np.int32]:
+        """`values` in units of `step`; those at `leaves` must fit 32 bits, others add to no sum and are cut to fit."""
+        units = np.rint(values / self.step)
+        if np.abs(units[leaves]).max() >= NEVER_ABOVE:
+            raise InputError(f"step {self.step:g} is too small: some score is more than 2^31 of them")
+        return units.clip(NEVER_BELOW, NEVER_ABOVE).astype(np.int32)
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """A JSON-able header and arrays that say everything about the rule."""
@@ -110,7 +118,7 @@ class ExitRule(_StopRule):
         if self.kind == "votes":
             positive: NDArray[np.bool_] = forest.value.argmax(axis=1) == 1
             return positive.astype(np.int32)
-        return np.rint(leaf_scores(forest) / self.step).astype(np.int32)
+        return self._in_steps(leaf_scores(forest), forest.is_leaf)
 
     def threshold(self, forest: Forest) -> int:
         """The sum over all trees from which on a row is positive."""
@@ -139,6 +147,11 @@ class LeaderRule(_StopRule):
 
     ARRAYS: ClassVar[dict[str, type]] = {"lead": np.int32, "need": np.int32}
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.need.size and self.kind != "votes":
+            raise InputError("need is a number of votes, which a rule on scores does not count")
+
     def check(self, forest: Forest) -> None:
         """Raise unless this rule can stop `forest`."""
         n_rounds = forest.n_trees // trees_per_round(forest)
@@ -152,11 +165,11 @@ class LeaderRule(_StopRule):
         if self.kind == "votes":
             votes: NDArray[np.int32] = np.eye(forest.n_classes, dtype=np.int32)[forest.value.argmax(axis=1)]
             return votes
-        return np.rint(leaf_values(forest) / self.step).astype(np.int32)
+        return self._in_steps(leaf_values(forest), forest.is_leaf)
 
     def start(self, forest: Forest) -> NDArray[np.int32]:
         """Sums before the first tree, shape (n_classes,)."""
-        return np.rint((0 if self.kind == "votes" else 1) * forest.base_score / self.step).astype(np.int32)
+        return self._in_steps((0 if self.kind == "votes" else 1) * forest.base_score)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -291,3 +304,22 @@ def _stop_rule(container: Container, header: dict[str, Any]) -> ExitRule | Leade
         return rule(**parts)
     except TypeError as error:
         raise FormatError(f"its stop rule has unknown fields: {error}") from error
+
+
+def told(facts: Mapping[str, Any]) -> dict[str, str]:
+    """What a plan says about itself, for readers: shares in percent, means with few digits.
+
+    Examples
+    --------
+    >>> told({"n_calibration_rows": 8000, "max_disagreement": 0.005, "calibration_mean_trees": 5.98562})
+    {'calibration rows': '8,000', 'max disagreement': '0.5 %', 'calibration mean trees': '5.986'}
+    """
+    return {name.removeprefix("n_").replace("_", " "): _in_words(name, value) for name, value in facts.items()}
+
+
+def _in_words(name: str, value: object) -> str:
+    if isinstance(value, float):
+        if name.endswith(("disagreement", "accuracy")):
+            return f"{100 * value:.4g} %"
+        return f"{value:.4g}" if "mean" in name else f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

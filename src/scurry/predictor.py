@@ -16,7 +16,7 @@ from scurry.exit_run import ExitRunner, FullRunner, LeaderRunner, Run
 from scurry.forest import Forest
 from scurry.forest_parts import fields_of
 from scurry.ledger import Ledger
-from scurry.plan import ExitRule, LeaderRule, Plan, StepRule
+from scurry.plan import ExitRule, LeaderRule, Plan, StepRule, told
 from scurry.rows import as_rows, thread_count
 from scurry.storage import digest, read_container, write_container
 
@@ -291,14 +291,11 @@ class Summary:
         self.facts = {"forest": repr(forest)} | plan.facts
 
     def __str__(self) -> str:
-        width = max(len(name) for name in self.facts)
-        return "\n".join(f"{name.replace('_', ' '):<{width}}  {_shown(value)}" for name, value in self.facts.items())
+        lines = told(self.facts)
+        width = max(map(len, lines))
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in lines.items())
 
     __repr__ = __str__
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def load(path: str | PathLike[str]) -> Forest | Predictor:

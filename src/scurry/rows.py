@@ -16,7 +16,7 @@ from scurry.errors import InputError
 if TYPE_CHECKING:
     from scurry.forest import Forest
 
-_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_FLOAT32, _FLOAT64 = _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 class CodedRows(np.ndarray[Any, np.dtype[Any]]):
@@ -35,8 +35,14 @@ def thread_count(n_threads: int | None) -> int:
 
 
 def as_rows(forest: Forest, X: Any) -> NDArray[Any]:
-    """`X` as a float32 or float64 matrix of shape (n_rows, n_features), copied only where it must be."""
-    if type(X) is np.ndarray and X.ndim == 2 and X.dtype in _FLOATS and not forest.encode_numbers:
+    """`X` as an aligned float32 or float64 matrix of shape (n_rows, n_features), copied only where it must be."""
+    if (
+        type(X) is np.ndarray
+        and X.ndim == 2
+        and (X.dtype is _FLOAT64 or X.dtype is _FLOAT32)
+        and X.flags.aligned
+        and not forest.encode_numbers
+    ):
         rows = X
     elif not forest.encode_numbers:
         rows = _convert(forest, X)
@@ -91,7 +97,8 @@ def _from_array(forest: Forest, X: Any) -> NDArray[Any]:
         return _from_columns(forest, [(_name(forest, j), array[:, j]) for j in range(array.shape[1])], len(array))
     if array.dtype.kind not in "fiub":
         raise InputError(f"X has dtype {array.dtype}; numbers are needed (encode text and dates first)")
-    return array if array.dtype in _FLOATS else array.astype(forest.input_dtype)
+    # Fields of packed records lie at any address.
+    return np.require(array, array.dtype if array.dtype in _FLOATS else forest.input_dtype, "A")
 
 
 def _from_frame(forest: Forest, frame: nw.DataFrame[Any]) -> NDArray[Any]:

@@ -221,4 +221,5 @@ def _array(name: str, data: bytes) -> NDArray[Any]:
     n_bytes = len(data) - header.end()
     if math.prod(shape) * dtype.itemsize != n_bytes:
         raise FormatError(f"array {name!r} claims shape {shape} but has {n_bytes} bytes")
-    return np.frombuffer(data, dtype=dtype, offset=header.end()).reshape(shape)
+    # A header of odd length leaves the array at an odd address.
+    return np.require(np.frombuffer(data, dtype=dtype, offset=header.end()).reshape(shape), requirements="A")

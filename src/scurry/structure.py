@@ -24,11 +24,12 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 MISSING_NAN, MISSING_ZERO, MISSING_NONE = 0, 1, 2
 MAX_NODES = 2**31 - 2
+MAX_FEATURES = 2**31 - 1
 MAX_CATEGORY_WORDS = 2**24 // 32
 
 
 def frozen(values: ArrayLike, dtype: type | None, name: str) -> NDArray[Any]:
-    """A C-contiguous read-only array nobody else can write to, of `dtype` if that loses nothing."""
+    """A C-contiguous, aligned, read-only array nobody else can write to, of `dtype` if that loses nothing."""
     array = np.asarray(values)
     if dtype is not None and array.dtype != dtype:
         try:
@@ -39,21 +40,16 @@ def frozen(values: ArrayLike, dtype: type | None, name: str) -> NDArray[Any]:
         if not np.array_equal(cast, array, equal_nan=array.dtype.kind == "f"):
             raise InputError(f"{name} has values that do not fit {np.dtype(dtype)}, got dtype {array.dtype}")
         array = cast
-    elif not _is_fixed(array):
+    elif _can_change(array):
         array = array.copy()
-    array = np.ascontiguousarray(array) if array.ndim else array
+    array = np.require(array, requirements=["C", "A"])
     array.flags.writeable = False
     return array
 
 
-def _is_fixed(array: NDArray[Any]) -> bool:
-    """Whether nobody can write to an array, nor to one that it is a view of."""
-    owner: Any = array
-    while isinstance(owner, np.ndarray):
-        if owner.flags.writeable:
-            return False
-        owner = owner.base
-    return owner is None or isinstance(owner, bytes)
+def _can_change(array: Any) -> bool:
+    """Whether somebody can write to the memory of `array`, be it through an array that it is a view of."""
+    return isinstance(array, np.ndarray) and (array.flags.writeable or _can_change(array.base))
 
 
 def tree_arrays(tree: Mapping[str, Any], index: int) -> dict[str, NDArray[Any]]:
@@ -142,8 +138,8 @@ def _check_shapes(forest: Forest) -> None:
 
 
 def _check_header(forest: Forest) -> None:
-    if forest.n_features < 0:
-        raise InputError(f"n_features must not be negative, got {forest.n_features}")
+    if not 0 <= forest.n_features <= MAX_FEATURES:
+        raise InputError(f"n_features must be from 0 to {MAX_FEATURES}, got {forest.n_features}")
     if forest.feature_names is not None and len(forest.feature_names) != forest.n_features:
         raise InputError(f"{len(forest.feature_names)} feature_names for {forest.n_features} features")
     n_outputs, n_columns, output = len(forest.base_score), forest.value.shape[1], forest.tree_output
@@ -156,6 +152,11 @@ def _check_header(forest: Forest) -> None:
             raise InputError(f"{len(output)} trees cannot be shared evenly by {n_outputs} outputs")
     elif n_columns != n_outputs:
         raise InputError(f"value has {n_columns} columns for {n_outputs} outputs")
+    if forest.score_dtype == "float32" and n_columns > 1:
+        raise InputError(
+            f'score_dtype="float32" needs trees of one output each, value has {n_columns} columns; name them in '
+            'tree_output, or use score_dtype="float64"'
+        )
     if (
         not np.isfinite(forest.base_score).all()
         or not np.isfinite([forest.link_scale, forest.decision_threshold]).all()

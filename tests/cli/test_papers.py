@@ -15,6 +15,17 @@ def test_runs_the_experiment_with_its_options(monkeypatch, tmp_path, capfd):
     assert capfd.readouterr().out == "options: --quick --datasets adult\n"
 
 
+def test_help_is_that_of_the_experiment(monkeypatch, tmp_path, capfd, run):
+    folder = tmp_path / "benchmarks" / "papers"
+    folder.mkdir(parents=True)
+    (folder / "some_paper.py").write_text('"""What it is about.\n\nAnd more."""\nimport sys; print(*sys.argv[1:])')
+    monkeypatch.chdir(tmp_path)
+    assert "--help lists the rest" in " ".join(run("reproduce", "--help").replace("PAPER", "").split())
+    run("reproduce", "some-paper", "--help")
+    assert capfd.readouterr().out == "--help\n"
+    assert run("reproduce").split() == ["some-paper", "What", "it", "is", "about."]
+
+
 def test_a_paper_that_is_not_there(fail, monkeypatch, tmp_path):
     (tmp_path / "benchmarks" / "papers").mkdir(parents=True)
     (tmp_path / "benchmarks" / "papers" / "qwyc.py").touch()

@@ -66,7 +66,7 @@ def test_anytime(run, folder, forest, features, table, tmp_path):
     assert (written.plan.order == expected.plan.order).all()
     text = " ".join(output.split())
     assert f"steps {len(written.plan.order)}, in 25 trees" in text
-    assert f"{expected.plan.facts['mean_accuracy']:.4g} on average over all moments to stop" in text
+    assert f"{100 * expected.plan.facts['mean_accuracy']:.3g} % on average over all moments to stop" in text
     assert f"new.parquet --max-steps {len(written.plan.order) // 10} -o scores.parquet" in text
 
 

@@ -79,14 +79,21 @@ def test_report(run, folder, fast, tmp_path):
     assert "accuracy" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_bench(run, folder, fast):
+def test_bench(run, folder):
     found = json.loads(run("bench", folder / "fast.scurry", folder / "new.parquet", "--json"))
-    assert all(list(times) == ["all trees", fast.plan.facts["method"]] for times in found.values())
+    assert all(list(times) == ["all trees", "by its plan"] for times in found.values())
     assert next(iter(found)) == "69 rows, 1 thread"
     assert list(found)[-1] == "one row"
     output = run("bench", folder / "model.skops", folder / "new.parquet")
     assert "RandomForestClassifier  all trees" in output
     assert output.count(" ×") == len(found)
+
+
+@pytest.mark.parametrize("budget", [("--max-steps", 5), ("--time-us", 20)])
+def test_a_budget_of_steps_needs_a_plan_for_it(fail, folder, fast, budget, tmp_path):
+    arguments = (folder / "new.parquet", "-o", tmp_path / "x.parquet", *budget)
+    for file in ("fast.scurry", "model.scurry"):
+        assert "make one with: scurry anytime MODEL ROWS --label" in fail("predict", folder / file, *arguments)
 
 
 def test_a_cluster_is_asked_for_the_same(run, folder, fast, monkeypatch):

@@ -2,8 +2,11 @@
 
 import math
 import os
+import shlex
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import scurry
-from scurry import Forest, reference
+from scurry import Forest, _core, reference
+from scurry.forest_parts import ARRAYS, HEADER
 from strategies import SPECIAL, adversarial_rows, complete_forest, forests
 
 RNG = np.random.default_rng(0)
@@ -20,7 +23,7 @@ RNG = np.random.default_rng(0)
 
 def test_a_sanitized_run_tests_the_sanitized_core():
     if os.environ.get("SCURRY_SANITIZED"):
-        assert "sanitized" in scurry._core.__file__
+        assert "sanitized" in _core.__file__
 
 
 def assert_equals_reference(forest: Forest, rows: np.ndarray) -> None:
@@ -235,6 +238,74 @@ def test_many_python_threads_share_one_forest():
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.fixture
+def only_willing_switches():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("only_willing_switches")
+@pytest.mark.parametrize("n_rows", [1, 16])
+def test_other_python_threads_run_meanwhile(n_rows):
+    """Few rows are long work too where there are many trees."""
+    forest = complete_forest(n_trees=30_000 // n_rows, depth=3)
+    forest.predict(np.zeros((n_rows, 6)))
+    turns, done = 0, threading.Event()
+
+    def count():
+        nonlocal turns
+        while not done.is_set():
+            turns += 1
+            time.sleep(0)
+
+    other = threading.Thread(target=count)
+    other.start()
+    before = turns
+    for _ in range(300):  # the system may be slow to wake the other thread
+        forest.predict(np.zeros((n_rows, 6)))
+        if turns > before:
+            break
+    seen = turns
+    done.set()
+    other.join()
+    assert seen > before
+
+
+def test_more_threads_than_the_system_gives(tmp_path):
+    """Where no thread can be started (their stacks would not fit any memory), the calling one does all the work."""
+    complete_forest().save(tmp_path / "f.scurry")
+    program = (
+        "import sys, numpy, scurry; f = scurry.load(sys.argv[1] + '/f.scurry'); X = numpy.zeros((1000, 6));"
+        "print(len(f.predict(X, n_threads=8)), (f.predict(X, n_threads=8) == f.predict(X)).all())"
+    )
+    limited = f"ulimit -s {2**37}; exec {sys.executable} -c {shlex.quote(program)} {tmp_path}"
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(["sh", "-c", limited], env=environment, capture_output=True, text=True)
+    assert run.stdout.split() == ["1000", "True"], run.stderr
+
+
+def test_engines_do_what_they_were_lowered_for():
+    forest = complete_forest(n_trees=3, n_columns=2)
+    rows = np.zeros((2, 6))
+    with pytest.raises(ValueError, match="for leaves alone"):
+        forest._leaf_engine.scores(rows, np.empty((2, 2)), 1)
+    with pytest.raises(ValueError, match="not lowered for leaves"):
+        forest._engine.leaves(rows, np.empty((2, 3), np.int32), 1)
+    with pytest.raises(ValueError, match="a label is needed for every class"):
+        _core.Engine(forest._arrays, classes=np.arange(1), leaf_ids=False)
+
+
+def test_arrays_of_another_type_are_not_taken_for_a_forest():
+    """They would be converted, and the copies be gone when the core reads them."""
+    forest = complete_forest(n_trees=3)
+    header = {name: getattr(forest, name) for name in HEADER} | {"n_classes": 3}
+    arrays = {name: getattr(forest, name) for name in ARRAYS} | {"threshold": forest.threshold.astype(np.float32)}
+    with pytest.raises(RuntimeError):
+        _core.ForestArrays(arrays, header)
+
+
 @pytest.mark.parametrize("isa", ["portable", "avx2"])
 def test_every_instruction_set_gives_the_same_bits(isa, tmp_path):
     forest = complete_forest(n_trees=25, n_columns=5, depth=9)
@@ -304,7 +375,7 @@ def test_boosted_classes(link, score_dtype):
 @pytest.mark.parametrize("scale", [1.0, 0.5, 3.0])
 def test_logistic_threshold_is_the_smallest_positive_score(float32, scale):
     real = np.float32 if float32 else np.float64
-    threshold = real(scurry._core.logistic_threshold(scale, float32))
+    threshold = real(_core.logistic_threshold(scale, float32))
 
     def p(x):
         # The C library's exponential, as the frameworks call it: numpy's own differs in the last bit here.

@@ -18,14 +18,16 @@ def exit_run(native, rows, n_threads=1):
     return sums, trees, sides
 
 
-def make_exit(forest: Forest, increments, policies, order=None, seed=0, shuffle_rows=False, pieces=((), (), ())):
+def make_exit(
+    forest: Forest, increments, policies, order=None, seed=0, shuffle_rows=False, pieces=((), (), ()), n_weights=None
+):
     order = np.arange(forest.n_trees) if order is None else order
     weights, lower, upper = (np.array(part) for part in zip(*policies, strict=True))
     return _core.EarlyExit(
         forest._arrays,
         order=order.astype(np.int32),
         increments=increments.astype(np.int32),
-        weights=weights.astype(np.float64),
+        weights=np.resize(weights.astype(np.float64), n_weights or len(weights)),
         lower=lower.astype(np.int32),
         upper=upper.astype(np.int32),
         piece_offset=np.array(pieces[0], np.uint32),
@@ -250,6 +252,56 @@ def test_leader(trees_per_round):
         np.testing.assert_array_equal(got[1], (rounds[:size] + 1) * trees_per_round)
         np.testing.assert_array_equal(got[2], final[:size].argmax(axis=1))
         np.testing.assert_array_equal(got[3], rounds[:size] < n_rounds - 1)
+
+
+def leader_exit(forest: Forest, **changes):
+    """One tree a round, whose leaves add nothing; `changes` replace arguments."""
+    parts = {
+        "order": np.arange(forest.n_trees, dtype=np.int32),
+        "trees_per_round": 1,
+        "increments": np.zeros(forest.value.shape, np.int32),
+        "start": np.zeros(forest.n_outputs, np.int32),
+        "lead": np.full(forest.n_trees + 1, INT.max, np.int32),
+        "need": np.empty((0, 0), np.int32),
+    }
+    return _core.LeaderExit(forest._arrays, **(parts | changes))
+
+
+@pytest.mark.parametrize("n_rows", [1, 100])
+def test_leader_of_very_negative_sums(n_rows):
+    """Whatever the sums, nothing but the classes leads."""
+    forest = complete_forest(n_trees=4, n_columns=3, depth=3)
+    start = np.array([-(2**30) - 9, -(2**30) - 19, INT.min + 9], np.int32)
+    native = leader_exit(forest, start=start, lead=np.array([INT.max, 11, 10, INT.max, INT.max], np.int32))
+    sums, trees, leaders = (np.empty(shape, np.int32) for shape in ((n_rows, 3), n_rows, n_rows))
+    decided = np.empty(n_rows, np.uint8)
+    native.run(np.zeros((n_rows, 6)), sums, trees, leaders, decided, 1)
+    assert (sums == start).all()
+    assert (trees == 2).all()
+    assert (leaders == 0).all()
+    assert decided.all()
+
+
+def test_rules_that_do_not_fit_the_forest_are_refused():
+    """Each of these would have the core read beside an array."""
+    many, one = complete_forest(n_trees=3, n_columns=3, depth=2), complete_forest(n_trees=3, n_columns=1, depth=2)
+    with pytest.raises(ValueError, match="a start is needed for every output"):
+        leader_exit(many, start=np.zeros(4, np.int32))
+    with pytest.raises(ValueError, match="a start is needed for every output"):
+        leader_exit(one, start=np.zeros(2, np.int32))
+    with pytest.raises(ValueError, match="where a tree adds one vote"):
+        leader_exit(many, increments=np.full(many.value.shape, 2, np.int32), need=np.ones((4, 4), np.int32))
+    with pytest.raises(ValueError, match="need 32 bits"):
+        leader_exit(many, increments=np.full(many.value.shape, 2**30, np.int32))
+    never = [(1.0, np.full(4, INT.min), np.full(4, INT.max))]
+    with pytest.raises(ValueError, match="a weight and thresholds"):
+        make_exit(many, np.zeros(many.n_nodes), never, n_weights=2)
+    with pytest.raises(ValueError, match="need 32 bits"):
+        make_exit(many, np.full(many.n_nodes, -(2**30)), never)
+    native = make_exit(many, np.zeros(many.n_nodes), never)
+    wider = complete_forest(n_trees=3, n_columns=2, n_features=90)._engine
+    with pytest.raises(ValueError, match="of another forest"):
+        native.labels(np.zeros((1, 6)), np.empty(1, np.int64), wider, 0, 1, 0, 0, 1)
 
 
 def test_leader_by_votes_needed():

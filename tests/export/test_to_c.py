@@ -1,6 +1,7 @@
 import json
 import re
 import subprocess
+from functools import partial
 
 import numpy as np
 import pytest
@@ -163,6 +164,28 @@ def test_adverse_class_labels(tmp_path):
     assert verify(tmp_path, np.zeros((1, 4)), n_adversarial=20)
     assert "#error" not in re.sub(r"/\*.*?\*/", "", (tmp_path / "model.h").read_text(), flags=re.DOTALL)
     assert "<b>" not in (tmp_path / "README.md").read_text()
+
+
+def test_adverse_feature_names_in_the_order_of_a_row(cancer, tmp_path):
+    names = ["age", "a | b `c` <b>\n*/", *(f"x{j}" for j in range(28))]
+    to_c(scurry.from_model(cancer[0], feature_names=names), tmp_path, X_cal=cancer[1])
+    listed = [line for line in (tmp_path / "README.md").read_text().split("`row[…]`")[1].splitlines() if "`" in line]
+    assert listed[0] == '| 0 | `"age"` |'
+    assert listed[1] == '| 1 | `"a \\u007c b \\u0060c\\u0060 \\u003cb>\\n*/"` |'
+    assert len(listed) == 30
+
+
+@pytest.mark.parametrize("plan", ["anytime", "mixed", "whole"])
+def test_the_code_in_the_readme_compiles(anyt, cancer, tmp_path, plan):
+    model, X, _ = cancer
+    mixed = partial(scurry.early_exit, model, X, max_disagreement=0.1, method="minimixed", confidence=None)
+    pred = {"anytime": lambda: anyt, "mixed": mixed, "whole": lambda: scurry.from_model(model)}[plan]()
+    to_c(pred, tmp_path)
+    snippet = re.search(r"```c\n(.*?)```", (tmp_path / "README.md").read_text(), flags=re.DOTALL)[1]
+    include, code = snippet.split("\n", 1)
+    (tmp_path / "main.c").write_text(f"{include}\nint main(void)\n{{\n{code}\nreturn label;\n}}\n")
+    flags = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-Wno-uninitialized", "-Wno-maybe-uninitialized"]
+    subprocess.run(["cc", *flags, "-c", "main.c", "model.c"], cwd=tmp_path, check=True)
 
 
 def test_too_many_nodes_for_16_bits(tmp_path):

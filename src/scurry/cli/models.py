@@ -32,6 +32,8 @@ app.add_typer(export, name="export")
 @app.command(epilog="Example: [bold]scurry inspect model.json[/bold]")
 def inspect(model: ModelFile, as_json: AsJson = False, trust_pickle: TrustPickle = False) -> None:
     """Show what is in a model file: its trees, how it decides, the memory it takes, the plan it runs by."""
+    from scurry.plan import told
+
     with working(f"Reading {model.name}"):
         read = read_model(model, trust_pickle=trust_pickle)
         facts: dict[str, Any] = (
@@ -40,7 +42,7 @@ def inspect(model: ModelFile, as_json: AsJson = False, trust_pickle: TrustPickle
     show(facts, as_json, _rows(facts))
     if not as_json and "plan" in facts:
         console().print()
-        console().print(pairs(_plan_rows(facts["plan"])))
+        console().print(pairs(told(facts["plan"])))
 
 
 @export.command("c", epilog="Example: [bold]scurry export c ready.scurry firmware --rows rows.parquet[/bold]")
@@ -85,6 +87,8 @@ def export_c(
 
 
 def _show_export(written: Export, verified: Verification | None) -> None:
+    from scurry.export.agreement import in_percent
+
     table = columns("layout", "flash", "RAM", "instr./step", "agreement: least", "at the end")
     for option in written.candidates:
         known = () if option.agreement is None else (option.agreement.min(), option.agreement[-1])
@@ -94,7 +98,7 @@ def _show_export(written: Export, verified: Verification | None) -> None:
             in_bytes(sizes.flash_bytes),
             in_bytes(sizes.ram_bytes),
             f"{sizes.instructions_per_step:.1f}",
-            *(f"{share:.4%}" for share in known),
+            *map(in_percent, known),
             style="bold" if option.layout.name == written.layout else None,
         )
     console().print(table)
@@ -156,11 +160,4 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         "memory": f"arrays {in_bytes(facts['array_bytes'])}, engine {in_bytes(facts['engine_bytes'])} "
         f"({facts['engine_bytes'] / facts['n_nodes']:.1f} bytes per node)",
         "digest": facts["digest"],
-    }
-
-
-def _plan_rows(plan: dict[str, Any]) -> dict[str, str]:
-    return {
-        name.removeprefix("n_").replace("_", " "): f"{value:.6g}" if isinstance(value, float) else str(value)
-        for name, value in plan.items()
     }

@@ -51,8 +51,9 @@ def early_exit(
 ) -> None:
     """Stop asking trees once a row's label is clear, with a promise for new rows.
 
-    ROWS are like those to be predicted, and were not used to train the model. They need no labels. With --dask they
-    may be more than fit into memory.
+    ROWS are like those to be predicted, and were not used to train the model. They need no labels.
+
+    With --dask they may be more than fit into memory.
     """
     from scurry import distributed, early_exit
 
@@ -118,7 +119,8 @@ def anytime(
         predictor.save(output)
     facts = predictor.plan.facts
     quality = "accuracy" if forest.is_classifier else "mean_squared_error"
-    shown = {name: f"{facts[f'{name}_{quality}']:.4g}" for name in ("first", "mean", "last")}
+    in_words = percent if forest.is_classifier else "{:.4g}".format
+    shown = {name: in_words(facts[f"{name}_{quality}"]) for name in ("first", "mean", "last")}
     told = {
         "steps": f"{facts['n_steps']:,}, in {forest.n_trees} trees",
         quality.replace("_", " "): f"{shown['first']} before the first step, {shown['mean']} on average over all "

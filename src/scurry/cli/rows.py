@@ -39,7 +39,9 @@ def predict(
     time_us: Annotated[
         float | None, typer.Option(help="Of an anytime plan: microseconds per row.", show_default=False)
     ] = None,
-    threads: Annotated[int | None, typer.Option(help="By default all cores.", show_default=False)] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="That work at the same time; by default as many as cores.", show_default=False)
+    ] = None,
     dask: Dask = None,
     as_json: AsJson = False,
     trust_pickle: TrustPickle = False,
@@ -51,11 +53,17 @@ def predict(
     from rich.text import Text
 
     from scurry import batch, distributed
+    from scurry.plan import StepRule
 
     if Path(output).suffix.lower() in _OTHER_TABLES:
         raise InputError(f"scores are written as Parquet; name a folder, or {Path(output).with_suffix('.parquet')}")
     with working(f"Reading {model.name}"):
         predictor = read_model(model, trust_pickle=trust_pickle).predictor
+    if (max_steps is not None or time_us is not None) and not isinstance(predictor.plan.stop, StepRule):
+        raise InputError(
+            f"--max-steps and --time-us need a plan that can stop after any step, and {model} has none; make one with: "
+            "scurry anytime MODEL ROWS --label COLUMN -o ready.scurry"
+        )
     asked: dict[str, Any] = {
         "columns": _names(columns),
         "keep": _names(keep),
@@ -121,8 +129,9 @@ def report(
 def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: TrustPickle = False) -> None:
     """Time a model on your rows: with all trees, by its plan, and as its own framework runs it.
 
-    The framework takes part if the file holds its model (skops, pickle). All take turns; the best of several rounds
-    counts.
+    The framework takes part if the file holds its model (skops, pickle).
+
+    All take turns; the best of several rounds counts.
     """
     from scurry.report.speed import laps, source_runner
     from scurry.report.story import Runner
@@ -134,7 +143,7 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
         X, _ = read_rows(rows, read.forest)
     runners = [Runner("all trees", read.forest.predict)]
     if read.subject is not read.forest:
-        runners.append(Runner(str(read.predictor.plan.facts.get("method", "plan")), read.predictor.predict))
+        runners.append(Runner("by its plan", read.predictor.predict))
     if read.source is not None:
         runners.insert(0, source_runner(read.source, X.to_pandas()))
     with working(f"Timing {len(X):,} rows"):

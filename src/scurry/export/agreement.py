@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -41,3 +42,14 @@ def agreement(pred: Predictor | Forest, lowered: Lowered, X: Any) -> NDArray[np.
         for n_steps, (sums, _) in enumerate(replay.states(lowered, rows))
     ]
     return np.array(shares)
+
+
+def in_percent(share: float) -> str:
+    """A share of rows, rounded down: 100 % is all of them.
+
+    Examples
+    --------
+    >>> in_percent(1.0), in_percent(0.9962825), in_percent(0.9999999)
+    ('100 %', '99.628 %', '99.999 %')
+    """
+    return "100 %" if share == 1 else f"{math.floor(1e5 * share) / 1e3:.3f} %"

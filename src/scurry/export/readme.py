@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 
+from scurry.export.agreement import in_percent
 from scurry.export.candidates import Candidate
 from scurry.export.values import ExitTables
 from scurry.forest import Forest
@@ -37,15 +38,19 @@ def readme(name: str, chosen: Candidate, forest: Forest) -> str:
         "```c",
         f'#include "{name}.h"',
         "",
+        f"{name}_raw row[{name.upper()}_N_FEATURES];",
         f"{name}_input x[{name.upper()}_N_COLUMNS];",
         f"{name}_state state;",
+        *(["volatile uint8_t stop = 0;"] if lowered.is_anytime else []),
+        *(["uint16_t draw; /* a random number, another one for each row */"] if draw else []),
+        "",
         f"{name}_quantize(row, x);",
         f"{name}_init(&state{draw});",
         run,
-        f"label = {name}_predict(&state);",
+        f"uint16_t label = {name}_predict(&state);",
         "```",
         "",
-        f"`row` has {forest.n_features} features"
+        f"`row` has {forest.n_features} features, in the order of the model"
         + (
             ", each as the bits of a single precision number (copy them with memcpy)." if _is_quantised(chosen) else "."
         ),
@@ -57,6 +62,7 @@ def readme(name: str, chosen: Candidate, forest: Forest) -> str:
         "|---|---|",
         *(f"| {k} | {_cell(label)} |" for k, label in enumerate(np.asarray(forest.classes))),
         "",
+        *_features(forest),
     ]
     return "\n".join(lines)
 
@@ -68,6 +74,13 @@ def _is_quantised(chosen: Candidate) -> bool:
 def _cell(label: object) -> str:
     text = json.dumps(str(label)).replace("|", "\\u007c").replace("`", "\\u0060").replace("<", "\\u003c")
     return f"`{text}`"
+
+
+def _features(forest: Forest) -> list[str]:
+    if forest.feature_names is None:
+        return []
+    names = (f"| {j} | {_cell(name)} |" for j, name in enumerate(forest.feature_names))
+    return ["| `row[…]` | feature |", "|---|---|", *names, ""]
 
 
 def _interrupts(chosen: Candidate, name: str) -> list[str]:
@@ -85,13 +98,15 @@ def _agreement(chosen: Candidate) -> list[str]:
     if shares is None:
         return ["The agreement with the source model was not measured: no calibration rows were given.", ""]
     if len(shares) == 1:
-        return [f"It gives {shares[0]:.4%} of the calibration rows the source's label.", ""]
+        return [f"It gives {in_percent(shares[0])} of the calibration rows the source's label.", ""]
+    if shares.min() == 1:
+        return ["After every number of steps it gives all calibration rows the source's label.", ""]
     shown = np.unique(np.append(np.linspace(0, len(shares) - 1, _N_SHOWN).astype(np.int64), shares.argmin()))
     return [
-        f"Calibration rows with the source's label, at worst {shares.min():.4%} (`{chosen.layout.name}`):",
+        f"Calibration rows with the source's label, at worst {in_percent(shares.min())} (`{chosen.layout.name}`):",
         "",
         "| after steps | agreement |",
         "|---|---|",
-        *(f"| {n_steps} | {shares[n_steps]:.4%} |" for n_steps in shown),
+        *(f"| {n_steps} | {in_percent(shares[n_steps])} |" for n_steps in shown),
         "",
     ]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import InputError
+from scurry.export.agreement import in_percent
 from scurry.export.c_selftest import selftest_header
 from scurry.export.candidates import Candidate, candidates, choose
 from scurry.export.names import check_name
@@ -48,11 +49,11 @@ class Export:
     candidates: list[Candidate]
 
     def __str__(self) -> str:
-        head = f"{'layout':<14}{'flash':>10}{'RAM':>8}{'instr./step':>13}{'agreement: least':>18}{'last':>11}"
+        head = f"{'layout':<14}{'flash, B':>10}{'RAM, B':>8}{'instr./step':>13}{'agreement: least':>18}{'last':>11}"
         lines = [f"{self.directory / self.name}.c, layout {self.layout}", head]
         for candidate in self.candidates:
             sizes, shares = candidate.sizes, candidate.agreement
-            known = ["not measured", ""] if shares is None else [f"{shares.min():.4%}", f"{shares[-1]:.4%}"]
+            known = ["not measured", ""] if shares is None else [in_percent(shares.min()), in_percent(shares[-1])]
             lines.append(
                 f"{candidate.layout.name:<14}{sizes.flash_bytes:>10,}{sizes.ram_bytes:>8,}"
                 f"{sizes.instructions_per_step:>13.1f}{known[0]:>18}{known[1]:>11}"

@@ -11,6 +11,7 @@ from importlib.metadata import version
 import numpy as np
 
 from scurry.forest import Forest
+from scurry.plan import told
 from scurry.report.charts import Axis, Chart
 from scurry.report.figures import number, percent, seconds, share
 from scurry.report.markup import Markup, join, table, tag
@@ -185,7 +186,7 @@ def settings(story: Story, test: TestRows) -> Markup:
         "digest of the model": forest.digest[:16],
         "digest of the test rows": hashlib.sha256(np.ascontiguousarray(test.rows).tobytes()).hexdigest()[:16],
     }
-    facts |= {name.removeprefix("n_").replace("_", " "): _fact(name, value) for name, value in story.facts.items()}
+    facts |= told(story.facts)
     facts |= {
         "scurry": version("scurry"),
         "numpy": np.__version__,
@@ -200,12 +201,3 @@ def settings(story: Story, test: TestRows) -> Markup:
         tag("p", "Made by ", tag("code", story.recipe)),
         table(["Setting", "Value"], rows, caption="What was asked, found and used", n_text=2),
     )
-
-
-def _fact(name: str, value: object) -> str:
-    """What a plan says about itself, in the units of the page."""
-    if isinstance(value, float) and name.endswith(("disagreement", "accuracy")):
-        return percent(value) if name.startswith("max_") else share(value)
-    if isinstance(value, float):
-        return number(value)
-    return f"{value:,}" if isinstance(value, int) else str(value)
