@@ -10,6 +10,8 @@ from sklearn.preprocessing import StandardScaler
 
 import scurry
 from scurry import Forest, cli
+from scurry.cli import main
+from scurry.export import Verification
 
 
 def test_inspect_json(run, model):
@@ -148,3 +150,12 @@ def test_export_c(run, fail, folder, forest, table, tmp_path):
     assert facts["check"]["n_answers"] > 69
     assert "layout int16-uint16; see README.md" in run(*arguments)
     assert "name some with --rows" in fail(*arguments, "--check")
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_an_export_that_differs_is_a_failure(folder, forest, tmp_path, monkeypatch, options):
+    monkeypatch.setattr("scurry.export.verify", lambda *_, name: Verification(name, "float32", 1, 1, n_mismatches=1))
+    arguments = ["export", "c", str(folder / "model.scurry"), str(tmp_path / "out"), "--check", *options]
+    with pytest.raises(SystemExit) as caught:
+        main([*arguments, "--rows", str(folder / "new.parquet")])
+    assert caught.value.code == 1
