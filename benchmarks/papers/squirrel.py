@@ -132,6 +132,7 @@ def main() -> None:
             X, y = _load(name, rows_of[name])
         except ScurryError as error:
             print(f"{name} skipped: {error}")
+            del rows_of[name]
             continue
         for kind, cells in sizes.items():
             optimal = kind == "with Optimal"
@@ -151,7 +152,7 @@ def main() -> None:
     _claims(report, found)
     _ours(report, found)
     _figure_6(report, found)
-    if "adult" in names:
+    if "adult" in rows_of:
         _figure_3(report, *_load("adult", rows_of["adult"]), n_rounds=5 if arguments.quick else 20)
     _figures_4_and_5(report, rows_of, quick=arguments.quick)
     report.close()
