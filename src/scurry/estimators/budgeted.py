@@ -68,7 +68,8 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         y : array of shape (n_rows,)
             Labels.
         **fit_params
-            Passed to the estimator's `fit`; those with a value for each row are split as the rows are.
+            Passed to the estimator's `fit`; those with a value for each row are split as the rows are. An estimator
+            that is fitted already has no use for them.
 
         Returns
         -------
