@@ -84,7 +84,7 @@ def test_inspect_fits_80_columns_and_shows_names_literally(run, tmp_path):
 def test_inspect_shows_the_plan(run, folder, forest, table, tmp_path):
     rows = table.drop(columns=["diagnosis", "patient"])[250:500]
     scurry.early_exit(forest, rows, max_disagreement=0.05, random_state=0).save(tmp_path / "fast.scurry")
-    assert "at most 0.05 of new rows" in " ".join(run("inspect", tmp_path / "fast.scurry").split())
+    assert "at most 5 % of new rows" in " ".join(run("inspect", tmp_path / "fast.scurry").split())
     facts = json.loads(run("inspect", tmp_path / "fast.scurry", "--json"))
     assert facts["plan"]["max_disagreement"] == 0.05
     assert "plan" not in json.loads(run("inspect", folder / "model.scurry", "--json"))
