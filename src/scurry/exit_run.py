@@ -213,10 +213,10 @@ class ExitRunner:
         if self.rule.kind == "votes":
             return values / rounds
         if self._are_leads:
-            return 2 * values + (base[1] - base[0])
+            return 2 * values + float(base[1] - base[0])
         if self.forest.n_outputs == 2:
             return values / rounds + 0.5
-        total: NDArray[np.float64] = values + base[0]
+        total = values + float(base[0])
         return total if self.forest.aggregation == "sum" else total / rounds
 
     def _steps(self, rows: NDArray[Any], trees: NDArray[np.int32], n_threads: int) -> NDArray[np.int64]:
