@@ -6,10 +6,12 @@
 namespace scurry {
 namespace {
 
-constexpr std::size_t kFewRows = 8;  // as many or fewer are walked one by one, not as a block
+constexpr std::size_t kFewRows = 16;  // as many or fewer are walked one by one, not as a block
 
 constexpr double kInterval_us = 0.4;  // between two looks at the clock
 constexpr double kAllowance = 0.125;  // the share of its time that a row gives up lest its answer takes longer than usual
+constexpr double kSlow = 1.3;         // a walk so many times slower than usual is slowed by memory,
+constexpr double kSlowest = 4;        // and delays the answer at most so many times
 constexpr std::size_t kSurely = 4;    // a row with time for so many times its first steps takes them without a look
 
 template <class T>
@@ -156,20 +158,27 @@ void Anytime::run_row(const RowsView& rows, std::size_t row, const StepBudget& b
 StopReason Anytime::walk(RowState& state, const StepBudget& budget, Stopwatch& watch) const {
   const std::size_t limit = std::min(budget.max_steps, n_steps());
   const double time = budget.time_us * rate_, interval = kInterval_us * rate_;
-  const double deadline = budget.is_measured() ? std::max(time - answer_time_.expected(kAllowance * time), 0.0) : time;
-  double pace = budget.is_measured() ? pace_.get() : kStretch / interval;
+  const double answer = budget.is_measured() ? answer_time_.expected(kAllowance * time) : 0.0;
+  const double usual_pace = budget.is_measured() ? pace_.get() : kStretch / interval;
+  double deadline = std::max(time - answer, 0.0), pace = usual_pace;
   std::size_t n = budget.can_interrupt() ? steps_before_next_look(pace, interval, deadline) : limit;
   bool looks = deadline * pace <= static_cast<double>(kSurely * std::min(n, limit));
   for (; state.n_steps < limit; looks = budget.is_timed()) {
     if (budget.is_aborted()) return StopReason::kAbort;
     if (looks) {
       const std::uint64_t before = watch.last(), now = watch.elapsed();
-      const double left = deadline - static_cast<double>(now);
-      if (left <= 0) return StopReason::kTime;
+      if (static_cast<double>(now) >= deadline) return StopReason::kTime;
       if (state.n_steps > 0) {
         pace = static_cast<double>(n) / static_cast<double>(now - before);
         if (budget.is_measured()) pace_.follow(pace);
+        // What slows the walk, mostly memory pushed out of the caches, will slow the answer. A few steps, or the first,
+        // which come with the reading of the row, tell nothing.
+        if (n >= kStretch && before > 0) {
+          deadline = time - answer * std::clamp(usual_pace / (kSlow * pace), 1.0, kSlowest);
+        }
       }
+      const double left = deadline - static_cast<double>(now);
+      if (left <= 0) return StopReason::kTime;
       n = steps_before_next_look(pace, interval, left);
     }
     advance(state, std::min(n, limit - state.n_steps));

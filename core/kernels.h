@@ -82,14 +82,15 @@ struct SumKernels {
   void (*top_two)(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first, std::int32_t* second);
 };
 
-// The next step of one tree, for rows of one class (orders_rivals.h).
-struct RivalStep {
-  const std::uint32_t* leaf;  // [row] of the tree
+// The next step of every tree, as rows of several classes see it (orders_rivals.h).
+struct RivalSteps {
+  const std::uint32_t* own;  // [row] its class
   const std::uint32_t* change_of_leaf;
   const std::int32_t* changes;  // [change][width] what the step adds to twice the sum of each class, 64-byte aligned
   std::size_t width;            // 8 or a multiple of 16
-  std::size_t own;              // the class of the rows
 };
+
+constexpr std::size_t kRivalsTogether = 8;  // arrays of rows that take() reads or fills have room for as many more
 
 struct RivalBounds {
   const std::int32_t* safe;  // [row] one more step puts no row wrong whose margins are all at least this,
@@ -97,12 +98,13 @@ struct RivalBounds {
 };
 
 struct RivalKernels {
-  // margins[row][0..width) += change[own] - change[0..width), for rows [first, end). open, with room for one more, receives
-  // the rows that are neither safe nor lost, and their number is returned; that of the lost ones is added to lost.
-  std::size_t (*take)(const RivalStep&, const RivalBounds&, std::size_t first, std::size_t end, std::int32_t* margins,
-                      std::uint32_t* open, std::size_t* lost);
-  // How many of n open rows the step would leave with a negative margin.
-  std::size_t (*count)(const RivalStep&, const std::uint32_t* open, std::size_t n, const std::int32_t* margins);
+  // The step of the tree with these leaves of n rows: margins[row][0..width) += change[own] - change[0..width). open
+  // receives the rows that are neither safe nor lost, and their number is returned; n_lost that of the lost ones.
+  std::size_t (*take)(const RivalSteps&, const std::uint32_t* leaf, const RivalBounds&, std::size_t n,
+                      std::int32_t* margins, std::uint32_t* open, std::size_t* n_lost);
+  // wrong[tree] += how many of n open rows the tree's step would leave with a negative margin; leaves[tree][row].
+  void (*count)(const RivalSteps&, const std::uint32_t* const* leaves, std::size_t n_trees, const std::uint32_t* open,
+                std::size_t n, const std::int32_t* margins, std::size_t* wrong);
 };
 
 struct Kernels {

@@ -17,8 +17,8 @@ Descent::Descent(const DescentInput& input)
 }
 
 void Descent::sort_rows(const DescentInput& input) {
-  std::iota(row_order_.begin(), row_order_.end(), 0u);
   if (regression_) {
+    std::iota(row_order_.begin(), row_order_.end(), 0u);
     target_.assign(input.target.begin(), input.target.end());
     class_begin_ = {0, n_rows()};
     return;
@@ -29,8 +29,8 @@ void Descent::sort_rows(const DescentInput& input) {
     ++class_begin_[y + 1];
   }
   std::partial_sum(class_begin_.begin(), class_begin_.end(), class_begin_.begin());
-  std::stable_sort(row_order_.begin(), row_order_.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return input.target[a] < input.target[b]; });
+  std::vector<std::size_t> next = class_begin_;
+  for (std::uint32_t row = 0; row < n_rows(); ++row) row_order_[next[input.target[row]]++] = row;
 }
 
 // From left to right, so that the leaves below any node are a range.

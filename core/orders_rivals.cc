@@ -58,12 +58,12 @@ struct BoundLeaves {
 RivalRows::RivalRows(const Descent& descent, bool down)
     : descent_(descent),
       n_lanes_(lanes_for(descent.n_margins())),
+      own_(descent.n_rows()),
       changes_((descent.n_changes() + 1) * n_lanes_, 0),
       margins_(descent.n_rows() * n_lanes_),
-      safe_(descent.n_rows(), 0),
-      lost_(descent.n_rows(), 0),
-      open_(descent.n_rows() + descent.n_margins()),
-      n_open_(descent.n_margins(), 0) {
+      safe_(descent.n_rows() + kRivalsTogether, 0),
+      lost_(descent.n_rows() + kRivalsTogether, 0),
+      open_(descent.n_rows() + kRivalsTogether) {
   scale_changes(down ? 2 : -2);
   start();
   bound_changes();
@@ -88,6 +88,7 @@ void RivalRows::start() {
     std::vector<std::int32_t> margins = descent_.start_of(y);
     margins.resize(n_lanes_, margins[0]);
     for (std::size_t row = descent_.class_begin(y); row < descent_.class_begin(y + 1); ++row) {
+      own_[row] = static_cast<std::uint32_t>(y);
       std::copy(margins.begin(), margins.end(), &margins_[row * n_lanes_]);
     }
   }
@@ -127,30 +128,23 @@ void RivalRows::go_to_leaves() {
   }
 }
 
-RivalStep RivalRows::step_of(std::size_t tree, const std::uint32_t* change_of_leaf, const std::int32_t* changes,
-                             std::size_t y) const {
-  return {descent_.leaves(tree), change_of_leaf, changes, n_lanes_, y};
-}
-
 void RivalRows::take(std::size_t tree, const std::uint32_t* change_of_leaf, const std::int32_t* changes) {
-  surely_wrong_ = 0;
-  for (std::size_t y = 0; y < n_open_.size(); ++y) {
-    const std::size_t begin = descent_.class_begin(y), end = descent_.class_begin(y + 1);
-    n_open_[y] = kernels().rivals.take(step_of(tree, change_of_leaf, changes, y), {safe_.data(), lost_.data()}, begin,
-                                       end, margins_.data(), &open_[begin + y], &surely_wrong_);
-  }
+  n_open_ = kernels().rivals.take({own_.data(), change_of_leaf, changes, n_lanes_}, descent_.leaves(tree),
+                                  {safe_.data(), lost_.data()}, descent_.n_rows(), margins_.data(), open_.data(),
+                                  &surely_wrong_);
 }
 
 void RivalRows::step(std::size_t tree, const std::uint32_t* change_of_leaf) {
   take(tree, change_of_leaf, changes_.data());
 }
 
-std::size_t RivalRows::wrong_after(std::size_t tree, const std::uint32_t* change_of_leaf) const {
-  std::size_t wrong = surely_wrong_;
-  for (std::size_t y = 0; y < n_open_.size(); ++y) {
-    wrong += kernels().rivals.count(step_of(tree, change_of_leaf, changes_.data(), y),
-                                    &open_[descent_.class_begin(y) + y], n_open_[y], margins_.data());
-  }
+std::vector<std::size_t> RivalRows::wrongs(std::span<const std::size_t> trees,
+                                           const std::uint32_t* change_of_leaf) const {
+  std::vector<std::size_t> wrong(trees.size(), surely_wrong_);
+  std::vector<const std::uint32_t*> leaves;
+  for (const std::size_t tree : trees) leaves.push_back(descent_.leaves(tree));
+  kernels().rivals.count({own_.data(), change_of_leaf, changes_.data(), n_lanes_}, leaves.data(), trees.size(),
+                         open_.data(), n_open_, margins_.data(), wrong.data());
   return wrong;
 }
 

@@ -16,8 +16,8 @@ class RivalRows {
   // Takes the next step of a tree, which change_of_leaf holds.
   void step(std::size_t tree, const std::uint32_t* change_of_leaf);
 
-  // The number of rows wrong after the next step of a tree.
-  std::size_t wrong_after(std::size_t tree, const std::uint32_t* change_of_leaf) const;
+  // The number of rows wrong after the next step of each of these trees.
+  std::vector<std::size_t> wrongs(std::span<const std::size_t> trees, const std::uint32_t* change_of_leaf) const;
 
  private:
   void scale_changes(std::int32_t factor);
@@ -25,16 +25,15 @@ class RivalRows {
   void bound_changes();
   void go_to_leaves();
   void take(std::size_t tree, const std::uint32_t* change_of_leaf, const std::int32_t* changes);
-  RivalStep step_of(std::size_t tree, const std::uint32_t* change_of_leaf, const std::int32_t* changes,
-                    std::size_t y) const;
 
   const Descent& descent_;
   std::size_t n_lanes_;
+  std::vector<std::uint32_t> own_;         // [row] its class
   AlignedVector<std::int32_t> changes_;    // [change + 1][lane] what a step adds to twice a class's sum
   AlignedVector<std::int32_t> margins_;    // [row][lane]
   std::vector<std::int32_t> safe_, lost_;  // [row] the RivalBounds, whatever the step
-  std::vector<std::uint32_t> open_;        // rows that are neither: of class y, from class_begin(y) + y on,
-  std::vector<std::size_t> n_open_;        // so many
+  std::vector<std::uint32_t> open_;        // the rows that are neither,
+  std::size_t n_open_ = 0;                 // so many
   std::size_t surely_wrong_ = 0;
 };
 

@@ -14,6 +14,7 @@ Squirrel::Squirrel(const Descent& descent, bool down)
   }
   for (std::size_t tree = 0; tree < n_trees(); ++tree) {
     if (!down) level_[tree] = descent.depth(tree);
+    if (descent.depth(tree) > 0) unfinished_.push_back(tree);
     read_next(tree);
   }
 }
@@ -31,17 +32,18 @@ void Squirrel::step(std::size_t tree) {
     rivals_->step(tree, change_of_leaf_.data());
   }
   level_[tree] = down_ ? level_[tree] + 1 : level_[tree] - 1;
+  if (done(tree)) std::erase(unfinished_, tree);
   read_next(tree);
 }
 
 std::vector<double> Squirrel::look() const {
-  std::vector<double> losses = singles_ ? singles_->losses() : std::vector<double>(n_trees());
-  for (std::size_t tree = 0; tree < n_trees(); ++tree) {
-    if (done(tree)) {
-      losses[tree] = std::numeric_limits<double>::infinity();
-    } else if (rivals_) {
-      losses[tree] = static_cast<double>(rivals_->wrong_after(tree, change_of_leaf_.data()));
-    }
+  std::vector<double> losses(n_trees(), std::numeric_limits<double>::infinity());
+  if (rivals_) {
+    const std::vector<std::size_t> wrongs = rivals_->wrongs(unfinished_, change_of_leaf_.data());
+    for (std::size_t i = 0; i < unfinished_.size(); ++i) losses[unfinished_[i]] = static_cast<double>(wrongs[i]);
+  } else {
+    const std::vector<double> of_all = singles_->losses();
+    for (const std::size_t tree : unfinished_) losses[tree] = of_all[tree];
   }
   return losses;
 }

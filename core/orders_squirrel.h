@@ -28,6 +28,7 @@ class Squirrel {
   const Descent& descent_;
   bool down_;
   std::vector<std::size_t> level_;             // of each tree
+  std::vector<std::size_t> unfinished_;        // trees with a step left
   std::vector<std::uint32_t> change_of_leaf_;  // by the next step of its tree
   std::optional<RivalRows> rivals_;            // if there are several margins,
   std::optional<SingleRows> singles_;          // else

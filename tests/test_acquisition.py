@@ -465,3 +465,6 @@ def test_bad_input_is_named(wine_forest, options, message):
 def test_no_rows(wine_forest):
     out = scurry.Predictor.full(wine_forest).acquire(from_table(WINE[0]), 0)
     assert out.labels.shape == out.costs.shape == (0,)
+    assert out.bought.shape == (0, 13)
+    assert out.scores.shape == (0, 3)
+    assert repr(out) == "Acquisition(n_rows=0, mean_cost=0)"

@@ -80,6 +80,16 @@ def test_time_is_an_objective(forest):
     assert anytime.run(X[300:]).complete.all()
 
 
+def test_an_order_of_ones_own_is_a_plan(forest):
+    X, y = CANCER
+    steps = np.repeat(np.arange(forest.n_trees), forest.tree_depth)
+    for order in (steps, steps.tolist()):
+        with pytest.raises(InputError, match=r"order must be a name; an order of your own runs as scurry\.Predictor"):
+            scurry.anytime(forest, X, y, order=order)
+    own = scurry.Predictor(forest, scurry.Plan(order=steps, stop=scurry.plan.StepRule()))
+    np.testing.assert_array_equal(own.predict(X), forest.predict(X))
+
+
 def test_summary_and_file(forest, tmp_path):
     X, y = CANCER
     anytime = scurry.anytime(forest, X[300:], y[300:], order="forward-squirrel", readout="weighted")

@@ -63,6 +63,12 @@ def test_early_exit_pays_for_the_trees_it_asks(method):
     np.testing.assert_array_equal(bill.costs, lazy.costs)
 
 
+def test_no_rows_pay_nothing(forest):
+    bill = feature_bill(forest, X[:0])
+    assert repr(bill) == "FeatureBill(n_rows=0, mean_cost=0, mean_features=0)"
+    assert bill.uses.shape == (0, 13)
+
+
 def test_orders_by_row_are_refused():
     rows, labels = load_breast_cancer(return_X_y=True)
     model = RandomForestClassifier(15, max_depth=4, random_state=0).fit(rows[:300], labels[:300])

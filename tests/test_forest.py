@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from scurry import Forest, load
 from scurry.errors import FormatError, InputError
-from scurry.forest_parts import ARRAYS
+from scurry.forest_parts import ARRAYS, fields_of
 from strategies import complete_forest, forests
 
 STUMP = {
@@ -174,3 +174,16 @@ def test_save_and_load_keep_everything(forest, tmp_path_factory):
     path = tmp_path_factory.mktemp("forest") / "f.scurry"
     forest.save(path)
     assert load(path).digest == forest.digest
+
+
+def test_arrays_that_are_views_of_others_are_copied():
+    """A read-only view is no protection: whoever holds the array it looks at can write to it."""
+    joined = Forest.from_trees([STUMP])
+    threshold = np.array([0.5, 0.0, 0.0])
+    view = threshold.view()
+    view.flags.writeable = False
+    forest = Forest(**fields_of(joined) | {"threshold": view})
+    threshold[0] = 2.0
+    assert forest.threshold[0] == 0.5
+    again = Forest(**fields_of(forest))
+    assert np.shares_memory(again.threshold, forest.threshold)

@@ -2,7 +2,9 @@
 
 import io
 import json
+import os
 import resource
+import stat
 import zipfile
 
 import numpy as np
@@ -11,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scurry import Forest, from_model, load
-from scurry.errors import FormatError, InputError, ScurryError
+from scurry.errors import FormatError, InputError, OutputError, ScurryError
 from scurry.storage import read_container
 
 STUMP = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
@@ -89,6 +91,25 @@ def test_failed_save_leaves_the_old_file(saved, tmp_path):
         odd.save(path)
     assert path.read_bytes() == saved
     assert [p.name for p in tmp_path.iterdir()] == ["f.scurry"]
+
+
+def test_new_files_have_the_usual_permissions(tmp_path, monkeypatch):
+    """They come from the system. To read the umask is to set it, for all threads of the process."""
+    before = os.umask(0o027)
+    try:
+        with monkeypatch.context() as patched:
+            patched.delattr(os, "umask")
+            Forest.from_trees([STUMP]).save(tmp_path / "f.scurry")
+        assert stat.S_IMODE((tmp_path / "f.scurry").stat().st_mode) == 0o640
+    finally:
+        os.umask(before)
+
+
+def test_a_folder_in_the_way(tmp_path):
+    (tmp_path / "f.scurry").mkdir()
+    with pytest.raises(OutputError, match=r"f.scurry cannot be written: Is a directory"):
+        Forest.from_trees([STUMP]).save(tmp_path / "f.scurry")
+    assert [path.name for path in tmp_path.iterdir()] == ["f.scurry"]
 
 
 def test_every_truncation(saved, tmp_path):

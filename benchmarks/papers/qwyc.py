@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import scurry
 from boosted import N_TREES, Rows, load, scores_of
 from report import RESULTS, Report, commit, subplots
-from scurry.errors import InfeasibleError
+from scurry.errors import InfeasibleError, ScurryError
 from scurry.plan import score_threshold
 from scurry.stopping import FanRule, MarginRule, fan, preset_order, qwyc
 from scurry.stopping.guarantee import certify_rates
@@ -182,7 +182,11 @@ def main() -> None:
     )
     for name in arguments.datasets:
         report.say(f"## {name}")
-        experiment = Experiment(load(name))
+        try:
+            experiment = Experiment(load(name))
+        except ScurryError as error:
+            report.say(f"{name} skipped: {error}")
+            continue
         accuracy = float((experiment.full == experiment.rows.y_test).mean())
         report.say(f"Full ensemble: accuracy {accuracy:.4f} on {len(experiment.full):,} test rows.")
         if "curves" in arguments.parts:

@@ -28,7 +28,7 @@ import scurry
 from boosted import N_TREES, Rows, load
 from race import Race, race
 from report import RESULTS, Report, commit
-from scurry.errors import InfeasibleError
+from scurry.errors import InfeasibleError, ScurryError
 
 DATASETS = ("adult", "nomao", "electricity")
 DIFFERENCE = 0.005
@@ -68,7 +68,11 @@ def _arguments() -> argparse.Namespace:
 
 def _timings(report: Report, name: str, timed: Race | None) -> None:
     """Tables like 2 to 5: ensembles of 5 and of 500 trees, trained jointly (boosting) or independently (a forest)."""
-    rows = load(name)
+    try:
+        rows = load(name)
+    except ScurryError as error:
+        report.say(f"{name} skipped: {error}")
+        return
     X = np.nan_to_num(rows.X_test, nan=-1.0)
     calibration, new = X[: len(X) // 2], np.ascontiguousarray(X[len(X) // 2 :])
     table, commits = [], set[str]()

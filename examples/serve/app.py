@@ -4,12 +4,13 @@ A request says what it may take, ``"parameters": {"budget_us": 5000}`` counted f
 may make, ``{"max_steps": 40}``. Under load answers are made with fewer steps, and come in time, instead of late or not
 at all; ``/metrics`` says how many.
 
-    pip install "scurry[serve]"
+    pip install ".[serve]"
     python examples/serve/app.py model.scurry --port 8000
 """
 
 import argparse
 import gc
+import json
 import time
 from collections import Counter as Tally
 from contextvars import ContextVar
@@ -18,16 +19,27 @@ from importlib.metadata import version
 import numpy as np
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from scorer import Job, Scorer
 from starlette.background import BackgroundTask
+from starlette.exceptions import HTTPException
 
 import scurry
 from scurry.errors import InputError, ScurryError
+from scurry.plan import StepRule
 
 INPUTS = {"FP32": np.float32, "FP64": np.float64, "INT32": np.int32, "INT64": np.int64}
 OUTPUTS = {"label": "BYTES", "score": "FP64", "complete": "BOOL", "steps": "INT64", "stop_reason": "BYTES"}
+PARAMETERS = ("budget_us", "max_steps")
 AN_HOUR_US = 3.6e9  # the budget of requests that have none
+MAX_BYTES = 8 << 20  # of a request: while one is read as JSON, all others wait
 ARRIVED: ContextVar[float] = ContextVar("arrived")  # when a request came
 
 
@@ -37,6 +49,7 @@ class Model:
     def __init__(self, predictor: scurry.Predictor, name: str, default_budget_us: float) -> None:
         self.name, self.default_budget_us = name, default_budget_us
         self.n_features, self.scorer = predictor.forest.n_features, Scorer(predictor)
+        disable_created_metrics()
         self.registry = CollectorRegistry()
         self.answers = Counter("scurry_answers", "Rows answered", ["stop_reason"], registry=self.registry)
         self.degraded = Counter("scurry_degraded_answers", "Rows answered before all steps", registry=self.registry)
@@ -53,8 +66,11 @@ class Model:
         tensor, parameters = body["inputs"][0], body.get("parameters") or {}
         if not isinstance(tensor, dict) or tensor.get("datatype") not in INPUTS or not isinstance(parameters, dict):
             raise InputError(f"the tensor needs name, shape, data and a datatype of {', '.join(INPUTS)}")
+        if unknown := parameters.keys() - set(PARAMETERS):
+            raise InputError(f"there is no parameter {min(unknown)!r}; there are {', '.join(PARAMETERS)}")
         try:
-            rows = np.asarray(tensor["data"], dtype=INPUTS[tensor["datatype"]]).reshape(tensor["shape"])
+            with np.errstate(over="ignore"):  # a number beyond its type is infinite
+                rows = np.asarray(tensor["data"], dtype=INPUTS[tensor["datatype"]]).reshape(tensor["shape"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"data and shape do not make a tensor: {error}") from error
         if rows.ndim != 2 or rows.shape[1] != self.n_features or len(rows) == 0:
@@ -64,7 +80,16 @@ class Model:
             raise InputError(f"budget_us must be a number of microseconds, 0 or more, got {budget_us!r}")
         return Job(rows, arrived, min(budget_us, AN_HOUR_US) / 1e6, parameters.get("max_steps"))
 
-    async def answer(self, job: Job) -> list[dict[str, object]]:
+    @staticmethod
+    def wanted(body: dict[str, object]) -> list[str]:
+        """The output tensors a request body asks for, all by default; raises InputError."""
+        asked = body.get("outputs") or [{"name": name} for name in OUTPUTS]
+        named = isinstance(asked, list) and all(isinstance(tensor, dict) and "name" in tensor for tensor in asked)
+        if not named or not all(tensor["name"] in list(OUTPUTS) for tensor in asked):
+            raise InputError(f'outputs is a list such as [{{"name": "label"}}]; there are {", ".join(OUTPUTS)}')
+        return [tensor["name"] for tensor in asked]
+
+    async def answer(self, job: Job, wanted: list[str]) -> list[dict[str, object]]:
         """The output tensors of a job, made before its deadline."""
         runs = await self.scorer.score(job)
         reasons = np.concatenate([run.stop_reason for run in runs]).tolist()
@@ -81,9 +106,9 @@ class Model:
             "stop_reason": reasons,
         }
         return [
-            {"name": name, "datatype": datatype, "shape": [len(job.rows)], "data": data[name]}
+            {"name": name, "datatype": OUTPUTS[name], "shape": [len(job.rows)], "data": data[name]}
             | ({"shape": list(scores.shape)} if name == "score" else {})
-            for name, datatype in OUTPUTS.items()
+            for name in wanted
         ]
 
     async def has_sent(self, job: Job) -> None:
@@ -112,6 +137,12 @@ def create_app(predictor: scurry.Predictor, name: str = "model", default_budget_
     async def refuse(_: Request, error: ScurryError) -> JSONResponse:
         return JSONResponse({"error": str(error)}, status_code=400)
 
+    @app.exception_handler(HTTPException)
+    async def explain(request: Request, error: HTTPException) -> JSONResponse:
+        hint = f"; the model of this server is {name!r}" if error.status_code == 404 else ""
+        said = f"{request.method} {request.url.path}: {error.detail}{hint}"
+        return JSONResponse({"error": said}, status_code=error.status_code)
+
     @app.get("/v2")
     async def server() -> dict[str, object]:
         return {"name": "scurry", "version": version("scurry"), "extensions": []}
@@ -129,12 +160,13 @@ def create_app(predictor: scurry.Predictor, name: str = "model", default_budget_
     @app.post(f"/v2/models/{name}/infer")
     async def infer(request: Request) -> JSONResponse:
         arrived = ARRIVED.get(time.perf_counter())
+        content = await _read(request)
         try:
-            body = await request.json()
+            body = json.loads(content)
         except (ValueError, RecursionError) as error:
             raise InputError(f"the request is not JSON: {error}") from error
         job = model.understand(body, arrived)
-        said = {"model_name": name, "outputs": await model.answer(job)}
+        said = {"model_name": name, "outputs": await model.answer(job, model.wanted(body))}
         said |= {"id": str(body["id"])} if "id" in body else {}
         return JSONResponse(said, background=BackgroundTask(model.has_sent, job))
 
@@ -145,6 +177,15 @@ def create_app(predictor: scurry.Predictor, name: str = "model", default_budget_
     return app
 
 
+async def _read(request: Request) -> bytes:
+    content = bytearray()
+    async for part in request.stream():
+        content += part
+        if len(content) > MAX_BYTES:
+            raise HTTPException(413, f"a request has at most {MAX_BYTES:,} bytes; send fewer rows at once")
+    return bytes(content)
+
+
 def main() -> None:
     """Serve a saved anytime predictor."""
     import uvicorn
@@ -152,13 +193,17 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="a .scurry file of an anytime predictor")
-    parser.add_argument("--name", default="model")
-    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--name", default="model", help="what clients call the model (default: %(default)s)")
+    parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 to be reached from elsewhere")
+    parser.add_argument("--port", type=int, default=8000, help="(default: %(default)s)")
     parser.add_argument("--budget-us", type=float, default=AN_HOUR_US, help="for requests that have none of their own")
     arguments = parser.parse_args()
-    predictor = scurry.load(arguments.model)
-    if not isinstance(predictor, scurry.Predictor):
-        parser.error("the file holds a forest; make a predictor of it with scurry.anytime")
+    try:
+        predictor = scurry.load(arguments.model)
+    except (ScurryError, OSError) as error:
+        parser.error(str(error))
+    if not isinstance(predictor, scurry.Predictor) or not isinstance(predictor.plan.stop, StepRule):
+        parser.error(f"{arguments.model} holds no anytime predictor; make one with scurry.anytime(model, X, y)")
     app = create_app(predictor, arguments.name, arguments.budget_us)
 
     class Protocol(AutoHTTPProtocol):
@@ -168,7 +213,10 @@ def main() -> None:
 
     gc.collect()
     gc.freeze()  # what is loaded by now is never searched for garbage again, which would take longer than a budget
-    uvicorn.run(app, port=arguments.port, http=Protocol, log_level="warning", access_log=False, timeout_keep_alive=75)
+    uvicorn.run(
+        app, host=arguments.host, port=arguments.port, http=Protocol,
+        log_level="warning", access_log=False, timeout_keep_alive=75,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

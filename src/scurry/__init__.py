@@ -11,7 +11,19 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 
 if TYPE_CHECKING:
-    from scurry import batch, datasets, distributed, evaluation, export, growing, orders, pruning, report, stopping
+    from scurry import (
+        batch,
+        datasets,
+        display,
+        distributed,
+        evaluation,
+        export,
+        growing,
+        orders,
+        pruning,
+        report,
+        stopping,
+    )
     from scurry.calibration.early_exit import early_exit
     from scurry.deadline import anytime
     from scurry.estimators import AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier
@@ -28,6 +40,7 @@ __all__ = [
     "anytime",
     "batch",
     "datasets",
+    "display",
     "distributed",
     "early_exit",
     "errors",
@@ -51,6 +64,7 @@ _LAZY = {
     "anytime": "scurry.deadline",
     "batch": "scurry.batch",
     "datasets": "scurry.datasets",
+    "display": "scurry.display",
     "distributed": "scurry.distributed",
     "early_exit": "scurry.calibration",
     "evaluation": "scurry.evaluation",

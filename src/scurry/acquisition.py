@@ -78,12 +78,12 @@ class Acquisition:
 
     @property
     def mean_cost(self) -> float:
-        """What a row paid on average."""
-        return float(self.costs.mean())
+        """What a row paid on average, 0 if there is none."""
+        return float(self.costs.sum() / max(len(self.costs), 1))
 
     def __repr__(self) -> str:
-        reasons = ", ".join(f"{reason}={count}" for reason, count in Counter(self.stop_reason.tolist()).items())
-        return f"Acquisition(n_rows={len(self.costs)}, mean_cost={self.mean_cost:.4g}, {reasons})"
+        reasons = "".join(f", {reason}={count}" for reason, count in Counter(self.stop_reason.tolist()).items())
+        return f"Acquisition(n_rows={len(self.costs)}, mean_cost={self.mean_cost:.4g}{reasons})"
 
 
 def acquire(
@@ -185,6 +185,9 @@ def _outcome(
     forest: Forest, plan: Plan, walks: list[RowWalk], purses: list[Purse], tallies: list[Tally | None]
 ) -> Acquisition:
     nodes = np.array([walk.nodes for walk in walks], np.int32).reshape(len(walks), forest.n_trees)
+    bought = np.zeros((len(purses), forest.n_features), np.bool_)
+    for row, purse in enumerate(purses):
+        bought[row, list(purse.paid)] = True
     scores = _scores(forest, nodes, plan.stop.weights(forest) if isinstance(plan.stop, StepRule) else np.empty(0))
     labels = reference.labels_of(forest, np.nan_to_num(scores))
     by_vote = plan.stop is not None and not isinstance(plan.stop, StepRule) and plan.stop.kind == "votes"
@@ -198,7 +201,7 @@ def _outcome(
         labels=labels,
         scores=scores,
         costs=np.array([purse.spent for purse in purses]),
-        bought=np.array([[f in purse.paid for f in range(forest.n_features)] for purse in purses], np.bool_),
+        bought=bought,
         n_missing=np.array([sum(np.isnan(purse.known[f]) for f in purse.paid) for purse in purses], np.int64),
         trees=((nodes != NOT_ASKED) & forest.is_leaf[nodes]).sum(axis=1),
         steps=np.array([walk.n_steps for walk in walks], np.int64),

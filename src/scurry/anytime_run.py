@@ -103,7 +103,7 @@ class AnytimeRunner:
             return self._probabilities(rows, n_threads, budget)[:, 0]
         codes = np.empty(len(rows), np.int64)
         self._native.run(rows, n_threads, budget.max_steps, budget.time_us, budget.abort, labels=codes)
-        return self._labels(codes)
+        return self.forest.decoded(codes)
 
     def probabilities(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[np.float64]:
         """Class probabilities as far as the steps taken tell, shape (n_rows, n_classes)."""
@@ -131,7 +131,7 @@ class AnytimeRunner:
             times_us=time_us,
         )
         return Run(
-            labels=values[:, 0] if forest.classes is None else self._labels(codes),
+            labels=values[:, 0] if forest.classes is None else forest.decoded(codes),
             trees=self._trees_after[steps],
             reason_codes=_REASON_CODES[reasons],
             find_scores=lambda: scores[:, -1] if forest.n_outputs <= 2 else scores,
@@ -149,7 +149,7 @@ class AnytimeRunner:
             if self.forest.classes is None:
                 yield Answer(walk.n_steps, values[0], None, complete)
             else:
-                yield Answer(walk.n_steps, self._labels(code)[0], values.copy(), complete)
+                yield Answer(walk.n_steps, self.forest.decoded(code)[0], values.copy(), complete)
             if complete:
                 return
             walk.advance(every)
@@ -167,7 +167,3 @@ class AnytimeRunner:
         values = np.empty((len(rows), max(self.forest.n_classes, 1)))
         self._native.run(rows, n_threads, budget.max_steps, budget.time_us, budget.abort, probabilities=values)
         return values
-
-    def _labels(self, codes: NDArray[np.int64]) -> NDArray[Any]:
-        classes = self.forest.classes
-        return codes if classes is None or self.forest._integer_classes is classes else classes.take(codes)

@@ -7,8 +7,6 @@ the identity of its input and of the predictor, so that a second run skips what 
 from __future__ import annotations
 
 import glob
-import os
-import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -27,7 +25,7 @@ from scurry.lanes import Behind, Lanes, ahead
 from scurry.predictor import Predictor
 from scurry.rows import float_columns, thread_count
 from scurry.scoring import Scoring
-from scurry.storage import umask
+from scurry.storage import replacing
 
 Progress = Callable[[float, str], object]
 Outcome = int | None | BaseException
@@ -119,7 +117,7 @@ def score(
     (2, ['rows.csv'])
     """
     tasks = outputs(find(source), Path(destination))
-    lanes = Lanes(thread_count(n_threads))
+    lanes = Lanes(thread_count(n_threads), len(tasks))
     scoring = Scoring(
         predictor=predictor if isinstance(predictor, Predictor) else Predictor.full(predictor),
         columns=tuple(columns),
@@ -161,6 +159,8 @@ def _completed(
             return work(fragment, target)
         except ScurryError as error:
             return error
+        finally:
+            lanes.finish()
 
     with ThreadPoolExecutor(lanes.n) as pool:
         try:
@@ -242,12 +242,9 @@ def score_fragment(
     identity = scoring.identity_of(fragment)
     if _identity_in(target) == identity:
         return None
-    n_rows, lanes = 0, lanes or Lanes(1)
+    n_rows, lanes = 0, lanes or Lanes(1, 1)
     floats = float_columns(scoring.forest)
-    with (
-        lanes.taken(),
-        opened(fragment, n_rows_per_batch=n_rows_per_batch, columns=scoring.needed, float_columns=floats) as reader,
-    ):
+    with opened(fragment, n_rows_per_batch=n_rows_per_batch, columns=scoring.needed, float_columns=floats) as reader:
         schema = scoring.schema(reader.schema).with_metadata({_IDENTITY: identity})
         # Nobody looks for rows by what was predicted of them, and bounds of text take long.
         options = {"schema": schema, "write_statistics": list(scoring.keep)}
@@ -286,23 +283,16 @@ def _identity_in(target: Path) -> bytes | None:
 @contextmanager
 def _published(target: Path) -> Iterator[Path]:
     """A temporary file that takes the place of `target` if the block ends well, and vanishes otherwise."""
-    temporary: Path | None = None
     try:
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=_PART)
-        os.close(descriptor)
-        temporary = Path(name)
-        yield temporary
-        temporary.chmod(0o666 & ~umask())
-        temporary.replace(target)
-    except BaseException as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and not isinstance(error, ScurryError):
-            raise OutputError(
-                f"{target} could not be written: {error.strerror or error}. Outputs written before are complete; "
-                "mend it and run again to go on from there"
-            ) from error
-        raise
+        with replacing(target, _PART) as temporary:
+            yield temporary
+    except OSError as error:
+        if isinstance(error, ScurryError):
+            raise
+        raise OutputError(
+            f"{target} could not be written: {error.strerror or error}. Outputs written before are complete; "
+            "mend it and run again to go on from there"
+        ) from error
 
 
 class Tracker:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import secrets
 import tempfile
 import zipfile
 import zlib
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry.errors import FormatError, MissingDependencyError
+from scurry.storage import replacing
 
 UCI_URL = "https://archive.ics.uci.edu/static/public/{}/data.csv"
 _TIMEOUT_SECONDS = 60
@@ -69,12 +69,8 @@ def write_npz(path: Path, table: Table) -> None:
     arrays: dict[str, Any] = {f"values/{name}": column.values for name, column in table.items()}
     arrays |= {f"categories/{name}": c.categories for name, c in table.items() if c.categories is not None}
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{secrets.token_hex(8)}.npz")
-    try:
+    with replacing(path, ".npz") as temporary:
         np.savez_compressed(temporary, **arrays)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def fetch_openml(data_id: int) -> Table:

@@ -76,6 +76,11 @@ def anytime(
     >>> len(anyt.predict(X, time_us=5))
     569
     """
+    if not isinstance(order, str):
+        raise InputError(
+            "order must be a name; an order of your own runs as "
+            "scurry.Predictor(forest, scurry.Plan(order=steps, stop=scurry.plan.StepRule()))"
+        )
     if objective not in OBJECTIVES:
         raise InputError(f"objective must be one of {', '.join(OBJECTIVES)}, got {objective!r}")
     if objective == "time" and order != "auto":

@@ -32,13 +32,13 @@ class FeatureBill:
 
     @property
     def mean_cost(self) -> float:
-        """What a row pays on average."""
-        return float(self.costs.mean())
+        """What a row pays on average, 0 if there is none."""
+        return float(self.costs.sum() / max(len(self.costs), 1))
 
     @property
     def mean_features(self) -> float:
         """How many different features a row reads on average."""
-        return float((self.uses > 0).sum(axis=1).mean())
+        return float((self.uses > 0).sum() / max(len(self.uses), 1))
 
     def usage(self, feature: int, *, often: int = 7) -> tuple[float, float, float]:
         """The shares of rows that read a feature never, 1 to `often` times, and more often.

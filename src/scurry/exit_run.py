@@ -18,6 +18,7 @@ STOP_REASONS = np.array(["complete", "decided", "max_steps", "time", "abort"])
 _COMPLETE, _DECIDED = 0, 1
 _REASON_CODES = np.array([_DECIDED, _COMPLETE], np.uint8)  # of rows that stopped early, and of those that did not
 _NO_SIDE, _UPPER_SIDE = 0, 2  # of core/early_exit.h
+_ROWS_AT_ONCE = 1 << 14  # whose leaves in all trees are held while steps are counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +56,10 @@ class Run:
 
     @cached_property
     def steps(self) -> NDArray[np.int64]:
-        """Node tests made in the trees asked; of an anytime plan, steps of its order. Shape (n_rows,)."""
+        """Node tests made in the trees asked; of an anytime plan, steps of its order. Shape (n_rows,).
+
+        Where every row draws an order of its own, what its number of trees takes on average.
+        """
         return self.count_steps()
 
     @cached_property
@@ -74,16 +78,16 @@ class Run:
 
     @property
     def mean_trees(self) -> float:
-        """Trees asked per row."""
-        return float(self.trees.mean())
+        """Trees asked per row, 0 if there is none."""
+        return float(self.trees.sum() / max(len(self.trees), 1))
 
     @property
     def mean_steps(self) -> float:
-        """Node tests per row."""
-        return float(self.steps.mean())
+        """Node tests per row, 0 if there is none."""
+        return float(self.steps.sum() / max(len(self.steps), 1))
 
     def __repr__(self) -> str:
-        stopped = float((~self.complete).mean())
+        stopped = float((~self.complete).sum() / max(len(self.trees), 1))
         return f"Run(n_rows={len(self.trees)}, mean_trees={self.mean_trees:.2f}, stopped_early={stopped:.1%})"
 
 
@@ -100,22 +104,23 @@ class FullRunner:
             trees=np.full(len(rows), self.forest.n_trees, np.int32),
             reason_codes=np.full(len(rows), _COMPLETE, np.uint8),
             find_scores=lambda: _shaped(self.forest.scores(rows, n_threads)),
-            count_steps=lambda: _depths(self.forest, rows, n_threads).sum(axis=1, dtype=np.int64),
+            count_steps=lambda: _steps(self.forest, rows, n_threads, lambda depth, _: depth.sum(axis=1)),
         )
 
 
-def _depths(forest: Forest, rows: NDArray[Any], n_threads: int) -> NDArray[np.int32]:
-    """The node tests each row makes in each tree, shape (n_rows, n_trees)."""
-    depths: NDArray[np.int32] = forest.node_depth[forest.apply(rows, n_threads)]
-    return depths
+def _steps(
+    forest: Forest, rows: NDArray[Any], n_threads: int, count: Callable[[NDArray[np.int32], slice], NDArray[Any]]
+) -> NDArray[np.int64]:
+    """What `count` makes of some rows' node tests in each tree, given them and which rows they are; shape (n_rows,)."""
+    steps = np.empty(len(rows), np.int64)
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        some = slice(start, start + _ROWS_AT_ONCE)
+        steps[some] = count(forest.node_depth[forest.apply(rows[some], n_threads)], some)
+    return steps
 
 
 def _shaped(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return scores[:, -1] if scores.shape[1] <= 2 else scores
-
-
-def _labels(forest: Forest, codes: NDArray[np.int64]) -> NDArray[Any]:
-    return codes if forest.classes is None or forest._integer_classes is forest.classes else forest.classes.take(codes)
 
 
 class ExitRunner:
@@ -146,7 +151,7 @@ class ExitRunner:
         """The label of each row."""
         codes = np.empty(len(rows), np.int64)
         self._native.labels(rows, codes, self.forest._engine, *self._decision, n_threads)
-        return _labels(self.forest, codes)
+        return self.forest.decoded(codes)
 
     def run(self, rows: NDArray[Any], n_threads: int) -> Run:
         """Labels, and how they came about."""
@@ -196,7 +201,7 @@ class ExitRunner:
         negative, positive, threshold, tolerance = self._decision
         undecided = sides == _NO_SIDE
         upper = np.where(undecided, sums >= threshold, sides == _UPPER_SIDE)
-        labels = _labels(self.forest, np.where(upper, positive, negative))
+        labels = self.forest.decoded(np.where(upper, positive, negative))
         if tolerance >= 0:
             close = np.flatnonzero(undecided & (np.abs(sums.astype(np.int64) - threshold) <= tolerance))
             labels[close] = self.forest.predict(rows[close])
@@ -221,17 +226,19 @@ class ExitRunner:
 
     def _steps(self, rows: NDArray[Any], trees: NDArray[np.int32], n_threads: int) -> NDArray[np.int64]:
         """Depths of the leaves reached in the trees asked; an expectation where every row has an order of its own."""
-        depth = _depths(self.forest, rows, n_threads)
         if self.rule.shuffle == "row":
-            expected: NDArray[np.float64] = depth.mean(axis=1) * trees
-            return np.rint(expected).astype(np.int64)
-        return _steps_in_order(depth, self.order, trees)
+            return _steps(self.forest, rows, n_threads, lambda depth, some: np.rint(depth.mean(axis=1) * trees[some]))
+        return _steps_in_order(self.forest, rows, n_threads, self.order, trees)
 
 
-def _steps_in_order(depth: NDArray[np.int32], order: NDArray[np.int32], trees: NDArray[np.int32]) -> NDArray[np.int64]:
-    asked = np.arange(len(order)) < trees[:, None]
-    steps: NDArray[np.int64] = (depth[:, order] * asked).sum(axis=1, dtype=np.int64)
-    return steps
+def _steps_in_order(
+    forest: Forest, rows: NDArray[Any], n_threads: int, order: NDArray[np.int32], trees: NDArray[np.int32]
+) -> NDArray[np.int64]:
+    def count(depth: NDArray[np.int32], some: slice) -> NDArray[np.int64]:
+        asked = np.arange(len(order)) < trees[some, None]
+        return np.asarray((depth[:, order] * asked).sum(axis=1), np.int64)
+
+    return _steps(forest, rows, n_threads, count)
 
 
 class LeaderRunner:
@@ -254,12 +261,12 @@ class LeaderRunner:
         """The label of each row."""
         codes = np.empty(len(rows), np.int64)
         self._native.labels(rows, codes, self.forest._engine, self.forest._integer_classes, self._tolerance, n_threads)
-        return _labels(self.forest, codes)
+        return self.forest.decoded(codes)
 
     def run(self, rows: NDArray[Any], n_threads: int) -> Run:
         """Labels, and how they came about."""
         scores, trees, leaders, decided = self._scores(rows, n_threads)
-        labels, exact = _labels(self.forest, self.forest._integer_classes[leaders]), self.rule.kind == "scores"
+        labels, exact = self.forest.decoded(self.forest._integer_classes[leaders]), self.rule.kind == "scores"
         if exact and not decided.all():
             labels[~decided] = self.forest.predict(rows[~decided], n_threads)
 
@@ -273,7 +280,7 @@ class LeaderRunner:
             trees=trees,
             reason_codes=_REASON_CODES[1 - decided.view(np.uint8)],
             find_scores=find_scores,
-            count_steps=lambda: _steps_in_order(_depths(self.forest, rows, n_threads), self.order, trees),
+            count_steps=lambda: _steps_in_order(self.forest, rows, n_threads, self.order, trees),
         )
 
     def probabilities(self, rows: NDArray[Any], n_threads: int) -> NDArray[np.float64]:

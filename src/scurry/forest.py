@@ -5,7 +5,6 @@ Importers make it, algorithms read it, the native engine is lowered from it. Not
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from os import PathLike
@@ -160,10 +159,10 @@ class Forest:
         self.categories: Mapping[int, NDArray[Any]] = {
             int(f): structure.frozen(values, None, f"categories[{f}]") for f, values in (categories or {}).items()
         }
-        self.__dict__.update(_levels=structure.check(self), _lock=threading.Lock())
+        self.__dict__["_levels"] = structure.check(self)
 
     def __setattr__(self, name: str, value: object) -> None:
-        if "_lock" in self.__dict__:
+        if "_levels" in self.__dict__:
             raise AttributeError(f"a Forest is immutable; build a new one instead of setting {name!r}")
         super().__setattr__(name, value)
 
@@ -274,15 +273,11 @@ class Forest:
 
     @cached_property
     def _engine(self) -> _core.Engine:
-        return self._lower(leaf_ids=False)
+        return _core.Engine(self._arrays, classes=self._integer_classes, leaf_ids=False)
 
     @cached_property
     def _leaf_engine(self) -> _core.Engine:
-        return self._lower(leaf_ids=True)
-
-    def _lower(self, *, leaf_ids: bool) -> _core.Engine:
-        with self.__dict__["_lock"]:
-            return _core.Engine(self._arrays, classes=self._integer_classes, leaf_ids=leaf_ids)
+        return _core.Engine(self._arrays, classes=self._integer_classes, leaf_ids=True)
 
     @cached_property
     def _arrays(self) -> _core.ForestArrays:
@@ -296,6 +291,10 @@ class Forest:
         if self.classes is not None and self.classes.dtype == np.int64:
             return self.classes
         return np.arange(max(self.n_classes, 1), dtype=np.int64)
+
+    def decoded(self, codes: NDArray[np.int64]) -> NDArray[Any]:
+        """The labels that the engine means by what it writes."""
+        return codes if self.classes is None or self._integer_classes is self.classes else self.classes.take(codes)
 
     def predict(self, X: Any, n_threads: int | None = 1) -> NDArray[Any]:
         """Labels (or a regressor's values) for each row, identical to the source model's.
@@ -319,7 +318,7 @@ class Forest:
             return values[:, 0]
         labels = np.empty(len(X), np.int64)
         self._engine.labels(X, labels, 1 if n_threads == 1 else thread_count(n_threads))
-        return labels if self._integer_classes is self.classes else self.classes.take(labels)
+        return self.decoded(labels)
 
     def predict_proba(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
         """Class probabilities for each row.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from threading import Event, Lock
 from typing import Self, TypeVar
 
@@ -20,32 +19,27 @@ class _Ended(Exception):
 class Lanes:
     """Threads for fragments that are on their way at the same time.
 
-    While every lane is taken, a fragment keeps to its thread, which is best for caches. Else its next batch is
-    read and its last one written beside the scoring.
+    While there are as many fragments as lanes, each keeps to its thread, which is best for caches. Else its next batch
+    is read and its last one written beside the scoring.
 
     Parameters
     ----------
     n : int
+    n_fragments : int
     """
 
-    def __init__(self, n: int) -> None:
-        self.n, self._n_taken = n, 0
+    def __init__(self, n: int, n_fragments: int) -> None:
+        self.n, self._n_left = n, n_fragments
         self._lock, self._has_ended = Lock(), Event()
 
-    @contextmanager
-    def taken(self) -> Iterator[None]:
-        """One lane is taken."""
+    def finish(self) -> None:
+        """One fragment is done with."""
         with self._lock:
-            self._n_taken += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._n_taken -= 1
+            self._n_left -= 1
 
     def have_room(self) -> bool:
-        """Whether some lane is free."""
-        return self._n_taken < self.n
+        """Whether some lane has no fragment."""
+        return self._n_left < self.n
 
     def end(self) -> None:
         """Every lane gives up before its next batch."""

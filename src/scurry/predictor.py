@@ -15,13 +15,13 @@ from scurry.errors import FormatError, InputError
 from scurry.exit_run import ExitRunner, FullRunner, LeaderRunner, Run
 from scurry.forest import Forest
 from scurry.forest_parts import fields_of
+from scurry.ledger import Ledger
 from scurry.plan import ExitRule, LeaderRule, Plan, StepRule, told
 from scurry.rows import as_rows, thread_count
 from scurry.storage import digest, read_container, write_container
 
 if TYPE_CHECKING:
     from scurry.acquisition import Acquisition
-    from scurry.ledger import Ledger
 
 
 class Predictor:
@@ -31,6 +31,11 @@ class Predictor:
     ----------
     forest : Forest
     plan : Plan
+
+    Attributes
+    ----------
+    ledger : Ledger
+        What has been paid for features acquired through this predictor: every purchase, until it is cleared.
 
     Examples
     --------
@@ -46,7 +51,7 @@ class Predictor:
 
     def __init__(self, forest: Forest, plan: Plan) -> None:
         plan.check(forest)
-        self.forest, self.plan = forest, plan
+        self.forest, self.plan, self.ledger = forest, plan, Ledger()
 
     @classmethod
     def full(cls, forest: Forest) -> Self:
@@ -253,13 +258,6 @@ class Predictor:
         return acquire(
             self.forest, self.plan, get_feature, n_rows, costs=costs, max_cost=max_cost, order=order, ledger=self.ledger
         )
-
-    @cached_property
-    def ledger(self) -> Ledger:
-        """What has been paid for features acquired through this predictor."""
-        from scurry.ledger import Ledger
-
-        return Ledger()
 
     def summary(self) -> Summary:
         """What the plan promises, and what was measured when it was made."""

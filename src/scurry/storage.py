@@ -12,8 +12,8 @@ import json
 import math
 import os
 import re
+import secrets
 import struct
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -78,19 +78,22 @@ def write_container(
     path: str | PathLike[str], kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]
 ) -> None:
     """Write `header` and `arrays` to `path` in one move: a reader sees the old file or the new one."""
-    target = Path(path)
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise OutputError(f"{target} cannot be written: {error.strerror}; name a folder that exists") from error
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
+        with replacing(Path(path)) as temporary, temporary.open("xb") as stream:
             _write(stream, kind, header, arrays)
-        os.chmod(temporary, 0o666 & ~umask())
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}; name a folder that exists") from error
+
+
+@contextmanager
+def replacing(target: Path, suffix: str = "") -> Iterator[Path]:
+    """The name of a file that takes the place of `target` if the block ends well, and vanishes otherwise."""
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}{suffix}")
+    try:
+        yield temporary
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def container_bytes(kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
@@ -122,13 +125,6 @@ def digest(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
     for name, array in sorted(arrays.items()):
         sha.update(name.encode() + array.tobytes())
     return sha.hexdigest()
-
-
-def umask() -> int:
-    """The permissions that new files of this process lack."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def read_container(path: str | PathLike[str]) -> Container:

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from scurry.stopping import qwyc, solve
-from scurry.stopping.guarantee import certified_rate, certify_losses, certify_rates, hoeffding_bentkus
+from scurry.stopping.guarantee import certified_rate, certify_rates, hoeffding_bentkus, last_certified, loss_p_value
 
 REPEATS, CONFIDENCE = 200, 0.95
 MOST_FAILURES = int(stats.binom.ppf(0.999, REPEATS, 1 - CONFIDENCE))
@@ -21,10 +21,13 @@ def test_votes():
         positives = rng.choice(n_voters + 1, 400, p=true)
         distribution = np.bincount(positives, minlength=n_voters + 1) + 0.5
         rules = [solve(n_voters, alpha * f, "minimean", distribution) for f in (0.1, 0.3, 0.5, 0.65, 0.8, 0.9, 1.0)]
-        losses = np.stack([rule.disagreement(positives) for rule in rules])
         largest = max(rule.disagreement().max() for rule in rules)
-        chosen = certify_losses(losses, largest, alpha, CONFIDENCE)
-        failures += chosen >= 0 and float(rules[chosen].disagreement() @ true) > alpha
+
+        def p_value_of(rule, positives=positives, largest=largest):
+            return loss_p_value(rule.disagreement(positives), alpha, max_loss=largest, bound="hoeffding-bentkus")
+
+        chosen = last_certified(rules, p_value_of, CONFIDENCE)
+        failures += chosen is not None and float(chosen.disagreement() @ true) > alpha
         uncertified_failures += float(rules[-1].disagreement() @ true) > alpha
     assert failures <= MOST_FAILURES
     assert uncertified_failures > MOST_FAILURES  # else this test could not fail
@@ -76,6 +79,12 @@ def test_p_values_are_valid_for_any_losses():
 
 
 def test_testing_stops_at_the_first_failure():
-    assert certify_rates([0, 50, 0], 1000, 0.01, 0.95) == 0
-    assert certify_losses(np.array([[0.0] * 500, [0.5] * 500, [0.0] * 500]), 1.0, 0.1, 0.95) == 0
-    assert certify_losses(np.array([[0.05] * 10]), 0.05, 0.1, 0.95) == 0
+    assert certify_rates([0, 900, 0], 1000, 0.1, 0.95) == 0
+    assert certify_rates([900, 0], 1000, 0.1, 0.95) == -1
+
+
+@pytest.mark.parametrize("bound", ["betting", "hoeffding-bentkus"])
+def test_nothing_certifies_a_mean_of_zero(bound):
+    assert loss_p_value([0.0] * 100, 0.0, bound=bound) == 1
+    assert loss_p_value([0.5] * 100, 0.0, bound=bound) == 1
+    assert last_certified([1], lambda rule: float("nan"), 0.95) is None

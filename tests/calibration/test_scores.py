@@ -130,7 +130,7 @@ def test_rows_to_fit_leave_all_calibration_rows_to_certify(boosted):
         scurry.early_exit(boosted, X, X_fit=fit[:, :4])
     unpromised = scurry.early_exit(boosted, X, X_fit=fit, max_disagreement=0.02, method="qwyc", confidence=None)
     assert (unpromised.predict(fit) != boosted.predict(fit)).mean() <= 0.02
-    assert "at most 0.02 of the rows of X_fit" in unpromised.plan.facts["promise"]
+    assert "at most 2 % of the rows of X_fit" in unpromised.plan.facts["promise"]
 
 
 def test_infeasible_says_what_is_achievable(boosted):

@@ -74,7 +74,7 @@ def test_rows_to_fit_shape_rules_that_draw_their_orders(forest):
     asked = {"max_disagreement": 0.01, "method": "minimean", "shuffle": "row", "random_state": 0}
     fitted = scurry.early_exit(forest, X, X_fit=easy, confidence=None, **asked)
     assert fitted.plan.facts["calibration_disagreement"] > 0.02
-    assert "at most 0.01 of rows like X_fit" in fitted.plan.facts["promise"]
+    assert "at most 1 % of rows like X_fit" in fitted.plan.facts["promise"]
     certified = scurry.early_exit(forest, X, X_fit=easy, **asked)
     new, _ = two_classes(20_000, 28)
     assert (certified.predict(new) != full_vote(forest, new)).mean() <= 0.01
@@ -124,7 +124,7 @@ def test_a_belief_is_no_promise(forest):
     close = X[np.abs(forest.predict_proba(X)[:, 1] - 0.5) < 0.05]
     facts = scurry.early_exit(forest, close, max_disagreement=0.1, method="schwing", confidence=None).plan.facts
     assert facts["calibration_disagreement"] > 0.15
-    assert facts["promise"].startswith("nothing: 0.1 is what the rule believes")
+    assert facts["promise"].startswith("nothing: 10 % is what the rule believes")
     assert "promised_disagreement" not in facts
 
 

@@ -10,6 +10,8 @@ from sklearn.preprocessing import StandardScaler
 
 import scurry
 from scurry import Forest, cli
+from scurry.cli import main
+from scurry.export import Verification
 
 
 def test_inspect_json(run, model):
@@ -82,7 +84,7 @@ def test_inspect_fits_80_columns_and_shows_names_literally(run, tmp_path):
 def test_inspect_shows_the_plan(run, folder, forest, table, tmp_path):
     rows = table.drop(columns=["diagnosis", "patient"])[250:500]
     scurry.early_exit(forest, rows, max_disagreement=0.05, random_state=0).save(tmp_path / "fast.scurry")
-    assert "at most 0.05 of new rows" in " ".join(run("inspect", tmp_path / "fast.scurry").split())
+    assert "at most 5 % of new rows" in " ".join(run("inspect", tmp_path / "fast.scurry").split())
     facts = json.loads(run("inspect", tmp_path / "fast.scurry", "--json"))
     assert facts["plan"]["max_disagreement"] == 0.05
     assert "plan" not in json.loads(run("inspect", folder / "model.scurry", "--json"))
@@ -148,3 +150,12 @@ def test_export_c(run, fail, folder, forest, table, tmp_path):
     assert facts["check"]["n_answers"] > 69
     assert "layout int16-uint16; see README.md" in run(*arguments)
     assert "name some with --rows" in fail(*arguments, "--check")
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_an_export_that_differs_is_a_failure(folder, forest, tmp_path, monkeypatch, options):
+    monkeypatch.setattr("scurry.export.verify", lambda *_, name: Verification(name, "float32", 1, 1, n_mismatches=1))
+    arguments = ["export", "c", str(folder / "model.scurry"), str(tmp_path / "out"), "--check", *options]
+    with pytest.raises(SystemExit) as caught:
+        main([*arguments, "--rows", str(folder / "new.parquet")])
+    assert caught.value.code == 1

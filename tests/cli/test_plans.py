@@ -26,7 +26,7 @@ def test_early_exit(run, folder, forest, features, tmp_path, rows):
     assert written.plan.facts == expected.plan.facts
     text = " ".join(output.split())
     assert f"{expected.plan.facts['calibration_mean_trees']:.1f} of 25 trees per row" in text
-    assert "at most 0.05 of new rows" in text
+    assert "at most 5 % of new rows" in text
     assert "scurry predict" in text
 
 

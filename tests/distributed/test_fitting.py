@@ -1,5 +1,6 @@
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from scurry import distributed
+from scurry.distributed.partitions import kept
 from scurry.errors import InputError
 
 
@@ -45,6 +47,51 @@ def test_orders_are_those_of_all_rows_on_one_machine(labelled, frame, small, clu
     np.testing.assert_array_equal(found.steps, alone.steps)
     np.testing.assert_allclose(found.curve, alone.curve, rtol=1e-12)
     assert shares[-1] == 1
+
+
+def test_files_without_rows_have_no_say(labelled, small, cluster, tmp_path):
+    table = pq.read_table(labelled / "0.parquet")
+    for name, part in {"a": table[:0], "b": table}.items():
+        pq.write_table(part, tmp_path / f"{name}.parquet")
+    found = distributed.find_order(small, tmp_path, label="y", cluster=cluster)
+    alone = distributed.find_order(small, labelled / "0.parquet", label="y", cluster=cluster)
+    np.testing.assert_array_equal(found.steps, alone.steps)
+    (tmp_path / "b.parquet").unlink()
+    with pytest.raises(InputError, match="hold no rows"):
+        distributed.find_order(small, tmp_path, label="y", cluster=cluster)
+
+
+def test_a_file_that_changed_is_read_again(labelled, small, cluster, tmp_path):
+    curves = []
+    for name in ("0.parquet", "1.parquet"):
+        table = pq.read_table(labelled / name)
+        pq.write_table(table, tmp_path / "rows.parquet")
+        found = distributed.find_order(small, tmp_path / "rows.parquet", label="y", cluster=cluster)
+        rows = table.drop_columns(["y"]).to_pandas()
+        alone = scurry.orders.find(small, rows, table["y"].to_numpy(), order="backward-squirrel")
+        np.testing.assert_array_equal(found.steps, alone.steps)
+        np.testing.assert_allclose(found.curve, alone.curve, rtol=1e-12)
+        curves.append(found.curve)
+    assert (curves[0] != curves[1]).any()
+
+
+def test_labels_that_are_categories(labelled, small, cluster, tmp_path):
+    table = pq.read_table(labelled / "0.parquet")
+    coded = table.set_column(table.schema.get_field_index("y"), "y", table["y"].dictionary_encode())
+    pq.write_table(coded, tmp_path / "rows.parquet")
+    found = distributed.find_order(small, tmp_path, label="y", cluster=cluster)
+    alone = distributed.find_order(small, labelled / "0.parquet", label="y", cluster=cluster)
+    np.testing.assert_array_equal(found.steps, alone.steps)
+
+
+def test_what_is_kept_is_for_any_number_of_threads():
+    def ask(worker):
+        for turn in range(400):
+            key = (worker * turn) % 90  # more than are kept
+            assert kept(key, lambda key=key: key) == key
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(ask, range(1, 9)))
 
 
 @pytest.mark.slow

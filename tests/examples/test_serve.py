@@ -49,7 +49,40 @@ def test_what_the_server_says_of_itself(client, predictor):
         assert client.get(path).status_code == 200
     said = client.get("/v2/models/model").json()
     assert said["inputs"][0]["shape"] == [-1, predictor.forest.n_features]
-    assert client.get("/v2/models/other").status_code == 404
+    for path in ("/v2/models/other", "/v2/models/other/ready"):
+        unknown = client.get(path)
+        assert unknown.status_code == 404
+        assert "the model of this server is 'model'" in unknown.json()["error"]
+    assert client.get(INFER).json() == {"error": f"GET {INFER}: Method Not Allowed"}
+
+
+def test_only_the_outputs_asked_for(client, predictor, rows):
+    asked = {"outputs": [{"name": "steps"}, {"name": "label"}]}
+    got = outputs(client.post(INFER, json=body(rows) | asked))
+    assert list(got) == ["steps", "label"]
+    assert got["label"]["data"] == predictor.predict(rows).tolist()
+
+
+def test_a_request_that_would_hold_up_all_others(client, rows, monkeypatch):
+    monkeypatch.setattr(serve, "MAX_BYTES", 1000)
+    refused = client.post(INFER, json=body(rows))
+    assert refused.status_code == 413
+    assert "at most 1,000 bytes; send fewer rows at once" in refused.json()["error"]
+    assert outputs(client.post(INFER, json=body(rows[:1])))
+
+
+def test_what_cannot_be_served_is_refused_at_the_start(predictor, tmp_path, monkeypatch, capsys):
+    predictor.forest.save(tmp_path / "forest.scurry")
+    (tmp_path / "model.json").write_text("{}")
+    for name, said in (
+        ("forest.scurry", "holds no anytime predictor; make one with scurry.anytime"),
+        ("model.json", "not a readable .scurry file"),
+        ("missing.scurry", "No such file"),
+    ):
+        monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / name)])
+        with pytest.raises(SystemExit):
+            serve.main()
+        assert said in capsys.readouterr().err
 
 
 def test_answers_are_the_predictors(client, predictor, rows):
@@ -103,6 +136,12 @@ def test_a_server_may_have_a_budget_for_all(predictor, rows):
         {"parameters": {"budget_us": None}},
         {"parameters": {"max_steps": -1}},
         {"parameters": [1]},
+        {"parameters": {"budget": 5000}},
+        {"outputs": [{"name": "colour"}]},
+        {"outputs": ["label"]},
+        {"outputs": 5},
+        {"outputs": [{"name": ["label"]}]},
+        {"outputs": {"name": "label"}},
     ],
 )
 def test_bad_requests_are_refused_with_a_reason(client, rows, change):

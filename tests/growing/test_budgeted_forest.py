@@ -262,6 +262,13 @@ def test_from_model_does_not_mistake_other_estimators_for_forests():
         scurry.from_model(pruned)
 
 
+def test_features_without_names_go_by_number():
+    X, y = np.array([[0.0, 1], [1, 0], [2, 1], [3, 0]]), [0, 0, 1, 1]
+    by_number = BudgetedForestClassifier(2, feature_costs={1: 1, 0: 2}, random_state=0).fit(X, y)
+    in_order = BudgetedForestClassifier(2, feature_costs=[2, 1], random_state=0).fit(X, y)
+    assert by_number.forest_.digest == in_order.forest_.digest
+
+
 def test_feature_names_reach_the_forest():
     pd = pytest.importorskip("pandas")
     X = pd.DataFrame({"a": [0.0, 1, 2, 3], "b": [1.0, 0, 1, 0]})
@@ -281,10 +288,10 @@ def test_feature_names_reach_the_forest():
         ({"max_features": 0}, "max_features must be a number of features"),
         ({"max_features": 1.5}, "max_features must be a number of features"),
         ({"feature_costs": [1.0]}, r"feature_costs has shape \(1,\), expected \(2,\)"),
-        ({"feature_costs": [1.0, -2.0]}, r"feature_costs\[1\] \(feature '1'\) is -2; a cost is finite and 0 or more"),
-        ({"feature_costs": [1.0, math.nan]}, r"feature_costs\[1\] \(feature '1'\) is nan"),
+        ({"feature_costs": [1.0, -2.0]}, r"feature_costs\[1\] \(feature 1\) is -2; a cost is finite and 0 or more"),
+        ({"feature_costs": [1.0, math.nan]}, r"feature_costs\[1\] \(feature 1\) is nan"),
         ({"feature_costs": ["x", "y"]}, "feature_costs must be numbers"),
-        ({"feature_costs": {"0": 1, "z": 1}}, "feature_costs names 'z', which is no feature; known are '0', '1'"),
+        ({"feature_costs": {0: 1, "z": 1}}, "feature_costs names 'z', which is no feature; known are 0, 1"),
     ],
 )
 def test_bad_parameters_are_named(options, message):

@@ -1,5 +1,8 @@
 import json
 import logging
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -174,6 +177,39 @@ class TestOptimal:
         assert "MB, about " in calls[0][1]
         assert calls[0][1] in caplog.text
 
+    @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak of a process is read from Linux")
+    @pytest.mark.parametrize(("n_classes", "n_threads"), [(2, 1), (12, 1), (12, 2), (0, 1)])
+    def test_uses_no_more_memory_than_it_says(self, n_classes, n_threads):
+        script = f"""
+            import numpy as np, scurry
+            from pathlib import Path
+            from scurry.orders import find
+            from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+            def memory(field):
+                lines = Path("/proc/self/status").read_text().splitlines()
+                return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+            rng = np.random.default_rng(0)
+            X = rng.normal(size=(24_000 // max({n_classes}, 1), 6)).astype(np.float32)
+            if {n_classes}:
+                y = rng.integers(0, {n_classes}, len(X))
+                model = RandomForestClassifier(5, max_depth=4, random_state=0).fit(X, y)
+            else:
+                y = rng.normal(size=len(X))
+                model = RandomForestRegressor(4, max_depth=3, random_state=0).fit(X, y)
+            forest, said = scurry.from_model(model), []
+            find(forest, X, y, order="backward-squirrel")
+            Path("/proc/self/clear_refs").write_text("5")
+            before = memory("VmRSS")
+            find(forest, X, y, order="optimal", n_threads={n_threads}, progress=lambda _, message: said.append(message))
+            print(memory("VmHWM") - before, said[0].split(", ")[-2])
+        """
+        run = [sys.executable, "-c", textwrap.dedent(script)]
+        used, said, unit = subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()
+        announced = float(said) * {"kB": 1e3, "MB": 1e6}[unit]
+        assert int(used) <= announced
+
     def test_progress_may_stop_the_search(self):
         forest = complete_forest(n_trees=8, depth=6, n_columns=2)
         rng = np.random.default_rng(1)
@@ -197,7 +233,7 @@ class TestOptimal:
         assert 'order="auto"' in message
         assert refused.value.achievable > 2**33
         with pytest.raises(InfeasibleError, match="its first 5 trees"):
-            find(forest, X, y, order="unoptimal", max_memory=100_000)
+            find(forest, X, y, order="unoptimal", max_memory=120_000)
         with pytest.raises(InfeasibleError, match=r"max_memory = 1 B\. Use"):
             find(forest, X, y, order="optimal", max_memory=1)
 

@@ -1,6 +1,7 @@
 """What rows pay, by an independent count, and what is said about costs that make no sense."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 
@@ -78,6 +79,15 @@ def test_costs_and_groups_by_name(named):
     assert costs.feature_costs.tolist() == [1, 20.68, 9.31]
     assert costs.groups.tolist() == [1, 0, 0]
     assert costs.group_costs.tolist() == [2.1, 0]
+
+
+def test_a_series_goes_by_its_labels(named):
+    by_name = pd.Series({"T3": 9.31, "age": 1, "TSH": 20.68})
+    assert FeatureCosts.of(named, feature_costs=by_name).feature_costs.tolist() == [1, 20.68, 9.31]
+    assert FeatureCosts.of(named, feature_costs=pd.Series([1, 2, 3])).feature_costs.tolist() == [1, 2, 3]
+    assert FeatureCosts.of(STUMPS, feature_costs=pd.Series([5, 1, 3], [2, 0, 1])).feature_costs.tolist() == [1, 3, 5]
+    with pytest.raises(InputError, match="feature_costs names 'T4', which is no feature"):
+        FeatureCosts.of(named, feature_costs=by_name.rename({"T3": "T4"}))
 
 
 def test_features_without_names_go_by_number():

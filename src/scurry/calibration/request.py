@@ -82,6 +82,11 @@ class Request:
         return cls(forest=forest, sample=sample, y=y, fit_rows=fit_rows, rng=rng, split_seed=seed, **asked)
 
     @property
+    def allowed(self) -> str:
+        """The share of rows whose label may change, as promises say it."""
+        return f"{100 * self.max_disagreement:g} %"
+
+    @property
     def cost_unit(self) -> str:
         """What is saved: "trees", "steps", or "cost" in units of the caller."""
         return self.costs if isinstance(self.costs, str) else "cost"

@@ -176,7 +176,7 @@ def _certified_amount(
         fitted_to = "calibration rows" if request.fit_rows is None else "rows of X_fit"
         measured: dict[str, Any] = {
             "promise": (
-                f"at most {request.max_disagreement:g} of the {fitted_to} are answered differently from the model; "
+                f"at most {request.allowed} of the {fitted_to} are answered differently from the model; "
                 "nothing is promised for new rows (confidence=None)"
             )
         }
@@ -188,7 +188,7 @@ def _certified_amount(
         chosen = len(amounts) - 1 - chosen
         measured = {
             "promise": (
-                f"with confidence {request.confidence}, at most {request.max_disagreement:g} of new rows are "
+                f"with confidence {request.confidence}, at most {request.allowed} of new rows are "
                 "answered differently from the model (rows drawn like the calibration rows)"
             )
         } | request.certificate(int(curve.n_mistakes[chosen]), n_rows)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.forest_parts import ARRAYS, HEADER
+from scurry.forest_parts import fields_of
 from scurry.reference import leaf_values
 
 
@@ -27,21 +25,14 @@ def at_threshold(forest: Forest, probability: float) -> Forest:
         raise InputError(f"threshold must be a probability between 0 and 1, got {probability!r}")
     if forest.n_classes != 2:
         raise InputError(f"threshold is for two classes, the model has {forest.n_classes}")
-    arrays: dict[str, Any] = {name: getattr(forest, name) for name in ARRAYS}
-    header: dict[str, Any] = {name: getattr(forest, name) for name in HEADER}
+    fields = fields_of(forest)
     if forest.n_outputs == 2:
         if forest.link != "identity" or forest.tree_output[0] >= 0:
             raise InputError("threshold is for models with one score, or that average probabilities; this one does not")
-        arrays |= {"value": leaf_values(forest)[:, 1:], "base_score": forest.base_score[1:]}
-        header |= {"aggregation": "mean" if forest.aggregation == "vote" else forest.aggregation}
+        fields |= {"value": leaf_values(forest)[:, 1:], "base_score": forest.base_score[1:]}
+        fields["aggregation"] = "mean" if forest.aggregation == "vote" else forest.aggregation
     if forest.link not in ("identity", "logistic"):
         raise InputError(f"threshold needs probabilities, and this model's scores have the link {forest.link!r}")
     odds = np.log(probability / (1 - probability)) / forest.link_scale
-    header["decision_threshold"] = float(probability if forest.link == "identity" else odds)
-    return Forest(
-        **arrays,
-        **header,
-        classes=forest.classes,
-        feature_names=forest.feature_names,
-        categories=forest.categories,
-    )
+    fields["decision_threshold"] = float(probability if forest.link == "identity" else odds)
+    return Forest(**fields)

@@ -168,18 +168,18 @@ def _asked(request: Request) -> dict[str, Any]:
 
 
 def _certified_facts(request: Request, fit: OrderFit[Any]) -> dict[str, Any]:
-    alpha, confidence, n_rows = request.max_disagreement, request.confidence or 0.0, fit.promise.n_rows
+    confidence, n_rows = request.confidence or 0.0, fit.promise.n_rows
     measured = {"calibration_disagreement": fit.n_mistakes / n_rows, "calibration_mean_trees": fit.mean_votes}
     if fit.promise.upper_bound == 0:
+        needed = rows_needed(request.max_disagreement, request.tested_confidence or 0.0)
         promise = (
-            f"the full vote, always: {n_rows} rows certify no earlier stop that changes at most {alpha:g} of new rows "
-            f"with confidence {confidence:g}; that takes {rows_needed(alpha, request.tested_confidence or 0.0)} rows, "
-            'or shuffle="row"'
+            f"the full vote, always: {n_rows} rows certify no earlier stop that changes at most {request.allowed} of "
+            f'new rows with confidence {confidence:g}; that takes {needed} rows, or shuffle="row"'
         )
         return {"promise": promise, "promised_disagreement": 0.0} | measured
     promise = (
-        f"with confidence {confidence:g}, this predictor with its own order of trees answers at most {alpha:g} of "
-        "new rows differently from the full vote (rows drawn like the calibration rows)"
+        f"with confidence {confidence:g}, this predictor with its own order of trees answers at most {request.allowed} "
+        "of new rows differently from the full vote (rows drawn like the calibration rows)"
     )
     return {"promise": promise} | request.certificate(fit.n_mistakes, n_rows) | measured
 
@@ -187,7 +187,7 @@ def _certified_facts(request: Request, fit: OrderFit[Any]) -> dict[str, Any]:
 def _promise_over_orders(request: Request, method: str) -> dict[str, Any]:
     """What is promised where bounds are chances over orders, and of which share of new rows, if of any."""
     over = "the order of trees it draws" if request.shuffle == "row" else "the one order of trees drawn for all rows"
-    alpha, bound = f"{request.max_disagreement:g}", {"promised_disagreement": float(request.max_disagreement)}
+    alpha, bound = request.allowed, {"promised_disagreement": float(request.max_disagreement)}
     if request.max_disagreement == 0:
         return {"promise": "the full vote, always"} | bound
     if method in ("minimax", "minimixed"):

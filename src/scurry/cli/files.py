@@ -97,7 +97,7 @@ def _of_object(path: Path, held: Any) -> Model:
 def read_rows(source: Sequence[str], forest: Forest, label: str | None = None) -> tuple[Any, Any]:
     """All rows of some files: the model's features as an Arrow table, and the labels if `label` names them."""
     from scurry.fragments import arrow, find, opened
-    from scurry.rows import columns_read
+    from scurry.rows import columns_read, float_columns
 
     def wanted(names: list[str]) -> list[str]:
         if label is not None and label not in names:
@@ -105,17 +105,13 @@ def read_rows(source: Sequence[str], forest: Forest, label: str | None = None) -
         read = columns_read(forest, names)
         return [name for name in names if name in read or name == label]
 
-    names = forest.feature_names or ()
-    numeric = frozenset(name for j, name in enumerate(names) if j not in forest.categories)
-    tables = []
+    tables, numeric = [], float_columns(forest) - {label}
     for fragment in find(source):
-        with opened(
-            fragment, n_rows_per_batch=_N_ROWS_PER_BATCH, columns=wanted, float_columns=numeric - {label}
-        ) as reader:
+        with opened(fragment, n_rows_per_batch=_N_ROWS_PER_BATCH, columns=wanted, float_columns=numeric) as reader:
             tables.append(arrow().Table.from_batches(reader.batches, reader.schema))
     table = arrow().concat_tables(tables, promote_options="permissive")
     labels = None if label is None else _values(table.column(label))
-    features = table if label is None or label in names else table.drop_columns([label])
+    features = table if label is None or label in (forest.feature_names or ()) else table.drop_columns([label])
     if forest.feature_names is None and features.num_columns != forest.n_features:
         raise InputError(
             f"the rows have {features.num_columns} columns besides labels, and the model, which knows no names, "

@@ -80,8 +80,8 @@ def export_c(
     if as_json:
         facts = {"directory": str(directory), "name": name, "layout": written.layout} | asdict(written.sizes)
         typer.echo(json.dumps(facts | ({} if verified is None else {"check": asdict(verified)}), indent=1, default=str))
-        return
-    _show_export(written, verified)
+    else:
+        _show_export(written, verified)
     if verified is not None and not verified:
         raise typer.Exit(1)
 

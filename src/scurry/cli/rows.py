@@ -39,7 +39,9 @@ def predict(
     time_us: Annotated[
         float | None, typer.Option(help="Of an anytime plan: microseconds per row.", show_default=False)
     ] = None,
-    threads: Annotated[int | None, typer.Option(help="By default all cores.", show_default=False)] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="That work at the same time; by default as many as cores.", show_default=False)
+    ] = None,
     dask: Dask = None,
     as_json: AsJson = False,
     trust_pickle: TrustPickle = False,

@@ -7,9 +7,9 @@ once. The other searches look at rows again and again in other ways; give them a
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.deadline import predictor_of
 from scurry.distributed.cluster import connected, shared
-from scurry.distributed.partitions import Partition, forget, gathered, kept, total
+from scurry.distributed.partitions import Partition, gathered, kept, total
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.fragments import Source, find
@@ -80,6 +80,10 @@ def find_order(
     taken: list[int] = []
     with connected(cluster) as client:
         sent = shared(client, forest)
+        sizes = gathered(client, Partition.n_rows, partitions, sent)
+        partitions = [partition for partition, n_rows in zip(partitions, sizes, strict=True) if n_rows]
+        if not partitions:
+            raise InputError("the files hold no rows; an order is judged on labelled rows, a few hundred at least")
         while len(taken) < n_steps:
             losses = total(gathered(client, _look, partitions, sent, readout, down, tuple(taken)))
             taken.append(int(losses.argmin()))
@@ -123,21 +127,28 @@ def _ordering_set(partition: Partition, forest: Forest, readout: str) -> Orderin
         rows, labels = partition.read(forest)
         return OrderingSet.of(forest, rows, labels, readout)
 
-    return kept((partition, forest.digest, readout), read)
+    return kept((partition, partition.state, forest.digest, readout), read)
 
 
-@dataclass
 class _Search:
     """A partition's part of a greedy search, and how far it has come."""
 
-    squirrel: _core.Squirrel
-    taken: tuple[int, ...] = ()
+    def __init__(self, descent: _core.Descent, down: bool) -> None:
+        self.descent, self.down, self.lock = descent, down, threading.Lock()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.squirrel, self.taken = _core.Squirrel(self.descent, down=self.down), tuple[int, ...]()
 
     def follow(self, taken: tuple[int, ...]) -> NDArray[np.float64]:
-        for tree in taken[len(self.taken) :]:
-            self.squirrel.step(tree)
-        self.taken = taken
-        return np.array(self.squirrel.look())
+        """The losses after one more step in each tree, once these have been taken."""
+        with self.lock:
+            if self.taken != taken[: len(self.taken)]:  # of another search for the same order
+                self._begin()
+            for tree in taken[len(self.taken) :]:
+                self.squirrel.step(tree)
+            self.taken = taken
+            return np.array(self.squirrel.look())
 
 
 def _look(
@@ -146,14 +157,9 @@ def _look(
     """The loss of the partition's rows after one more step in each tree."""
 
     def begin() -> _Search:
-        return _Search(_core.Squirrel(_ordering_set(partition, forest, readout).descent(), down=down))
+        return _Search(_ordering_set(partition, forest, readout).descent(), down)
 
-    key = (partition, forest.digest, readout, down)
-    search = kept(key, begin)
-    if search.taken != taken[: len(search.taken)]:  # of another search for the same order
-        forget(key)
-        search = kept(key, begin)
-    return search.follow(taken)
+    return kept((partition, partition.state, forest.digest, readout, down), begin).follow(taken)
 
 
 def _correct(partition: Partition, forest: Forest, readout: str, steps: NDArray[np.int32]) -> NDArray[np.float64]:

@@ -6,6 +6,7 @@ that is needed to answer it, so that a worker that dies is replaced by one that 
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -61,6 +62,12 @@ class Partition:
         with self._opened(forest) as reader:
             return sum(map(len, reader.batches)) if reader.n_rows is None else reader.n_rows
 
+    @property
+    def state(self) -> tuple[int, int]:
+        """Changes when the file does."""
+        status = self.fragment.path.stat()
+        return status.st_size, status.st_mtime_ns
+
     def _opened(self, forest: Forest, n_rows_per_batch: int = 1 << 16) -> AbstractContextManager[Reader]:
         def needed(names: list[str]) -> list[str]:
             if self.label is not None and self.label not in names:
@@ -75,22 +82,22 @@ class Partition:
 
 
 _cache: OrderedDict[object, Any] = OrderedDict()
+_lock = threading.Lock()
 
 
 def kept(key: object, make: Callable[[], T]) -> T:
     """What `make` made for `key` before in this process, or makes now."""
-    if key not in _cache:
-        _cache[key] = make()
+    with _lock:
+        if key in _cache:
+            _cache.move_to_end(key)
+            found: T = _cache[key]
+            return found
+    made = make()
+    with _lock:
+        _cache[key] = made
         while len(_cache) > _MAX_CACHED:
             _cache.popitem(last=False)
-    _cache.move_to_end(key)
-    found: T = _cache[key]
-    return found
-
-
-def forget(key: object) -> None:
-    """Drop what was made for `key`."""
-    _cache.pop(key, None)
+    return made
 
 
 def submitted(client: Any, question: Callable[..., Any], partitions: Sequence[Any], *arguments: Any) -> list[Any]:

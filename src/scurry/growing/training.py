@@ -82,7 +82,7 @@ class GrownClassifier(ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         names: Sequence[str] | None = getattr(self, "feature_names_in_", None)
-        known = [str(at) for at in range(self.n_features_in_)] if names is None else list(names)
+        known: Sequence[Any] = range(self.n_features_in_) if names is None else list(names)
         given = np.ones(len(known)) if self.feature_costs is None else self.feature_costs
         costs = checked_costs("feature_costs", given, known, "feature")
         columns = _core.ColumnOrders(np.asfortranarray(X))

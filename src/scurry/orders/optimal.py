@@ -36,6 +36,7 @@ from scurry.orders.ordering_set import OrderingSet
 
 Progress = Callable[[float, str], object]
 _log = logging.getLogger("scurry")
+_BLOCK_TREES, _SLICE_STATES = 3, 2**18  # as in core/orders_grid.h and core/orders_optimal.cc
 
 
 @dataclass(frozen=True)
@@ -46,21 +47,29 @@ class Size:
     ----------
     n_states : int
     memory : int
-        Bytes.
+        Bytes, as many as are in use at once if no row is ever dropped.
     """
 
     n_states: int
     memory: int
 
     @classmethod
-    def of(cls, depths: NDArray[np.int32], n_rows: int, n_margins: int, *, regressor: bool) -> Size:
+    def of(cls, depths: NDArray[np.int32], n_rows: int, n_margins: int, *, regressor: bool, n_threads: int) -> Size:
         """The size for trees of these depths."""
-        levels = [int(depth) + 1 for depth in depths if depth > 0]
-        n_states = math.prod(levels)
-        sums = (8 if regressor else 4) * (n_states // max(levels, default=1))
-        # Per row and margin: what each level of each tree adds, and two bounds for every tree.
-        table = 4 * n_rows * n_margins * (sum(levels) + 2 * (len(levels) + 1))
-        return cls(n_states, n_states + sums + table)
+        levels = sorted(int(depth) + 1 for depth in depths if depth > 0)
+        levels = [1] * (_BLOCK_TREES + 1 - len(levels)) + levels
+        n_states, n_inner = math.prod(levels), math.prod(levels[:-1])
+        block = levels[-1 - _BLOCK_TREES : -1]
+        loss, margins = 8 if regressor else 4, n_rows * n_margins
+        rows = 8 * n_rows * len(depths)  # where they end, as they come and sorted
+        # Per row and margin: what each level of each tree adds, the start and one step; two bounds for every tree.
+        table = 4 * margins * (sum(levels) + 2 + (0 if regressor else 2 * (len(levels) + 1)))
+        # In every thread: a slice of losses; the rows open after each tree fixed; those of a block, side by side.
+        opened = (len(levels) - 1) * (8 * margins + 4 * n_rows)
+        side_by_side = 0 if regressor else 4 * margins * (sum(block) + 2) + 16 * n_rows
+        slice_states = max(min(n_inner, _SLICE_STATES), math.prod(block))
+        of_thread = loss * slice_states + opened + side_by_side
+        return cls(n_states, n_states + loss * n_inner + rows + table + n_threads * of_thread)
 
 
 def optimal(
@@ -97,7 +106,7 @@ def optimal(
     n_margins = 1 if rows.readout.values.shape[1] <= 2 else rows.readout.values.shape[1]
 
     def size_of(depths: NDArray[np.int32]) -> Size:
-        return Size.of(depths, rows.n_rows, n_margins, regressor=not forest.is_classifier)
+        return Size.of(depths, rows.n_rows, n_margins, regressor=not forest.is_classifier, n_threads=n_threads)
 
     size = size_of(forest.tree_depth)
     if size.memory > max_memory:

@@ -74,7 +74,7 @@ class OrderingSet:
         parent[forest.left[inner]] = parent[forest.right[inner]] = inner
         roots = forest.tree_offset[:-1]
         start = self.readout.start + values[roots].sum(axis=0, dtype=np.int32)
-        return self._descent(forest.node_depth, values - values[parent], start, rows)
+        return self._descent(forest.node_depth, values - values.take(parent, axis=0), start, rows)
 
     def whole_trees(self) -> _core.Descent:
         """The rows taking each tree in one step, from nothing to its leaf."""

@@ -135,10 +135,10 @@ def _bits_of_sums(
 
     Fractions only reach it together, where every tree is sure: twice the difference of two sums still fits.
     """
+    if forest.aggregation != "sum" and max(values.max(), -values.min()) <= 1.0 and not start.any():
+        return (max(forest.n_trees, 2) - 1).bit_length()
     roots = forest.tree_offset[:-1]
     of_tree = np.maximum(np.maximum.reduceat(values, roots), -np.minimum.reduceat(values, roots)).max(axis=1)
-    if forest.aggregation != "sum" and of_tree.max() <= 1.0 and not start.any():
-        return (max(forest.n_trees, 2) - 1).bit_length()
     return math.frexp(float(of_tree.sum() + np.abs(start).max() + largest_target * n_rounds(forest)))[1]
 
 

@@ -188,6 +188,8 @@ def _feature_names(forest: Forest) -> Sequence[str | int]:
 
 def checked_costs(what: str, given: Any, names: Sequence[Any], kind: str) -> NDArray[np.float64]:
     """Costs as an array in the order of `names`, whether they came as a sequence or by name."""
+    if hasattr(given, "to_dict") and not set(given.index).isdisjoint(names):
+        given = given.to_dict()  # a pandas Series by the names of features, in whatever order
     if isinstance(given, Mapping):
         unknown = [name for name in given if name not in set(names)]
         if unknown:

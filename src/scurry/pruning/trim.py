@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from scurry.forest import Forest
-from scurry.forest_parts import ARRAYS, HEADER, NODE_ARRAYS
+from scurry.forest_parts import NODE_ARRAYS, fields_of
 from scurry.pruning.costs import parents
 
 
@@ -40,7 +38,7 @@ def trimmed(forest: Forest, stays: NDArray[np.bool_]) -> Forest:
     present = (parent < 0) | split[parent]
     index = np.append(np.cumsum(present, dtype=np.int32) - 1, np.int32(-1))
     leaf = ~split[present]
-    arrays: dict[str, Any] = {name: getattr(forest, name) for name in ARRAYS}
+    arrays = fields_of(forest)
     for name in (*NODE_ARRAYS, "value"):
         arrays[name] = arrays[name][present]
     for side in ("left", "right"):
@@ -54,10 +52,4 @@ def trimmed(forest: Forest, stays: NDArray[np.bool_]) -> Forest:
     }.items():
         arrays[name] = np.where(leaf, np.asarray(nothing, arrays[name].dtype), arrays[name])
     arrays["tree_offset"] = np.append(index[forest.tree_offset[:-1]], present.sum())
-    return Forest(
-        **arrays,
-        **{name: getattr(forest, name) for name in HEADER},
-        classes=forest.classes,
-        feature_names=forest.feature_names,
-        categories=forest.categories,
-    )
+    return Forest(**arrays)

@@ -60,7 +60,7 @@ def last_certified(
     risk = 1.0 - checked_confidence(confidence)
     certified = None
     for candidate in candidates:
-        if p_value_of(candidate) > risk:
+        if not p_value_of(candidate) <= risk:  # a NaN is no evidence
             break
         certified = candidate
     return certified
@@ -87,7 +87,9 @@ def certify_rates(n_mistakes: ArrayLike, n_rows: int, max_rate: float, confidenc
     >>> certify_rates([0, 0, 1, 5], 10_000, 0.001, 0.95)
     2
     """
-    return _last_index(binom.cdf(np.asarray(n_mistakes), n_rows, max_rate), confidence)
+    p_values = binom.cdf(np.asarray(n_mistakes), n_rows, max_rate)
+    last = last_certified(range(len(p_values)), lambda rule: float(p_values[rule]), confidence)
+    return -1 if last is None else last
 
 
 def rate_p_value(n_mistakes: int, n_rows: int, max_rate: float) -> float:
@@ -123,41 +125,6 @@ def certified_rate(n_mistakes: int, n_rows: int, confidence: float) -> float:
     return float(beta.ppf(confidence, n_mistakes + 1, n_rows - n_mistakes)) if n_mistakes < n_rows else 1.0
 
 
-def certify_losses(losses: ArrayLike, max_loss: float, max_mean: float, confidence: float) -> int:
-    """The last rule, in the order given, whose mean loss is certified by Hoeffding and Bentkus; -1 if there is none.
-
-    Parameters
-    ----------
-    losses : float64 array of shape (n_rules, n_rows)
-        Expected loss of each rule on rows that it was not fitted to, the most cautious rule first.
-    max_loss : float
-        No row's loss exceeds it.
-    max_mean : float
-        The mean loss on new rows that must not be exceeded.
-    confidence : float
-
-    Returns
-    -------
-    int
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> certify_losses(rng.random((3, 1000)) * [[0.001], [0.01], [0.1]], 0.1, 0.01, 0.95)
-    1
-    """
-    values = np.asarray(losses, dtype=np.float64)
-    if max_loss <= max_mean:
-        return len(values) - 1
-    p_values = hoeffding_bentkus(values.mean(axis=1) / max_loss, values.shape[1], max_mean / max_loss)
-    return _last_index(p_values, confidence)
-
-
-def _last_index(p_values: _FloatArray, confidence: float) -> int:
-    last = last_certified(range(len(p_values)), lambda rule: float(p_values[rule]), confidence)
-    return -1 if last is None else last
-
-
 def hoeffding_bentkus(mean: ArrayLike, n_rows: int, bound: float) -> _FloatArray:
     """p-values of "the expectation exceeds `bound`" for means of `n_rows` values in [0, 1].
 
@@ -167,6 +134,8 @@ def hoeffding_bentkus(mean: ArrayLike, n_rows: int, bound: float) -> _FloatArray
     0.0012
     """
     average = np.minimum(np.asarray(mean, dtype=np.float64), bound)
+    if bound <= 0:
+        return np.ones_like(average)  # no number of rows shows that a mean is nothing
     divergence = xlogy(average, average / bound) + xlogy(1.0 - average, (1.0 - average) / (1.0 - bound))
     bentkus = np.e * binom.cdf(np.ceil(n_rows * average - 1e-9), n_rows, bound)
     return np.asarray(np.minimum(np.minimum(np.exp(-n_rows * divergence), bentkus), 1.0))
