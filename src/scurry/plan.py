@@ -212,13 +212,15 @@ class StepRule:
 def leaf_scores(forest: Forest) -> NDArray[np.float64]:
     """What each node adds to the score that decides between two classes, shape (n_nodes,).
 
-    The model's own leaf value, or half the difference of two class probabilities.
+    The model's own leaf value, or half the difference of what it adds to the second class and to the first.
     """
     if forest.n_classes != 2:
         raise InputError(f"scores of two classes are needed, the model has {forest.n_classes or 'none: a regressor'}")
     values = leaf_values(forest)
     if forest.n_outputs == 1:
         return values[:, 0]
+    if forest.tree_output[0] >= 0:
+        return np.repeat(forest.tree_output - 0.5, np.diff(forest.tree_offset)) * values[:, 0]
     return (values[:, 1] - values[:, 0]) / 2
 
 
