@@ -177,16 +177,9 @@ def _deadlines(report: Report, case: Case, predictors: Mapping[str, Predictor], 
             shares = [f"{(of > LATE_US).mean():.2%}" for of in (late, bare)]
             lines.append([name, f"{time_us:.1f}", f"{steps:.0f}", *shares, *numbers])
     names = [f"p{percent:g}" if percent < 100 else "max" for percent in PERCENTILES]
-    shares = [f"over {LATE_US} µs late", "bare clock, over"]
-    header = [
-        "order",
-        "deadline µs",
-        "steps",
-        *shares,
-        *names,
-        "p99, net",
-        *(f"bare clock {name}" for name in names[2:]),
-    ]
+    late_names = [f"> {LATE_US} µs late", f"bare clock > {LATE_US} µs late"]
+    bare_names = [f"bare clock {name}" for name in names[2:]]
+    header = ["order", "deadline µs", "steps", *late_names, *names, "p99, net", *bare_names]
     report.table("µs by which answers come after (+) or before (−) the deadline", header, lines)
 
 

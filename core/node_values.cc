@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cfloat>
 #include <cstring>
 #include <type_traits>
 #include <unordered_map>
@@ -10,6 +11,8 @@
 
 namespace scurry {
 namespace {
+
+static_assert(FLT_EVAL_METHOD == 0, "sums must be rounded to their own type after every addition, as the source's are");
 
 // Distinct vectors of doubles, each given an index: pure leaves of a whole forest share a handful of them.
 class VectorTable {

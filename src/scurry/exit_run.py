@@ -49,7 +49,8 @@ class Run:
     def scores(self) -> NDArray[np.float64]:
         """Of the trees asked: the share of (positive) votes, the mean probability of the (second) class, or the sum.
 
-        The model's own score where every tree was asked. Shape (n_rows,), or (n_rows, n_classes) for more than two.
+        The model's own score where every tree was asked. Shape (n_rows,), or (n_rows, n_classes) for more than two. Of
+        two classes with a boosted score each, it is the second's lead.
         """
         return self.find_scores()
 
@@ -160,7 +161,8 @@ class ExitRunner:
         def find_scores() -> NDArray[np.float64]:
             scores = self._scores(sums, trees)
             if self.rule.kind == "scores" and complete.any():
-                scores[complete] = self.forest.scores(rows[complete], n_threads)[:, -1]
+                own = self.forest.scores(rows[complete], n_threads)
+                scores[complete] = own[:, 1] - own[:, 0] if self._are_leads else own[:, -1]
             return scores
 
         return Run(
@@ -178,6 +180,8 @@ class ExitRunner:
         if self.rule.kind == "scores" and self.forest.n_outputs == 1:
             scores = reference.link(self.forest, scores[:, None])[:, 0]
         probabilities = np.column_stack([1 - scores, scores])
+        if self._are_leads:
+            probabilities = reference.link(self.forest, np.column_stack([-scores, scores]) / 2)
         complete = trees == self.forest.n_trees
         if self.rule.kind == "scores" and complete.any():
             probabilities[complete] = self.forest.predict_proba(rows[complete], n_threads)
@@ -203,15 +207,22 @@ class ExitRunner:
             labels[close] = self.forest.predict(rows[close])
         return labels
 
+    @property
+    def _are_leads(self) -> bool:
+        """Whether a score is what the second class leads by."""
+        return self.rule.kind == "scores" and self.forest.n_outputs == 2 and self.forest.aggregation == "sum"
+
     def _scores(self, sums: NDArray[np.int32], trees: NDArray[np.int32]) -> NDArray[np.float64]:
-        asked = np.maximum(trees, 1)
-        values = sums.astype(np.float64) * self.rule.step
+        rounds = np.maximum(trees, 1) / trees_per_round(self.forest)
+        values, base = sums.astype(np.float64) * self.rule.step, self.forest.base_score
         if self.rule.kind == "votes":
-            return values / asked
+            return values / rounds
+        if self._are_leads:
+            return 2 * values + float(base[1] - base[0])
         if self.forest.n_outputs == 2:
-            return values / asked + 0.5
-        total: NDArray[np.float64] = values + self.forest.base_score[0]
-        return total if self.forest.aggregation == "sum" else total / asked
+            return values / rounds + 0.5
+        total = values + float(base[0])
+        return total if self.forest.aggregation == "sum" else total / rounds
 
     def _steps(self, rows: NDArray[Any], trees: NDArray[np.int32], n_threads: int) -> NDArray[np.int64]:
         """Depths of the leaves reached in the trees asked; an expectation where every row has an order of its own."""

@@ -212,13 +212,15 @@ class StepRule:
 def leaf_scores(forest: Forest) -> NDArray[np.float64]:
     """What each node adds to the score that decides between two classes, shape (n_nodes,).
 
-    The model's own leaf value, or half the difference of two class probabilities.
+    The model's own leaf value, or half the difference of what it adds to the second class and to the first.
     """
     if forest.n_classes != 2:
         raise InputError(f"scores of two classes are needed, the model has {forest.n_classes or 'none: a regressor'}")
     values = leaf_values(forest)
     if forest.n_outputs == 1:
         return values[:, 0]
+    if forest.tree_output[0] >= 0:
+        return np.repeat(forest.tree_output - 0.5, np.diff(forest.tree_offset)) * values[:, 0]
     return (values[:, 1] - values[:, 0]) / 2
 
 
@@ -256,6 +258,15 @@ class Plan:
         None runs every tree.
     facts : dict
         What was asked, promised and measured when the plan was made: strings, numbers and lists.
+
+    Examples
+    --------
+    >>> import numpy as np, scurry
+    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+    ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+    >>> forest = scurry.Forest.from_trees([stump, stump])
+    >>> scurry.Predictor(forest, scurry.Plan(order=np.array([1, 0], np.int32))).predict([[1.0]])
+    array([1])
     """
 
     order: NDArray[np.int32]
