@@ -1,5 +1,6 @@
 import json
 import logging
+import os
 import subprocess
 import sys
 import textwrap
@@ -178,6 +179,7 @@ class TestOptimal:
         assert calls[0][1] in caplog.text
 
     @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak of a process is read from Linux")
+    @pytest.mark.skipif("SCURRY_SANITIZED" in os.environ, reason="AddressSanitizer keeps what was freed")
     @pytest.mark.parametrize(("n_classes", "n_threads"), [(2, 1), (12, 1), (12, 2), (0, 1)])
     def test_uses_no_more_memory_than_it_says(self, n_classes, n_threads):
         script = f"""
