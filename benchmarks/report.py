@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -26,6 +27,7 @@ class Report:
         started = datetime.now().astimezone()
         self.stem = f"{name}-{started:%Y-%m-%dT%H%M}-{commit()}"
         self.texts: list[str] = []
+        self.parts: list[dict[str, Any]] = []
         RESULTS.mkdir(exist_ok=True)
         self.say(f"# {title}")
         self.say(f"{machine()}; {started.isoformat(timespec='seconds')}, commit {commit()}; {_load('at the start')}.")
@@ -34,26 +36,30 @@ class Report:
 
     def say(self, text: str) -> None:
         """Add a paragraph or a heading."""
-        self._add(text if text.startswith("#") else textwrap.fill(text, WIDTH))
+        self._add(text if text.startswith("#") else textwrap.fill(text, WIDTH), {"text": text})
 
     def table(self, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        self._add(f"### {title}\n\n{table(header, rows)}")
+        part = {"table": title, "header": list(header), "rows": [list(row) for row in rows]}
+        self._add(f"### {title}\n\n{table(header, rows)}", part)
 
     def figure(self, name: str, figure: Any) -> None:
         """Keep a matplotlib figure beside the report and name its file."""
         path = RESULTS / f"{self.stem}-{name}.png"
         figure.savefig(path, dpi=120, bbox_inches="tight")
         figure.clear()
-        self._add(f"![{name}]({path.name})")
+        self._add(f"![{name}]({path.name})", {"figure": str(path)})
 
     def close(self) -> None:
         self.say(f"End: {_load('now')}.")
         print(f"\nWritten to {RESULTS / self.stem}.md")
 
-    def _add(self, text: str) -> None:
+    def _add(self, text: str, part: dict[str, Any]) -> None:
         self.texts.append(text)
+        self.parts.append(part)
         print(f"\n{text}", flush=True)
         (RESULTS / f"{self.stem}.md").write_text("\n\n".join(self.texts) + "\n", encoding="utf-8")
+        if wanted := os.environ.get("SCURRY_REPORT_JSON"):
+            Path(wanted).write_text(json.dumps(self.parts, indent=1), encoding="utf-8")
 
 
 def machine() -> str:

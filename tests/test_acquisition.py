@@ -1,21 +1,18 @@
-import threading
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
 import scurry
-from scurry.acquisition import Ledger
+from acquisition_cases import WINE, WINE_FOREST, from_table, simulate
 from scurry.errors import InputError
 from scurry.plan import StepRule
 from scurry.pruning import FeatureCosts, feature_uses
 from strategies import adversarial_rows
 
 CANCER = load_breast_cancer(return_X_y=True)
-WINE = load_wine(return_X_y=True)
 
 
 @pytest.fixture(scope="module")
@@ -24,43 +21,15 @@ def cancer_forest():
     return scurry.from_model(RandomForestClassifier(15, max_depth=5, random_state=0).fit(X[:300], y[:300]))
 
 
-@pytest.fixture(scope="module")
-def wine_forest():
-    X, y = WINE
-    return scurry.from_model(RandomForestClassifier(12, max_depth=4, random_state=0).fit(X[::2], y[::2]))
-
-
 def budgets():
     """Not so close below a sum of costs that they count as equal."""
     return st.floats(0, 12).map(lambda budget: round(budget, 3))
-
-
-def from_table(X):
-    return lambda row, feature: X[row][feature]
 
 
 def anytime_predictor(forest, readout="plain", seed=0):
     steps = np.repeat(np.arange(forest.n_trees), forest.tree_depth)
     order = np.random.default_rng(seed).permutation(steps).astype(np.int32)
     return scurry.Predictor(forest, scurry.Plan(order=order, stop=StepRule(readout=readout)))
-
-
-def simulate(forest, x, order, costs, max_cost, by_step):
-    """What happens to a row, told once more: nodes reached and features bought."""
-    nodes, bought, spent = [int(root) for root in forest.tree_offset[:-1]], [], 0.0
-    for tree in order:
-        while forest.left[nodes[tree]] >= 0:
-            feature = int(forest.feature[nodes[tree]])
-            if feature not in bought:
-                if spent + costs[feature] > max_cost:
-                    break
-                bought.append(feature)
-                spent += costs[feature]
-            goes_left = np.float32(x[feature]) <= forest.threshold[nodes[tree]]
-            nodes[tree] = int((forest.left if goes_left else forest.right)[nodes[tree]])
-            if by_step:
-                break
-    return np.array(nodes), bought
 
 
 class TestWithoutLimit:
@@ -114,19 +83,19 @@ class TestWithoutLimit:
         assert (out.labels == forest.predict(frame.iloc[:50])).all()
         assert not out.errors
 
-    def test_groups_and_discounts_are_paid_once(self, wine_forest):
+    def test_groups_and_discounts_are_paid_once(self):
         X = WINE[0]
         terms = {"feature_costs": np.arange(13) / 4, "groups": [0] * 4 + [1] * 3 + [-1] * 6, "group_costs": [2.1, 5.0]}
-        predictor = scurry.Predictor.full(wine_forest)
+        predictor = scurry.Predictor.full(WINE_FOREST)
         out = predictor.acquire(from_table(X), 60, **terms)
-        np.testing.assert_allclose(out.costs, FeatureCosts.of(wine_forest, **terms).of_rows(wine_forest, X[:60]))
+        np.testing.assert_allclose(out.costs, FeatureCosts.of(WINE_FOREST, **terms).of_rows(WINE_FOREST, X[:60]))
         assert predictor.ledger.total_cost == pytest.approx(out.costs.sum())
         for group, members in ((0, slice(0, 4)), (1, slice(4, 7))):
             assert predictor.ledger.groups[group] == out.bought[:, members].any(axis=1).sum()
 
-    def test_pruned_forest(self, wine_forest):
+    def test_pruned_forest(self):
         X = WINE[0]
-        pruned = scurry.prune(wine_forest, X[1::2]).at(max_cost=3)
+        pruned = scurry.prune(WINE_FOREST, X[1::2]).at(max_cost=3)
         out = scurry.Predictor.full(pruned).acquire(from_table(X), len(X))
         assert (out.labels == pruned.predict(X)).all()
         assert out.costs[1::2].mean() <= 3 + 1e-9
@@ -148,13 +117,13 @@ class TestEarlyExit:
         assert not (out.bought & ~full.bought).any()
 
     @pytest.mark.parametrize("method", ["minimax", "qwyc"])
-    def test_more_classes(self, wine_forest, method):
+    def test_more_classes(self, method):
         X = WINE[0]
-        fast = scurry.early_exit(wine_forest, X, max_disagreement=0.05, method=method, confidence=None)
+        fast = scurry.early_exit(WINE_FOREST, X, max_disagreement=0.05, method=method, confidence=None)
         out, run = fast.acquire(from_table(X), len(X)), fast.run(X)
         assert (out.labels == fast.predict(X)).all()
         assert (out.trees == run.trees).all()
-        assert out.mean_cost < scurry.Predictor.full(wine_forest).acquire(from_table(X), len(X)).mean_cost
+        assert out.mean_cost < scurry.Predictor.full(WINE_FOREST).acquire(from_table(X), len(X)).mean_cost
 
     def test_boosted_classes(self):
         X, y = WINE
@@ -196,39 +165,39 @@ class TestEarlyExit:
 class TestLimits:
     @settings(max_examples=60, deadline=None)
     @given(st.integers(0, 10**6), budgets(), st.booleans(), st.sampled_from(["plain", "weighted"]))
-    def test_plan_order_against_a_simulation(self, wine_forest, seed, max_cost, by_step, readout):
+    def test_plan_order_against_a_simulation(self, seed, max_cost, by_step, readout):
         X, rng = WINE[0], np.random.default_rng(seed)
         x, costs = X[rng.integers(len(X))], rng.choice([0.0, 0.5, 1.0, 3.0], 13)
         if by_step:
-            predictor = anytime_predictor(wine_forest, readout, seed)
+            predictor = anytime_predictor(WINE_FOREST, readout, seed)
         else:
-            order = rng.permutation(wine_forest.n_trees).astype(np.int32)
-            predictor = scurry.Predictor(wine_forest, scurry.Plan(order=order))
+            order = rng.permutation(WINE_FOREST.n_trees).astype(np.int32)
+            predictor = scurry.Predictor(WINE_FOREST, scurry.Plan(order=order))
         out = predictor.acquire(from_table([x]), feature_costs=costs, max_cost=max_cost)
-        nodes, bought = simulate(wine_forest, x, predictor.plan.order, costs, max_cost, by_step)
+        nodes, bought = simulate(WINE_FOREST, x, predictor.plan.order, costs, max_cost, by_step)
         weight = np.ones(len(nodes))
         if by_step and readout == "weighted":
-            depth = (wine_forest.node_depth[nodes] + 1) / (wine_forest.tree_depth + 1)
-            weight = np.where(wine_forest.is_leaf[nodes], 1, depth**2)
-        expected = weight @ wine_forest.value[nodes] / weight.sum()
+            depth = (WINE_FOREST.node_depth[nodes] + 1) / (WINE_FOREST.tree_depth + 1)
+            weight = np.where(WINE_FOREST.is_leaf[nodes], 1, depth**2)
+        expected = weight @ WINE_FOREST.value[nodes] / weight.sum()
         np.testing.assert_allclose(out.scores[0], expected, rtol=1e-12)
         assert [purchase.feature for purchase in predictor.ledger.purchases] == bought
         assert out.costs[0] == pytest.approx(sum(costs[bought]))
         assert out.costs[0] <= max_cost * (1 + 1e-9)
-        assert (out.stop_reason[0] == "complete") == wine_forest.is_leaf[nodes].all()
+        assert (out.stop_reason[0] == "complete") == WINE_FOREST.is_leaf[nodes].all()
 
-    def test_anytime_without_limit_is_the_model_and_with_nothing_the_roots(self, wine_forest):
+    def test_anytime_without_limit_is_the_model_and_with_nothing_the_roots(self):
         X = WINE[0]
         for readout in ("plain", "weighted"):
-            predictor = anytime_predictor(wine_forest, readout)
-            assert (predictor.acquire(from_table(X), 50).labels == wine_forest.predict(X[:50])).all()
+            predictor = anytime_predictor(WINE_FOREST, readout)
+            assert (predictor.acquire(from_table(X), 50).labels == WINE_FOREST.predict(X[:50])).all()
             nothing = predictor.acquire(from_table(X), 5, max_cost=0)
             assert (nothing.labels == predictor.predict(X[:5], max_steps=0)).all()
             assert (nothing.stop_reason == "max_cost").all()
 
-    def test_free_features_are_read_at_any_budget(self, wine_forest):
+    def test_free_features_are_read_at_any_budget(self):
         X = WINE[0]
-        out = scurry.Predictor.full(wine_forest).acquire(from_table(X), 20, feature_costs=np.zeros(13), max_cost=0)
+        out = scurry.Predictor.full(WINE_FOREST).acquire(from_table(X), 20, feature_costs=np.zeros(13), max_cost=0)
         assert (out.stop_reason == "complete").all()
 
     def test_costs_that_add_up_to_the_budget_fit_it(self):
@@ -247,7 +216,7 @@ class TestLimits:
 class TestCheapestFirst:
     @settings(max_examples=60, deadline=None)
     @given(st.integers(0, 10**6), st.one_of(st.none(), budgets()), st.booleans())
-    def test_each_purchase_is_the_cheapest_there_is(self, wine_forest, seed, max_cost, with_groups):
+    def test_each_purchase_is_the_cheapest_there_is(self, seed, max_cost, with_groups):
         """The purchases, replayed: before each, trees are walked with what is paid for, by definition."""
         X, rng = WINE[0], np.random.default_rng(seed)
         x = X[rng.integers(len(X))]
@@ -255,9 +224,9 @@ class TestCheapestFirst:
         if with_groups:
             terms |= {"groups": rng.integers(-1, 3, 13), "group_costs": [0.0, 1.5, 2.0]}
             terms["groups"][:3] = [0, 1, 2]
-        predictor = scurry.Predictor.full(wine_forest)
+        predictor = scurry.Predictor.full(WINE_FOREST)
         out = predictor.acquire(from_table([x]), max_cost=max_cost, order="cheapest", **terms)
-        costs = FeatureCosts.of(wine_forest, **terms)
+        costs = FeatureCosts.of(WINE_FOREST, **terms)
         paid, groups, spent = set(), set(), 0.0
 
         def price(feature):
@@ -267,7 +236,7 @@ class TestCheapestFirst:
             )
 
         def needed():
-            return [int(wine_forest.feature[node]) for node in self.reach(wine_forest, x, paid)]
+            return [int(WINE_FOREST.feature[node]) for node in self.reach(WINE_FOREST, x, paid)]
 
         for purchase in predictor.ledger.purchases:
             wanted = needed()
@@ -280,7 +249,7 @@ class TestCheapestFirst:
         left = needed()
         if out.stop_reason[0] == "complete":
             assert not left
-            assert out.labels[0] == wine_forest.predict([x])[0]
+            assert out.labels[0] == WINE_FOREST.predict([x])[0]
         else:
             assert min(price(f) for f in left) + spent > max_cost
 
@@ -297,19 +266,19 @@ class TestCheapestFirst:
                 found.append(node)
         return found
 
-    def test_without_limit_it_buys_what_the_plan_buys(self, wine_forest):
+    def test_without_limit_it_buys_what_the_plan_buys(self):
         X = WINE[0]
         plan, cheap = (
-            anytime_predictor(wine_forest).acquire(from_table(X), 40, order=order) for order in ("plan", "cheapest")
+            anytime_predictor(WINE_FOREST).acquire(from_table(X), 40, order=order) for order in ("plan", "cheapest")
         )
         np.testing.assert_array_equal(plan.bought, cheap.bought)
         np.testing.assert_array_equal(plan.scores, cheap.scores)
 
-    def test_it_knows_more_for_less(self, wine_forest):
+    def test_it_knows_more_for_less(self):
         """At a small budget more trees get further than in the plan's order."""
         X = WINE[0]
         costs = np.where(np.arange(13) % 2, 1.0, 6.0)
-        predictor = scurry.Predictor.full(wine_forest)
+        predictor = scurry.Predictor.full(WINE_FOREST)
         steps = {
             order: predictor.acquire(from_table(X), len(X), feature_costs=costs, max_cost=8, order=order).steps.mean()
             for order in ("plan", "cheapest")
@@ -321,128 +290,6 @@ class TestCheapestFirst:
         fast = scurry.early_exit(cancer_forest, X[300:], max_disagreement=0.05, method="minimax")
         with pytest.raises(InputError, match=r'its promise in its own order of trees; use order="plan"'):
             fast.acquire(from_table(X), order="cheapest")
-
-
-class TestCallbacks:
-    def test_one_that_raises_loses_nothing(self, wine_forest):
-        X = WINE[0]
-        used = int(np.bincount(wine_forest.feature[~wine_forest.is_leaf]).argmax())
-        trouble = ConnectionError("no answer")
-
-        def ask(row, feature):
-            if row == 1 and feature == used:
-                raise trouble
-            return X[row][feature]
-
-        predictor = scurry.Predictor.full(wine_forest)
-        out = predictor.acquire(ask, 3)
-        expected = wine_forest.predict(X[:3])
-        assert out.errors == {1: trouble}
-        assert out.stop_reason.tolist() == ["complete", "failed", "complete"]
-        assert out.labels[[0, 2]].tolist() == expected[[0, 2]].tolist()
-        assert not out.bought[1, used]
-        assert out.bought[1].any()
-        paid = [purchase for purchase in predictor.ledger.purchases if purchase.row == 1]
-        assert len(paid) == out.bought[1].sum() == out.costs[1]
-        dear = {**dict.fromkeys(range(13), 0), used: 1}
-        at, _ = simulate(wine_forest, X[1], range(12), dear, max_cost=0, by_step=False)
-        np.testing.assert_allclose(out.scores[1], wine_forest.value[at].mean(axis=0))
-
-    def test_a_failed_feature_is_asked_for_once_a_row(self, wine_forest):
-        calls = []
-
-        def ask(row, feature):
-            calls.append((row, feature))
-            raise TimeoutError
-
-        for order in ("plan", "cheapest"):
-            calls.clear()
-            out = scurry.Predictor.full(wine_forest).acquire(ask, 2, order=order)
-            assert len(calls) == len(set(calls))
-            assert {row for row, _ in calls} == {0, 1}
-            assert (out.stop_reason == "failed").all()
-            roots = wine_forest.value[wine_forest.tree_offset[:-1]]
-            np.testing.assert_allclose(out.scores, np.tile(roots.mean(axis=0), (2, 1)))
-
-    def test_missing_values_go_where_the_model_sends_them(self, wine_forest):
-        X = WINE[0][:10].copy()
-        X[:, 6] = np.nan
-        for missing in (np.nan, None):
-            predictor = scurry.Predictor.full(wine_forest)
-            out = predictor.acquire(lambda row, f, missing=missing: missing if f == 6 else X[row][f], 10)
-            assert (out.labels == wine_forest.predict(X)).all()
-            assert (out.n_missing == out.bought[:, 6]).all()
-            assert out.n_missing.any()
-            assert (out.stop_reason == "complete").all()
-            assert predictor.ledger.features[6] == out.bought[:, 6].sum()
-
-    @pytest.mark.parametrize("answer", ["high", [1.0, 2.0], {"alcohol": 1.0}])
-    def test_nonsense_is_a_failure_that_names_the_feature(self, wine_forest, answer):
-        out = scurry.Predictor.full(wine_forest).acquire(lambda row, feature: answer)
-        assert out.stop_reason.tolist() == ["failed"]
-        assert isinstance(out.errors[0], InputError)
-        assert repr(out.errors[0]).strip()
-
-    def test_several_values_at_once_are_kept_and_paid_for_when_used(self, wine_forest):
-        X, calls = WINE[0], []
-
-        def panel(row, feature):
-            calls.append(feature)
-            return dict(enumerate(X[row]))
-
-        out = scurry.Predictor.full(wine_forest).acquire(panel)
-        assert len(calls) == 1
-        assert out.labels[0] == wine_forest.predict(X[:1])[0]
-        np.testing.assert_array_equal(out.bought, feature_uses(wine_forest, X[:1]) > 0)
-
-    def test_each_feature_is_asked_for_once(self, wine_forest):
-        X, calls = WINE[0], []
-
-        def ask(row, feature):
-            calls.append((row, feature))
-            return X[row][feature]
-
-        scurry.Predictor.full(wine_forest).acquire(ask, 30)
-        assert len(calls) == len(set(calls))
-
-    def test_interrupt_keeps_the_ledger(self, wine_forest):
-        X = WINE[0]
-
-        def ask(row, feature):
-            if row == 2:
-                raise KeyboardInterrupt
-            return X[row][feature]
-
-        predictor = scurry.Predictor.full(wine_forest)
-        with pytest.raises(KeyboardInterrupt):
-            predictor.acquire(ask, 5)
-        assert predictor.ledger.n_rows == 3
-        assert predictor.ledger.total_cost == (feature_uses(wine_forest, X[:2]) > 0).sum()
-
-
-class TestLedger:
-    def test_it_lives_with_the_predictor(self, wine_forest):
-        X, predictor = WINE[0], scurry.Predictor.full(wine_forest)
-        assert isinstance(predictor.ledger, Ledger)
-        assert predictor.ledger.mean_cost == 0
-        one, two = predictor.acquire(from_table(X), 3), predictor.acquire(from_table(X), 2)
-        ledger = predictor.ledger
-        assert ledger.n_rows == 5
-        assert ledger.total_cost == one.costs.sum() + two.costs.sum() == 5 * ledger.mean_cost
-        assert {purchase.row for purchase in ledger.purchases} == {0, 1, 2, 3, 4}
-        assert sum(ledger.features.values()) == len(ledger.purchases)
-        ledger.clear()
-        assert (ledger.n_rows, ledger.purchases) == (0, [])
-
-    def test_threads_share_it(self, wine_forest):
-        X, predictor = WINE[0], scurry.Predictor.full(wine_forest)
-        threads = [threading.Thread(target=predictor.acquire, args=(from_table(X), 20)) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert predictor.ledger.n_rows == 80
-        assert predictor.ledger.total_cost == 4 * (feature_uses(wine_forest, X[:20]) > 0).sum()
 
 
 @pytest.mark.parametrize(
@@ -457,13 +304,13 @@ class TestLedger:
         ({"groups": {"a": ["nothing"]}, "group_costs": [1]}, "groups names 'nothing', which is no feature"),
     ],
 )
-def test_bad_input_is_named(wine_forest, options, message):
+def test_bad_input_is_named(options, message):
     with pytest.raises(InputError, match=message):
-        scurry.Predictor.full(wine_forest).acquire(from_table(WINE[0]), **options)
+        scurry.Predictor.full(WINE_FOREST).acquire(from_table(WINE[0]), **options)
 
 
-def test_no_rows(wine_forest):
-    out = scurry.Predictor.full(wine_forest).acquire(from_table(WINE[0]), 0)
+def test_no_rows():
+    out = scurry.Predictor.full(WINE_FOREST).acquire(from_table(WINE[0]), 0)
     assert out.labels.shape == out.costs.shape == (0,)
     assert out.bought.shape == (0, 13)
     assert out.scores.shape == (0, 3)

@@ -291,3 +291,13 @@ def test_mistakes(rows, fitted):
         AnytimeClassifier(calibration_size=0.1).fit(X[:6], [0, 1, 2, 0, 1, 2])
     with pytest.raises(UnsupportedModelError, match=r"make_pipeline\(pipeline\[:-1\], EarlyExitClassifier\(pipeline"):
         EarlyExitClassifier(make_pipeline(StandardScaler(), RandomForestClassifier(3))).fit(X, y)
+
+
+def test_few_predictors_are_kept_however_many_budgets_are_asked_for(fitted, rows):
+    X, y, X_new, _ = rows
+    frugal = FeatureBudgetClassifier(FrozenEstimator(fitted)).fit(X[1500:2000], y[1500:2000])
+    costs = np.linspace(1, 7, 80)
+    mean_costs = [frugal.cost(X_new[:50], max_cost=cost).mean() for cost in costs]
+    assert mean_costs[0] < mean_costs[-1]
+    assert len(frugal._by_budget) < 40
+    assert frugal.cost(X_new[:50], max_cost=costs[0]).mean() == mean_costs[0]

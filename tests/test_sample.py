@@ -1,7 +1,9 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scurry import sample
 from scurry.sample import InMemory, random_part
 
 
@@ -25,3 +27,18 @@ def test_cases_are_drawn_one_by_one():
     np.testing.assert_array_equal(next(answers), [-6, -9])
     assert rows.mapped(tuple).n_rows == 3
     assert rows.none().shape == (0, 2)
+
+
+@given(st.integers(0, 30), st.integers(1, 9))
+def test_sums_are_asked_of_a_few_rows_at_a_time(n_rows, n_at_once):
+    rows, seen = np.arange(2 * n_rows).reshape(n_rows, 2), []
+
+    def question(part):
+        seen.append(len(part))
+        return part.sum(axis=0)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sample, "_ROWS_AT_ONCE", n_at_once)
+        np.testing.assert_array_equal(InMemory(rows).sums(question), rows.sum(axis=0))
+    assert max(seen) <= n_at_once
+    assert sum(seen) == n_rows

@@ -49,6 +49,13 @@ def test_rows_are_what_any_table_gives(input_dtype, batch):
     assert kept["id"].equals(batch.column("id"))
 
 
+def test_half_precision_beside_other_numbers():
+    batch = pa.record_batch({"c": pa.array([1, 2]), "a b": pa.array(np.float16([0.1, 7])), "d": pa.array([0.5, None])})
+    forest = complete_forest(2, 2, 3, 2, feature_names=NAMES)
+    rows, _ = Scoring(predictor=scurry.Predictor.full(forest)).prepared(batch)
+    np.testing.assert_array_equal(rows, as_rows(forest, pa.Table.from_batches([batch])))
+
+
 @pytest.mark.parametrize(
     "classes",
     [["no", "yes"], ["a", "b", "c"], [3, 7], [1.0, 2.0, 3.0], [False, True], np.array(["x", "y"], object)],

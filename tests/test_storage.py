@@ -112,6 +112,14 @@ def test_a_folder_in_the_way(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["f.scurry"]
 
 
+def test_labels_that_are_objects_of_numpy(tmp_path):
+    classes = np.array([np.int64(3), np.str_("x")], dtype=object)
+    Forest.from_trees([STUMP], classes=classes).save(tmp_path / "f.scurry")
+    assert load(tmp_path / "f.scurry").predict([[0.0], [1.0]]).tolist() == [3, "x"]
+    with pytest.raises(InputError, match="labels must be finite to be saved"):
+        Forest.from_trees([STUMP], classes=[1.0, np.nan]).save(tmp_path / "f.scurry")
+
+
 def test_every_truncation(saved, tmp_path):
     for length in range(0, len(saved), 7):
         refused(tmp_path, saved[:length])

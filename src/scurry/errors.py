@@ -33,6 +33,18 @@ class InfeasibleError(ScurryError, ValueError):
         What was asked, and what is achievable instead.
     achievable : float, optional
         The best value of the violated budget.
+
+    Examples
+    --------
+    >>> import numpy as np, scurry
+    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+    ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+    >>> rows = np.linspace(0, 1, 200)[:, None]
+    >>> try:
+    ...     scurry.early_exit(scurry.Forest.from_trees([stump]), rows, max_disagreement=0.001, method="qwyc")
+    ... except scurry.errors.InfeasibleError as error:
+    ...     print(f"{error.achievable:.3f}")
+    0.030
     """
 
     def __init__(self, message: str, achievable: float | None = None) -> None:

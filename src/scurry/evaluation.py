@@ -25,6 +25,13 @@ class FeatureBill:
         How often each row reads each feature; it pays the first time.
     costs : float64 array of shape (n_rows,)
         What each row pays: each feature and each group once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bill = FeatureBill(uses=np.array([[0, 2], [1, 9]]), costs=np.array([1.0, 4.0]))
+    >>> bill.mean_cost, bill.mean_features, bill.usage(1)
+    (2.5, 1.5, (0.0, 0.5, 0.5))
     """
 
     uses: NDArray[np.int32]

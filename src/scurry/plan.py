@@ -258,6 +258,15 @@ class Plan:
         None runs every tree.
     facts : dict
         What was asked, promised and measured when the plan was made: strings, numbers and lists.
+
+    Examples
+    --------
+    >>> import numpy as np, scurry
+    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+    ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+    >>> forest = scurry.Forest.from_trees([stump, stump])
+    >>> scurry.Predictor(forest, scurry.Plan(order=np.array([1, 0], np.int32))).predict([[1.0]])
+    array([1])
     """
 
     order: NDArray[np.int32]

@@ -7,8 +7,10 @@ memory and on files that no memory holds (`scurry.distributed`), and finds the s
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 
 T = TypeVar("T")
 Sums = NDArray[np.int64]
+_ROWS_AT_ONCE = 1 << 14
 
 
 class Sample(ABC):
@@ -96,8 +99,11 @@ class InMemory(Sample):
         return InMemory(function(self._values), self.n_rows)
 
     def sums(self, question: Callable[[Any], Sums]) -> Sums:
-        """The answer to a question."""
-        return question(self._values)
+        """The answer to a question, asked of some rows at a time: what it makes of them may be far larger than they."""
+        if not isinstance(self._values, np.ndarray):
+            return question(self._values)
+        starts = range(0, max(self.n_rows, 1), _ROWS_AT_ONCE)
+        return reduce(operator.add, (question(self._values[start : start + _ROWS_AT_ONCE]) for start in starts))
 
     def sums_of_each(self, question: Callable[[Any, T], Sums], cases: Iterable[T]) -> Iterator[Sums]:
         """The answers about each of the cases, one by one."""

@@ -203,7 +203,7 @@ def _becomes_float(column: Any) -> bool:
     from pyarrow import compute, types
 
     if types.is_floating(column.type):
-        return True
+        return not types.is_float16(column.type)  # which Arrow does not cast
     if not types.is_integer(column.type):
         return False
     bounds = compute.min_max(column).as_py().values() if column.type.bit_width == 64 else [0]

@@ -276,11 +276,13 @@ def mean_of_leaves(
 def pack_values(values: NDArray[Any]) -> dict[str, Any]:
     """Labels or category values as JSON that `unpack_values` reads back with the same dtype."""
     kind = values.dtype.kind
-    items = values.tolist()
+    items = [item.item() if isinstance(item, np.generic) else item for item in values.tolist()]
     if kind == "O" and not all(isinstance(item, str | int | float | bool | None) for item in items):
         raise InputError(f"labels must be strings, numbers or booleans to be saved, got {type(items[0]).__name__}")
     if kind not in "OUSbiuf":
         raise InputError(f"labels of dtype {values.dtype} cannot be saved; use strings or numbers")
+    if any(isinstance(item, float) and not np.isfinite(item) for item in items):
+        raise InputError("labels must be finite to be saved; drop rows whose label is missing and train again")
     if kind == "S":
         items = [item.decode("latin-1") for item in items]
     return {"dtype": values.dtype.str, "items": items}

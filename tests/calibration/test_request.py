@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import scurry
 from calibration_rows import two_classes
@@ -17,6 +17,7 @@ from scurry.errors import InputError
         ({"costs": "steps", "method": "minimean"}, 'in random order, whatever they cost; use "qwyc"'),
         ({"costs": "euros"}, 'costs must be "trees", "steps" or a number per tree'),
         ({"costs": [1.0, 2.0]}, r"costs must be one number or one per model \(31\)"),
+        ({"costs": ["cheap"] * 31}, "costs must be numbers: could not convert"),
     ],
 )
 def test_thresholds_and_costs_that_make_no_sense(forest, arguments, message):
@@ -50,8 +51,20 @@ def test_arguments_that_make_no_sense(forest, arguments, message):
         scurry.early_exit(forest, X, **arguments)
 
 
+def test_numbers_of_any_type(forest):
+    X, _ = two_classes(4000, 33)
+    asked = {"max_disagreement": np.float32(0.125), "confidence": np.float32(0.5), "threshold": np.float32(0.25)}
+    fast = scurry.early_exit(forest, X, random_state=0, **asked)
+    same = scurry.early_exit(forest, X, max_disagreement=0.125, confidence=0.5, threshold=0.25, random_state=0)
+    assert fast.digest == same.digest
+
+
 def test_data_that_makes_no_sense(forest, boosted):
     X, y = two_classes(500, 15)
+    with pytest.raises(InputError, match="X_cal has one row, and one part of the rows fits what the other certifies"):
+        scurry.early_exit(forest, X[:1])
+    with pytest.raises(InputError, match="the model knows only the class 'same'"):
+        scurry.early_exit(RandomForestClassifier(2).fit(X, np.full(500, "same")), X)
     with pytest.raises(InputError, match="X_cal has no rows"):
         scurry.early_exit(forest, X[:0])
     with pytest.raises(InputError, match="X_fit has no rows; leave it out"):

@@ -1,8 +1,14 @@
 """`scurry reproduce`."""
 
+import json
+from pathlib import Path
+
+import pytest
 from typer.testing import CliRunner
 
 from scurry import cli
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def test_runs_the_experiment_with_its_options(monkeypatch, tmp_path, capfd):
@@ -24,6 +30,34 @@ def test_help_is_that_of_the_experiment(monkeypatch, tmp_path, capfd, run):
     run("reproduce", "some-paper", "--help")
     assert capfd.readouterr().out == "--help\n"
     assert run("reproduce").split() == ["some-paper", "What", "it", "is", "about."]
+    assert json.loads(run("reproduce", "--json")) == {"some-paper": "What it is about."}
+
+
+@pytest.mark.parametrize("arguments", [["--json", "some-paper", "--quick"], ["some-paper", "--quick", "--json"]])
+def test_reports_as_json(monkeypatch, tmp_path, capfd, arguments):
+    folder = tmp_path / "benchmarks" / "papers"
+    folder.mkdir(parents=True)
+    (folder / "some_paper.py").write_text(
+        f"""
+import sys
+sys.path.insert(0, {str(BENCHMARKS)!r})
+import report
+report.RESULTS = report.Path({str(tmp_path)!r})
+found = report.Report("some", "Some paper", "Protocol: " + " ".join(sys.argv[1:]))
+found.table("Table 1", ["expected", "obtained"], [["2.0", "2.1"]])
+found.close()
+"""
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["reproduce", *arguments])
+    captured = capfd.readouterr()
+    assert caught.value.code == 0
+    assert "### Table 1" in captured.err
+    parts = json.loads(captured.out)
+    assert parts[0] == {"text": "# Some paper"}
+    assert parts[3] == {"text": "Protocol: --quick"}
+    assert parts[4] == {"table": "Table 1", "header": ["expected", "obtained"], "rows": [["2.0", "2.1"]]}
 
 
 def test_a_paper_that_is_not_there(fail, monkeypatch, tmp_path):

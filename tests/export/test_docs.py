@@ -21,7 +21,7 @@ def test_the_page_does_what_it_says(tmp_path, monkeypatch, capsys):
     assert "tumour.c, layout" in shown
     assert names["export"].agreement.min() >= 0.999
     (example,) = blocks("c")
-    (tmp_path / "use.c").write_text("static unsigned answer;\n" + example)
+    (tmp_path / "use.c").write_text(example)
     command = [
         "gcc",
         "-std=c99",

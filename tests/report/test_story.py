@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, make_classificatio
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 
 import scurry
-from scurry.errors import InputError
+from scurry.errors import InputError, OutputError
 from scurry.predictor import Predictor
 from scurry.report import exits, prunings, sections, steps
 from scurry.report.charts import Axis
@@ -348,5 +348,5 @@ def test_errors(forest, data, tmp_path):
         scurry.report.write(forest, tmp_path / "r.html", X, y[:5])
     with pytest.raises(InputError, match="X_test has no rows"):
         scurry.report.write(forest, tmp_path / "r.html", X[:0], y[:0])
-    with pytest.raises(InputError, match=r"cannot write .*name a file in a folder that exists"):
+    with pytest.raises(OutputError, match=r"cannot write .*name a file in a folder that exists"):
         scurry.report.write(forest, tmp_path / "missing" / "r.html", X, y)

@@ -44,7 +44,7 @@ def early_exit(
     X_cal : array or DataFrame of shape (n_rows, n_features)
         Rows like those to be predicted, not used to train the model. Labels are not needed.
     y_cal : array of shape (n_rows,), optional
-        Labels, used by ``method="fan"`` to order trees.
+        Labels, used by ``method="fan"`` to order trees; not with `X_fit`, whose labels are not known.
     X_fit : array or DataFrame, optional
         Rows that find the order of trees and the rule to stop, so that all of `X_cal` is left to certify them. By
         default a part of `X_cal`: half of it for methods on scores, a fifth or a quarter for methods on votes. The

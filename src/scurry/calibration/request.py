@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from scurry.forest import Forest
 from scurry.rows import as_rows
 from scurry.sample import InMemory, Sample, Sums
 from scurry.stopping.score_matrix import model_costs
+from scurry.stopping.vote_request import checked_rate
 
 METHODS = ("auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan")
 
@@ -49,15 +51,11 @@ class Request:
             )
         if method not in METHODS:
             raise InputError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-        alpha, confidence = asked["max_disagreement"], asked["confidence"]
-        if not isinstance(alpha, int | float) or not 0 <= alpha < 1:
-            percent = isinstance(alpha, int | float) and 1 <= alpha < 100
-            hint = f" Did you mean {alpha / 100:g} ({alpha:g} %)?" if percent else ""
-            raise InputError(f"max_disagreement must be in [0, 1), got {alpha!r}.{hint}")
-        if confidence is not None and (not isinstance(confidence, int | float) or not 0 < confidence < 1):
-            percent = isinstance(confidence, int | float) and 1 < confidence < 100
-            hint = f" Did you mean {confidence / 100:g}?" if percent else ""
-            raise InputError(f"confidence must be between 0 and 1, or None, got {confidence!r}.{hint}")
+        if forest.n_classes < 2:
+            only = np.asarray(forest.classes).tolist()[0]
+            raise InputError(f"the model knows only the class {only!r} and answers it at once; pass one of two or more")
+        asked["max_disagreement"] = checked_rate("max_disagreement", asked["max_disagreement"])
+        asked["confidence"] = _checked_confidence(asked["confidence"])
         if asked["shuffle"] not in ("fixed", "row"):
             raise InputError(f'shuffle must be "fixed" or "row", got {asked["shuffle"]!r}')
         if asked["keep_scores"] not in (None, "positive"):
@@ -119,6 +117,16 @@ class Request:
         if self.threshold is not None:
             asked["threshold"] = float(self.threshold)
         return asked | {"n_calibration_rows": self.sample.n_rows, "n_trees": self.forest.n_trees} | measured
+
+
+def _checked_confidence(confidence: float | None) -> float | None:
+    if confidence is None:
+        return None
+    if not isinstance(confidence, Real) or not 0 < confidence < 1:
+        percent = isinstance(confidence, Real) and 1 < confidence < 100
+        hint = f" Did you mean {float(confidence) / 100:g}?" if percent else ""
+        raise InputError(f"confidence must be between 0 and 1, or None, got {confidence!r}.{hint}")
+    return float(confidence)
 
 
 def _node_tests(forest: Forest, rows: NDArray[Any]) -> Sums:

@@ -80,6 +80,10 @@ def _split(request: Request) -> tuple[NDArray[Any], NDArray[Any] | None, Sample]
         return sample.gathered(), request.y, sample
     # The same parts for every method, so that plans compared with each other were certified on the same rows.
     n_fit = min(sample.n_rows // 2, sample.max_gathered)
+    if n_fit == 0:
+        raise InputError(
+            "X_cal has one row, and one part of the rows fits what the other certifies; pass thousands, or X_fit too"
+        )
     fit = random_part(sample.n_rows, n_fit, np.random.default_rng(request.split_seed))
     return sample.where(fit).gathered(), None if request.y is None else request.y[fit], sample.where(~fit)
 

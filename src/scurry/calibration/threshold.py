@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 import numpy as np
 
 from scurry.errors import InputError
@@ -21,7 +23,7 @@ def at_threshold(forest: Forest, probability: float) -> Forest:
     >>> at_threshold(scurry.Forest.from_trees([stump]), 0.25).predict([[0.0], [1.0]])
     array([0, 1])
     """
-    if not isinstance(probability, int | float) or not 0 < probability < 1:
+    if not isinstance(probability, Real) or not 0 < probability < 1:
         raise InputError(f"threshold must be a probability between 0 and 1, got {probability!r}")
     if forest.n_classes != 2:
         raise InputError(f"threshold is for two classes, the model has {forest.n_classes}")
@@ -33,6 +35,7 @@ def at_threshold(forest: Forest, probability: float) -> Forest:
         fields["aggregation"] = "mean" if forest.aggregation == "vote" else forest.aggregation
     if forest.link not in ("identity", "logistic"):
         raise InputError(f"threshold needs probabilities, and this model's scores have the link {forest.link!r}")
+    probability = float(probability)
     odds = np.log(probability / (1 - probability)) / forest.link_scale
     fields["decision_threshold"] = float(probability if forest.link == "identity" else odds)
     return Forest(**fields)

@@ -58,7 +58,7 @@ def demo(
     from scurry.demo import run
 
     screen, begun = console(), 0
-    with progress("Preparing") as tell:
+    with progress("Demo") as tell:
 
         def began(step: str) -> None:
             nonlocal begun

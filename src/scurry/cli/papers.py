@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import scurry
+from scurry.cli.options import AsJson
 from scurry.cli.program import app
-from scurry.cli.screen import console, pairs
+from scurry.cli.screen import show
 from scurry.errors import InputError
 
 _FOLDER = Path("benchmarks", "papers")
@@ -28,12 +31,15 @@ def reproduce(
     paper: Annotated[
         str | None, typer.Argument(metavar="PAPER", help="Its short name; without it, all are listed.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run a paper's experiments: published figures beside those obtained here.
 
     Needs a checkout of scurry's source and, for most papers, the data they used.
 
     What follows PAPER is passed on: --quick takes minutes instead of hours, PAPER --help lists the rest.
+
+    With --json the report is printed as JSON once it is complete, and on stderr as it grows.
     """
     folder = next(
         (top / _FOLDER for top in (Path.cwd(), *Path(scurry.__file__).parents) if (top / _FOLDER).is_dir()), None
@@ -45,11 +51,26 @@ def reproduce(
         )
     known = {path.stem.replace("_", "-"): path for path in sorted(folder.glob("*.py"))}
     if paper is None:
-        console().print(pairs({name: _subject(path) for name, path in known.items()}))
+        subjects = {name: _subject(path) for name, path in known.items()}
+        show(subjects, as_json, subjects)
         return
     if paper not in known:
         raise InputError(f"there is no experiment for {paper!r}; there are {', '.join(known)}")
-    raise typer.Exit(subprocess.run([sys.executable, str(known[paper]), *context.args], check=False).returncode)
+    options = [option for option in context.args if option != "--json"]
+    raise typer.Exit(_run(known[paper], options, as_json or options != context.args))
+
+
+def _run(script: Path, options: list[str], as_json: bool) -> int:
+    command = [sys.executable, str(script), *options]
+    if not as_json:
+        return subprocess.run(command, check=False).returncode
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        environment = os.environ | {"SCURRY_REPORT_JSON": str(report)}
+        done = subprocess.run(command, check=False, stdout=sys.stderr.fileno(), env=environment)
+        if report.exists():
+            typer.echo(report.read_text(encoding="utf-8"))
+    return done.returncode
 
 
 def _subject(path: Path) -> str:

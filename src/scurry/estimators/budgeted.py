@@ -28,6 +28,7 @@ from scurry.rows import as_rows
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _N_SEEDS = 2**31 - 1
+_MAX_BUDGETS = 32  # whose predictors are kept, the latest
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,8 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         y : array of shape (n_rows,)
             Labels.
         **fit_params
-            Passed to the estimator's `fit`; those with a value for each row are split as the rows are.
+            Passed to the estimator's `fit`; those with a value for each row are split as the rows are. An estimator
+            that is fitted already has no use for them.
 
         Returns
         -------
@@ -170,9 +172,12 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """The predictor for a budget given at prediction time, made at its first use; None is the fitted one."""
         if budget is None:
             return self.predictor_
-        if budget not in self._by_budget:
-            self._by_budget[budget] = make(budget)
-        return self._by_budget[budget]
+        made = self._by_budget.get(budget)
+        if made is None:
+            while len(self._by_budget) >= _MAX_BUDGETS:
+                self._by_budget.pop(next(iter(self._by_budget)), None)
+            made = self._by_budget[budget] = make(budget)
+        return made
 
     def _rows(self, X: Any) -> Any:
         """`X` as the predictor takes it; what scikit-learn's contract says of wrong rows costs good ones little."""

@@ -213,7 +213,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
     max_cost : float or None
         The mean cost per calibration row. A budget: also ``predict(X, max_cost=…)``. None does not prune.
     feature_costs, groups, group_costs, step_cost, errors, method
-        As for `scurry.prune`.
+        As for `scurry.prune`; of its methods those that find all prunings at once, "exact", "independent" and "ccp".
     calibration_size : float or int, default 0.2
         The share, or the number, of rows split off to measure costs on, of each class alike, if the estimator is not
         fitted.

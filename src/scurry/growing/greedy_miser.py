@@ -35,7 +35,7 @@ from sklearn.utils.metaestimators import available_if
 from scurry import _core
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.forest_parts import NODE_ARRAYS
+from scurry.forest_parts import NODE_ARRAYS, fields_of
 from scurry.growing.training import GrownClassifier, TrainingSet, check_amount, check_count
 from scurry.pruning.trade_offs import Progress
 from scurry.structure import join_trees
@@ -156,15 +156,9 @@ class GreedyMiserClassifier(GrownClassifier):
         forest = self.forest_
         n_trees = n_estimators * forest.n_outputs
         n_nodes = int(forest.tree_offset[n_trees])
-        nodes: dict[str, Any] = {name: getattr(forest, name)[:n_nodes] for name in (*NODE_ARRAYS, "value")}
-        return Forest(
-            **nodes,
-            tree_offset=forest.tree_offset[: n_trees + 1],
-            tree_output=forest.tree_output[:n_trees],
-            n_features=forest.n_features,
-            **_header(forest.base_score, forest.classes, self.loss),
-            feature_names=forest.feature_names,
-        )
+        trees = {"tree_offset": forest.tree_offset[: n_trees + 1], "tree_output": forest.tree_output[:n_trees]}
+        nodes = {name: getattr(forest, name)[:n_nodes] for name in (*NODE_ARRAYS, "value")}
+        return Forest(**fields_of(forest) | trees | nodes)
 
     def _round(
         self,

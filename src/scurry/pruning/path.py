@@ -71,6 +71,17 @@ class PruningPath:
         The objective's error term, a mean over trees, and the mean cost per validation row.
     ties : str
         Which of several optimal prunings it holds: "largest" keeps the most splits, "any" is where the method ended.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+    ...          "value": [[0.6, 0.4], [0.9, 0.1], [0.0, 1.0]], "cover": [30, 20, 10]}
+    >>> path = scurry.prune(scurry.Forest.from_trees([stump]), [[0.0], [1.0]], feature_costs=[3])
+    >>> len(path), path.costs.tolist(), [forest.n_nodes for forest in path]
+    (2, [3.0, 0.0], [3, 1])
+    >>> path.point(max_cost=2)
+    PrunedPoint(cost=0.0, error=0.4, bound=0.17777777777777778, gap=0.2222222222222222)
     """
 
     def __init__(

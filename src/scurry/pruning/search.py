@@ -202,7 +202,7 @@ def check_choices(errors: str, method: str, lambdas: Any) -> None:
 
 
 def _rising(lambdas: Any) -> Sequence[Fraction]:
-    given = [lambdas] if isinstance(lambdas, int | float | Fraction) else list(lambdas)
+    given = [lambdas] if isinstance(lambdas, int | float | np.number | Fraction) else list(lambdas)
     if not given:
         raise InputError("lambdas is empty; pass at least one trade-off")
     for at, lam in enumerate(given):

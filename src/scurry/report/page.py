@@ -9,7 +9,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from scurry.errors import InputError
+from scurry.errors import InputError, OutputError
 from scurry.forest import Forest
 from scurry.plan import ExitRule, LeaderRule, StepRule
 from scurry.predictor import Predictor
@@ -80,7 +80,7 @@ def write(
     try:
         page.write_text(_laid_out(name, story.verdict, body), encoding="utf-8")
     except OSError as error:
-        raise InputError(f"cannot write {page} ({error.strerror}); name a file in a folder that exists") from error
+        raise OutputError(f"cannot write {page} ({error.strerror}); name a file in a folder that exists") from error
     return page
 
 

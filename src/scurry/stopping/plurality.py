@@ -23,7 +23,7 @@ optimal, with mean disagreement bounded under a distribution of the full vote.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -283,7 +283,7 @@ def solve_plurality(
     return PluralityRule(n_voters, n_classes, alpha, method, policies, float(mixture.lower_bound))
 
 
-@cache
+@lru_cache(maxsize=1024)  # a few calibrations: each solves for some fifty bounds
 def _pairwise_policies(n_voters: int, max_crossing: float) -> tuple[PairwisePolicy, ...]:
     """Upper thresholds that a class without majority among two crosses with a chance of at most `max_crossing`."""
     asked = max_crossing

@@ -147,7 +147,10 @@ def calibration_decisions(
 
 def model_costs(costs: ArrayLike | None, n_models: int) -> FloatArray:
     """The cost of each model, shape (n_models,): 1 by default, a constant, or one number each."""
-    array = np.asarray(1.0 if costs is None else costs, dtype=np.float64)
+    try:
+        array = np.asarray(1.0 if costs is None else costs, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"costs must be numbers: {error}") from error
     if array.ndim > 1 or (array.ndim == 1 and len(array) != n_models):
         raise InputError(f"costs must be one number or one per model ({n_models}), got shape {array.shape}")
     if not np.isfinite(array).all() or (array < 0).any():

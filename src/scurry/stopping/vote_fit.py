@@ -44,7 +44,13 @@ class Promise(NamedTuple):
 
 
 class VoteFit(NamedTuple):
-    """A rule and its promise, which is None if it was only fitted."""
+    """A rule and its promise, which is None if it was only fitted.
+
+    Examples
+    --------
+    >>> fit_votes([0, 2, 5, 5, 4, 1], 5, 0.1, confidence=None).promise is None
+    True
+    """
 
     rule: VoteRule
     promise: Promise | None

@@ -75,7 +75,15 @@ def stop_matrix(policy: Policy) -> BoolArray:
 
 
 class VotePolicy(NamedTuple):
-    """A member of a randomised rule: its chance to be drawn, and its thresholds (see `Thresholds`)."""
+    """A member of a randomised rule: its chance to be drawn, and its thresholds (see `Thresholds`).
+
+    Examples
+    --------
+    >>> from scurry.stopping import solve
+    >>> (weight, lower, upper), *others = solve(5, 0.1).policies
+    >>> 0 < weight <= 1, upper.tolist()[-1]
+    (True, 3)
+    """
 
     weight: float
     lower: IntArray

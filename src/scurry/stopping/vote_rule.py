@@ -19,7 +19,14 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 class ExactOptimum(NamedTuple):
-    """Values of a rule solved in rational arithmetic; `objective` equals `lower_bound`."""
+    """Values of a rule solved in rational arithmetic; `objective` equals `lower_bound`.
+
+    Examples
+    --------
+    >>> from scurry.stopping import solve
+    >>> solve(3, 0.1, solver="exact").exact.objective
+    Fraction(19, 10)
+    """
 
     objective: Fraction
     lower_bound: Fraction
