@@ -52,8 +52,13 @@ class Sweep {
 
   std::vector<std::int32_t> run() {
     std::vector<std::thread> helpers;
-    for (std::size_t i = 1; i < std::min(options_.n_threads, slices_.count); ++i) {
-      helpers.emplace_back([this] { work(false); });
+    helpers.reserve(std::min(options_.n_threads, slices_.count));
+    try {
+      for (std::size_t i = 1; i < std::min(options_.n_threads, slices_.count); ++i) {
+        helpers.emplace_back([this] { work(false); });
+      }
+    } catch (const std::exception&) {
+      // The system has no more threads to give: those there are do all the work.
     }
     work(true);
     for (std::thread& helper : helpers) helper.join();

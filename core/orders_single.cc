@@ -60,7 +60,7 @@ void SingleRows::add(std::size_t tree, const std::int32_t* change_of_leaf) {
     for (const std::size_t end = descent_.class_begin(y + 1); row < end; ++row) {
       const std::int32_t margin = margins_[row] += sign_of(y) * change_of_leaf[leaf[row]];
       open_[n_open] = static_cast<std::uint32_t>(row);
-      n_open += (margin <= safe_[row]) & (margin > lost_[row]);
+      n_open += static_cast<std::size_t>(margin <= safe_[row]) & static_cast<std::size_t>(margin > lost_[row]);
       surely_wrong += margin <= lost_[row];
     }
   }

@@ -1,5 +1,7 @@
 import json
 import logging
+import os
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -178,6 +180,7 @@ class TestOptimal:
         assert calls[0][1] in caplog.text
 
     @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak of a process is read from Linux")
+    @pytest.mark.skipif("SCURRY_SANITIZED" in os.environ, reason="AddressSanitizer keeps what was freed")
     @pytest.mark.parametrize(("n_classes", "n_threads"), [(2, 1), (12, 1), (12, 2), (0, 1)])
     def test_uses_no_more_memory_than_it_says(self, n_classes, n_threads):
         script = f"""
@@ -209,6 +212,25 @@ class TestOptimal:
         used, said, unit = subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()
         announced = float(said) * {"kB": 1e3, "MB": 1e6}[unit]
         assert int(used) <= announced
+
+    def test_more_threads_than_the_system_gives(self):
+        """Where no thread can be started (their stacks would not fit any memory), the calling one does all the work."""
+        script = """
+            import numpy as np
+            from scurry.orders import find
+            from strategies import complete_forest
+
+            forest = complete_forest(n_trees=8, depth=6, n_columns=2)
+            X, y = np.random.default_rng(0).normal(size=(20, 6)), np.arange(20) % 2
+            steps = [find(forest, X, y, order="optimal", n_threads=n).steps for n in (1, 4)]
+            print(np.array_equal(*steps))
+        """
+        limited = f"ulimit -s {2**37}; exec {sys.executable} -c {shlex.quote(textwrap.dedent(script))}"
+        tests = str(Path(__file__).parents[1])
+        path = os.pathsep.join(filter(None, [tests, os.environ.get("PYTHONPATH")]))
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+        run = subprocess.run(["sh", "-c", limited], env=environment, capture_output=True, text=True)
+        assert run.stdout.strip() == "True", run.stderr
 
     def test_progress_may_stop_the_search(self):
         forest = complete_forest(n_trees=8, depth=6, n_columns=2)
