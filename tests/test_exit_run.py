@@ -45,6 +45,14 @@ def test_no_rows(two_classes, three_classes, rows):
         assert predictor.predict_proba(rows[0][:0]).shape == (0, predictor.forest.n_classes)
 
 
+def test_scores_are_of_the_rows_as_they_were(two_classes, three_classes, rows):
+    for predictor in plans(two_classes, three_classes, rows[0]):
+        X = rows[0][:200].copy()
+        run, expected = predictor.run(X), predictor.run(X).scores
+        X[:] = 0
+        np.testing.assert_array_equal(run.scores, expected)
+
+
 @pytest.mark.parametrize("n_at_once", [1, 7, 10**6])
 def test_steps_are_the_depths_of_the_leaves_in_the_trees_asked(
     two_classes, three_classes, rows, n_at_once, monkeypatch

@@ -33,7 +33,7 @@ class Run:
     reason_codes : uint8 array of shape (n_rows,)
         `stop_reason` as an index of ``STOP_REASONS``.
     find_scores, count_steps : callable
-        Make `scores` and `steps` of the same rows, at their first use: that may take longer than the run.
+        Make `scores` and `steps`, at their first use: that may take longer than the run.
     time_us : float64 array of shape (n_rows,) or None
         What each row took, where rows had a deadline or could be aborted.
     """
@@ -99,11 +99,12 @@ class FullRunner:
 
     def run(self, rows: NDArray[Any], n_threads: int) -> Run:
         """Labels, and how they came about."""
+        scored = rows.copy()  # what the caller does with the array must not change scores
         return Run(
             labels=self.labels(rows, n_threads),
             trees=np.full(len(rows), self.forest.n_trees, np.int32),
             reason_codes=np.full(len(rows), _COMPLETE, np.uint8),
-            find_scores=lambda: _shaped(self.forest.scores(rows, n_threads)),
+            find_scores=lambda: _shaped(self.forest.scores(scored, n_threads)),
             count_steps=lambda: _steps(self.forest, rows, n_threads, lambda depth, _: depth.sum(axis=1)),
         )
 
@@ -157,11 +158,12 @@ class ExitRunner:
         """Labels, and how they came about."""
         sums, trees, sides = self._outcome(rows, n_threads)
         complete = trees == self.forest.n_trees
+        scored_in_full = rows[complete] if self.rule.kind == "scores" else rows[:0]
 
         def find_scores() -> NDArray[np.float64]:
             scores = self._scores(sums, trees)
-            if self.rule.kind == "scores" and complete.any():
-                own = self.forest.scores(rows[complete], n_threads)
+            if len(scored_in_full):
+                own = self.forest.scores(scored_in_full, n_threads)
                 scores[complete] = own[:, 1] - own[:, 0] if self._are_leads else own[:, -1]
             return scores
 
@@ -266,13 +268,14 @@ class LeaderRunner:
     def run(self, rows: NDArray[Any], n_threads: int) -> Run:
         """Labels, and how they came about."""
         scores, trees, leaders, decided = self._scores(rows, n_threads)
-        labels, exact = self.forest.decoded(self.forest._integer_classes[leaders]), self.rule.kind == "scores"
-        if exact and not decided.all():
-            labels[~decided] = self.forest.predict(rows[~decided], n_threads)
+        labels = self.forest.decoded(self.forest._integer_classes[leaders])
+        scored_in_full = rows[~decided] if self.rule.kind == "scores" else rows[:0]
+        if len(scored_in_full):
+            labels[~decided] = self.forest.predict(scored_in_full, n_threads)
 
         def find_scores() -> NDArray[np.float64]:
-            if exact and not decided.all():
-                scores[~decided] = self.forest.scores(rows[~decided], n_threads)
+            if len(scored_in_full):
+                scores[~decided] = self.forest.scores(scored_in_full, n_threads)
             return _shaped(scores)
 
         return Run(

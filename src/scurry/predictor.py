@@ -163,8 +163,8 @@ class Predictor:
     ) -> Run:
         """Predict and report, per row, how much work that took and why it ended.
 
-        Scores and node tests are found at their first use, from `X` as it then is: read them before writing to an array
-        that was passed.
+        Node tests are counted at their first use, from `X` as it then is: read them before writing to an array that was
+        passed.
 
         Parameters
         ----------
