@@ -2,6 +2,9 @@
 #include "bind.h"
 
 NB_MODULE(_core, m) {
+#ifdef NDEBUG
+  scurry::nb::set_leak_warnings(false);  // a cache of the user's that outlives the interpreter is no leak of ours
+#endif
   scurry::bind_anytime(m);
   scurry::bind_closure(m);
   scurry::bind_engine(m);

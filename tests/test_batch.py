@@ -270,7 +270,7 @@ def test_disk_that_is_full_keeps_what_is_complete(tmp_path, rows, fast):
     pq.write_table(pa.concat_tables([rows] * 40), folder / "part-1.parquet")
     fast.save(tmp_path / "fast.scurry")
     process = in_process(folder, tmp_path / "fast.scurry", out, 60_000, 0)
-    _, message = process.communicate(timeout=60)
+    _, message = process.communicate(timeout=300)
     assert process.returncode == 1
     assert "part-1.parquet could not be written" in message
     complete = sorted(os.listdir(out))
@@ -296,7 +296,7 @@ def test_small_tmpfs_that_fills_up_keeps_what_is_complete(tmp_path, rows, fast):
     namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c", ON_A_SMALL_DISK, "sh", out]
     if shutil.which("unshare") is None:
         pytest.skip("there is no unshare to mount a file system with")
-    done = subprocess.run([*map(str, namespace + scoring)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([*map(str, namespace + scoring)], capture_output=True, text=True, timeout=300, check=False)
     if done.returncode == 77:
         pytest.skip(f"no file system can be mounted here: {done.stderr}")
     assert done.returncode == 1
@@ -314,7 +314,7 @@ def test_killed_run_goes_on_where_it_was(tmp_path, rows, frame, fast):
         if float(line) > 0.8:
             break
     process.send_signal(signal.SIGKILL)
-    process.wait(timeout=60)
+    process.wait(timeout=300)
     report = score(folder, fast, out)
     assert report.skipped
     assert report.written

@@ -73,6 +73,17 @@ def test_codes_and_missing_values(forest):
     assert forest.predict(pd.DataFrame({"age": [20, None], "height": [None, 1.0], "city": [0, 1]})).tolist() == [4, 11]
 
 
+def test_missing_values_of_masked_arrays_and_of_pandas(forest):
+    masked = np.ma.masked_invalid(np.column_stack([AGE, HEIGHT, [2, 0, 1, np.nan]]))
+    objects = pd.DataFrame({"age": AGE, "height": HEIGHT, "city": ["Rome", "Oslo", "Paris", pd.NA]}, dtype=object)
+    for same in (masked, masked.astype(object), objects, objects.to_numpy()):
+        assert forest.predict(same).tolist() == [24, 1, 15, 4 + 8 + 16]
+    whole = np.ma.array([[20, 2, 0], [20, 1, 1]], mask=[[0, 1, 0], [1, 0, 0]])
+    frame = pd.DataFrame({"age": [20, pd.NA], "height": [pd.NA, 1], "city": [0.0, 1.0]}, dtype=object)
+    assert forest.predict(whole).tolist() == [4, 11]
+    assert forest.predict(frame.to_numpy()).tolist() == [4, 11]
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int64, np.float16, np.float32, np.float64, np.bool_])
 def test_numpy_of_any_dtype(forest, dtype):
     matrix = np.array([[1, 0, 1], [0, 1, 0]]).astype(dtype)
@@ -117,6 +128,9 @@ def test_one_row(forest):
         (sparse.csr_matrix(np.zeros((2, 3))), r"sparse matrix.*X\.toarray"),
         ("adult.csv", "2 dimensions"),
         (None, "2 dimensions"),
+        ({"age": 1, "height": 2, "city": 0}, r"pass pandas\.DataFrame\(\[X\]\)"),
+        ([{"age": 1, "height": 2, "city": 0}], r"pass pandas\.DataFrame\(X\)"),
+        (pd.DataFrame(np.zeros((1, 3)), columns=["age", "age", "city"]), "columns of the same name.*'age' 2 times"),
     ],
 )
 def test_what_is_wrong_is_said(forest, X, message):

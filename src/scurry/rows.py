@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
+from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
 from scurry.errors import InputError
@@ -71,7 +72,12 @@ def float_columns(forest: Forest) -> frozenset[str]:
 def _convert(forest: Forest, X: Any) -> NDArray[Any]:
     if hasattr(X, "tocsr") or hasattr(X, "todense"):
         raise InputError("X is a sparse matrix, which is not supported; pass X.toarray()")
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(X, dict) or (isinstance(X, list | tuple) and X and isinstance(X[0], dict)):
+        raise InputError(f"X is made of dicts; pass pandas.DataFrame({'[X]' if isinstance(X, dict) else 'X'})")
+    try:
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+    except DuplicateError as error:
+        raise InputError(f"X has columns of the same name: {' '.join(str(error).split())}. Rename them") from error
     if isinstance(frame, nw.DataFrame):
         return _from_frame(forest, frame)
     if hasattr(X, "collect") and not isinstance(X, np.ndarray):
@@ -80,6 +86,9 @@ def _convert(forest: Forest, X: Any) -> NDArray[Any]:
 
 
 def _from_array(forest: Forest, X: Any) -> NDArray[Any]:
+    if isinstance(X, np.ma.MaskedArray):
+        missing: Any = np.nan if X.dtype.kind in "fiub" else None
+        X = np.where(np.ma.getmaskarray(X), missing, X.data)
     try:
         array = np.asarray(X)
     except ValueError as error:
@@ -167,7 +176,7 @@ def _numbers(name: str, column: NDArray[Any], forest: Forest) -> NDArray[Any]:
     """A column of numbers, or of Python objects that are numbers; None is missing."""
     if column.dtype.kind in "fiub":
         return column
-    present = [value is not None for value in column]
+    present = [value is not None and type(value).__name__ != "NAType" for value in column]  # pandas' missing value
     values = np.full(len(column), np.nan, dtype=forest.input_dtype)
     wrong = next((v for v, p in zip(column, present, strict=True) if p and isinstance(v, str | bytes)), None)
     try:
