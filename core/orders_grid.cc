@@ -7,6 +7,15 @@
 
 namespace scurry {
 
+namespace {
+
+// Without a sign: what trees can add may not fit where the margins do that it leads to.
+std::int32_t plus(std::int32_t a, std::int32_t b) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
+}
+
+}  // namespace
+
 // Pairs of a row and a class, in order of rows. With one margin a pair is a row.
 struct Grid::Open {
   std::vector<std::uint32_t> pair;    // row * n_margins + class
@@ -53,8 +62,8 @@ void Grid::bound_rest() {
   for (std::size_t k = n_trees(); k-- > 0;) {
     for (std::size_t i = 0; i < width_; ++i) {
       const auto [low, high] = std::minmax_element(moved(k, i), moved(k, i) + n_levels_[k]);
-      lowest_[k * width_ + i] = lowest_[(k + 1) * width_ + i] + *low;
-      highest_[k * width_ + i] = highest_[(k + 1) * width_ + i] + *high;
+      lowest_[k * width_ + i] = plus(lowest_[(k + 1) * width_ + i], *low);
+      highest_[k * width_ + i] = plus(highest_[(k + 1) * width_ + i], *high);
     }
   }
 }
@@ -107,8 +116,8 @@ Grid::Open Grid::after(const Open& open, std::size_t k, std::size_t level) const
     for (; i < end; ++i) {
       const std::uint32_t pair = open.pair[i];
       const std::int32_t margin = open.margin[i] + moved(k, pair)[level];
-      lost |= margin + highest[pair] <= 0;
-      if (margin + lowest[pair] > 0) continue;
+      lost |= plus(margin, highest[pair]) <= 0;
+      if (plus(margin, lowest[pair]) > 0) continue;
       next.pair.push_back(pair);
       next.margin.push_back(margin);
     }

@@ -213,6 +213,18 @@ class TestOptimal:
         announced = float(said) * {"kB": 1e3, "MB": 1e6}[unit]
         assert int(used) <= announced
 
+    @pytest.mark.parametrize("n_classes", [2, 3])
+    def test_trees_that_change_their_mind_entirely(self, n_classes):
+        """What both together may add to a margin is twice what a margin can be."""
+        one, other = np.eye(n_classes)[:2]
+        stump = {"feature": [0, -1, -1], "threshold": [0.0] * 3, "left": [1, -1, -1], "right": [2, -1, -1]}
+        forest = Forest.from_trees([stump | {"value": [one, one, other]}, stump | {"value": [other, one, other]}])
+        X = np.linspace(-1, 1, 21)[:, None]
+        y = (X[:, 0] > 0).astype(int)
+        steps = find(forest, X, y, order="optimal").steps
+        right = {order: accuracy_curve(forest, order, X, y).sum() for order in ((0, 1), (1, 0))}
+        assert accuracy_curve(forest, steps, X, y).sum() == max(right.values())
+
     def test_more_threads_than_the_system_gives(self):
         """Where no thread can be started (their stacks would not fit any memory), the calling one does all the work."""
         script = """
