@@ -52,7 +52,7 @@ std::uint32_t stride_for(std::uint32_t n_columns) {
 }  // namespace
 
 Columns::Columns(const ForestView& forest)
-    : n_features_(forest.n_features), float32_(forest.float32_input), truncate_categories_(forest.truncate_categories) {
+    : float32_(forest.float32_input), truncate_categories_(forest.truncate_categories) {
   collect(forest);
   if (!float32_) sort_thresholds(forest);
   describe_floats();
@@ -135,6 +135,7 @@ void Columns::describe_floats() {
     in_order = in_order && column.feature == c;
     floats_.nan_keys[c] = !column.is_read ? 0 : column.missing == Missing::kAsZero ? ordered_key(0.0f) : column.missing_key;
   }
+  tiled_ = floats_;
   if (in_order) return;
   for (std::uint32_t c = 0; c < pad_; ++c) floats_.feature.push_back(columns_[c].feature);
 }
@@ -175,7 +176,7 @@ bool Columns::encode_rows(const T* x, const RowsView& rows, std::size_t n, std::
   std::uint32_t first_column = 0;
   bool any_missing = true;
   if (all_floats_) {
-    any_missing = rows.column_stride == 1 ? encode_floats(x, rows.row_stride, n, keys, ahead)
+    any_missing = rows.column_stride == 1 ? encode_floats(floats_, x, rows.row_stride, n, keys, ahead)
                                           : encode_tiles(x, rows, n, keys);
     first_column = pad_ + 1;
   }
@@ -192,35 +193,35 @@ bool Columns::encode_rows(const T* x, const RowsView& rows, std::size_t n, std::
 
 // Numeric columns of rows whose values lie side by side. Returns whether any is missing.
 template <class T>
-bool Columns::encode_floats(const T* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys,
-                            std::size_t ahead) const {
+bool Columns::encode_floats(const FloatColumns& floats, const T* x, std::ptrdiff_t row_stride, std::size_t n,
+                            std::uint32_t* keys, std::size_t ahead) const {
   if constexpr (std::is_same_v<T, float>) {
-    return kernels().encode.floats(floats_, x, row_stride, n, ahead, keys).any_missing;
+    return kernels().encode.floats(floats, x, row_stride, n, ahead, keys).any_missing;
   } else {
-    const Encoded found = kernels().encode.doubles(floats_, x, row_stride, n, ahead, keys);
-    if (found.any_inexact && !float32_) encode_inexact(x, row_stride, n, keys);
+    const Encoded found = kernels().encode.doubles(floats, x, row_stride, n, ahead, keys);
+    if (found.any_inexact && !float32_) encode_inexact(floats, x, row_stride, n, keys);
     return found.any_missing;
   }
 }
 
-// The same for rows that lie otherwise, such as columns one after the other: a few at a time are put side by side first.
+// The same for rows that lie otherwise, such as columns one after the other: what is read of a few is put side by side.
 template <class T>
 bool Columns::encode_tiles(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const {
   thread_local std::vector<T> tile;
-  const std::size_t width = n_features_;
+  const std::size_t width = std::max(pad_, 1u);
   if (tile.size() < kTileRows * width) tile.resize(kTileRows * width);
   bool any_missing = false;
   for (std::size_t first = 0; first < n; first += kTileRows) {
     const std::size_t n_rows = std::min(kTileRows, n - first);
     for (std::uint32_t c = 0; c < pad_; ++c) {
       if (!columns_[c].is_read) continue;
-      const std::size_t feature = columns_[c].feature;
       const T* from = x + static_cast<std::ptrdiff_t>(first) * rows.row_stride +
-                      static_cast<std::ptrdiff_t>(feature) * rows.column_stride;
-      T* to = tile.data() + feature;
-      for (std::size_t row = 0; row < n_rows; ++row) to[row * width] = from[static_cast<std::ptrdiff_t>(row) * rows.row_stride];
+                      static_cast<std::ptrdiff_t>(columns_[c].feature) * rows.column_stride;
+      for (std::size_t row = 0; row < n_rows; ++row) {
+        tile[row * width + c] = from[static_cast<std::ptrdiff_t>(row) * rows.row_stride];
+      }
     }
-    any_missing |= encode_floats(tile.data(), static_cast<std::ptrdiff_t>(width), n_rows, keys + first * stride(), 0);
+    any_missing |= encode_floats(tiled_, tile.data(), static_cast<std::ptrdiff_t>(width), n_rows, keys + first * stride(), 0);
   }
   return any_missing;
 }
@@ -249,10 +250,11 @@ void Columns::encode_column(const Column& column, const T* x, std::ptrdiff_t x_s
 }
 
 // Mends the keys of numbers that are no floats.
-void Columns::encode_inexact(const double* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys) const {
+void Columns::encode_inexact(const FloatColumns& floats, const double* x, std::ptrdiff_t row_stride, std::size_t n,
+                             std::uint32_t* keys) const {
   for (std::size_t row = 0; row < n; ++row, x += row_stride, keys += stride()) {
     for (std::uint32_t c = 0; c < pad_; ++c) {
-      const double value = x[columns_[c].feature];
+      const double value = x[floats.feature.empty() ? c : floats.feature[c]];
       if (columns_[c].is_read && is_inexact(value)) keys[c] = key_of_double(columns_[c], value);
     }
   }

@@ -77,23 +77,25 @@ class Columns {
   template <class T>
   bool encode_rows(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys, std::size_t ahead) const;
   template <class T>
-  bool encode_floats(const T* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys, std::size_t ahead) const;
+  bool encode_floats(const FloatColumns& floats, const T* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys,
+                     std::size_t ahead) const;
   template <class T>
   bool encode_tiles(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const;
   template <class T>
   void encode_column(const Column& column, const T* x, std::ptrdiff_t x_stride, std::size_t n, std::uint32_t* keys) const;
-  void encode_inexact(const double* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys) const;
+  void encode_inexact(const FloatColumns& floats, const double* x, std::ptrdiff_t row_stride, std::size_t n,
+                      std::uint32_t* keys) const;
   std::uint32_t key_of_double(const Column& column, double value) const;
 
   void collect(const ForestView& forest);
   void sort_thresholds(const ForestView& forest);
   void describe_floats();
 
-  std::size_t n_features_;
   std::vector<Column> columns_;
   std::vector<std::uint32_t> node_column_;
   std::vector<double> thresholds_;
   FloatColumns floats_;
+  FloatColumns tiled_;  // the same where a value lies in its column's place, not its feature's
   bool float32_;
   bool truncate_categories_;
   bool has_mixed_ = false;

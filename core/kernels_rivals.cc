@@ -117,7 +117,7 @@ inline void sort_out(const Lanes (&lanes)[kRivalsTogether], const RivalBounds& b
   const __mmask8 is_lost = _mm256_cmplt_epi32_mask(least, _mm256_loadu_epi32(bounds.lost + row));
   const __mmask8 is_safe = _mm256_cmpge_epi32_mask(least, _mm256_loadu_epi32(bounds.safe + row));
   const auto is_open = static_cast<__mmask8>(~(is_lost | is_safe));
-  const __m256i rows = _mm256_set1_epi32(static_cast<int>(row)) + _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  const __m256i rows = _mm256_add_epi32(_mm256_set1_epi32(static_cast<int>(row)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   _mm256_storeu_epi32(sorted.open + sorted.n_open, _mm256_maskz_compress_epi32(is_open, rows));
   sorted.n_open += static_cast<std::size_t>(std::popcount(is_open));
   sorted.n_lost += static_cast<std::size_t>(std::popcount(is_lost));
