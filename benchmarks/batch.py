@@ -67,7 +67,8 @@ def main() -> None:
             many = Path(folder, "many")
             write(many, draw(test, 4 * n_rows, seed=1), n_files=8)
             for file in list(many.iterdir()):  # enough work to see the workers rather than their start
-                shutil.copy(file, file.with_stem(f"{file.stem}-again"))
+                for copy in "abc":
+                    shutil.copy(file, file.with_stem(f"{file.stem}{copy}"))
             results["dask"] = workers(fast, many, out)
         if arguments.rows > N_IN_MEMORY:
             results["memory"] = memory(fast, rows, arguments.rows)
