@@ -90,8 +90,8 @@ def _fitting(problem: PruningProblem, theta: Fraction) -> Fraction:
     """The fraction nearest to `theta` whose weights fit exact arithmetic."""
     gain = max(int(np.abs(problem.gain).sum()), 1)
     cost = max(problem.cost_of(np.ones(problem.n_splits, np.bool_)), 1)
-    if theta > gain:
+    room = (MAX_WEIGHT - 1) // 2
+    if theta > gain and theta * cost > room:
         # Dearer than all gains together: nothing that costs a unit is kept, here or beyond.
         return Fraction(gain + 1)
-    room = (MAX_WEIGHT - 1) // 2
     return theta.limit_denominator(max(min(room // gain, int(room / (theta * cost)) if theta else room), 1))
