@@ -27,19 +27,15 @@ def test_votes_needed_are_of_voters():
 
 
 @pytest.mark.parametrize("n_columns", [2, 3])
-def test_scores_that_no_integer_holds(n_columns):
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [(1e-12, "step 1e-12 is too small"), (1e-9, "need 32 bits or more")],
+    ids=["leaves", "sums of thirty leaves that fit"],
+)
+def test_scores_that_no_integer_holds(n_columns, step, message):
     forest = complete_forest(n_columns=n_columns)
-    rule = exit_rule(30, 1e-12) if n_columns == 2 else LeaderRule(kind="scores", step=1e-12, lead=np.ones(31, np.int32))
-    with pytest.raises(InputError, match="step 1e-12 is too small"):
-        Predictor(forest, plan(30, rule)).predict(ROWS)
-
-
-@pytest.mark.parametrize("n_columns", [2, 3])
-def test_sums_that_no_integer_holds(n_columns):
-    """Each leaf fits 32 bits, and the sum of thirty does not."""
-    forest = complete_forest(n_columns=n_columns)
-    rule = exit_rule(30, 1e-9) if n_columns == 2 else LeaderRule(kind="scores", step=1e-9, lead=np.ones(31, np.int32))
-    with pytest.raises(ValueError, match="need 32 bits or more"):
+    rule = exit_rule(30, step) if n_columns == 2 else LeaderRule(kind="scores", step=step, lead=np.ones(31, np.int32))
+    with pytest.raises(ValueError, match=message):
         Predictor(forest, plan(30, rule)).predict(ROWS)
 
 
