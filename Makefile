@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BENCH := .venv-bench
-SANITIZED := tests/core tests/stopping tests/orders tests/pruning tests/growing tests/test_anytime_run.py
-CORE := $(wildcard core/*.cc core/*.h) CMakeLists.txt pyproject.toml
+SANITIZED := tests/core tests/stopping tests/orders tests/pruning tests/growing tests/runners
+CORE := $(wildcard core/*/*.cc core/*/*.h) CMakeLists.txt pyproject.toml
 
 .PHONY: demo docs test test-slow embedded engines lint bench sanitize clean
 
@@ -68,7 +68,7 @@ $(VENV)/.docs: $(VENV)/.built
 	touch $@
 
 # An environment of its own: some of the other engines need older packages than the tests should run with.
-$(BENCH)/.built: $(CORE) $(wildcard src/scurry/*.py src/scurry/*/*.py)
+$(BENCH)/.built: $(CORE) $(wildcard src/scurry/*.py src/scurry/*/*.py src/scurry/*/*/*.py)
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/pip install -q --config-settings=build-dir=build/bench ".[bench]"
 	touch $@

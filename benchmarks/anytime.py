@@ -27,11 +27,11 @@ from sklearn.ensemble import RandomForestClassifier
 import scurry
 from report import Report, subplots
 from scurry import Plan, Predictor, datasets
-from scurry.anytime_run import AbortFlag
-from scurry.deadline import step_costs
-from scurry.display import AnytimeDisplay
+from scurry.display.votes_and_steps import AnytimeDisplay
 from scurry.errors import ScurryError
 from scurry.plan import StepRule
+from scurry.runners.steps import AbortFlag
+from scurry.verbs.anytime import step_costs
 
 CASES = {
     "adult-10": ("adult", 10, 10),

@@ -6,7 +6,7 @@ import pytest
 from scurry import Plan, Predictor
 from scurry.errors import InputError
 from scurry.plan import ExitRule, LeaderRule
-from strategies import complete_forest
+from support.strategies import complete_forest
 
 ROWS = np.zeros((2, 6))
 

@@ -22,14 +22,13 @@ from sklearn.ensemble import RandomForestClassifier
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "export"))
 
-from emulator import ARM, INSTRUCTION_NS, RISCV, mean_steps, sweep
-
 import scurry
 from report import Report, subplots
 from scurry import Predictor, datasets
 from scurry.errors import ScurryError
 from scurry.export import LAYOUTS, to_c
 from scurry.export.lowered import lower
+from support.emulator import ARM, INSTRUCTION_NS, RISCV, mean_steps, sweep
 
 ORDERS = ("auto", "backward-squirrel", "forward-squirrel", "depth-ie", "breadth-ie", "random")
 N_ROWS, STRIDE = 10, 20

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import scurry
-from scurry.exit_run import Run
+from scurry.runners.exits import Run
 
 SLICE_S = 0.0005  # how long a request that comes may wait before the server looks for it
 FIRST_RESERVE_S = 0.001

@@ -4,11 +4,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from scurry import errors
-from scurry.anytime_run import AbortFlag
 from scurry.forest import Forest
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor, load
+from scurry.runners.steps import AbortFlag
 
 if TYPE_CHECKING:
     from scurry import (
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
         report,
         stopping,
     )
-    from scurry.calibration.early_exit import early_exit
-    from scurry.deadline import anytime
     from scurry.estimators import AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier
-    from scurry.pruning import prune
+    from scurry.verbs.anytime import anytime
+    from scurry.verbs.early_exit import early_exit
+    from scurry.verbs.prune import prune
 
 __all__ = [
     "AbortFlag",
@@ -61,17 +61,17 @@ _LAZY = {
     "AnytimeClassifier": "scurry.estimators",
     "EarlyExitClassifier": "scurry.estimators",
     "FeatureBudgetClassifier": "scurry.estimators",
-    "anytime": "scurry.deadline",
+    "anytime": "scurry.verbs.anytime",
     "batch": "scurry.batch",
     "datasets": "scurry.datasets",
     "display": "scurry.display",
     "distributed": "scurry.distributed",
-    "early_exit": "scurry.calibration",
+    "early_exit": "scurry.verbs.early_exit",
     "evaluation": "scurry.evaluation",
     "export": "scurry.export",
     "growing": "scurry.growing",
     "orders": "scurry.orders",
-    "prune": "scurry.pruning",
+    "prune": "scurry.verbs.prune",
     "pruning": "scurry.pruning",
     "report": "scurry.report",
     "stopping": "scurry.stopping",

@@ -9,7 +9,18 @@ class ScurryError(Exception):
 
 
 class InputError(ScurryError, ValueError):
-    """An argument or a data set has the wrong value, shape or columns."""
+    """An argument or a data set has the wrong value, shape or columns.
+
+    Parameters
+    ----------
+    message : str
+    argument : str, optional
+        Name of the argument that is wrong, where it is one. The command line names its option by it.
+    """
+
+    def __init__(self, message: str, *, argument: str | None = None) -> None:
+        super().__init__(message)
+        self.argument = argument
 
 
 class UnsupportedModelError(ScurryError, TypeError):

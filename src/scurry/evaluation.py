@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scurry.checks import check_count
+from scurry.costs import FeatureCosts, feature_uses, uses_above
 from scurry.errors import InputError
 from scurry.importers import from_model
 from scurry.plan import ExitRule, StepRule
 from scurry.predictor import Predictor
-from scurry.pruning.costs import FeatureCosts, feature_uses, uses_above
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,8 +157,7 @@ def average_precision_at(k: int, relevant: ArrayLike, scores: ArrayLike, queries
     0.8333333333333333
     """
     hits, values, names = np.asarray(relevant), np.asarray(scores, np.float64), np.asarray(queries)
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise InputError(f"k must be a whole number of places, 1 or more, got {k!r}")
+    k = check_count("k", k)
     if not hits.shape == values.shape == names.shape or hits.ndim != 1:
         raise InputError(
             f"relevant, scores and queries must be lists of one length, got {hits.shape}, {values.shape}, {names.shape}"

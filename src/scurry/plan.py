@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
-from scurry.reference import leaf_values
-from scurry.storage import Container
+from scurry.forest.reference import leaf_values
+from scurry.forest.storage import Container
 
 NEVER_BELOW = int(np.iinfo(np.int32).min)
 NEVER_ABOVE = int(np.iinfo(np.int32).max)

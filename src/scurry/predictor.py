@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.anytime_run import AbortFlag, Answer, AnytimeRunner, Budget
+from scurry.checks import check_count
 from scurry.errors import FormatError, InputError
-from scurry.exit_run import ExitRunner, FullRunner, LeaderRunner, Run
 from scurry.forest import Forest
-from scurry.forest_parts import fields_of
-from scurry.ledger import Ledger
+from scurry.forest.forest import fields_of
+from scurry.forest.rows import as_rows, thread_count
+from scurry.forest.storage import digest, read_container, write_container
 from scurry.plan import ExitRule, LeaderRule, Plan, StepRule, told
-from scurry.rows import as_rows, thread_count
-from scurry.storage import digest, read_container, write_container
+from scurry.runners.exits import ExitRunner, FullRunner, LeaderRunner, Run
+from scurry.runners.ledger import Ledger
+from scurry.runners.steps import AbortFlag, Answer, AnytimeRunner, Budget
 
 if TYPE_CHECKING:
-    from scurry.acquisition import Acquisition
+    from scurry.runners.acquire import Acquisition
 
 
 class Predictor:
@@ -195,11 +196,9 @@ class Predictor:
         row = as_rows(self.forest, x)
         if len(row) != 1:
             raise InputError(f"stream answers for one row, got {len(row)}; call it for each")
-        if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
-            raise InputError(f"every must be a whole number of steps, 1 or more, got {every!r}")
         if not isinstance(self._runner, AnytimeRunner):
             raise InputError("stream needs a plan that can stop after any step; make one with scurry.anytime")
-        return self._runner.stream(row, int(every))
+        return self._runner.stream(row, check_count("every", every))
 
     def acquire(
         self,
@@ -252,8 +251,8 @@ class Predictor:
         >>> predictor.ledger
         Ledger(n_rows=4, n_purchases=5, total_cost=13)
         """
-        from scurry.acquisition import acquire
-        from scurry.pruning.costs import FeatureCosts
+        from scurry.costs import FeatureCosts
+        from scurry.runners.acquire import acquire
 
         costs = FeatureCosts.of(
             self.forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs, step_cost=0.0

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from scurry import demo
-from scurry.demo import Demonstration, Line
+from scurry.cli import demo
+from scurry.cli.demo import Demonstration, Line
 
 
 @pytest.fixture(scope="module")

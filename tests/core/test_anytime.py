@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anytime_oracle import anytime_of, depth_steps, labels_of, nodes_after, scores_of, shuffled_steps
-from scurry import Forest, _core, reference
-from scurry.anytime_run import AbortFlag, AnytimeRunner
+from scurry import Forest, _core
+from scurry.forest import reference
 from scurry.plan import StepRule
-from strategies import SPECIAL, adversarial_rows, complete_forest, trees
+from scurry.runners.steps import AbortFlag, AnytimeRunner
+from support.anytime_oracle import anytime_of, depth_steps, labels_of, nodes_after, scores_of, shuffled_steps
+from support.strategies import SPECIAL, adversarial_rows, complete_forest, trees
 
 RNG = np.random.default_rng(0)
 

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scurry import Forest, _core, reference
-from scurry.forest_parts import ARRAYS, HEADER
-from strategies import SPECIAL, adversarial_rows, complete_forest, forests
+from scurry import Forest, _core
+from scurry.forest import reference
+from scurry.forest.forest import ARRAYS, HEADER
+from support.strategies import SPECIAL, adversarial_rows, complete_forest, forests
 
 RNG = np.random.default_rng(0)
 

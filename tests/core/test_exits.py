@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scurry import Forest, _core
-from strategies import complete_forest
+from support.strategies import complete_forest
 
 INT = np.iinfo(np.int32)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from scurry import datasets
-from tiny_dataset import TINY_FACTS
+from support.tiny_dataset import TINY_FACTS
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,10 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
-from scurry import dataset_files, datasets
+from scurry import datasets
+from scurry.datasets import files as dataset_files
 from scurry.errors import FormatError, InputError, ScurryError
-from tiny_dataset import TINY, TINY_X, assert_tiny
+from support.tiny_dataset import TINY, TINY_X, assert_tiny
 
 ARFF = """@relation tiny
 @attribute Age {19, 25, 31, 33, 40, 60}

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scurry import dataset_files, datasets
-from scurry.dataset_files import Column, read_table, write_npz
+from scurry import datasets
+from scurry.datasets import files as dataset_files
+from scurry.datasets.files import Column, read_table, write_npz
 from scurry.errors import FormatError, InputError, MissingDependencyError
-from tiny_dataset import TINY, TINY_FACTS, assert_same, assert_tiny, sha256
+from support.tiny_dataset import TINY, TINY_FACTS, assert_same, assert_tiny, sha256
 
 
 def test_parquet_like_pandas_reads_it(catalogue, data_folder):

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from scurry import dataset_files, datasets
-from scurry.dataset_files import Column
+from scurry import datasets
+from scurry.datasets import files as dataset_files
+from scurry.datasets.files import Column
 from scurry.errors import FormatError
-from tiny_dataset import TINY_FACTS
+from support.tiny_dataset import TINY_FACTS
 
 
 def test_columns_by_name_in_any_order():

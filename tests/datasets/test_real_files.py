@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scurry import datasets
-from tiny_dataset import assert_same
+from support.tiny_dataset import assert_same
 
 REAL = os.environ.get("SCURRY_DATA")
 needs_files = pytest.mark.skipif(not REAL, reason="SCURRY_DATA names no folder with the real Parquet files")

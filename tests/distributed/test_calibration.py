@@ -21,10 +21,10 @@ from sklearn.ensemble import (
 
 import scurry
 from scurry import distributed
-from scurry.calibration.early_exit import calibrated
-from scurry.calibration.request import Request
 from scurry.errors import FormatError, InfeasibleError, InputError
-from scurry.sample import Sample, random_part
+from scurry.verbs.early_exit import calibrated
+from scurry.verbs.options import Request
+from scurry.verbs.sample import Sample, random_part
 
 N_TRAIN, N_ROWS = 500, 4000
 ALPHA = 0.02

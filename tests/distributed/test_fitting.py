@@ -11,7 +11,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from scurry import distributed
-from scurry.distributed.partitions import kept
+from scurry.distributed.cluster import kept
 from scurry.errors import InputError
 
 

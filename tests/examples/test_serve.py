@@ -11,8 +11,8 @@ import pytest
 import uvicorn
 from fastapi import testclient
 
-from anytime_oracle import anytime_of
-from strategies import complete_forest
+from support.anytime_oracle import anytime_of
+from support.strategies import complete_forest
 
 INFER = "/v2/models/model/infer"
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from emulator import ARM, INSTRUCTION_NS, RISCV, Board, Sweep, mean_steps, replay_nodes, sweep
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from scurry.export import LAYOUTS, replay, to_c
 from scurry.export.lowered import Lowered, lower
-from scurry.export.probes import probe_rows
+from scurry.export.selftest import probe_rows
+from support.emulator import ARM, INSTRUCTION_NS, RISCV, Board, Sweep, mean_steps, replay_nodes, sweep
 
 pytestmark = pytest.mark.embedded
 BOARDS = pytest.mark.parametrize("board", [ARM, RISCV], ids=lambda board: board.name)

@@ -5,8 +5,22 @@ import numpy as np
 import pytest
 
 import scurry
-from lightgbm_models import BINARY, POSITIVE, REAL, RNG, SMALL, THREE, ZERO, N, X, assert_same, fitted, hard_rows, train
 from scurry.errors import InputError, UnsupportedModelError
+from support.lightgbm_models import (
+    BINARY,
+    POSITIVE,
+    REAL,
+    RNG,
+    SMALL,
+    THREE,
+    ZERO,
+    N,
+    X,
+    assert_same,
+    fitted,
+    hard_rows,
+    train,
+)
 
 
 @pytest.mark.parametrize(

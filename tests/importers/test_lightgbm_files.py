@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scurry
-from lightgbm_models import BINARY, TABLE, TARGET, fitted, train
 from scurry.errors import FormatError, UnsupportedModelError
+from support.lightgbm_models import BINARY, TABLE, TARGET, fitted, train
 
 
 def test_file_round_trip(tmp_path):

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scurry
-from lightgbm_models import QUIET, ZERO
-from strategies import SPECIAL, adversarial_rows
+from support.lightgbm_models import QUIET, ZERO
+from support.strategies import SPECIAL, adversarial_rows
 
 THRESHOLDS = np.r_[
     SPECIAL[np.isfinite(SPECIAL)], ZERO, -ZERO, np.nextafter(ZERO, 0), 0.1, np.float32(0.1), 1e-40, 2.5, -3.0

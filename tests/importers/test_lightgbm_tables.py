@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 import scurry
-from lightgbm_models import BINARY, CATEGORIES, RNG, TABLE, TARGET, N, X, fitted
 from scurry.errors import InputError
+from support.lightgbm_models import BINARY, CATEGORIES, RNG, TABLE, TARGET, N, X, fitted
 
 
 @pytest.mark.parametrize("columns", [list(TABLE), ["x", *CATEGORIES], ["text", "y"], ["code", "n"]])

@@ -17,10 +17,10 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
 import scurry
-from scurry import reference
 from scurry.errors import InputError
-from sklearn_models import BOOSTED, HIST_BOOSTED, SMALL, TREES, make_data
-from strategies import adversarial_rows
+from scurry.forest import reference
+from support.sklearn_models import BOOSTED, HIST_BOOSTED, SMALL, TREES, make_data
+from support.strategies import adversarial_rows
 
 
 @pytest.fixture(scope="module", autouse=True)

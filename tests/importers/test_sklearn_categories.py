@@ -8,9 +8,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 
 import scurry
-from scurry import reference
-from sklearn_models import HIST
-from strategies import adversarial_rows
+from scurry.forest import reference
+from support.sklearn_models import HIST
+from support.strategies import adversarial_rows
 
 
 @pytest.fixture(scope="module", autouse=True)

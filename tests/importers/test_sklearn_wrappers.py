@@ -24,7 +24,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import scurry
 from scurry.errors import UnsupportedModelError
-from sklearn_models import SMALL, make_data
+from support.sklearn_models import SMALL, make_data
 
 
 def test_frozen_models_and_idle_pipelines_are_unwrapped():

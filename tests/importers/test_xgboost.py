@@ -8,7 +8,7 @@ import xgboost as xgb
 
 import scurry
 from scurry.errors import InputError, UnsupportedModelError
-from xgboost_models import (
+from support.xgboost_models import (
     BINARY,
     BOOSTERS,
     CATEGORICAL,

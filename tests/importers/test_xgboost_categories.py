@@ -8,7 +8,7 @@ import xgboost as xgb
 
 import scurry
 from scurry.errors import InputError
-from xgboost_models import (
+from support.xgboost_models import (
     BOOSTERS,
     CATEGORICAL,
     REAL,

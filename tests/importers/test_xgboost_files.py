@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import scurry
 from scurry.errors import FormatError, UnsupportedModelError
-from xgboost_models import GOLDEN, REAL, SMALL, X, document, from_document, train, tree_documents
+from support.xgboost_models import GOLDEN, REAL, SMALL, X, document, from_document, train, tree_documents
 
 
 @pytest.mark.parametrize("version", ["1.7.6", "2.1.4"])

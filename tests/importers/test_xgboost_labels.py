@@ -8,7 +8,7 @@ import pytest
 import xgboost as xgb
 
 import scurry
-from xgboost_models import document, train, tree_documents
+from support.xgboost_models import document, train, tree_documents
 
 
 def single_leaves(objective, margins, n_class=0):

@@ -16,9 +16,8 @@ from scurry.orders import auto as auto_module
 from scurry.orders import find
 from scurry.orders.auto import auto, mean_loss
 from scurry.orders.ordering_set import OrderingSet
-from strategies import complete_forest, trees
-
-from .oracle import Oracle, states
+from support.order_oracle import Oracle, states
+from support.strategies import complete_forest, trees
 
 COSTS = [(1.0, 1.0), (3.0, 1.0), (1.0, 2.5)]
 

@@ -16,13 +16,13 @@ from sklearn.ensemble import (
 )
 
 import scurry
-from scurry import Forest, reference
+from scurry import Forest
 from scurry.errors import InputError
+from scurry.forest import reference
 from scurry.orders import accuracy_curve, find, nma
 from scurry.orders.readout import read_out
-from strategies import trees
-
-from .oracle import least_sum, node_path, states
+from support.order_oracle import least_sum, node_path, states
+from support.strategies import trees
 
 
 def raw_scores(forest, X, levels):

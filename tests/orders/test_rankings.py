@@ -18,9 +18,8 @@ from scurry.errors import InputError
 from scurry.orders import find
 from scurry.orders.ordering_set import OrderingSet
 from scurry.orders.rankings import drep, error_ambiguity, rank
-from strategies import trees
-
-from .oracle import node_path, node_values
+from support.order_oracle import node_path, node_values
+from support.strategies import trees
 
 
 @st.composite

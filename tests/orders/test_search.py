@@ -18,9 +18,8 @@ import scurry
 from scurry import Forest
 from scurry.errors import InfeasibleError, InputError
 from scurry.orders import ORDERS, accuracy_curve, find, nma
-from strategies import complete_forest, trees
-
-from .oracle import Oracle, least_sum, states
+from support.order_oracle import Oracle, least_sum, states
+from support.strategies import complete_forest, trees
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("orders_*.json"))
 
@@ -230,7 +229,7 @@ class TestOptimal:
         script = """
             import numpy as np
             from scurry.orders import find
-            from strategies import complete_forest
+            from support.strategies import complete_forest
 
             forest = complete_forest(n_trees=8, depth=6, n_columns=2)
             X, y = np.random.default_rng(0).normal(size=(20, 6)), np.arange(20) % 2

@@ -16,8 +16,7 @@ from scurry import Forest, _core
 from scurry.errors import InputError
 from scurry.pruning import exact_path
 from scurry.pruning.closure import at_lambdas
-
-from .pruning_oracles import Instance, instances, lower_hull, nodes_kept, random_instance
+from support.pruning_oracles import Instance, instances, lower_hull, nodes_kept, random_instance
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("pruning_*.json"))
 

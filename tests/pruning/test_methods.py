@@ -16,8 +16,7 @@ from scurry.pruning.baselines import complexity_path, greedy_prune, greedy_round
 from scurry.pruning.dantzig_wolfe import dantzig_wolfe
 from scurry.pruning.lp import level_set, linear_program
 from scurry.pruning.primal_dual import primal_dual
-
-from .pruning_oracles import Instance, nodes_kept, random_instance
+from support.pruning_oracles import Instance, nodes_kept, random_instance
 
 X, Y = load_wine(return_X_y=True)
 X = X.astype(np.float32)

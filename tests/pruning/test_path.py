@@ -16,8 +16,7 @@ import scurry
 from scurry.errors import InfeasibleError, InputError
 from scurry.pruning import exact_path
 from scurry.pruning.closure import at_lambdas
-
-from .pruning_oracles import Instance, instances, random_instance
+from support.pruning_oracles import Instance, instances, random_instance
 
 X, Y = load_wine(return_X_y=True)
 X = X.astype(np.float32)

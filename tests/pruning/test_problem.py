@@ -16,12 +16,11 @@ from sklearn.ensemble import (
 import scurry
 from scurry import Forest
 from scurry.errors import InputError, UnsupportedModelError
+from scurry.forest.reference import probabilities
+from scurry.forest.trim import trimmed
 from scurry.pruning.node_errors import training_errors, validation_errors
-from scurry.pruning.scaling import choose_scales, in_units
-from scurry.pruning.trim import trimmed
-from scurry.reference import probabilities
-
-from .pruning_oracles import instances, random_instance
+from scurry.pruning.problem import choose_scales, in_units
+from support.pruning_oracles import instances, random_instance
 
 X, Y = load_wine(return_X_y=True)
 X = X.astype(np.float32)

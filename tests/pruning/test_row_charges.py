@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from scurry.pruning import FeatureCosts
 from scurry.pruning.row_charges import RowCharges
-
-from .pruning_oracles import Instance, instances
+from support.pruning_oracles import Instance, instances
 
 
 def charges_of(instance: Instance, rows) -> RowCharges:

@@ -13,10 +13,11 @@ from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier,
 import scurry
 from scurry.errors import InputError, OutputError
 from scurry.predictor import Predictor
-from scurry.report import exits, prunings, sections, steps
+from scurry.report import exits, prunings, steps
+from scurry.report import page as sections
 from scurry.report.charts import Axis
+from scurry.report.exits import FACTORS, eased, unstopped
 from scurry.report.story import TestRows
-from scurry.report.thresholds import FACTORS, eased, unstopped
 
 
 @pytest.fixture(scope="module")

@@ -87,7 +87,7 @@ def export_c(
 
 
 def _show_export(written: Export, verified: Verification | None) -> None:
-    from scurry.export.agreement import in_percent
+    from scurry.export.replay import in_percent
 
     table = columns("layout", "flash", "RAM", "instr./step", "agreement: least", "at the end")
     for option in written.candidates:
@@ -112,7 +112,7 @@ def _show_export(written: Export, verified: Verification | None) -> None:
 
 
 def _facts(forest: Forest) -> dict[str, Any]:
-    from scurry.forest_parts import ARRAYS
+    from scurry.forest.forest import ARRAYS
 
     inner = ~forest.is_leaf
     n_splits = np.bincount(forest.feature[inner], minlength=forest.n_features)

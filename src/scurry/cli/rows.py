@@ -133,9 +133,8 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
 
     All take turns; the best of several rounds counts.
     """
-    from scurry.report.speed import laps, source_runner
-    from scurry.report.story import Runner
-    from scurry.rows import as_rows
+    from scurry.forest.rows import as_rows
+    from scurry.timing import Runner, laps, source_runner
 
     with working(f"Reading {model.name}"):
         read = read_model(model, trust_pickle=trust_pickle)

@@ -20,15 +20,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from scurry.calibration.early_exit import calibrated
-from scurry.calibration.request import Request
-from scurry.distributed.cluster import connected
+from scurry.batch.files import Source, find
+from scurry.checks import check_count
+from scurry.distributed.cluster import Partition, connected
 from scurry.distributed.files import FileSample, Progress
-from scurry.distributed.partitions import Partition
-from scurry.errors import InputError
-from scurry.fragments import Source, find
 from scurry.importers import from_model
 from scurry.predictor import Predictor
+from scurry.verbs.early_exit import calibrated
+from scurry.verbs.options import Request
 
 
 def early_exit(
@@ -81,8 +80,7 @@ def early_exit(
     >>> fast = scurry.distributed.early_exit(model, "rows/*.parquet", cluster="local")  # doctest: +SKIP
     """
     forest = from_model(model)
-    if isinstance(max_fit_rows, bool) or not isinstance(max_fit_rows, int | np.integer) or max_fit_rows < 1:
-        raise InputError(f"max_fit_rows must be a whole number, 1 or more, got {max_fit_rows!r}")
+    check_count("max_fit_rows", max_fit_rows)
     partitions = [Partition(fragment.absolute(), label) for fragment in find(source)]
     asked = {
         "max_disagreement": max_disagreement,

@@ -16,12 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.distributed.cluster import shared
-from scurry.distributed.partitions import Partition, gathered, submitted
+from scurry.distributed.cluster import Partition, gathered, shared, submitted
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.rows import as_rows
-from scurry.sample import Sample, Sums
+from scurry.forest.rows import as_rows
+from scurry.verbs.sample import Sample, Sums
 
 T = TypeVar("T")
 Progress = Callable[[float, str], object]

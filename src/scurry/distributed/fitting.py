@@ -16,17 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.deadline import predictor_of
-from scurry.distributed.cluster import connected, shared
-from scurry.distributed.partitions import Partition, gathered, kept, total
+from scurry.batch.files import Source, find
+from scurry.distributed.cluster import Partition, connected, gathered, kept, shared, total
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.fragments import Source, find
 from scurry.importers import from_model
 from scurry.orders.curves import curve_of
 from scurry.orders.ordering_set import OrderingSet
 from scurry.orders.search import StepOrder
 from scurry.predictor import Predictor
+from scurry.verbs.anytime import predictor_of
 
 GREEDY_ORDERS = ("backward-squirrel", "forward-squirrel")
 Progress = Callable[[float, str], object]

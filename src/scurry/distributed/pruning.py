@@ -16,19 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.distributed.cluster import connected, shared
+from scurry.batch.files import Source, find
+from scurry.costs import FeatureCosts
+from scurry.distributed.cluster import Partition, connected, shared, submitted
 from scurry.distributed.files import Progress
-from scurry.distributed.partitions import Partition, submitted
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.fragments import Source, find
 from scurry.importers import from_model
-from scurry.pruning.costs import FeatureCosts
 from scurry.pruning.node_errors import training_errors, validation_errors
 from scurry.pruning.path import PruningPath
 from scurry.pruning.problem import pose
 from scurry.pruning.row_charges import RowCharges
-from scurry.pruning.search import check_choices, solve
+from scurry.verbs.prune import check_choices, solve
 
 Counts = tuple[RowCharges, NDArray[np.float64]]  # and rows that each node gets wrong, if those are wanted
 

@@ -12,13 +12,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from scurry.batch import Outcome, Progress, Report, Tracker, collected, outputs, remove_parts, score_fragment
+from scurry.batch.files import Fragment, Source, arrow, find
+from scurry.batch.rows import Scoring
+from scurry.batch.run import Outcome, Progress, Report, Tracker, collected, outputs, remove_parts, score_fragment
 from scurry.distributed.cluster import connected, shared
 from scurry.errors import ScurryError
 from scurry.forest import Forest
-from scurry.fragments import Fragment, Source, arrow, find
 from scurry.predictor import Predictor
-from scurry.scoring import Scoring
 
 
 class Scorer:

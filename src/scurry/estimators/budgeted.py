@@ -20,11 +20,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from scurry.errors import InputError, UnsupportedModelError
-from scurry.exit_run import Run
 from scurry.forest import Forest
+from scurry.forest.rows import as_rows
 from scurry.importers import from_model
 from scurry.predictor import Predictor
-from scurry.rows import as_rows
+from scurry.runners.exits import Run
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _N_SEEDS = 2**31 - 1

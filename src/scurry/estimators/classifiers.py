@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.calibration.early_exit import early_exit
-from scurry.deadline import anytime
 from scurry.errors import InfeasibleError
 from scurry.estimators.budgeted import BudgetedClassifier
 from scurry.forest import Forest
 from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.pruning import prune
+from scurry.verbs.anytime import anytime
+from scurry.verbs.early_exit import early_exit
 
 
 class EarlyExitClassifier(BudgetedClassifier):

@@ -1,15 +1,29 @@
-"""The C source of a lowered model: header, tables and functions."""
+"""The C source of a lowered model: header, tables and functions.
+
+Tables: constant arrays as C, each in the narrowest type that holds it, and how many bytes they take.
+
+Breadcrumb trees: if-else code that leaves the number of every node it comes to, so that it can be stopped anywhere.
+
+D. Biebert et al., "Jump Like A Squirrel", arXiv:2603.01588 (2026), §V, keep the state of an anytime forest as an array
+of node indices that a loop over tables advances, and name an if-else form as future work: leaving a tree and coming
+back means to jump into the middle of its code. Here a step order is cut into *runs*, maximal stretches of steps in one
+tree. A run is a function; as the order is fixed, it always begins at the same level of its tree, and a ``switch`` over
+the nodes of that level is the jump. Inside a run nothing is looked up: a test, a branch, and one store that publishes
+the node. An interrupt reads the stores; the stop flag is looked at between runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from string import Template
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from scurry.errors import InputError
 from scurry.export import c_text
-from scurry.export.c_breadcrumb import breadcrumb_functions
-from scurry.export.c_tables import Tables, comment_text, integer_type
 from scurry.export.lowered import Lowered
 from scurry.export.replay import policy_bounds
 from scurry.export.values import ExitTables, LeadTables
@@ -218,3 +232,130 @@ class CSource:
             draw_policy=draw,
             start_sums=self._start("state->sums"),
         )
+
+
+_BYTES = {"uint8_t": 1, "int8_t": 1, "uint16_t": 2, "int16_t": 2, "uint32_t": 4, "int32_t": 4, "float": 4}
+_LINE = 112
+# Narrow types first, then signed 32 bits: what is compared with a signed sum must not be unsigned and as wide.
+_RANGES = {
+    "uint8_t": (0, 2**8 - 1),
+    "int8_t": (-(2**7), 2**7 - 1),
+    "uint16_t": (0, 2**16 - 1),
+    "int16_t": (-(2**15), 2**15 - 1),
+    "int32_t": (-(2**31), 2**31 - 1),
+    "uint32_t": (0, 2**32 - 1),
+}
+
+
+def integer_type(*values: Any) -> str:
+    """The narrowest C type that holds all of `values`; raises rather than wrap."""
+    low = min(int(np.min(v, initial=0)) for v in values)
+    high = max(int(np.max(v, initial=0)) for v in values)
+    for ctype, (least, most) in _RANGES.items():
+        if least <= low and high <= most:
+            return ctype
+    raise InputError(f"numbers from {low} to {high} do not fit the 32 bits the C export has; use a smaller model")
+
+
+def float_literal(value: float) -> str:
+    """A finite float32 as C; nine digits bring back the same number."""
+    text = f"{np.float32(value):.9g}"
+    return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
+
+
+def comment_text(value: object) -> str:
+    """Any text such that it stays inside a C comment and on its line."""
+    return json.dumps(str(value)).replace("/", "\\u002f").replace("?", "\\u003f").replace("*", "\\u002a")
+
+
+class Tables:
+    """The constant arrays of one source file."""
+
+    def __init__(self) -> None:
+        self._declarations: list[str] = []
+        self.n_bytes = 0
+
+    def array(self, name: str, values: NDArray[Any], ctype: str | None = None) -> None:
+        """Add an array of one or two dimensions; an empty one has a single 0, as C has none that are empty."""
+        values = np.asarray(values) if np.size(values) else np.zeros(1, np.int64)
+        ctype = ctype or integer_type(values)
+        literal = float_literal if ctype == "float" else _integer_literal
+        sizes = "".join(f"[{n}]" for n in values.shape)
+        rows = [[literal(v) for v in row] for row in np.atleast_2d(values)]
+        items = [f"{{ {', '.join(row)} }}" for row in rows] if values.ndim == 2 else rows[0]
+        self._add(f"static const {ctype} {name}{sizes}", items, values.size * _BYTES[ctype])
+
+    def structs(self, name: str, fields: dict[str, tuple[str, NDArray[Any]]]) -> None:
+        """Add an array of structs; `fields` (wide ones first, so that none is padded inside) have types and values."""
+        members = "".join(f" {ctype} {field};" for field, (ctype, _) in fields.items())
+        columns = [
+            [float_literal(v) if ctype == "float" else _integer_literal(v) for v in values]
+            for ctype, values in fields.values()
+        ]
+        items = [f"{{{','.join(row)}}}" for row in zip(*columns, strict=True)]
+        sizes = [_BYTES[ctype] for ctype, _ in fields.values()]
+        padded = -(-sum(sizes) // max(sizes)) * max(sizes)
+        self._declarations.append(f"struct {name[:-1]} {{{members} }};")
+        self._add(f"static const struct {name[:-1]} {name}[{len(items)}]", items, padded * len(items))
+
+    def _add(self, declaration: str, items: Iterable[str], n_bytes: int) -> None:
+        lines, line = [], "   "
+        for item in items:
+            if len(line) + len(item) > _LINE:
+                lines.append(line)
+                line = "   "
+            line += f" {item},"
+        self._declarations.append("\n".join([f"{declaration} = {{", *lines, line, "};"]))
+        self.n_bytes += n_bytes
+
+    def __str__(self) -> str:
+        return "\n".join(self._declarations)
+
+
+def _integer_literal(value: Any) -> str:
+    number = int(value)
+    return "(-2147483647 - 1)" if number == -(2**31) else str(number)
+
+
+def breadcrumb_functions(lowered: Lowered, name: str) -> str:
+    """One function per run, and the table of them."""
+    runs = lowered.runs
+    functions = [
+        f"/* Publishes a node: one store, which an interrupt sees at once. */\n#ifndef {name.upper()}_AT\n"
+        f"#define {name.upper()}_AT(state, tree, at) (*(volatile uint16_t *)&(state)->node[tree] = (at))\n#endif\n"
+    ]
+    for number, (tree, first, last) in enumerate(runs):
+        inner = slice(lowered.n_inner)
+        entries = np.flatnonzero((lowered.tree[inner] == tree) & (lowered.level[inner] == first))
+        writer = _RunWriter(lowered, name, tree, last)
+        functions.append(
+            f"static void run_{number}({name}_state *state, const {name}_input *x)\n{{\n{writer.body(entries)}\n}}\n"
+        )
+    table = ", ".join(f"run_{number}" for number in range(len(runs)))
+    functions.append(f"static void (*const runs[])({name}_state *, const {name}_input *) = {{ {table} }};\n")
+    return "\n".join(functions)
+
+
+class _RunWriter:
+    """The code of one run: from given nodes of a tree down to a level."""
+
+    def __init__(self, lowered: Lowered, name: str, tree: int, last_level: int) -> None:
+        self.lowered, self.tree, self.last_level = lowered, tree, last_level
+        self.store = f"{name.upper()}_AT(state, {tree}, "
+
+    def body(self, entries: np.ndarray[tuple[int], np.dtype[np.int64]]) -> str:
+        if len(entries) == 1 and entries[0] == self.lowered.root[self.tree]:
+            return self._test(int(entries[0]))
+        cases = [f"case {at}:\n{self._test(int(at))}\nbreak;" for at in entries]
+        return "\n".join([f"switch (state->node[{self.tree}]) {{", *cases, "default: break;", "}"])
+
+    def _test(self, at: int) -> str:
+        lowered = self.lowered
+        over, under = self._arrive(int(lowered.right[at])), self._arrive(int(lowered.left[at]))
+        return f"if (x[{lowered.column[at]}] > {lowered.threshold[at]}) {{\n{over}\n}} else {{\n{under}\n}}"
+
+    def _arrive(self, at: int) -> str:
+        store = f"{self.store}{at});"
+        if at >= self.lowered.n_inner or self.lowered.level[at] == self.last_level:
+            return store
+        return f"{store}\n{self._test(at)}"

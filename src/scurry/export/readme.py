@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 
-from scurry.export.agreement import in_percent
 from scurry.export.candidates import Candidate
+from scurry.export.replay import in_percent
 from scurry.export.values import ExitTables
 from scurry.forest import Forest
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import Forest
+from scurry.forest.reference import leaf_values
 from scurry.plan import NEVER_ABOVE, NEVER_BELOW, ExitRule, LeaderRule, StepRule, leaf_scores, score_threshold
-from scurry.reference import leaf_values
 
 _LARGEST_SUM = 2**31 - 1
 _FIXED_POINT_BITS = 29

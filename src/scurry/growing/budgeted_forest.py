@@ -39,11 +39,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
 from scurry import _core
+from scurry.checks import check_choice, check_count, check_number
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.growing.training import GrownClassifier, TrainingSet, check_amount, check_count
-from scurry.pruning.trade_offs import Progress
-from scurry.structure import join_trees
+from scurry.forest.structure import join_trees
+from scurry.growing.training import GrownClassifier, TrainingSet
+from scurry.pruning.path import Progress
 
 CRITERIA = ("pairs", "entropy")
 SPLITS = ("auto", "min-max", "expected")
@@ -185,9 +186,8 @@ class BudgetedForestClassifier(GrownClassifier):
 
     def _check_parameters(self) -> None:
         for name, choices in (("criterion", CRITERIA), ("split", SPLITS)):
-            if getattr(self, name) not in choices:
-                raise InputError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
-        check_amount("alpha", self.alpha)
+            check_choice(name, getattr(self, name), choices)
+        check_number("alpha", self.alpha)
         check_count("n_estimators", self.n_estimators)
         if self.max_depth is not None:
             check_count("max_depth", self.max_depth)

@@ -33,12 +33,13 @@ from scipy.special import expit, softmax
 from sklearn.utils.metaestimators import available_if
 
 from scurry import _core
+from scurry.checks import check_count, check_number
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.forest_parts import NODE_ARRAYS, fields_of
-from scurry.growing.training import GrownClassifier, TrainingSet, check_amount, check_count
-from scurry.pruning.trade_offs import Progress
-from scurry.structure import join_trees
+from scurry.forest.forest import NODE_ARRAYS, fields_of
+from scurry.forest.structure import join_trees
+from scurry.growing.training import GrownClassifier, TrainingSet
+from scurry.pruning.path import Progress
 
 LOSSES = ("logistic", "squared")
 
@@ -189,8 +190,8 @@ class GreedyMiserClassifier(GrownClassifier):
     def _check_parameters(self) -> None:
         if self.loss not in LOSSES:
             raise InputError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}")
-        check_amount("cost_weight", self.cost_weight)
-        check_amount("learning_rate", self.learning_rate)
+        check_number("cost_weight", self.cost_weight)
+        check_number("learning_rate", self.learning_rate)
         check_count("n_estimators", self.n_estimators)
         check_count("max_depth", self.max_depth)
 

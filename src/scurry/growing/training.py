@@ -14,10 +14,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from scurry import _core
-from scurry.errors import InputError, UnsupportedModelError
+from scurry.costs import checked_costs
+from scurry.errors import UnsupportedModelError
 from scurry.forest import Forest
-from scurry.pruning.costs import checked_costs
-from scurry.pruning.trade_offs import Progress
+from scurry.pruning.path import Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,15 +112,3 @@ class GrownClassifier(ClassifierMixin, BaseEstimator):
         """
         rows = self._rows(X)
         return self.forest_.predict(rows)
-
-
-def check_count(name: str, value: Any) -> None:
-    """Raise unless `value` is a whole number, 1 or more."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} must be a whole number, 1 or more, got {value!r}")
-
-
-def check_amount(name: str, value: Any) -> None:
-    """Raise unless `value` is a finite number, 0 or more."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 <= value < np.inf:
-        raise InputError(f"{name} must be a finite number, 0 or more, got {value!r}")

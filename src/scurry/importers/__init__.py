@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Forest
-from scurry.forest_parts import fields_of
-from scurry.storage import read_container
+from scurry.forest.forest import fields_of
+from scurry.forest.storage import read_container
 
 _ACCEPTED = (
     "scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting and HistGradientBoosting estimators, "

@@ -42,7 +42,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scurry.errors import UnsupportedModelError
 from scurry.forest import Forest
-from scurry.structure import mean_of_leaves
+from scurry.forest.structure import mean_of_leaves
 
 _AVERAGED = (RandomForestClassifier, RandomForestRegressor, ExtraTreesClassifier, ExtraTreesRegressor)
 _SINGLE = (DecisionTreeClassifier, DecisionTreeRegressor)

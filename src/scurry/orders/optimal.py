@@ -15,7 +15,7 @@ weight of an edge  rows answered wrongly in the state it leads to
 Deviations:
 
 1. Dijkstra's algorithm is not needed: every step leads to a later state in lexicographic order, so one sweep in that
-   order finds the shortest path, without a heap and with one byte per state (``core/orders_optimal.h``).
+   order finds the shortest path, without a heap and with one byte per state (``core/orders/optimal.h``).
 2. A tree has as many levels as it is deep, not the forest's maximum: no steps are spent below a tree's last leaf.
 3. Regressors are an extension: squared errors take the place of wrong answers.
 """
@@ -36,7 +36,7 @@ from scurry.orders.ordering_set import OrderingSet
 
 Progress = Callable[[float, str], object]
 _log = logging.getLogger("scurry")
-_BLOCK_TREES, _SLICE_STATES = 3, 2**18  # as in core/orders_grid.h and core/orders_optimal.cc
+_BLOCK_TREES, _SLICE_STATES = 3, 2**18  # as in core/orders/grid.h and core/orders/optimal.cc
 
 
 @dataclass(frozen=True)

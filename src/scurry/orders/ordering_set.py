@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.errors import InputError
 from scurry.forest import Forest
+from scurry.forest.rows import as_rows
 from scurry.orders.readout import ReadOut, n_rounds, read_out
-from scurry.rows import as_rows
 
 
 @dataclass(frozen=True, eq=False)

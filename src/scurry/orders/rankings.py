@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.errors import InputError
+from scurry.forest.reference import leaf_values
 from scurry.orders.ordering_set import OrderingSet
-from scurry.reference import leaf_values
 
 RANKINGS = ("ie", "ea", "re", "drep", "qwyc")
 QWYC_MAX_DISAGREEMENT = 0.005

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.reference import leaf_values
+from scurry.forest.reference import leaf_values
 
 READOUTS = ("plain", "weighted")
 _BITS = 29

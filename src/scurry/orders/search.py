@@ -11,15 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry import _core
+from scurry.checks import RandomState, check_random_state
 from scurry.errors import InputError
 from scurry.forest import Forest
+from scurry.forest.rows import thread_count
 from scurry.orders.auto import auto
 from scurry.orders.curves import curve_of, mean_over_time, nma
 from scurry.orders.optimal import Progress, optimal
 from scurry.orders.ordering_set import OrderingSet
 from scurry.orders.rankings import RANKINGS, ranked_order
 from scurry.orders.readout import READOUTS, can_be_weighted
-from scurry.rows import thread_count
 
 ORDERS = (
     "auto",
@@ -73,7 +74,7 @@ def find(
     order: str = "auto",
     readout: str = "plain",
     step_costs: tuple[float, float] | None = None,
-    random_state: int | np.random.Generator | np.random.RandomState | None = None,
+    random_state: RandomState = None,
     max_memory: int = 8 * 2**30,
     n_threads: int | None = 1,
     progress: Progress | None = None,
@@ -144,7 +145,7 @@ def find(
                 return _core.squirrel_order(rows.descent(), down=order == "forward-squirrel")
             case "random":
                 trees = np.repeat(np.arange(forest.n_trees, dtype=np.int32), forest.tree_depth)
-                return _generator(random_state).permutation(trees)
+                return check_random_state(random_state).permutation(trees)
             case _:
                 return ranked_order(rows, *order.split("-"))
 
@@ -176,9 +177,3 @@ def _checked_costs(order: str, step_costs: tuple[float, float] | None) -> tuple[
     if costs.shape != (2,) or not np.isfinite(costs).all() or not (costs > 0).all():
         raise InputError(f"step_costs must be two positive numbers (same tree, other tree), got {step_costs!r}")
     return float(costs[0]), float(costs[1])
-
-
-def _generator(random_state: int | np.random.Generator | np.random.RandomState | None) -> np.random.Generator:
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(2**31))
-    return np.random.default_rng(random_state)

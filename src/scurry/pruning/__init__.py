@@ -7,10 +7,10 @@
 - `feature_uses` counts how often each row reads each feature: what is paid for, and the papers' table of feature usage.
 """
 
-from scurry.pruning.costs import FeatureCosts, feature_uses
+from scurry.costs import FeatureCosts, feature_uses
 from scurry.pruning.path import PrunedPoint, PruningPath
 from scurry.pruning.problem import PruningProblem
-from scurry.pruning.search import METHODS, exact_path, prune
+from scurry.verbs.prune import METHODS, exact_path, prune
 
 __all__ = [
     "METHODS",

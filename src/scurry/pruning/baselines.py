@@ -26,11 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.pruning.families import FamilyDrops, families
-from scurry.pruning.path import PruningPath
+from scurry.pruning.path import NestedPrunings, Progress, PruningPath, SeparatePrunings, solve_each
 from scurry.pruning.problem import PruningProblem
-from scurry.pruning.prunings import NestedPrunings, SeparatePrunings
-from scurry.pruning.trade_offs import Progress, solve_each
+from scurry.pruning.refine import FamilyDrops, families
 
 
 def independent_path(problem: PruningProblem, progress: Progress | None = None) -> PruningPath:

@@ -26,11 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.pruning.path import PruningPath
-from scurry.pruning.problem import PruningProblem
-from scurry.pruning.prunings import NestedPrunings, SeparatePrunings
-from scurry.pruning.scaling import MAX_WEIGHT
-from scurry.pruning.trade_offs import Progress
+from scurry.pruning.path import NestedPrunings, Progress, PruningPath, SeparatePrunings
+from scurry.pruning.problem import MAX_WEIGHT, PruningProblem
 
 
 def whole_path(problem: PruningProblem, progress: Progress | None = None) -> PruningPath:

@@ -29,9 +29,8 @@ from scipy import sparse
 
 from scurry import _core
 from scurry.pruning.lp import level_set, minimum
-from scurry.pruning.path import PruningPath
+from scurry.pruning.path import Progress, PruningPath, solve_each
 from scurry.pruning.problem import PruningProblem
-from scurry.pruning.trade_offs import Progress, solve_each
 
 _NO_GAIN = 1e-9  # relative to the master's value
 

@@ -28,12 +28,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import OptimizeResult, linprog
 
+from scurry.costs import parents
 from scurry.errors import ScurryError
 from scurry.forest import Forest
-from scurry.pruning.costs import parents
-from scurry.pruning.path import PruningPath
+from scurry.pruning.path import Progress, PruningPath, solve_each
 from scurry.pruning.problem import PruningProblem
-from scurry.pruning.trade_offs import Progress, solve_each
 
 
 def linear_program(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import Forest
-from scurry.rows import as_rows
+from scurry.forest.rows import as_rows
 
 
 def training_errors(forest: Forest) -> tuple[NDArray[np.float64], float]:

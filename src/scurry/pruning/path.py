@@ -1,11 +1,16 @@
-"""PruningPath: prunings of one forest from dear to cheap, and what is proven about them."""
+"""PruningPath: prunings of one forest from dear to cheap, and what is proven about them.
+
+Sequences of prunings of one problem, nested or not, and what each gains and costs in units.
+
+Methods that solve one trade-off after the other.
+"""
 
 from __future__ import annotations
 
 import math
 import operator
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -16,11 +21,9 @@ from numpy.typing import NDArray
 
 from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest
-from scurry.pruning.families import families
+from scurry.forest.trim import trimmed
 from scurry.pruning.problem import PruningProblem
-from scurry.pruning.prunings import NestedPrunings, SeparatePrunings
-from scurry.pruning.refine import within_cost, within_error
-from scurry.pruning.trim import trimmed
+from scurry.pruning.refine import families, within_cost, within_error
 
 _TOLERANCE = Fraction(1, 10**12)  # relative: a budget copied from `costs` must reach the pruning it came from
 
@@ -335,3 +338,98 @@ def _meant(budget: Fraction, reached: Fraction) -> Fraction:
 
 def _fraction(number: Any) -> Fraction:
     return Fraction(number) if isinstance(number, int | Fraction) else Fraction(float(number))
+
+
+class NestedPrunings:
+    """Prunings of which each keeps a part of what the one before it keeps.
+
+    Parameters
+    ----------
+    kept_by : int32 array of shape (n_splits,)
+        How many of the prunings keep each split: the first ones.
+    n_prunings : int
+    """
+
+    def __init__(self, kept_by: NDArray[np.int32], n_prunings: int) -> None:
+        self.kept_by, self.n_prunings = kept_by, n_prunings
+
+    def __len__(self) -> int:
+        return self.n_prunings
+
+    def __getitem__(self, index: int) -> NDArray[np.bool_]:
+        return self.kept_by > range(len(self))[index]
+
+    def measured(self, problem: PruningProblem) -> tuple[list[int], list[int]]:
+        """The gain and cost of each pruning, all in one pass."""
+        gain, cost = np.zeros(len(self) + 1, np.int64), np.zeros(len(self) + 1, np.int64)
+        np.add.at(gain, self.kept_by, problem.gain)
+        np.add.at(cost, self.kept_by, problem.cost)
+        if len(problem.item_cost):
+            bought_by = np.maximum.reduceat(self.kept_by[problem.item_node], problem.item_offset[:-1])
+            np.add.at(cost, bought_by, problem.item_cost)
+        # Entry k is what exactly the first k prunings have: pruning i has all entries beyond i.
+        return _sums_beyond(gain), _sums_beyond(cost)
+
+
+class SeparatePrunings:
+    """Prunings found one by one.
+
+    Parameters
+    ----------
+    kept : sequence of bool arrays of shape (n_splits,)
+    """
+
+    def __init__(self, kept: Sequence[NDArray[np.bool_]]) -> None:
+        self.kept = kept
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def __getitem__(self, index: int) -> NDArray[np.bool_]:
+        return self.kept[index]
+
+    def measured(self, problem: PruningProblem) -> tuple[list[int], list[int]]:
+        """The gain and cost of each pruning."""
+        return [problem.gain_of(kept) for kept in self.kept], [problem.cost_of(kept) for kept in self.kept]
+
+
+def _sums_beyond(entries: NDArray[np.int64]) -> list[int]:
+    sums: list[int] = np.cumsum(entries[:0:-1])[::-1].tolist()
+    return sums
+
+
+Progress = Callable[[int, int], Any]
+
+
+def solve_each(
+    problem: PruningProblem,
+    method: str,
+    lambdas: Sequence[Fraction],
+    solve: Callable[[float], tuple[NDArray[np.bool_], float]],
+    progress: Progress | None,
+) -> PruningPath:
+    """The prunings a method finds for some trade-offs.
+
+    Parameters
+    ----------
+    problem : PruningProblem
+    method : str
+    lambdas : sequence of Fraction
+    solve : callable
+        Takes theta, the price of a unit of cost in units of gain; returns the splits to keep, and a lower bound on
+        error + theta * cost in units of error, NaN if there is none.
+    progress : callable or None
+        Called as ``progress(n_solved, n_lambdas)``.
+
+    Returns
+    -------
+    PruningPath
+    """
+    kept, bounds = [], []
+    for n_solved, lam in enumerate(lambdas):
+        found, bound = solve(float(problem.theta(lam)))
+        kept.append(found)
+        bounds.append(bound * float(problem.error_unit))
+        if progress is not None:
+            progress(n_solved + 1, len(lambdas))
+    return PruningPath(problem, method, SeparatePrunings(kept), lambdas, lower_bounds=bounds)

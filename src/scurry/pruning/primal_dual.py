@@ -30,9 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.pruning.path import PruningPath
+from scurry.pruning.path import Progress, PruningPath, solve_each
 from scurry.pruning.problem import PruningProblem
-from scurry.pruning.trade_offs import Progress, solve_each
 
 MAX_ITERATIONS = 50
 _SLOWNESS = 500

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
+from scurry.costs import FeatureCosts, parents
 from scurry.forest import Forest
-from scurry.pruning.costs import FeatureCosts, parents
-from scurry.rows import as_rows
+from scurry.forest.rows import as_rows
 
 
 @dataclass(frozen=True, eq=False)

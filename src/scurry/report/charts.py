@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.report.figures import number
-from scurry.report.markup import Markup, join, tag
+from scurry.report.markup import Markup, join, number, tag
 
 _WIDTH, _HEIGHT = 440, 268
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 32, 48

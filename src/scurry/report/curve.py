@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from scurry.report.charts import Axis, Chart
-from scurry.report.figures import number, percent, share
-from scurry.report.markup import Markup, join, table, tag
+from scurry.report.markup import Markup, join, number, percent, share, table, tag
 from scurry.report.story import Column, Curve
 
 

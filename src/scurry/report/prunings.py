@@ -8,8 +8,9 @@ import numpy as np
 
 from scurry.pruning import PrunedPoint, PruningPath, feature_uses
 from scurry.report.charts import Axis, Chart
-from scurry.report.figures import number, percent, rounded_up, share
-from scurry.report.story import BLOCK, Claim, Column, Curve, Picture, Runner, Story, TestRows, Tile, Work, feature_names
+from scurry.report.markup import number, percent, rounded_up, share
+from scurry.report.story import BLOCK, Claim, Column, Curve, Picture, Story, TestRows, Tile, Work, feature_names
+from scurry.timing import Runner
 
 _N_BUDGETS = 31
 _NEARLY = 0.01  # of labels may change in the pruning shown first

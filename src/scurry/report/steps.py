@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from scurry.predictor import Predictor
 from scurry.report.charts import Axis, Chart
-from scurry.report.figures import number, share
-from scurry.report.story import Claim, Column, Curve, Picture, Runner, Story, TestRows, Tile, Work
+from scurry.report.markup import number, share
+from scurry.report.story import Claim, Column, Curve, Picture, Story, TestRows, Tile, Work
+from scurry.timing import Runner
 
 _N_BUDGETS = 101
 _MAX_VISITS = 10**9  # node tests spent on the curve: a few seconds

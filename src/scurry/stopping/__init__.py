@@ -1,17 +1,16 @@
 """When to stop asking: rules that end a vote or a sum of scores once its outcome is clear enough."""
 
-from scurry.stopping.fan import FanRule, fan
-from scurry.stopping.margins import MarginRule, qwyc
-from scurry.stopping.multiclass import LeadRule, multiclass_qwyc
-from scurry.stopping.plurality import PluralityRule, PluralityStopper, solve_plurality
-from scurry.stopping.preset_orders import preset_order
-from scurry.stopping.score_rule import ScoreRule, ScoreStopper
-from scurry.stopping.stopper import VoteStopper
-from scurry.stopping.vote_fit import Promise, VoteFit, fit_votes
-from scurry.stopping.vote_order import OrderFit, fit_majority_order, fit_plurality_order
-from scurry.stopping.vote_policy import VotePolicy
-from scurry.stopping.vote_rule import ExactOptimum, VoteRule
-from scurry.stopping.votes import solve
+from scurry.stopping.scores.fan import FanRule, fan
+from scurry.stopping.scores.matrix import preset_order
+from scurry.stopping.scores.multiclass import LeadRule, multiclass_qwyc
+from scurry.stopping.scores.qwyc import MarginRule, qwyc
+from scurry.stopping.scores.rule import ScoreRule, ScoreStopper
+from scurry.stopping.votes.fit import Promise, VoteFit, fit_votes
+from scurry.stopping.votes.order import OrderFit, fit_majority_order, fit_plurality_order
+from scurry.stopping.votes.plurality import PluralityRule, PluralityStopper, solve_plurality
+from scurry.stopping.votes.policy import VotePolicy
+from scurry.stopping.votes.rule import ExactOptimum, VoteRule, VoteStopper
+from scurry.stopping.votes.solve import solve
 
 __all__ = [
     "ExactOptimum",

@@ -24,8 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, xlogy
 from scipy.stats import beta, binom
 
+from scurry.checks import check_choice, check_confidence
 from scurry.errors import InputError
-from scurry.stopping.vote_request import check_choice
 
 BOUNDS = ("betting", "hoeffding-bentkus")
 _STAKES = np.geomspace(1 / 128, 0.95, 12)  # shares of the largest stake that cannot ruin the gambler
@@ -57,7 +57,7 @@ def last_certified(
     >>> last_certified([1, 2, 3, 4], {1: 0.001, 2: 0.04, 3: 0.2, 4: 0.01}.get, 0.95)
     2
     """
-    risk = 1.0 - checked_confidence(confidence)
+    risk = 1.0 - check_confidence(confidence)
     certified = None
     for candidate in candidates:
         if not p_value_of(candidate) <= risk:  # a NaN is no evidence
@@ -111,7 +111,7 @@ def rows_needed(max_rate: float, confidence: float) -> int:
     >>> rows_needed(0.001, 0.95)
     2995
     """
-    return int(np.ceil(np.log1p(-checked_confidence(confidence)) / np.log1p(-max_rate)))
+    return int(np.ceil(np.log1p(-check_confidence(confidence)) / np.log1p(-max_rate)))
 
 
 def certified_rate(n_mistakes: int, n_rows: int, confidence: float) -> float:
@@ -200,7 +200,7 @@ def certified_mean(
     >>> round(certified_mean([0] * 1000, 0.95), 5)
     0.00549
     """
-    risk = 1.0 - checked_confidence(confidence)
+    risk = 1.0 - check_confidence(confidence)
     refuted, accepted = 0.0, max_loss
     while accepted - refuted > 1e-9 * accepted:
         middle = (refuted + accepted) / 2
@@ -209,15 +209,6 @@ def certified_mean(
         else:
             refuted = middle
     return accepted
-
-
-def checked_confidence(confidence: float) -> float:
-    """`confidence` if it is a chance strictly between 0 and 1."""
-    is_number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
-    if not is_number or not 0.0 < confidence < 1.0:
-        hint = f" Did you mean {confidence / 100:g}?" if is_number and 1 < confidence < 100 else ""
-        raise InputError(f"confidence must be in (0, 1), got {confidence!r}.{hint}")
-    return float(confidence)
 
 
 def _checked_losses(

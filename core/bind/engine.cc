@@ -1,0 +1,118 @@
+#include <nanobind/stl/string.h>
+
+#include <cmath>
+#include <string>
+
+#include "bind/bind.h"
+#include "runtime/engine.h"
+
+namespace scurry {
+
+using namespace nb::literals;
+
+namespace {
+
+template <class Enum>
+Enum parse(const std::string& name, const std::string& value, std::initializer_list<const char*> names) {
+  std::uint8_t index = 0;
+  for (const char* candidate : names) {
+    if (value == candidate) return static_cast<Enum>(index);
+    ++index;
+  }
+  throw std::invalid_argument("unknown " + name + " " + value);
+}
+
+// Never converted: a converted copy would be gone before the view is read.
+template <class ArrayType>
+ArrayType as_it_is(const nb::dict& arrays, const char* name) {
+  return nb::cast<ArrayType>(arrays[name], false);
+}
+
+template <class T>
+std::span<const T> field(const nb::dict& arrays, const char* name) {
+  return span_of(as_it_is<Array<T>>(arrays, name));
+}
+
+ForestArrays make_forest(const nb::dict& arrays, const nb::dict& header) {
+  ForestView view;
+  view.tree_offset = field<std::int64_t>(arrays, "tree_offset");
+  view.feature = field<std::int32_t>(arrays, "feature");
+  view.threshold = field<double>(arrays, "threshold");
+  view.left = field<std::int32_t>(arrays, "left");
+  view.right = field<std::int32_t>(arrays, "right");
+  const auto default_left = field<bool>(arrays, "default_left");
+  view.default_left = {reinterpret_cast<const std::uint8_t*>(default_left.data()), default_left.size()};
+  const auto value = as_it_is<Matrix>(arrays, "value");
+  view.value = value.data();
+  view.n_columns = value.shape(1);
+  view.missing = field<std::uint8_t>(arrays, "missing");
+  view.tree_output = field<std::int32_t>(arrays, "tree_output");
+  view.base_score = field<double>(arrays, "base_score");
+  view.category_set = field<std::int32_t>(arrays, "category_set");
+  view.category_offset = field<std::int64_t>(arrays, "category_offset");
+  view.category_bits = field<std::uint32_t>(arrays, "category_bits");
+
+  const auto text = [&](const char* name) { return nb::cast<std::string>(header[name]); };
+  view.n_features = nb::cast<std::size_t>(header["n_features"]);
+  view.n_classes = nb::cast<std::size_t>(header["n_classes"]);
+  view.aggregation = parse<Aggregation>("aggregation", text("aggregation"), {"mean", "vote", "sum"});
+  view.float32_input = text("input_dtype") == "float32";
+  view.float32_score = text("score_dtype") == "float32";
+  view.strict_comparison = text("comparison") == "<";
+  view.label_from_score = text("label_from") == "score";
+  view.truncate_categories = text("category_rounding") == "trunc";
+  view.link = parse<Link>("link", text("link"), {"identity", "logistic", "softmax", "logistic-each", "exp",
+                                                 "signed-square", "log1p-exp", "step"});
+  view.link_scale = nb::cast<double>(header["link_scale"]);
+  view.decision_threshold = nb::cast<double>(header["decision_threshold"]);
+  return {arrays, view};
+}
+
+}  // namespace
+
+void bind_engine(nb::module_& m) {
+  nb::class_<ForestArrays>(m, "ForestArrays")
+      .def("__init__", [](ForestArrays* self, const nb::dict& arrays, const nb::dict& header) {
+        new (self) ForestArrays(make_forest(arrays, header));
+      });
+  nb::class_<Engine>(m, "Engine")
+      .def(
+          "__init__",
+          [](Engine* self, const ForestArrays& forest, const Array<std::int64_t>& classes, bool leaf_ids) {
+            nb::gil_scoped_release release;
+            new (self) Engine(forest.view, vector_of(classes), leaf_ids);
+          },
+          "forest"_a, nb::kw_only(), "classes"_a, "leaf_ids"_a)
+      .def("labels",
+           [](const Engine& engine, const Rows& rows, const Out<std::int64_t>& out, std::size_t n_threads) {
+             const RowsView view = view_of(engine, rows);
+             check_output(out.size(), view.n_rows);
+             without_gil(view.n_rows * engine.n_trees(), [&] { engine.labels(view, out.data(), n_threads); });
+           })
+      .def("probabilities",
+           [](const Engine& engine, const Rows& rows, const Out<double>& out, std::size_t n_threads) {
+             const RowsView view = view_of(engine, rows);
+             check_output(out.size(), view.n_rows * engine.n_probabilities());
+             without_gil(view.n_rows * engine.n_trees(), [&] { engine.probabilities(view, out.data(), n_threads); });
+           })
+      .def("scores",
+           [](const Engine& engine, const Rows& rows, const Out<double>& out, std::size_t n_threads) {
+             const RowsView view = view_of(engine, rows);
+             check_output(out.size(), view.n_rows * engine.n_outputs());
+             without_gil(view.n_rows * engine.n_trees(), [&] { engine.scores(view, out.data(), n_threads); });
+           })
+      .def("leaves",
+           [](const Engine& engine, const Rows& rows, const Out<std::int32_t>& out, std::size_t n_threads) {
+             const RowsView view = view_of(engine, rows);
+             check_output(out.size(), view.n_rows * engine.n_trees());
+             without_gil(view.n_rows * engine.n_trees(), [&] { engine.leaves(view, out.data(), n_threads); });
+           })
+      .def_prop_ro("node_bytes", &Engine::node_bytes)
+      .def_prop_ro("leaf_bytes", &Engine::leaf_bytes);
+  m.def("logistic_threshold", &logistic_threshold, "scale"_a, "float32"_a);
+  // The C library's own logf, which numpy's vectorised float32 logarithm differs from in the last bit.
+  m.def("log_float32", [](float x) { return std::log(x); }, "x"_a);
+  m.def("kernels", [] { return kernels().name; });
+}
+
+}  // namespace scurry

@@ -1,0 +1,157 @@
+#include <algorithm>
+#include <cstdlib>
+
+#include "bind/bind.h"
+#include "runtime/early_exit.h"
+#include "runtime/leader_exit.h"
+
+namespace scurry {
+
+using namespace nb::literals;
+
+namespace {
+
+std::int64_t largest(std::span<const std::int32_t> values) {
+  std::int64_t most = 0;
+  for (const std::int32_t value : values) most = std::max(most, std::abs(std::int64_t{value}));
+  return most;
+}
+
+// Throws unless sums fit 32 bits, whatever the order of the trees: a leaf adds its row of increments, beginning at `start`.
+void check_sums(const ForestView& forest, std::span<const std::int32_t> increments, std::span<const std::int32_t> start) {
+  const std::size_t width = increments.size() / forest.n_nodes();
+  std::int64_t most = largest(start);
+  for (std::size_t tree = 0; tree < forest.n_trees(); ++tree) {
+    std::int64_t of_tree = 0;
+    for (auto node = forest.tree_offset[tree]; node < forest.tree_offset[tree + 1]; ++node) {
+      const auto leaf = increments.subspan(static_cast<std::size_t>(node) * width, width);
+      if (forest.left[node] < 0) of_tree = std::max(of_tree, largest(leaf));
+    }
+    most += of_tree;
+  }
+  if (most >= kNeverAbove) throw std::invalid_argument("sums of increments need 32 bits or more");
+}
+
+void check_exact(std::size_t n_features, const Engine& exact) {
+  if (exact.n_features() != n_features) throw std::invalid_argument("the exact engine is of another forest");
+}
+
+EarlyExit make_early_exit(const ForestArrays& forest, const Array<std::int32_t>& order, const Array<std::int32_t>& increments,
+                          const Array<double>& weights, const IntMatrix& lower, const IntMatrix& upper,
+                          const Array<std::uint32_t>& piece_offset, const Array<std::int32_t>& piece_edges,
+                          const Array<std::uint8_t>& piece_sides, std::int32_t start, std::uint64_t seed,
+                          bool shuffle_rows) {
+  if (increments.shape(0) != forest.view.n_nodes()) throw std::invalid_argument("an increment is needed for every node");
+  if (lower.shape(0) != weights.shape(0) || upper.shape(0) != weights.shape(0)) {
+    throw std::invalid_argument("a policy needs a weight and thresholds");
+  }
+  check_sums(forest.view, span_of(increments), {&start, 1});
+  std::vector<ExitPolicy> policies;
+  for (std::size_t p = 0; p < weights.shape(0); ++p) {
+    const std::int32_t *low = lower.data() + p * lower.shape(1), *high = upper.data() + p * upper.shape(1);
+    policies.push_back({weights(p), {low, low + lower.shape(1)}, {high, high + upper.shape(1)}});
+  }
+  ExitPieces pieces{vector_of(piece_offset), vector_of(piece_edges), vector_of(piece_sides)};
+  return EarlyExit(forest.view, span_of(order), span_of(increments), std::move(policies), std::move(pieces), start, seed,
+                   shuffle_rows);
+}
+
+LeaderExit make_leader_exit(const ForestArrays& forest, const Array<std::int32_t>& order, std::size_t trees_per_round,
+                            const IntMatrix& increments, const Array<std::int32_t>& start,
+                            const Array<std::int32_t>& lead, const IntMatrix& need) {
+  const std::span<const std::int32_t> adds{increments.data(), increments.size()};
+  if (increments.shape(0) != forest.view.n_nodes() || increments.shape(1) != forest.view.n_columns) {
+    throw std::invalid_argument("an increment is needed for every node");
+  }
+  if (start.size() != forest.view.n_outputs()) throw std::invalid_argument("a start is needed for every output");
+  if (trees_per_round == 0) throw std::invalid_argument("a round has at least one tree");
+  const bool adds_votes = trees_per_round == 1 && largest(span_of(start)) == 0 &&
+                          std::ranges::all_of(adds, [](std::int32_t x) { return x == 0 || x == 1; });
+  if (need.size() > 0 && !adds_votes) throw std::invalid_argument("votes can be needed where a tree adds one vote");
+  check_sums(forest.view, adds, span_of(start));
+  return LeaderExit(forest.view, span_of(order), trees_per_round, adds, vector_of(start),
+                    {vector_of(lead), {need.data(), need.data() + need.size()}});
+}
+
+void bind_early_exit(nb::module_& m) {
+  nb::class_<EarlyExit>(m, "EarlyExit")
+      .def(
+          "__init__",
+          [](EarlyExit* self, const ForestArrays& forest, const Array<std::int32_t>& order,
+             const Array<std::int32_t>& increments, const Array<double>& weights, const IntMatrix& lower,
+             const IntMatrix& upper, const Array<std::uint32_t>& piece_offset, const Array<std::int32_t>& piece_edges,
+             const Array<std::uint8_t>& piece_sides, std::int32_t start, std::uint64_t seed, bool shuffle_rows) {
+            nb::gil_scoped_release release;
+            new (self) EarlyExit(make_early_exit(forest, order, increments, weights, lower, upper, piece_offset,
+                                                 piece_edges, piece_sides, start, seed, shuffle_rows));
+          },
+          "forest"_a, nb::kw_only(), "order"_a, "increments"_a, "weights"_a, "lower"_a, "upper"_a, "piece_offset"_a,
+          "piece_edges"_a, "piece_sides"_a, "start"_a, "seed"_a, "shuffle_rows"_a)
+      .def("run",
+           [](const EarlyExit& exit, const Rows& rows, const Out<std::int32_t>& sums, const Out<std::int32_t>& n_trees,
+              const Out<std::uint8_t>& sides, std::size_t n_threads) {
+             const RowsView view = view_of(exit, rows);
+             check_output(sums.size(), view.n_rows);
+             check_output(n_trees.size(), view.n_rows);
+             check_output(sides.size(), view.n_rows);
+             without_gil(view.n_rows * exit.n_trees(),
+                         [&] { exit.run(view, {sums.data(), n_trees.data(), sides.data()}, n_threads); });
+           })
+      .def("labels",
+           [](const EarlyExit& exit, const Rows& rows, const Out<std::int64_t>& out, const Engine& exact,
+              std::int64_t lower_label, std::int64_t upper_label, std::int32_t threshold, std::int32_t tolerance,
+              std::size_t n_threads) {
+             const RowsView view = view_of(exit, rows);
+             check_output(out.size(), view.n_rows);
+             check_exact(exit.n_features(), exact);
+             without_gil(view.n_rows * exit.n_trees(), [&] {
+               exit.labels(view, {lower_label, upper_label, threshold, tolerance}, exact, out.data(), n_threads);
+             });
+           })
+      .def_prop_ro("bytes", &EarlyExit::bytes);
+}
+
+void bind_leader_exit(nb::module_& m) {
+  nb::class_<LeaderExit>(m, "LeaderExit")
+      .def(
+          "__init__",
+          [](LeaderExit* self, const ForestArrays& forest, const Array<std::int32_t>& order, std::size_t trees_per_round,
+             const IntMatrix& increments, const Array<std::int32_t>& start, const Array<std::int32_t>& lead,
+             const IntMatrix& need) {
+            nb::gil_scoped_release release;
+            new (self) LeaderExit(make_leader_exit(forest, order, trees_per_round, increments, start, lead, need));
+          },
+          "forest"_a, nb::kw_only(), "order"_a, "trees_per_round"_a, "increments"_a, "start"_a, "lead"_a, "need"_a)
+      .def("run",
+           [](const LeaderExit& exit, const Rows& rows, const Out<std::int32_t>& sums, const Out<std::int32_t>& n_trees,
+              const Out<std::int32_t>& leaders, const Out<std::uint8_t>& decided, std::size_t n_threads) {
+             const RowsView view = view_of(exit, rows);
+             check_output(sums.size(), view.n_rows * exit.n_classes());
+             check_output(n_trees.size(), view.n_rows);
+             check_output(leaders.size(), view.n_rows);
+             check_output(decided.size(), view.n_rows);
+             without_gil(view.n_rows * exit.n_trees(), [&] {
+               exit.run(view, {sums.data(), n_trees.data(), leaders.data(), decided.data()}, n_threads);
+             });
+           })
+      .def("labels",
+           [](const LeaderExit& exit, const Rows& rows, const Out<std::int64_t>& out, const Engine& exact,
+              const Array<std::int64_t>& classes, std::int32_t tolerance, std::size_t n_threads) {
+             const RowsView view = view_of(exit, rows);
+             check_output(out.size(), view.n_rows);
+             check_output(classes.size(), exit.n_classes());
+             check_exact(exit.n_features(), exact);
+             without_gil(view.n_rows * exit.n_trees(),
+                         [&] { exit.labels(view, span_of(classes), tolerance, exact, out.data(), n_threads); });
+           })
+      .def_prop_ro("bytes", &LeaderExit::bytes);
+}
+
+}  // namespace
+
+void bind_exits(nb::module_& m) {
+  bind_early_exit(m);
+  bind_leader_exit(m);
+}
+
+}  // namespace scurry

@@ -1,0 +1,16 @@
+// The Python module. Only the files of core/bind know Python.
+#include "bind/bind.h"
+
+NB_MODULE(_core, m) {
+#ifdef NDEBUG
+  scurry::nb::set_leak_warnings(false);  // a cache of the user's that outlives the interpreter is no leak of ours
+#endif
+  scurry::bind_anytime(m);
+  scurry::bind_closure(m);
+  scurry::bind_engine(m);
+  scurry::bind_exits(m);
+  scurry::bind_grow(m);
+  scurry::bind_margins(m);
+  scurry::bind_orders(m);
+  scurry::bind_votes(m);
+}

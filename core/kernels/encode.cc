@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <limits>
+
+#include "kernels/isa.h"
+
+namespace scurry::SCURRY_ISA {
+namespace {
+
+using Floats [[gnu::vector_size(64), gnu::may_alias, gnu::aligned(4)]] = float;
+using HalfFloats [[gnu::vector_size(32)]] = float;
+using Wide [[gnu::vector_size(64)]] = std::int64_t;
+
+// What was met among the values, lane by lane.
+struct Seen {
+  Wide inexact{};    // not 0 where some number is no float
+  Vector highest{};  // the highest key
+};
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// The first `count` values, NaN in the other lanes: what lies behind the columns has 0 as the key of NaN.
+inline Floats load_some(const float* from, std::size_t count) {
+  Floats x = Floats{} + kNan;
+#if defined(__AVX512F__)
+  const auto mask = static_cast<__mmask16>((1u << count) - 1);
+  return reinterpret_cast<Floats>(_mm512_mask_loadu_ps(reinterpret_cast<__m512>(x), mask, from));
+#else
+  for (std::size_t lane = 0; lane < count; ++lane) x[lane] = from[lane];
+  return x;
+#endif
+}
+
+inline Doubles load_some(const double* from, std::size_t count) {
+  Doubles x = Doubles{} + double{kNan};
+#if defined(__AVX512F__)
+  const auto mask = static_cast<__mmask8>((1u << count) - 1);
+  return reinterpret_cast<Doubles>(_mm512_mask_loadu_pd(reinterpret_cast<__m512d>(x), mask, from));
+#else
+  for (std::size_t lane = 0; lane < count; ++lane) x[lane] = from[lane];
+  return x;
+#endif
+}
+
+inline HalfFloats round_some(const double* from, std::size_t count, Seen& seen) {
+  const Doubles x = load_some(from, count);
+  const HalfFloats rounded = __builtin_convertvector(x, HalfFloats);
+  seen.inexact |= (__builtin_convertvector(rounded, Doubles) != x) & (x == x);
+  return rounded;
+}
+
+inline Floats load(const float* from, std::size_t count, Seen&) {
+  return count >= kVectorLanes ? *reinterpret_cast<const Floats*>(from) : load_some(from, count);
+}
+
+inline Floats load(const double* from, std::size_t count, Seen& seen) {
+  constexpr std::size_t kHalf = kVectorLanes / 2;
+  const HalfFloats low = round_some(from, std::min(count, kHalf), seen);
+  if (count <= kHalf) return __builtin_shufflevector(low, HalfFloats{} + kNan, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const HalfFloats high = round_some(from + kHalf, std::min(count - kHalf, kHalf), seen);
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+
+template <class T>
+inline Floats gather(const T* from, const u32* feature, std::size_t count, Seen& seen) {
+  T values[kVectorLanes];
+  for (std::size_t lane = 0; lane < count; ++lane) values[lane] = from[feature[lane]];
+  return load(values, count, seen);
+}
+
+inline Vector ordered_keys(Floats x) {
+  const Vector bits = reinterpret_cast<Vector>(x + 0.0f);
+  const Vector sign = reinterpret_cast<Vector>(reinterpret_cast<Signed>(bits) >> 31);
+#if defined(__AVX512F__)
+  // The same in one instruction, which GCC does not find.
+  return reinterpret_cast<Vector>(_mm512_ternarylogic_epi32(
+      reinterpret_cast<__m512i>(bits), reinterpret_cast<__m512i>(sign), _mm512_set1_epi32(INT32_MIN), 0x1E));
+#else
+  return bits ^ (sign | 0x80000000u);
+#endif
+}
+
+template <class Lanes>
+inline bool any(Lanes lanes) {
+  bool found = false;
+  for (std::size_t lane = 0; lane < sizeof(Lanes) / sizeof(lanes[0]); ++lane) found |= lanes[lane] != 0;
+  return found;
+}
+
+// kVectors hold the columns and the pad; 0: read their number at run time.
+template <class T, bool kGather, std::size_t kVectors>
+Encoded encode_rows(const FloatColumns& columns, const T* x, std::ptrdiff_t row_stride, std::size_t n, std::size_t ahead,
+                    u32* keys) {
+  // Read once: as far as the compiler knows, writing keys may change them.
+  const auto* nan_keys = reinterpret_cast<const Vector*>(columns.nan_keys.data());
+  const u32* feature = columns.feature.data();
+  const std::size_t n_columns = columns.n, stride = columns.stride;
+  const std::size_t last = kVectors ? kVectors - 1 : n_columns / kVectorLanes;
+  const std::ptrdiff_t to_prefetched = static_cast<std::ptrdiff_t>(ahead) * row_stride;
+  Seen seen;
+  for (std::size_t row = 0; row < n; ++row, x += row_stride, keys += stride) {
+    for (std::size_t v = 0; v <= last; ++v) {
+      const std::size_t c = v * kVectorLanes, count = v < last ? kVectorLanes : n_columns - c;
+      if (ahead > 0) {
+        constexpr std::size_t kLine = 64 / sizeof(T);
+        for (std::size_t lane = 0; lane < kVectorLanes; lane += kLine) __builtin_prefetch(x + to_prefetched + c + lane, 0, 2);
+      }
+      const Floats value = kGather ? gather(x, feature + c, count, seen) : load(x + c, count, seen);
+      const Vector key = value != value ? nan_keys[v] : ordered_keys(value);
+      seen.highest = seen.highest > key ? seen.highest : key;
+      *reinterpret_cast<Vector*>(keys + c) = key;
+    }
+  }
+  return {any(seen.highest == kNanKey), any(seen.inexact)};
+}
+
+template <class T>
+Encoded encode(const FloatColumns& columns, const T* x, std::ptrdiff_t row_stride, std::size_t n, std::size_t ahead,
+               u32* keys) {
+  if (!columns.feature.empty()) return encode_rows<T, true, 0>(columns, x, row_stride, n, ahead, keys);
+  switch (columns.n / kVectorLanes + 1) {
+    case 1: return encode_rows<T, false, 1>(columns, x, row_stride, n, ahead, keys);
+    case 2: return encode_rows<T, false, 2>(columns, x, row_stride, n, ahead, keys);
+    case 3: return encode_rows<T, false, 3>(columns, x, row_stride, n, ahead, keys);
+    case 4: return encode_rows<T, false, 4>(columns, x, row_stride, n, ahead, keys);
+    default: return encode_rows<T, false, 0>(columns, x, row_stride, n, ahead, keys);
+  }
+}
+
+}  // namespace
+
+const EncodeKernels kEncodeKernels = {encode<float>, encode<double>};
+
+}  // namespace scurry::SCURRY_ISA

@@ -1,0 +1,123 @@
+// The hot loops, compiled once per instruction set and chosen at run time. Every variant gives the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/trees.h"
+
+namespace scurry {
+
+constexpr std::size_t kLanes = 8;   // rows walked together
+constexpr std::size_t kIntLanes = 16;
+constexpr std::size_t kChunk = 64;  // rows whose top levels are tested together; blocks are padded to a multiple of it
+
+// A block of encoded rows: by row for the walk, by column for the top levels.
+struct Block {
+  const std::uint32_t* by_row;     // [n][stride]
+  const std::uint32_t* by_column;  // [column][column_stride], 64-byte aligned, null if rows are too few to be worth it
+  std::size_t column_stride;
+  std::size_t n;                   // a multiple of kChunk with by_column, else of kLanes; there is room for whole chunks
+  bool has_missing;                // some row needs the nodes' marks
+};
+
+// Everything a walk over one tree needs, for a block of rows or a single one.
+template <class Node>
+struct Walk {
+  const Node* nodes;  // of all trees
+  const CategoryTest* category_tests;
+  const std::uint32_t* category_bits;
+  const std::uint32_t* marks;  // a bit per node: missing values go left; null if no walk needs them
+  std::uint32_t pad;           // columns above it are categorical
+  std::uint32_t stride;
+  bool has_categories;
+};
+
+template <class Node>
+struct WalkKernels {
+  // payload[row] of the leaf each row reaches; scratch holds n words.
+  void (*tree)(const Walk<Node>&, const Tree&, const Block&, std::uint32_t* payload, std::uint32_t* scratch);
+  // at[row], inside the tree, of the node each row reaches after `levels` levels; a leaf is not left.
+  void (*descend)(const Walk<Node>&, const Tree&, const Block&, std::uint32_t levels, std::uint32_t* at);
+  // payload[tree] for one row over n trees.
+  void (*row)(const Walk<Node>&, const Tree*, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload);
+  // One row's steps in trees[0], trees[1], …; at[tree] is its place in the array of all nodes.
+  void (*steps)(const Walk<Node>&, const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* at);
+};
+
+// What was met among the rows encoded.
+struct Encoded {
+  bool any_missing;  // NaN, in a column where that has the key kNanKey
+  bool any_inexact;  // a number that is no float
+};
+
+struct EncodeKernels {
+  // keys[row][column] of rows whose values lie side by side; the keys of inexact numbers are left to the caller. Rows
+  // `ahead` of these are fetched into the cache, 0: none.
+  Encoded (*floats)(const FloatColumns&, const float* x, std::ptrdiff_t row_stride, std::size_t n, std::size_t ahead,
+                    std::uint32_t* keys);
+  Encoded (*doubles)(const FloatColumns&, const double* x, std::ptrdiff_t row_stride, std::size_t n, std::size_t ahead,
+                     std::uint32_t* keys);
+};
+
+struct SumKernels {
+  // scores[row] += table[payload[row]]
+  void (*add_doubles)(const double* table, const std::uint32_t* payload, std::size_t n, double* scores);
+  // scores[row] += the float whose bits are payload[row]
+  void (*add_floats)(const std::uint32_t* payload, std::size_t n, float* scores);
+  // scores[row][0..width) += table[payload[row]][0..width), both 64-byte aligned; width is 2 or a multiple of 8
+  void (*add_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n, double* scores);
+  // sums[0..width) += table[payload[0]][0..width), then table[payload[1]][0..width), …, aligned as above
+  void (*sum_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n, double* sums);
+
+  // sums[row] += the signed payload[row]; the bit of a row in exits, kChunk to a word, says whether its sum is <= lower or
+  // >= upper. Arrays over rows have room for n rounded up to a multiple of kChunk.
+  void (*add_and_test)(const std::uint32_t* payload, std::size_t n, std::int32_t* sums, std::int32_t lower,
+                       std::int32_t upper, std::uint64_t* exits);
+
+  // sums[row][0..width) += table[payload[row]][0..width), both 64-byte aligned; width is a multiple of kIntLanes.
+  void (*add_int_vectors)(const std::int32_t* table, std::size_t width, const std::uint32_t* payload, std::size_t n,
+                          std::int32_t* sums);
+  // The largest and the second largest of sums[row][0..width).
+  void (*top_two)(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first, std::int32_t* second);
+};
+
+// The next step of every tree, as rows of several classes see it (orders/rivals.h).
+struct RivalSteps {
+  const std::uint32_t* own;  // [row] its class
+  const std::uint32_t* change_of_leaf;
+  const std::int32_t* changes;  // [change][width] what the step adds to twice the sum of each class, 64-byte aligned
+  std::size_t width;            // 8 or a multiple of 16
+};
+
+constexpr std::size_t kRivalsTogether = 8;  // arrays of rows that take() reads or fills have room for as many more
+
+struct RivalBounds {
+  const std::int32_t* safe;  // [row] one more step puts no row wrong whose margins are all at least this,
+  const std::int32_t* lost;  // and none right that has one below this
+};
+
+struct RivalKernels {
+  // The step of the tree with these leaves of n rows: margins[row][0..width) += change[own] - change[0..width). open
+  // receives the rows that are neither safe nor lost, and their number is returned; n_lost that of the lost ones.
+  std::size_t (*take)(const RivalSteps&, const std::uint32_t* leaf, const RivalBounds&, std::size_t n,
+                      std::int32_t* margins, std::uint32_t* open, std::size_t* n_lost);
+  // wrong[tree] += how many of n open rows the tree's step would leave with a negative margin; leaves[tree][row].
+  void (*count)(const RivalSteps&, const std::uint32_t* const* leaves, std::size_t n_trees, const std::uint32_t* open,
+                std::size_t n, const std::int32_t* margins, std::size_t* wrong);
+};
+
+struct Kernels {
+  const EncodeKernels& encode;
+  const WalkKernels<NarrowNode>& narrow;
+  const WalkKernels<WideNode>& wide;
+  const SumKernels& sums;
+  const RivalKernels& rivals;
+  std::uint32_t max_register_stride;  // narrow trees need no by-column copy of rows up to this long
+  const char* name;
+};
+
+// The fastest set this processor runs.
+const Kernels& kernels();
+
+}  // namespace scurry

@@ -1,0 +1,152 @@
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "kernels/isa.h"
+
+namespace scurry::SCURRY_ISA {
+namespace {
+
+using AnySigned [[gnu::vector_size(64), gnu::may_alias, gnu::aligned(4)]] = std::int32_t;  // at any address
+
+void add_doubles(const double* table, const u32* payload, std::size_t n, double* scores) {
+  for (std::size_t row = 0; row < n; ++row) scores[row] += table[payload[row]];
+}
+
+void add_floats(const u32* payload, std::size_t n, float* scores) {
+  for (std::size_t row = 0; row < n; ++row) scores[row] += std::bit_cast<float>(payload[row]);
+}
+
+// kVectors = 0: read the number of vectors at run time.
+template <std::size_t kVectors>
+void add_wide(const double* table, std::size_t width, const u32* payload, std::size_t n, double* scores) {
+  const std::size_t vectors = kVectors ? kVectors : width / 8;
+  for (std::size_t row = 0; row < n; ++row) {
+    const auto* from = reinterpret_cast<const Doubles*>(table) + payload[row] * vectors;
+    auto* to = reinterpret_cast<Doubles*>(scores) + row * vectors;
+    for (std::size_t v = 0; v < vectors; ++v) to[v] += from[v];
+  }
+}
+
+void add_pairs(const double* table, const u32* payload, std::size_t n, double* scores) {
+  for (std::size_t row = 0; row < n; ++row) {
+    scores[2 * row] += table[2 * payload[row]];
+    scores[2 * row + 1] += table[2 * payload[row] + 1];
+  }
+}
+
+void add_vectors(const double* table, std::size_t width, const u32* payload, std::size_t n, double* scores) {
+  switch (width) {
+    case 2: return add_pairs(table, payload, n, scores);
+    case 8: return add_wide<1>(table, width, payload, n, scores);
+    case 16: return add_wide<2>(table, width, payload, n, scores);
+    case 24: return add_wide<3>(table, width, payload, n, scores);
+    case 32: return add_wide<4>(table, width, payload, n, scores);
+    default: return add_wide<0>(table, width, payload, n, scores);
+  }
+}
+
+// kVectors = 0: in memory, not in registers.
+template <std::size_t kVectors>
+void sum_wide(const double* table, std::size_t width, const u32* payload, std::size_t n, double* sums) {
+  const std::size_t vectors = kVectors ? kVectors : width / 8;
+  auto* to = reinterpret_cast<Doubles*>(sums);
+  Doubles total[kVectors + 1];
+  std::copy_n(to, kVectors, total);
+  Doubles* const into = kVectors ? total : to;
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto* from = reinterpret_cast<const Doubles*>(table) + payload[i] * vectors;
+    for (std::size_t v = 0; v < vectors; ++v) into[v] += from[v];
+  }
+  std::copy_n(total, kVectors, to);
+}
+
+void sum_pairs(const double* table, const u32* payload, std::size_t n, double* sums) {
+  double first = sums[0], second = sums[1];
+  for (std::size_t i = 0; i < n; ++i) {
+    first += table[2 * payload[i]];
+    second += table[2 * payload[i] + 1];
+  }
+  sums[0] = first;
+  sums[1] = second;
+}
+
+void sum_vectors(const double* table, std::size_t width, const u32* payload, std::size_t n, double* sums) {
+  switch (width) {
+    case 2: return sum_pairs(table, payload, n, sums);
+    case 8: return sum_wide<1>(table, width, payload, n, sums);
+    case 16: return sum_wide<2>(table, width, payload, n, sums);
+    case 24: return sum_wide<3>(table, width, payload, n, sums);
+    case 32: return sum_wide<4>(table, width, payload, n, sums);
+    default: return sum_wide<0>(table, width, payload, n, sums);
+  }
+}
+
+// Bit i of the result is the sign of lane i.
+inline std::uint64_t bits_of(Signed lanes) {
+#if defined(__AVX512F__)
+  return _mm512_movepi32_mask(reinterpret_cast<__m512i>(lanes));
+#elif defined(__AVX2__)
+  const auto* halves = reinterpret_cast<const __m256*>(&lanes);
+  return static_cast<u32>(_mm256_movemask_ps(halves[0])) | static_cast<u32>(_mm256_movemask_ps(halves[1])) << 8;
+#else
+  std::uint64_t bits = 0;
+  for (int lane = 0; lane < 16; ++lane) bits |= static_cast<std::uint64_t>(lanes[lane] < 0) << lane;
+  return bits;
+#endif
+}
+
+void add_and_test(const u32* payload, std::size_t n, std::int32_t* sums, std::int32_t lower, std::int32_t upper,
+                  std::uint64_t* exits) {
+  for (std::size_t first = 0; first < n; first += kChunk) {
+    std::uint64_t bits = 0;
+    for (std::size_t row = first; row < first + kChunk; row += kVectorLanes) {
+      const Signed sum = *reinterpret_cast<const AnySigned*>(sums + row) + *reinterpret_cast<const Signed*>(payload + row);
+      *reinterpret_cast<AnySigned*>(sums + row) = sum;
+      bits |= bits_of((sum <= lower) | (sum >= upper)) << (row - first);
+    }
+    if (n - first < kChunk) bits &= (std::uint64_t{1} << (n - first)) - 1;
+    exits[first / kChunk] = bits;
+  }
+}
+
+void add_int_vectors(const std::int32_t* table, std::size_t width, const u32* payload, std::size_t n, std::int32_t* sums) {
+  const std::size_t vectors = width / kIntLanes;
+  for (std::size_t row = 0; row < n; ++row) {
+    const auto* from = reinterpret_cast<const Signed*>(table) + payload[row] * vectors;
+    auto* to = reinterpret_cast<Signed*>(sums) + row * vectors;
+    for (std::size_t v = 0; v < vectors; ++v) to[v] += from[v];
+  }
+}
+
+inline Signed larger(Signed a, Signed b) { return a > b ? a : b; }
+
+inline std::int32_t largest(Signed v) {
+  v = larger(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  v = larger(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
+  v = larger(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+  v = larger(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
+  return v[0];
+}
+
+void top_two(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first, std::int32_t* second) {
+  const std::size_t vectors = width / kIntLanes;
+  for (std::size_t row = 0; row < n; ++row) {
+    const auto* v = reinterpret_cast<const Signed*>(sums) + row * vectors;
+    // Lane by lane: the largest, and the largest of the others.
+    Signed high = v[0], low = Signed{} + std::numeric_limits<std::int32_t>::min();
+    for (std::size_t i = 1; i < vectors; ++i) {
+      low = larger(low, high < v[i] ? high : v[i]);
+      high = larger(high, v[i]);
+    }
+    first[row] = largest(high);
+    const Signed leads = high == first[row];
+    second[row] = std::has_single_bit(bits_of(leads)) ? largest(leads ? low : larger(high, low)) : first[row];
+  }
+}
+
+}  // namespace
+
+const SumKernels kSumKernels = {add_doubles, add_floats, add_vectors, sum_vectors, add_and_test, add_int_vectors, top_two};
+
+}  // namespace scurry::SCURRY_ISA

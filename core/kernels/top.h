@@ -1,0 +1,112 @@
+// The top levels of a tree, all of whose tests are made at once on a row held in registers.
+//
+// Sixteen tests take one permutation of the row, which picks their columns, and one comparison; the outcomes are bits, and
+// the path through the tree is read off them for sixteen rows together.
+#pragma once
+
+#include "kernels/isa.h"
+
+namespace scurry::SCURRY_ISA {
+
+// The places reached after `levels` levels of complete binary heaps, bit i of a lane being the outcome of its test i.
+inline Vector follow(Vector outcomes, u32 levels) {
+  Vector node = {};
+  for (u32 level = 0; level < levels; ++level) node = 2 * node + 1 + ((outcomes >> node) & 1);
+  return node;
+}
+
+#if defined(__AVX512F__)
+constexpr std::size_t kMaxRegisterStride = 64;
+#else
+constexpr std::size_t kMaxRegisterStride = 0;
+#endif
+
+// Whether rows of a stride are held in registers, 0 being any stride unknown at compile time.
+constexpr bool fits_registers(std::size_t stride) { return stride != 0 && stride <= kMaxRegisterStride; }
+
+// at[row] after the tree's top `levels` levels.
+template <std::size_t kStride, bool kMissing>
+void walk_top_by_row(const Walk<NarrowNode>& walk, const Tree& tree, u32 levels, const Block& block, u32* at);
+
+#if defined(__AVX512F__)
+
+template <std::size_t kStride>
+class RowInRegisters {
+ public:
+  explicit RowInRegisters(const u32* keys) {
+    for (std::size_t part = 0; part < kParts; ++part) parts_[part] = _mm512_load_si512(keys + kVectorLanes * part);
+  }
+
+  __m512i pick(__m512i columns) const {
+    if constexpr (kParts == 1) {
+      return _mm512_maskz_permutexvar_epi32(0xFFFF, columns, parts_[0]);
+    } else if constexpr (kParts == 2) {
+      return _mm512_permutex2var_epi32(parts_[0], columns, parts_[1]);
+    } else if constexpr (kParts == 3) {
+      const __m512i low = _mm512_permutex2var_epi32(parts_[0], columns, parts_[1]);
+      return _mm512_mask_permutexvar_epi32(low, _mm512_test_epi32_mask(columns, _mm512_set1_epi32(32)), columns, parts_[2]);
+    } else {
+      const __m512i low = _mm512_permutex2var_epi32(parts_[0], columns, parts_[1]);
+      const __m512i high = _mm512_permutex2var_epi32(parts_[2], columns, parts_[kParts - 1]);
+      return _mm512_mask_blend_epi32(_mm512_test_epi32_mask(columns, _mm512_set1_epi32(32)), low, high);
+    }
+  }
+
+ private:
+  static constexpr std::size_t kParts = kStride / kVectorLanes;
+  __m512i parts_[kParts];
+};
+
+// The first 31 nodes of a tree; what lies behind a smaller one is read too, and its outcomes are never asked for.
+template <bool kMissing>
+class TopTests {
+ public:
+  TopTests(const Walk<NarrowNode>& walk, const Tree& tree) {
+    const NarrowNode* nodes = walk.nodes + tree.first;
+    for (std::size_t half = 0; half < 2; ++half, nodes += kVectorLanes) {
+      const __m512i low = _mm512_loadu_si512(nodes), high = _mm512_loadu_si512(nodes + kVectorLanes / 2);
+      const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+      keys_[half] = _mm512_permutex2var_epi32(low, even, high);
+      const __m512i rest = _mm512_permutex2var_epi32(low, _mm512_add_epi32(even, _mm512_set1_epi32(1)), high);
+      columns_[half] = _mm512_and_si512(rest, _mm512_set1_epi32(0xFFFF));
+    }
+    if constexpr (kMissing) {
+      const u32* words = walk.marks + tree.first / 32;
+      marks_ = static_cast<u32>((words[0] | std::uint64_t{words[1]} << 32) >> (tree.first % 32));
+    }
+  }
+
+  template <std::size_t kStride>
+  u32 outcomes(const RowInRegisters<kStride>& row) const {
+    return half_of_outcomes(row, 0) | static_cast<u32>(half_of_outcomes(row, 1)) << 16;
+  }
+
+ private:
+  template <std::size_t kStride>
+  __mmask16 half_of_outcomes(const RowInRegisters<kStride>& row, std::size_t half) const {
+    const __m512i x = row.pick(columns_[half]);
+    const __mmask16 right = _mm512_cmpgt_epu32_mask(x, keys_[half]);
+    if constexpr (!kMissing) return right;
+    const __mmask16 missing = _mm512_cmpeq_epi32_mask(x, _mm512_set1_epi32(-1));
+    return static_cast<__mmask16>(right & ~(missing & (marks_ >> (16 * half))));
+  }
+
+  __m512i keys_[2], columns_[2];
+  u32 marks_ = 0;
+};
+
+template <std::size_t kStride, bool kMissing>
+void walk_top_by_row(const Walk<NarrowNode>& walk, const Tree& tree, u32 levels, const Block& block, u32* at) {
+  const TopTests<kMissing> tests(walk, tree);
+  for (std::size_t row = 0; row < block.n; row += kVectorLanes) {
+    alignas(Vector) u32 outcomes[kVectorLanes];
+    for (std::size_t lane = 0; lane < kVectorLanes; ++lane) {
+      outcomes[lane] = tests.outcomes(RowInRegisters<kStride>(block.by_row + (row + lane) * kStride));
+    }
+    *reinterpret_cast<Vector*>(at + row) = follow(*reinterpret_cast<const Vector*>(outcomes), levels);
+  }
+}
+
+#endif
+
+}  // namespace scurry::SCURRY_ISA

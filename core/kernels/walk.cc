@@ -1,0 +1,270 @@
+#include <algorithm>
+#include <type_traits>
+
+#include "kernels/top.h"
+
+#define SCURRY_TEXT_(x) #x
+#define SCURRY_TEXT(x) SCURRY_TEXT_(x)
+
+namespace scurry::SCURRY_ISA {
+namespace {
+
+// What a walk has to be prepared for.
+enum class Tests { kNumbers, kMissing, kCategories };
+
+inline bool in_category_set(const CategoryTest& test, const u32* bits, u32 code) {
+  if (code < test.n_bits) return (bits[test.first_word + code / 32] >> (code % 32)) & 1u;
+  return code == kNanKey && test.nan_left;
+}
+
+template <class Node>
+inline bool is_marked(const Walk<Node>& walk, const Node& node) {
+  const std::size_t at = static_cast<std::size_t>(&node - walk.nodes);
+  return (walk.marks[at / 32] >> (at % 32)) & 1u;
+}
+
+// The distance to the child a row goes to.
+template <class Node, Tests kTests>
+inline u32 step(const Walk<Node>& walk, const Node& node, const u32* keys) {
+  const u32 x = keys[node.column];
+  if constexpr (kTests == Tests::kCategories) {
+    if (node.column > walk.pad) {
+      return node.left + !in_category_set(walk.category_tests[node.key], walk.category_bits, x);
+    }
+  }
+  if constexpr (kTests != Tests::kNumbers) {
+    if (x == kNanKey) [[unlikely]] return node.left + !is_marked(walk, node);
+  }
+  return node.left + (x > node.key);
+}
+
+// Walks kLanes consecutive rows down `levels` levels; `at` is read and written.
+template <class Node, std::size_t kStride, Tests kTests>
+inline void descend(const Walk<Node>& walk, const Node* nodes, const u32* keys, u32 levels, u32 (&at)[kLanes]) {
+  const std::size_t stride = kStride ? kStride : walk.stride;
+  asm("" : "+r"(nodes));  // one base register: GCC would add the tree's offset again at every step
+  for (u32 level = 0; level < levels; ++level) {
+#pragma GCC unroll 8
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      at[lane] += step<Node, kTests>(walk, nodes[at[lane]], keys + lane * stride);
+    }
+  }
+}
+
+// Rows not yet at a leaf, gathered and walked a few levels at a time until none is left.
+template <class Node, std::size_t kStride, Tests kTests>
+void finish(const Walk<Node>& walk, const Node* nodes, const u32* keys, std::size_t n, u32* at, u32* rows) {
+  constexpr u32 kLevels = 5;
+  const std::size_t stride = kStride ? kStride : walk.stride;
+  std::size_t n_left = 0;
+  for (std::size_t row = 0; row < n; ++row) {
+    rows[n_left] = static_cast<u32>(row);
+    n_left += nodes[at[row]].left != 0;
+  }
+  while (n_left > 0) {
+    std::size_t kept = 0;
+    for (std::size_t first = 0; first < n_left; first += kLanes) {
+      const std::size_t lanes = std::min(kLanes, n_left - first);
+      u32 lane_row[kLanes], lane_at[kLanes];
+      const u32* lane_keys[kLanes];
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        lane_row[lane] = rows[first + (lane < lanes ? lane : 0)];
+        lane_at[lane] = at[lane_row[lane]];
+        lane_keys[lane] = keys + lane_row[lane] * stride;
+      }
+      for (u32 level = 0; level < kLevels; ++level) {
+#pragma GCC unroll 8
+        for (std::size_t lane = 0; lane < kLanes; ++lane) {
+          lane_at[lane] += step<Node, kTests>(walk, nodes[lane_at[lane]], lane_keys[lane]);
+        }
+      }
+      for (std::size_t lane = 0; lane < lanes; ++lane) {
+        at[lane_row[lane]] = lane_at[lane];
+        rows[kept] = lane_row[lane];
+        kept += nodes[lane_at[lane]].left != 0;
+      }
+    }
+    n_left = kept;
+  }
+}
+
+// at[row] after the tree's top levels: every test of the heap for kChunk rows, its outcomes as bits of one word a row,
+// then the path through those bits. Far fewer instructions than walking, and no load depends on another.
+template <class Node, bool kMissing>
+void walk_top(const Walk<Node>& walk, const Node* nodes, u32 levels, const Block& block, u32* at) {
+  constexpr std::size_t kVectors = kChunk / kVectorLanes;
+  const u32 n_tests = (1u << levels) - 1;
+  for (std::size_t row = 0; row < block.n; row += kChunk) {
+    Vector outcome[kVectors] = {};
+    for (u32 test = 0; test < n_tests; ++test) {
+      const Vector* x = reinterpret_cast<const Vector*>(block.by_column + nodes[test].column * block.column_stride + row);
+      const u32 key = nodes[test].key, bit = 1u << test;
+      if (kMissing && is_marked(walk, nodes[test])) {
+        for (std::size_t v = 0; v < kVectors; ++v) outcome[v] = ((x[v] > key) & (x[v] != kNanKey)) ? outcome[v] | bit : outcome[v];
+      } else {
+        for (std::size_t v = 0; v < kVectors; ++v) outcome[v] = x[v] > key ? outcome[v] | bit : outcome[v];
+      }
+    }
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      *reinterpret_cast<Vector*>(at + row + kVectorLanes * v) = follow(outcome[v], levels);
+    }
+  }
+}
+
+template <class Node, std::size_t kStride>
+constexpr bool kInRegisters = std::is_same_v<Node, NarrowNode> && fits_registers(kStride);
+
+// out[row] is the place of the node each row reaches after `levels` levels, or what that node holds as a payload.
+template <class Node, std::size_t kStride, Tests kTests>
+inline void descend_block(const Walk<Node>& walk, const Tree& tree, const Block& block, u32 levels, bool read_payload,
+                          u32* out) {
+  const std::size_t stride = kStride ? kStride : walk.stride, n = block.n;
+  const u32* keys = block.by_row;
+  const Node* nodes = walk.nodes + tree.first;
+  constexpr bool kMissing = kTests != Tests::kNumbers;
+  u32 top = std::min(tree.top, levels);
+  if (block.by_column != nullptr) {
+    walk_top<Node, kMissing>(walk, nodes, top, block, out);
+  } else if constexpr (kInRegisters<Node, kStride>) {
+    walk_top_by_row<kStride, kMissing>(walk, tree, top, block, out);
+  } else {
+    top = 0;
+    std::fill_n(out, n, 0u);
+  }
+  for (std::size_t row = 0; row < n; row += kLanes) {
+    u32 at[kLanes];
+    for (std::size_t lane = 0; lane < kLanes; ++lane) at[lane] = out[row + lane];
+    descend<Node, kStride, kTests>(walk, nodes, keys + row * stride, levels - top, at);
+    for (std::size_t lane = 0; lane < kLanes; ++lane) out[row + lane] = read_payload ? nodes[at[lane]].key : at[lane];
+  }
+}
+
+template <class Node, std::size_t kStride, Tests kTests>
+void walk_block(const Walk<Node>& walk, const Tree& tree, const Block& block, u32* payload, u32* scratch) {
+  const bool one_phase = tree.first_phase >= tree.depth;
+  descend_block<Node, kStride, kTests>(walk, tree, block, tree.first_phase, one_phase, payload);
+  if (one_phase) return;
+  const Node* nodes = walk.nodes + tree.first;
+  finish<Node, kStride, kTests>(walk, nodes, block.by_row, block.n, payload, scratch);
+  for (std::size_t row = 0; row < block.n; ++row) payload[row] = nodes[payload[row]].key;
+}
+
+// Calls work<kStride>() with the rows' stride, or 0 if it is none of those known at compile time.
+template <class Work>
+void with_stride(u32 stride, Work work) {
+  switch (stride) {
+    case 16: return work.template operator()<16>();
+    case 32: return work.template operator()<32>();
+    case 48: return work.template operator()<48>();
+    case 64: return work.template operator()<64>();
+    case 128: return work.template operator()<128>();
+    default: return work.template operator()<0>();
+  }
+}
+
+// Calls work<kStride, kTests>() as fits the rows.
+template <class Node, class Work>
+void specialised(const Walk<Node>& walk, bool missing, Work work) {
+  if (walk.has_categories) return work.template operator()<0, Tests::kCategories>();
+  with_stride(walk.stride, [&]<std::size_t kStride>() {
+    missing ? work.template operator()<kStride, Tests::kMissing>() : work.template operator()<kStride, Tests::kNumbers>();
+  });
+}
+
+template <class Node>
+void walk_tree(const Walk<Node>& walk, const Tree& tree, const Block& block, u32* payload, u32* scratch) {
+  specialised(walk, block.has_missing, [&]<std::size_t kStride, Tests kTests>() {
+    walk_block<Node, kStride, kTests>(walk, tree, block, payload, scratch);
+  });
+}
+
+template <class Node>
+void descend_tree(const Walk<Node>& walk, const Tree& tree, const Block& block, u32 levels, u32* at) {
+  specialised(walk, block.has_missing, [&]<std::size_t kStride, Tests kTests>() {
+    descend_block<Node, kStride, kTests>(walk, tree, block, levels, false, at);
+  });
+}
+
+// One row: many trees at once hide the latency that many rows hide in a block. Trees walked together are `kTogether`.
+template <class Node, Tests kTests, std::size_t kTogether>
+void walk_row(const Walk<Node>& walk, const Tree* trees, std::size_t n, const u32* keys, u32* payload) {
+  constexpr u32 kLevels = 4, kNoCheck = 8;  // in deep trees, see now and then whether all have come to a leaf
+  const Node* nodes = walk.nodes;
+  for (std::size_t first = 0; first < n; first += kTogether) {
+    u32 at[kTogether], depth = 0;
+    for (std::size_t lane = 0; lane < kTogether; ++lane) {
+      const Tree& tree = trees[std::min(first + lane, n - 1)];
+      at[lane] = tree.first;
+      depth = std::max(depth, tree.depth);
+      __builtin_prefetch(nodes + trees[std::min(first + lane + kTogether, n - 1)].first);
+    }
+    for (u32 walking = 1; walking > 0 && depth > 0;) {
+      const u32 levels = depth <= kNoCheck ? depth : kLevels;
+      for (u32 level = 0; level < levels; ++level) {
+#pragma GCC unroll 16
+        for (std::size_t lane = 0; lane < kTogether; ++lane) at[lane] += step<Node, kTests>(walk, nodes[at[lane]], keys);
+      }
+      depth -= levels;
+      walking = 0;
+      for (std::size_t lane = 0; depth > 0 && lane < kTogether; ++lane) walking |= nodes[at[lane]].left;
+    }
+    const std::size_t lanes = std::min(kTogether, n - first);
+    for (std::size_t lane = 0; lane < lanes; ++lane) payload[first + lane] = nodes[at[lane]].key;
+  }
+}
+
+template <class Node, Tests kTests>
+void walk_row(const Walk<Node>& walk, const Tree* trees, std::size_t n, const u32* keys, u32* payload) {
+  n > kLanes ? walk_row<Node, kTests, 2 * kLanes>(walk, trees, n, keys, payload)
+             : walk_row<Node, kTests, kLanes>(walk, trees, n, keys, payload);
+}
+
+inline bool any_missing(const u32* keys, u32 n) {
+  bool found = false;
+  for (u32 c = 0; c < n; ++c) found |= keys[c] == kNanKey;
+  return found;
+}
+
+template <class Node>
+void walk_one_row(const Walk<Node>& walk, const Tree* trees, std::size_t n, const u32* keys, u32* payload) {
+  if (walk.has_categories) return walk_row<Node, Tests::kCategories>(walk, trees, n, keys, payload);
+  if (walk.marks && any_missing(keys, walk.pad)) return walk_row<Node, Tests::kMissing>(walk, trees, n, keys, payload);
+  walk_row<Node, Tests::kNumbers>(walk, trees, n, keys, payload);
+}
+
+template <class Node, Tests kTests>
+void steps_in(const Walk<Node>& walk, const u32* trees, std::size_t n, const u32* keys, u32* __restrict at) {
+  const Node* nodes = walk.nodes;
+  u32 tree = trees[0], node = at[tree];
+  for (std::size_t i = 0; i < n; ++i) {
+    // A branch, not a select: in the same tree a row goes on from a register, in another it need not wait for this one.
+    if (trees[i] != tree) {
+      tree = trees[i];
+      node = at[tree];
+    }
+    node += step<Node, kTests>(walk, nodes[node], keys);
+    at[tree] = node;
+  }
+}
+
+template <class Node>
+void take_steps(const Walk<Node>& walk, const u32* trees, std::size_t n, const u32* keys, u32* at) {
+  if (walk.has_categories) return steps_in<Node, Tests::kCategories>(walk, trees, n, keys, at);
+  // Few steps are taken at once: looking for missing values first would cost more than minding them.
+  if (walk.marks) return steps_in<Node, Tests::kMissing>(walk, trees, n, keys, at);
+  steps_in<Node, Tests::kNumbers>(walk, trees, n, keys, at);
+}
+
+}  // namespace
+
+template <class Node>
+constexpr WalkKernels<Node> kWalkKernels = {walk_tree<Node>, descend_tree<Node>, walk_one_row<Node>, take_steps<Node>};
+
+const WalkKernels<NarrowNode> kNarrowKernels = kWalkKernels<NarrowNode>;
+const WalkKernels<WideNode> kWideKernels = kWalkKernels<WideNode>;
+
+extern const Kernels kTable;
+const Kernels kTable = {kEncodeKernels, kNarrowKernels,     kWideKernels,           kSumKernels,
+                        kRivalKernels,  kMaxRegisterStride, SCURRY_TEXT(SCURRY_ISA)};
+
+}  // namespace scurry::SCURRY_ISA

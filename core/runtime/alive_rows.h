@@ -1,0 +1,85 @@
+// AliveRows: the rows of a block that have not stopped, kept together at its front.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "runtime/walker.h"
+
+namespace scurry {
+
+struct AliveRows {
+  Scratch& scratch;
+  std::size_t stride, n_columns;  // words of a row's keys; columns of the by-column copy
+  std::size_t width;              // sums per row
+  std::uint32_t* keys;            // [n][stride], the block's rows
+  std::uint32_t* ids;             // each row's place in the block as it was loaded
+  std::int32_t* sums;             // [n][width]
+  std::uint64_t* exits;           // marks, a bit per row; a word more than n rows need
+  std::size_t n;
+
+  // The room behind the rows at hand, for n that enter.
+  AliveRows behind(std::size_t n_entering) const {
+    return {scratch, stride, n_columns, width, keys + n * stride, ids + n, sums + n * width, exits, n_entering};
+  }
+
+  void mark_all() {
+    for (std::size_t first = 0; first < n; first += kChunk) {
+      exits[first / kChunk] = n - first < kChunk ? (std::uint64_t{1} << (n - first)) - 1 : ~std::uint64_t{0};
+    }
+  }
+
+  // Closes the gaps of the n_exits marked rows with rows from the end: never more moves than exits.
+  void remove(std::size_t n_exits) {
+    const std::size_t left = n - n_exits;
+    if (n % kChunk == 0) exits[n / kChunk] = 0;  // an end to the search
+    std::size_t gap = 0;
+    for (std::size_t from = next(left, 0); from < n; from = next(from + 1, 0)) {
+      gap = next(gap, ~std::uint64_t{0});
+      move(from, gap++);
+    }
+    n = left;
+  }
+
+  // The first row from `at` on whose mark is that of `marks`, all ones or 0.
+  std::size_t next(std::size_t at, std::uint64_t marks) const {
+    std::uint64_t found = ~(exits[at / kChunk] ^ marks) >> (at % kChunk);
+    while (found == 0) {
+      at = (at / kChunk + 1) * kChunk;
+      found = ~(exits[at / kChunk] ^ marks);
+    }
+    return at + static_cast<std::size_t>(std::countr_zero(found));
+  }
+
+  void move(std::size_t from, std::size_t to) {
+    copy(keys + from * stride, stride, keys + to * stride);
+    if (scratch.block.by_column != nullptr) {
+      std::uint32_t* column = scratch.columns.data();
+      for (std::size_t c = 0; c < n_columns; ++c, column += scratch.block.column_stride) column[to] = column[from];
+    }
+    ids[to] = ids[from];
+    copy(sums + from * width, width, sums + to * width);
+  }
+
+  // A few words: less than a call of memmove takes.
+  template <class T>
+  static void copy(const T* from, std::size_t n, T* to) {
+    for (std::size_t i = 0; i < n; ++i) to[i] = from[i];
+  }
+
+  // Makes the block cover the rows that are left; too few of them are not worth the by-column copy.
+  void fit_block() {
+    Block& block = scratch.block;
+    block.by_row = keys;
+    if (n < kEnoughForColumns) block.by_column = nullptr;
+    block.n = round_up(n, block.by_column != nullptr ? kChunk : kLanes);
+  }
+
+  // Whether the by-column copy pays: rows that soon stop use it little, and each move has to mend it.
+  bool worth_columns() const { return n >= kEnoughForColumns && n_columns <= 32; }
+
+  static constexpr std::size_t kEnoughForColumns = kChunk / 2;
+  static constexpr std::size_t kFew = 4;  // as many or fewer finish one by one, many trees at a time
+};
+
+}  // namespace scurry

@@ -1,0 +1,116 @@
+// EarlyExit: trees in a fixed order, a running integer per row, and after every tree a test whether the row may stop.
+//
+// Votes and margins are the same thing here: a leaf's payload is a signed increment (a vote, or a leaf score in fixed
+// point), and a row stops after r trees once its sum is <= lower[r] or >= upper[r]. Sums of integers do not depend on
+// order or rounding, so batch, block size, threads and a single row give identical outcomes.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "runtime/engine.h"
+
+namespace scurry {
+
+struct AliveRows;
+
+constexpr std::int32_t kNeverBelow = std::numeric_limits<std::int32_t>::min();
+constexpr std::int32_t kNeverAbove = std::numeric_limits<std::int32_t>::max();
+
+// Thresholds by number of trees seen, from 0 to all of them. A row draws one policy, with these weights, from the seed and
+// its own values.
+struct ExitPolicy {
+  double weight;
+  std::vector<std::int32_t> lower, upper;
+};
+
+enum class ExitSide : std::uint8_t { kNone = 0, kLower = 1, kUpper = 2, kNever = 3 };
+
+// Instead of two thresholds: after r trees the sums are cut at edges[offset[r]..offset[r + 1]) and each interval
+// [edge, next edge) has a side; kNever means that the row asks every tree. Empty if thresholds are used.
+struct ExitPieces {
+  std::vector<std::uint32_t> offset;  // n_trees + 2 entries
+  std::vector<std::int32_t> edges;
+  std::vector<std::uint8_t> sides;  // one more than edges at every r, those of r starting at offset[r] + r
+
+  bool empty() const { return offset.empty(); }
+  ExitSide side_of(std::size_t n_trees, std::int32_t sum) const;
+};
+
+// How outcomes become labels: by the side a row left on, or, having asked every tree, by its sum.
+struct ExitDecision {
+  std::int64_t lower_label, upper_label;
+  std::int32_t threshold;  // sums >= threshold are on the upper side ...
+  std::int32_t tolerance;  // ... and sums this close to it are decided by the exact engine
+};
+
+// Where a batch's outcomes go, one entry a row.
+struct ExitOutcome {
+  std::int32_t* sums;
+  std::int32_t* n_trees;
+  std::uint8_t* sides;
+};
+
+class EarlyExit {
+ public:
+  // `increments` holds a leaf's payload at its node's index. With shuffle_rows every row draws its own tree order.
+  EarlyExit(const ForestView& forest, std::span<const std::int32_t> order, std::span<const std::int32_t> increments,
+            std::vector<ExitPolicy> policies, ExitPieces pieces, std::int32_t start, std::uint64_t seed,
+            bool shuffle_rows);
+
+  void run(const RowsView& rows, const ExitOutcome& outcome, std::size_t n_threads) const;
+  void labels(const RowsView& rows, const ExitDecision& decision, const Engine& exact, std::int64_t* out,
+              std::size_t n_threads) const;
+  std::size_t n_features() const { return n_features_; }
+  std::size_t n_trees() const { return plan_.size(); }
+  std::size_t bytes() const { return walker_.bytes(); }
+
+ private:
+  // The policies together, after a number of trees: outside the inner bounds some of them stop a row, outside the outer
+  // bounds all do. Few rows are ever between the two, so that few need to draw.
+  struct Gate {
+    std::int32_t inner_lower, inner_upper, outer_lower, outer_upper;
+    bool is_open;  // some sum that the trees can give is outside the inner bounds
+    bool is_sure;  // the bounds are the same
+  };
+
+  void make_gates(const ForestView& forest, std::span<const std::int32_t> order, std::span<const std::int32_t> increments);
+  ExitSide side_of(std::uint32_t policy, std::size_t n_trees, std::int32_t sum) const;
+  ExitSide side_of(const AliveRows& alive, std::size_t at, std::size_t n_trees) const;
+  std::uint64_t hash_row(const std::uint32_t* keys) const;
+  std::uint32_t draw_policy(const std::uint32_t* keys) const;
+  // record(row, sum, n_trees, side) is called once for each row of the block.
+  template <class Record>
+  void run_block(const RowsView& rows, std::size_t first, std::size_t n, const Record& record) const;
+  template <class Record>
+  void enter(AliveRows& alive, const Record& record) const;
+  template <class Record>
+  void finish(AliveRows& alive, const Record& record) const;
+  template <class Record>
+  void add(AliveRows& alive, std::size_t n_trees, const Record& record) const;
+  template <class Record>
+  void stop(AliveRows& alive, std::size_t n_trees, const Record& record) const;
+  template <class Record>
+  void run_row(std::uint32_t policy, const std::vector<Tree>& plan, const std::uint32_t* keys, std::size_t n_trees,
+               std::int32_t sum, std::size_t row, const Record& record) const;
+  template <class Record>
+  void run_shuffled(const std::uint32_t* keys, std::size_t row, const Record& record) const;
+
+  std::size_t n_features_;
+  Walker walker_;
+  std::vector<Tree> plan_;  // trees in the order they are asked
+  std::vector<ExitPolicy> policies_;
+  std::vector<double> ends_;  // where in [0, 1) the draws of each policy end
+  ExitPieces pieces_;
+  std::vector<Gate> gates_;     // by number of trees
+  std::size_t first_open_ = 0;  // the fewest trees, at least one, after which a row may stop
+  std::int32_t start_;
+  std::uint64_t seed_;
+  std::vector<std::uint32_t> salt_;  // a word per column, and one more
+  std::vector<std::uint32_t> read_;  // all ones where some node reads the column
+  bool shuffle_rows_;
+};
+
+}  // namespace scurry

@@ -1,0 +1,114 @@
+#include "runtime/engine.h"
+
+#include <numeric>
+#include <stdexcept>
+
+namespace scurry {
+namespace {
+
+template <class Real>
+AlignedVector<Real>& sums_of_this_thread() {
+  thread_local AlignedVector<Real> sums;
+  return sums;
+}
+
+}  // namespace
+
+Engine::Engine(const ForestView& forest, std::vector<std::int64_t> labels, bool leaf_ids)
+    : n_features_(forest.n_features),
+      leaf_ids_(leaf_ids),
+      values_(forest),
+      walker_(forest, make_leaves(forest)),
+      readout_(forest, std::move(labels)) {}
+
+Leaves Engine::make_leaves(const ForestView& forest) {
+  if (!leaf_ids_) return {values_.index_leaves(forest)};
+  Leaves leaves{std::vector<std::uint32_t>(forest.n_nodes()), false};
+  std::iota(leaves.payload_of_node.begin(), leaves.payload_of_node.end(), 0u);
+  return leaves;
+}
+
+template <class Real>
+void Engine::sum_block(Scratch& scratch, AlignedVector<Real>& sums) const {
+  values_.start(scratch.block.n, sums);
+  for (const Tree& tree : walker_.trees()) {
+    walker_.walk(tree, scratch);
+    values_.add(tree, scratch.payload.data(), scratch.block.n, sums.data());
+  }
+}
+
+template <class Real>
+void Engine::sum_row(Scratch& scratch, AlignedVector<Real>& sums) const {
+  values_.start(1, sums);
+  const auto& trees = walker_.trees();
+  walker_.walk_row(trees.data(), trees.size(), scratch.keys.data(), scratch.payload.data());
+  values_.add_row(trees, scratch.payload.data(), sums.data());
+}
+
+template <class Real, class Finish>
+void Engine::sum_as(const RowsView& rows, std::size_t n_threads, Finish finish) const {
+  if (rows.n_rows == 1) {
+    Scratch& scratch = Scratch::of_this_thread();
+    AlignedVector<Real>& sums = sums_of_this_thread<Real>();
+    walker_.load_row(rows, 0, n_trees(), scratch);
+    sum_row(scratch, sums);
+    finish(std::size_t{0}, std::size_t{1}, sums.data(), std::size_t{0}, std::size_t{1});
+    return;
+  }
+  walker_.for_each_block(rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
+    Scratch& scratch = Scratch::of_this_thread();
+    AlignedVector<Real>& sums = sums_of_this_thread<Real>();
+    walker_.load(rows, first, n, scratch);
+    if (n >= kChunk / 2) walker_.index_columns(scratch);
+    sum_block(scratch, sums);
+    finish(first, n, sums.data(), values_.row_spacing(), values_.output_spacing(scratch.block.n));
+  });
+}
+
+template <class Finish>
+void Engine::sum(const RowsView& rows, std::size_t n_threads, Finish finish) const {
+  if (leaf_ids_) throw std::invalid_argument("this engine was lowered for leaves alone");
+  if (values_.in_float32()) {
+    sum_as<float>(rows, n_threads, finish);
+  } else {
+    sum_as<double>(rows, n_threads, finish);
+  }
+}
+
+void Engine::labels(const RowsView& rows, std::int64_t* out, std::size_t n_threads) const {
+  sum(rows, n_threads, [&](std::size_t first, std::size_t n, const auto* sums, std::size_t row, std::size_t output) {
+    for (std::size_t i = 0; i < n; ++i) out[first + i] = readout_.label(sums + i * row, output);
+  });
+}
+
+void Engine::probabilities(const RowsView& rows, double* out, std::size_t n_threads) const {
+  const std::size_t width = n_probabilities();
+  sum(rows, n_threads, [&](std::size_t first, std::size_t n, const auto* sums, std::size_t row, std::size_t output) {
+    for (std::size_t i = 0; i < n; ++i) readout_.probabilities(sums + i * row, output, out + (first + i) * width);
+  });
+}
+
+void Engine::scores(const RowsView& rows, double* out, std::size_t n_threads) const {
+  const std::size_t width = n_outputs();
+  sum(rows, n_threads, [&](std::size_t first, std::size_t n, const auto* sums, std::size_t row, std::size_t output) {
+    for (std::size_t i = 0; i < n; ++i) readout_.scores(sums + i * row, output, out + (first + i) * width);
+  });
+}
+
+void Engine::leaves(const RowsView& rows, std::int32_t* out, std::size_t n_threads) const {
+  if (!leaf_ids_) throw std::invalid_argument("this engine was not lowered for leaves");
+  const std::size_t n_trees_all = n_trees();
+  walker_.for_each_block(rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
+    Scratch& scratch = Scratch::of_this_thread();
+    walker_.load(rows, first, n, scratch);
+    if (n >= kChunk / 2) walker_.index_columns(scratch);
+    for (std::size_t t = 0; t < n_trees_all; ++t) {
+      walker_.walk(walker_.trees()[t], scratch);
+      for (std::size_t row = 0; row < n; ++row) {
+        out[(first + row) * n_trees_all + t] = static_cast<std::int32_t>(scratch.payload[row]);
+      }
+    }
+  });
+}
+
+}  // namespace scurry

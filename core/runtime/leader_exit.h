@@ -1,0 +1,70 @@
+// LeaderExit: early exit for more than two classes: one running integer per class, and a row stops once the leading
+// class is far enough ahead of the second.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "runtime/engine.h"
+
+namespace scurry {
+
+struct AliveRows;
+
+// After r rounds a row stops if leader - second >= lead[r]; no row does if that is the largest number. For votes,
+// need[r][second] asks for a number of votes of the leader instead; it is empty where leads are used.
+struct LeaderRule {
+  std::vector<std::int32_t> lead;
+  std::vector<std::int32_t> need;  // [n_rounds + 1][n_rounds + 1]
+};
+
+// Where a batch's outcomes go, one entry a row; sums has a row of n_classes entries each.
+struct LeaderOutcome {
+  std::int32_t* sums;
+  std::int32_t* n_trees;
+  std::int32_t* leaders;   // the leading class, the lowest of equals
+  std::uint8_t* decided;   // whether the row stopped early
+};
+
+class LeaderExit {
+ public:
+  // A round is one tree whose leaf adds a vector, or one tree per class whose leaf adds to its own: trees of `order` in
+  // groups of `trees_per_round`. `increments` is [n_nodes][n_columns], read at leaves.
+  LeaderExit(const ForestView& forest, std::span<const std::int32_t> order, std::size_t trees_per_round,
+             std::span<const std::int32_t> increments, std::vector<std::int32_t> start, LeaderRule rule);
+
+  void run(const RowsView& rows, const LeaderOutcome& outcome, std::size_t n_threads) const;
+  // Labels; a row that asked every tree and leads by at most `tolerance` is decided by the exact engine.
+  void labels(const RowsView& rows, std::span<const std::int64_t> classes, std::int32_t tolerance, const Engine& exact,
+              std::int64_t* out, std::size_t n_threads) const;
+
+  std::size_t n_features() const { return n_features_; }
+  std::size_t n_trees() const { return plan_.size(); }
+  std::size_t n_classes() const { return n_classes_; }
+  std::size_t bytes() const { return walker_.bytes() + table_.size() * sizeof(std::int32_t); }
+
+ private:
+  Leaves make_leaves(const ForestView& forest, std::span<const std::int32_t> increments);
+  std::int32_t leader(const std::int32_t* sums) const;
+  bool may_stop(std::size_t round) const { return rule_.lead[round] != std::numeric_limits<std::int32_t>::max(); }
+  bool stops(std::size_t round, std::int32_t first, std::int32_t second) const;
+  void add(const Tree& tree, std::uint32_t payload, std::int32_t* sums) const;
+  void run_block(const RowsView& rows, std::size_t first, std::size_t n, const LeaderOutcome& outcome) const;
+  void finish_row(const std::uint32_t* keys, std::size_t round, std::int32_t* sums, std::size_t row,
+                  const LeaderOutcome& outcome) const;
+  void record(const std::int32_t* sums, std::size_t round, bool decided, std::size_t row, const LeaderOutcome& outcome) const;
+
+  std::size_t n_features_, n_classes_;
+  bool vector_leaves_;
+  std::size_t width_;                  // sums per row: the classes, and lanes that never lead
+  AlignedVector<std::int32_t> table_;  // distinct leaf vectors, [payload][width_]
+  Walker walker_;
+  std::vector<Tree> plan_;
+  std::size_t trees_per_round_, n_rounds_;
+  std::vector<std::int32_t> start_;
+  LeaderRule rule_;
+};
+
+}  // namespace scurry

@@ -1,0 +1,151 @@
+#include "runtime/node_values.h"
+
+#include <algorithm>
+#include <bit>
+#include <cfloat>
+#include <cstring>
+#include <type_traits>
+#include <unordered_map>
+
+#include "kernels/kernels.h"
+
+namespace scurry {
+namespace {
+
+static_assert(FLT_EVAL_METHOD == 0, "sums must be rounded to their own type after every addition, as the source's are");
+
+// Distinct vectors of doubles, each given an index: pure leaves of a whole forest share a handful of them.
+class VectorTable {
+ public:
+  VectorTable(std::size_t width, AlignedVector<double>& values) : width_(width), values_(values) {}
+
+  std::uint32_t index_of(const double* vector) {
+    std::uint64_t hash = 0x9E3779B97F4A7C15u;
+    for (std::size_t i = 0; i < width_; ++i) {
+      hash = (hash ^ std::bit_cast<std::uint64_t>(vector[i])) * 0xFF51AFD7ED558CCDu;
+      hash ^= hash >> 32;
+    }
+    auto [first, last] = by_hash_.equal_range(hash);
+    for (; first != last; ++first) {
+      if (std::memcmp(&values_[first->second * width_], vector, width_ * sizeof(double)) == 0) return first->second;
+    }
+    const auto index = static_cast<std::uint32_t>(values_.size() / width_);
+    values_.insert(values_.end(), vector, vector + width_);
+    by_hash_.emplace(hash, index);
+    return index;
+  }
+
+ private:
+  std::size_t width_;
+  AlignedVector<double>& values_;
+  std::unordered_multimap<std::uint64_t, std::uint32_t> by_hash_;
+};
+
+std::size_t output_of(const Tree& tree) { return static_cast<std::size_t>(std::max(tree.output, 0)); }
+
+std::size_t padded_width(std::size_t n_columns) {
+  return n_columns <= 2 ? n_columns : (n_columns + 7) / 8 * 8;
+}
+
+}  // namespace
+
+NodeValues::NodeValues(const ForestView& forest)
+    : vectors_(forest.n_columns > 1),
+      float32_(forest.float32_score && !vectors_),
+      width_(padded_width(forest.n_columns)),
+      base_score_(forest.base_score.begin(), forest.base_score.end()) {}
+
+std::vector<std::uint32_t> NodeValues::index_leaves(const ForestView& forest) { return index(forest, true, {}); }
+
+std::vector<std::uint32_t> NodeValues::index_nodes(const ForestView& forest, std::span<const double> weights) {
+  return index(forest, false, weights);
+}
+
+std::vector<std::uint32_t> NodeValues::index(const ForestView& forest, bool leaves_only, std::span<const double> weights) {
+  std::vector<std::uint32_t> payloads(forest.n_nodes());
+  VectorTable distinct(width_, table_);
+  std::vector<double> vector(width_);
+  for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
+    if (leaves_only && forest.left[node] >= 0) continue;
+    read(forest, weights, node, vector.data());
+    payloads[node] = float32_ ? std::bit_cast<std::uint32_t>(static_cast<float>(vector[0])) : distinct.index_of(vector.data());
+  }
+  table_.shrink_to_fit();
+  return payloads;
+}
+
+std::uint32_t NodeValues::append(const ForestView& forest, std::span<const double> weights,
+                                 std::span<const std::int32_t> nodes) {
+  const std::size_t first = table_.size() / width_;
+  table_.resize((first + nodes.size()) * width_);
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    read(forest, weights, static_cast<std::size_t>(nodes[i]), &table_[(first + i) * width_]);
+  }
+  table_.shrink_to_fit();
+  return static_cast<std::uint32_t>(first);
+}
+
+// What a node adds to the sums.
+void NodeValues::read(const ForestView& forest, std::span<const double> weights, std::size_t node, double* vector) const {
+  const double* value = forest.value + node * forest.n_columns;
+  const double weight = weights.empty() ? 1.0 : weights[node];
+  if (forest.aggregation == Aggregation::kVote) {
+    std::fill_n(vector, width_, 0.0);
+    vector[std::max_element(value, value + forest.n_columns) - value] = weight;
+  } else {
+    std::transform(value, value + forest.n_columns, vector, [=](double v) { return v * weight; });
+  }
+}
+
+template <class Real>
+void NodeValues::start(std::size_t n, AlignedVector<Real>& sums) const {
+  sums.resize(n * (vectors_ ? width_ : base_score_.size()));
+  for (std::size_t k = 0; k < base_score_.size(); ++k) {
+    const auto base = static_cast<Real>(base_score_[k]);
+    if (vectors_) {
+      for (std::size_t row = 0; row < n; ++row) sums[row * width_ + k] = base;
+    } else {
+      std::fill_n(sums.begin() + static_cast<std::ptrdiff_t>(k * n), n, base);
+    }
+  }
+}
+
+template <class Real>
+void NodeValues::add(const Tree& tree, const std::uint32_t* payload, std::size_t n, Real* sums) const {
+  Real* of_output = sums + output_of(tree) * n;
+  if constexpr (std::is_same_v<Real, float>) {
+    kernels().sums.add_floats(payload, n, of_output);
+  } else if (vectors_) {
+    kernels().sums.add_vectors(table_.data(), width_, payload, n, sums);
+  } else {
+    kernels().sums.add_doubles(table_.data(), payload, n, of_output);
+  }
+}
+
+template <class Real>
+void NodeValues::add_row(const std::vector<Tree>& trees, const std::uint32_t* payload, Real* sums) const {
+  const auto value_of = [&](std::size_t t) {
+    if constexpr (std::is_same_v<Real, float>) return std::bit_cast<float>(payload[t]);
+    else return table_[payload[t]];
+  };
+  if (vectors_) {
+    if constexpr (std::is_same_v<Real, double>) {
+      kernels().sums.sum_vectors(table_.data(), width_, payload, trees.size(), sums);
+    }
+  } else if (base_score_.size() == 1) {
+    Real sum = sums[0];  // in a register: through memory, each addition would wait for the last one's store
+    for (std::size_t t = 0; t < trees.size(); ++t) sum += value_of(t);
+    sums[0] = sum;
+  } else {
+    for (std::size_t t = 0; t < trees.size(); ++t) sums[output_of(trees[t])] += value_of(t);
+  }
+}
+
+template void NodeValues::start(std::size_t, AlignedVector<float>&) const;
+template void NodeValues::start(std::size_t, AlignedVector<double>&) const;
+template void NodeValues::add(const Tree&, const std::uint32_t*, std::size_t, float*) const;
+template void NodeValues::add(const Tree&, const std::uint32_t*, std::size_t, double*) const;
+template void NodeValues::add_row(const std::vector<Tree>&, const std::uint32_t*, float*) const;
+template void NodeValues::add_row(const std::vector<Tree>&, const std::uint32_t*, double*) const;
+
+}  // namespace scurry

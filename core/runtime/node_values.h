@@ -1,0 +1,58 @@
+// NodeValues: what nodes add to the sums of rows, and those sums, in the source's order and precision.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/aligned.h"
+#include "runtime/forest_view.h"
+#include "runtime/trees.h"
+
+namespace scurry {
+
+class NodeValues {
+ public:
+  explicit NodeValues(const ForestView& forest);
+
+  // Payloads by which the sums know nodes, by the forest's node index. With weights, a node's value counts that many times.
+  std::vector<std::uint32_t> index_leaves(const ForestView& forest);
+  std::vector<std::uint32_t> index_nodes(const ForestView& forest, std::span<const double> weights);
+
+  // Whether values are so small that a walk which may end at any node has them all in a row: a table of distinct ones would
+  // be looked up in two places of memory instead of one.
+  bool are_small() const { return !float32_ && width_ <= 2; }
+  // Adds the values of these nodes, in this order. Returns the payload of the first, which others follow.
+  std::uint32_t append(const ForestView& forest, std::span<const double> weights, std::span<const std::int32_t> nodes);
+
+  // Whether the source sums in float32. It never does so with vectors.
+  bool in_float32() const { return float32_; }
+  bool are_vectors() const { return vectors_; }  // a node adds to every output, not to its tree's one
+  double base_score(std::size_t output) const { return base_score_[output]; }
+  std::size_t bytes() const { return table_.size() * sizeof(double); }
+
+  // The sums of n rows are spaced so.
+  std::size_t row_spacing() const { return vectors_ ? width_ : 1; }
+  std::size_t output_spacing(std::size_t n) const { return vectors_ ? 1 : n; }
+
+  // Makes the sums of n rows their base scores.
+  template <class Real>
+  void start(std::size_t n, AlignedVector<Real>& sums) const;
+  // Adds the values of the nodes that n rows reached in a tree.
+  template <class Real>
+  void add(const Tree& tree, const std::uint32_t* payload, std::size_t n, Real* sums) const;
+  // Adds, for a single row, the values of the nodes it reached in all trees.
+  template <class Real>
+  void add_row(const std::vector<Tree>& trees, const std::uint32_t* payload, Real* sums) const;
+
+ private:
+  std::vector<std::uint32_t> index(const ForestView& forest, bool leaves_only, std::span<const double> weights);
+  void read(const ForestView& forest, std::span<const double> weights, std::size_t node, double* vector) const;
+
+  bool vectors_, float32_;
+  std::size_t width_;  // doubles per value and per row's sums, padded for the kernels
+  std::vector<double> base_score_;
+  AlignedVector<double> table_;  // [payload][width_]; in float32 the payload is the value itself
+};
+
+}  // namespace scurry

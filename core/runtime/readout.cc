@@ -1,0 +1,130 @@
+#include "runtime/readout.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+namespace scurry {
+namespace {
+
+// In float32 as XGBoost evaluates it (exponent capped so that the denominator stays finite), in float64 as LightGBM.
+float logistic(float x) { return 1.0f / (1.0f + std::exp(std::min(-x, 88.7f))); }
+double logistic(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+template <class Real>
+Real transform(Link link, Real x) {
+  switch (link) {
+    case Link::kLogistic:
+    case Link::kLogisticEach: return logistic(x);
+    case Link::kExp: return std::exp(x);
+    case Link::kSignedSquare: return std::copysign(x * x, x);
+    case Link::kLog1pExp: return std::log1p(std::exp(x));
+    case Link::kStep: return x > 0 ? Real{1} : Real{0};
+    default: return x;
+  }
+}
+
+}  // namespace
+
+Readout::Readout(const ForestView& forest, std::vector<std::int64_t> labels)
+    : n_outputs_(forest.n_outputs()),
+      labels_(std::move(labels)),
+      n_probabilities_(std::max<std::size_t>(forest.n_classes, 1)),
+      link_(forest.link),
+      scale_(forest.link_scale),
+      decision_threshold_(forest.decision_threshold),
+      divide_(forest.aggregation != Aggregation::kSum),
+      label_from_score_(forest.label_from_score),
+      binary_score_(forest.n_classes == 2 && forest.n_outputs() == 1) {
+  if (labels_.size() != n_probabilities_) throw std::invalid_argument("a label is needed for every class");
+  if (divide_) {
+    const std::size_t rounds = forest.tree_output[0] < 0 ? forest.n_trees() : forest.n_trees() / forest.n_outputs();
+    divisor_ = static_cast<double>(rounds);
+  }
+}
+
+template <class Real>
+void Readout::scores(const Real* sums, std::size_t spacing, double* out) const {
+  for (std::size_t k = 0; k < n_outputs(); ++k) out[k] = static_cast<double>(score(sums[k * spacing]));
+}
+
+template <class Real>
+void Readout::link(const Real* sums, std::size_t spacing, double* out) const {
+  const auto scaled = [&](std::size_t k) { return static_cast<Real>(scale_) * score(sums[k * spacing]); };
+  if (link_ == Link::kSoftmax) {
+    Real largest = scaled(0);
+    for (std::size_t k = 1; k < n_outputs(); ++k) largest = std::max(largest, scaled(k));
+    double total = 0;
+    for (std::size_t k = 0; k < n_outputs(); ++k) {
+      const Real e = std::exp(scaled(k) - largest);
+      total += static_cast<double>(e);
+      out[k] = static_cast<double>(e);
+    }
+    for (std::size_t k = 0; k < n_outputs(); ++k) {
+      out[k] = static_cast<double>(static_cast<Real>(out[k]) / static_cast<Real>(total));
+    }
+    return;
+  }
+  for (std::size_t k = 0; k < n_outputs(); ++k) {
+    out[k] = static_cast<double>(link_ == Link::kIdentity ? score(sums[k * spacing]) : transform(link_, scaled(k)));
+  }
+}
+
+template <class Real>
+void Readout::probabilities(const Real* sums, std::size_t spacing, double* out) const {
+  if (!binary_score_) return link(sums, spacing, out);
+  link(sums, spacing, out + 1);
+  out[0] = static_cast<double>(Real{1} - static_cast<Real>(out[1]));
+}
+
+template <class Real>
+std::int64_t Readout::label(const Real* sums, std::size_t spacing) const {
+  if (binary_score_) return labels_[static_cast<double>(score(sums[0])) >= decision_threshold_ ? 1 : 0];
+  std::size_t best = 0;
+  if (label_from_score_ || link_ == Link::kIdentity) {
+    for (std::size_t k = 1; k < n_outputs(); ++k) {
+      if (sums[k * spacing] > sums[best * spacing]) best = k;
+    }
+    // Division can make equal what was not: the label is the first class whose quotient is the largest.
+    const Real close = sums[best * spacing] - 4 * std::numeric_limits<Real>::epsilon() * std::fabs(sums[best * spacing]);
+    for (std::size_t k = 0; divide_ && k < best; ++k) {
+      if (sums[k * spacing] >= close && score(sums[k * spacing]) == score(sums[best * spacing])) best = k;
+    }
+    return labels_[best];
+  }
+  constexpr std::size_t kOnStack = 128;
+  double on_stack[kOnStack];
+  std::vector<double> on_heap(n_outputs() > kOnStack ? n_outputs() : 0);
+  double* p = on_heap.empty() ? on_stack : on_heap.data();
+  link(sums, spacing, p);
+  return labels_[static_cast<std::size_t>(std::max_element(p, p + n_outputs()) - p)];
+}
+
+template void Readout::scores(const float*, std::size_t, double*) const;
+template void Readout::scores(const double*, std::size_t, double*) const;
+template void Readout::probabilities(const float*, std::size_t, double*) const;
+template void Readout::probabilities(const double*, std::size_t, double*) const;
+template std::int64_t Readout::label(const float*, std::size_t) const;
+template std::int64_t Readout::label(const double*, std::size_t) const;
+
+double logistic_threshold(double scale, bool float32) {
+  // Positive floats order like their bits, so bisection runs over bits: low stays negative, high positive.
+  if (float32) {
+    std::uint32_t low = 0, high = std::bit_cast<std::uint32_t>(1.0f);
+    while (high - low > 1) {
+      const std::uint32_t middle = low + (high - low) / 2;
+      (logistic(static_cast<float>(scale) * std::bit_cast<float>(middle)) > 0.5f ? high : low) = middle;
+    }
+    return static_cast<double>(std::bit_cast<float>(high));
+  }
+  std::uint64_t low = 0, high = std::bit_cast<std::uint64_t>(1.0);
+  while (high - low > 1) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    (logistic(scale * std::bit_cast<double>(middle)) > 0.5 ? high : low) = middle;
+  }
+  return std::bit_cast<double>(high);
+}
+
+}  // namespace scurry

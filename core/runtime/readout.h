@@ -1,0 +1,45 @@
+// Readout: from the summed leaves of a row to its scores, probabilities and label, rounding as the source model does.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/forest_view.h"
+
+namespace scurry {
+
+class Readout {
+ public:
+  explicit Readout(const ForestView& forest, std::vector<std::int64_t> labels);
+
+  std::size_t n_outputs() const { return n_outputs_; }
+  std::size_t n_probabilities() const { return n_probabilities_; }
+  // What sums are divided by: the number of trees that add to each where values are averaged, else 1.
+  double divisor() const { return divisor_; }
+
+  // `sums` holds a row's n_outputs() sums, `spacing` apart.
+  template <class Real>
+  void scores(const Real* sums, std::size_t spacing, double* out) const;
+  template <class Real>
+  void probabilities(const Real* sums, std::size_t spacing, double* out) const;
+  template <class Real>
+  std::int64_t label(const Real* sums, std::size_t spacing) const;
+
+ private:
+  template <class Real>
+  Real score(Real sum) const { return divide_ ? sum / static_cast<Real>(divisor_) : sum; }
+  template <class Real>
+  void link(const Real* sums, std::size_t spacing, double* out) const;
+
+  std::size_t n_outputs_;
+  std::vector<std::int64_t> labels_;
+  std::size_t n_probabilities_;
+  Link link_;
+  double scale_, decision_threshold_, divisor_ = 1.0;
+  bool divide_, label_from_score_, binary_score_;
+};
+
+// The smallest score whose logistic probability, rounded as the source does, exceeds one half.
+double logistic_threshold(double scale, bool float32);
+
+}  // namespace scurry

@@ -1,0 +1,78 @@
+// Trees as the kernels walk them: breadth first, siblings adjacent, children found by their distance, 0 at a leaf.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/columns.h"
+#include "runtime/forest_view.h"
+
+namespace scurry {
+
+// A step is `at += left + (keys[column] > key)`, left being the distance to the left child. A leaf has left = 0 and the
+// pad as its column, whose key 0 exceeds nothing: walking on from it is harmless, and its `key` is free to hold what the
+// leaf is worth (a payload).
+struct NarrowNode {
+  std::uint32_t key;
+  std::uint16_t column;
+  std::uint16_t left;
+};
+struct WideNode {
+  std::uint32_t key;
+  std::uint32_t column;
+  std::uint32_t left;
+};
+
+struct CategoryTest {
+  std::uint32_t first_word;
+  std::uint32_t n_bits;
+  bool nan_left;
+};
+
+struct Tree {
+  std::uint32_t first;  // its root in the node array
+  std::uint32_t depth;
+  std::uint32_t top;          // levels laid out as a complete binary heap, without leaves or categories
+  std::uint32_t first_phase;  // levels walked by every row before the unfinished ones are gathered
+  std::int32_t output;        // the score it adds to, -1: all
+};
+
+// What a leaf's payload means is decided by whoever lowers the forest.
+struct Leaves {
+  std::vector<std::uint32_t> payload_of_node;  // by the forest's node index; read at leaves only
+  bool mergeable = true;      // equal siblings may become one leaf
+  bool keep_origins = false;  // Trees::take_origins() will be called
+};
+
+class Trees {
+ public:
+  Trees(const ForestView& forest, const Columns& columns, Leaves leaves);
+
+  bool is_wide() const { return !wide_.empty(); }
+  const std::vector<NarrowNode>& narrow() const { return narrow_; }
+  const std::vector<WideNode>& wide() const { return wide_; }
+  const std::vector<Tree>& trees() const { return trees_; }
+  const std::vector<CategoryTest>& category_tests() const { return category_tests_; }
+  const std::vector<std::uint32_t>& category_bits() const { return category_bits_; }
+  // A bit per node, set where missing values of a mixed column go left; empty if no walk needs them.
+  const std::vector<std::uint32_t>& marks() const { return marks_; }
+  // The forest's node that each lowered one stands for, if the leaves asked for it.
+  std::vector<std::int32_t> take_origins() { return std::move(origins_); }
+  std::size_t bytes() const;
+
+  static constexpr std::uint32_t kMaxTop = 5;
+
+ private:
+  template <class Node>
+  void lower(const ForestView& forest, const Columns& columns, const Leaves& leaves,
+             const std::vector<std::uint8_t>& is_leaf, std::vector<Node>& nodes);
+
+  std::vector<NarrowNode> narrow_;
+  std::vector<WideNode> wide_;
+  std::vector<Tree> trees_;
+  std::vector<CategoryTest> category_tests_;
+  std::vector<std::uint32_t> category_bits_, marks_;
+  std::vector<std::int32_t> origins_;
+};
+
+}  // namespace scurry

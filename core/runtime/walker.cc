@@ -1,0 +1,136 @@
+#include "runtime/walker.h"
+
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+namespace scurry {
+namespace {
+
+constexpr std::size_t kColumnPadding = 16;  // words: columns of a power-of-two length would share cache sets
+
+std::uint32_t* grown(AlignedVector<std::uint32_t>& buffer, std::size_t n) {
+  if (buffer.size() < n) buffer.resize(n);
+  return buffer.data();
+}
+
+template <class Node>
+Walk<Node> walk_of(const std::vector<Node>& nodes, const Trees& trees, const Columns& columns) {
+  return {nodes.data(),
+          trees.category_tests().data(),
+          trees.category_bits().data(),
+          trees.marks().empty() ? nullptr : trees.marks().data(),
+          columns.pad(),
+          columns.stride(),
+          columns.has_categories()};
+}
+
+}  // namespace
+
+std::size_t round_up(std::size_t n, std::size_t step) { return (n + step - 1) / step * step; }
+
+void parallel_for(std::size_t n_tasks, std::size_t n_threads, const std::function<void(std::size_t)>& task) {
+  std::atomic<std::size_t> next{0};
+  std::exception_ptr failure;
+  std::mutex failure_lock;
+  const auto run = [&] {
+    try {
+      for (std::size_t i = next++; i < n_tasks; i = next++) task(i);
+    } catch (...) {
+      const std::lock_guard guard(failure_lock);
+      failure = std::current_exception();
+    }
+  };
+  std::vector<std::thread> threads;
+  threads.reserve(std::min(n_threads, n_tasks));
+  try {
+    for (std::size_t t = 1; t < std::min(n_threads, n_tasks); ++t) threads.emplace_back(run);
+  } catch (const std::exception&) {
+    // The system has no more threads to give: those there are do all the work.
+  }
+  run();
+  for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+Scratch& Scratch::of_this_thread() {
+  thread_local Scratch scratch;
+  return scratch;
+}
+
+Walker::Walker(const ForestView& forest, Leaves leaves)
+    : columns_(forest),
+      trees_(forest, columns_, std::move(leaves)),
+      narrow_(walk_of(trees_.narrow(), trees_, columns_)),
+      wide_(walk_of(trees_.wide(), trees_, columns_)) {
+  columns_.forget_nodes();
+}
+
+void Walker::reserve(std::size_t n, Scratch& scratch) const {
+  grown(scratch.keys, n * columns_.stride());
+  grown(scratch.payload, n);
+  grown(scratch.walk, n);
+}
+
+void Walker::load(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch, std::size_t at,
+                  std::size_t ahead) const {
+  const std::size_t stride = columns_.stride(), padded = round_up(n, kChunk);
+  reserve(at + padded, scratch);
+  std::uint32_t* keys = scratch.keys.data() + at * stride;
+  const bool has_missing = columns_.encode(rows, first, n, keys, ahead);
+  std::fill(keys + n * stride, keys + padded * stride, 0u);
+  scratch.block = {keys, nullptr, 0, padded, has_missing};
+}
+
+void Walker::index_columns(Scratch& scratch) const {
+  Block& block = scratch.block;
+  const std::size_t stride = columns_.stride(), n_columns = columns_.pad() + 1;
+  block.column_stride = block.n + kColumnPadding;
+  std::uint32_t* by_column = grown(scratch.columns, block.column_stride * n_columns);
+  for (std::size_t row = 0; row < block.n; ++row) {
+    for (std::size_t c = 0; c < n_columns; ++c) by_column[c * block.column_stride + row] = block.by_row[row * stride + c];
+  }
+  block.by_column = by_column;
+}
+
+void Walker::walk(const Tree& tree, Scratch& scratch) const {
+  std::uint32_t *payload = scratch.payload.data(), *rows = scratch.walk.data();
+  if (trees_.is_wide()) {
+    kernels().wide.tree(wide_, tree, scratch.block, payload, rows);
+  } else {
+    kernels().narrow.tree(narrow_, tree, scratch.block, payload, rows);
+  }
+}
+
+void Walker::descend(const Tree& tree, std::uint32_t levels, Scratch& scratch) const {
+  std::uint32_t* at = scratch.payload.data();
+  if (trees_.is_wide()) {
+    kernels().wide.descend(wide_, tree, scratch.block, levels, at);
+  } else {
+    kernels().narrow.descend(narrow_, tree, scratch.block, levels, at);
+  }
+}
+
+void Walker::load_row(const RowsView& rows, std::size_t row, std::size_t n_payloads, Scratch& scratch) const {
+  grown(scratch.payload, n_payloads);
+  columns_.encode(rows, row, 1, grown(scratch.keys, columns_.stride()));
+}
+
+void Walker::walk_row(const Tree* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload) const {
+  if (trees_.is_wide()) {
+    kernels().wide.row(wide_, trees, n, keys, payload);
+  } else {
+    kernels().narrow.row(narrow_, trees, n, keys, payload);
+  }
+}
+
+void Walker::take_steps(const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* at) const {
+  if (trees_.is_wide()) {
+    kernels().wide.steps(wide_, trees, n, keys, at);
+  } else {
+    kernels().narrow.steps(narrow_, trees, n, keys, at);
+  }
+}
+
+}  // namespace scurry

@@ -1,0 +1,97 @@
+// Walker: a lowered forest that takes blocks of rows to their leaves. Immutable, shared by threads; each brings a Scratch.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "runtime/aligned.h"
+#include "runtime/columns.h"
+#include "kernels/kernels.h"
+#include "runtime/trees.h"
+
+namespace scurry {
+
+// Buffers of one thread, kept between calls: predicting one row must not allocate.
+struct Scratch {
+  AlignedVector<std::uint32_t> keys, columns, payload, walk;
+  Block block{};
+
+  static Scratch& of_this_thread();
+};
+
+class Walker {
+ public:
+  Walker(const ForestView& forest, Leaves leaves);
+  Walker(const Walker&) = delete;  // narrow_ and wide_ point into trees_
+  Walker(Walker&&) = default;
+
+  const Columns& columns() const { return columns_; }
+  const std::vector<Tree>& trees() const { return trees_.trees(); }
+  std::vector<std::int32_t> take_origins() { return trees_.take_origins(); }
+  std::size_t bytes() const { return trees_.bytes(); }
+
+  // Makes room for n rows, a multiple of kChunk: up to it, nothing that is loaded moves.
+  void reserve(std::size_t n, Scratch& scratch) const;
+  // Encodes rows [first, first + n) as the scratch's block, from place `at` of its keys on, padded with rows of zero keys.
+  // Rows `ahead` of these are fetched into the cache, 0: none.
+  void load(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch, std::size_t at = 0,
+            std::size_t ahead = 0) const;
+  // Whether rows that soon stop are better off without a by-column copy.
+  bool prefers_rows() const {
+    return !trees_.is_wide() && !columns_.has_categories() && columns_.stride() <= kernels().max_register_stride;
+  }
+  // Fills the block's by-column copy from its rows, which pays if there are half a chunk of them or more.
+  void index_columns(Scratch& scratch) const;
+  // payload[row] of the leaf each row of the block reaches in a tree.
+  void walk(const Tree& tree, Scratch& scratch) const;
+  // payload[row] becomes the place in the tree of the node each row reaches after `levels` levels; a leaf is not left.
+  void descend(const Tree& tree, std::uint32_t levels, Scratch& scratch) const;
+
+  // Encodes one row into the scratch's keys, with room for `n_payloads`.
+  void load_row(const RowsView& rows, std::size_t row, std::size_t n_payloads, Scratch& scratch) const;
+  // payload[i] of the leaf that the row with these keys reaches in trees[i].
+  void walk_row(const Tree* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload) const;
+  // Takes a step in trees[0], then in trees[1], …; at[tree] is where in the array of all nodes the row is in that tree.
+  void take_steps(const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* at) const;
+
+  // How many rows have their keys in so many bytes, a multiple of kChunk.
+  std::size_t rows_in(std::size_t bytes) const {
+    return std::max(kChunk, bytes / (columns_.stride() * sizeof(std::uint32_t)) / kChunk * kChunk);
+  }
+
+  // Calls work(first, n) for blocks of rows, on several threads; an exception of any of them is rethrown.
+  template <class Work>
+  void for_each_block(std::size_t n_rows, std::size_t n_threads, Work work) const;
+
+ private:
+  static constexpr std::size_t kBlockBytes = 512 * 1024, kMinBlockRows = 512, kMaxBlockRows = 4096;
+
+  Columns columns_;
+  Trees trees_;
+  Walk<NarrowNode> narrow_;
+  Walk<WideNode> wide_;
+};
+
+std::size_t round_up(std::size_t n, std::size_t step);
+
+// Runs task(i) for i in [0, n_tasks) on up to n_threads threads, fewer if the system has no more; an exception of any of
+// them is rethrown.
+void parallel_for(std::size_t n_tasks, std::size_t n_threads, const std::function<void(std::size_t)>& task);
+
+// Calls work(first, n) for ranges of at most max_rows rows, on several threads; an exception of any of them is rethrown.
+template <class Work>
+void for_each_range(std::size_t n_rows, std::size_t max_rows, std::size_t n_threads, Work work) {
+  std::size_t range = std::max(max_rows, kChunk);
+  if (n_threads > 1) range = round_up(std::min(range, std::max(kChunk, n_rows / (4 * n_threads))), kChunk);
+  parallel_for((n_rows + range - 1) / range, n_threads,
+               [&](std::size_t r) { work(r * range, std::min(range, n_rows - r * range)); });
+}
+
+template <class Work>
+void Walker::for_each_block(std::size_t n_rows, std::size_t n_threads, Work work) const {
+  for_each_range(n_rows, std::clamp(rows_in(kBlockBytes), kMinBlockRows, kMaxBlockRows), n_threads, work);
+}
+
+}  // namespace scurry

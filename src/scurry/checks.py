@@ -1,0 +1,84 @@
+"""Checks of single arguments. Each returns the value in its canonical type, or raises an `InputError` that names it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from numbers import Real
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from scurry.errors import InputError
+
+RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
+"""What every `random_state` accepts."""
+
+Progress: TypeAlias = Callable[[int, int], object]
+"""What every `progress` is called with: ``progress(n_done, n_total)``."""
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    """Return `value` if it is one of `choices`."""
+    if not isinstance(value, str) or value not in choices:
+        accepted = ", ".join(f'"{choice}"' for choice in choices)
+        raise InputError(f"{name} must be one of {accepted}, got {value!r}", argument=name)
+    return value
+
+
+def check_count(name: str, value: Any, smallest: int = 1, *, hint: str = "") -> int:
+    """Return `value` as an int of at least `smallest`; `hint` is added to the message."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        count = smallest - 1
+    # True is an int to Python, but nobody who passes it means 1.
+    if count < smallest or isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be a whole number of at least {smallest}, got {value!r}{hint}", argument=name)
+    return count
+
+
+def check_number(name: str, value: Any, *, above: float | None = None, hint: str = "") -> float:
+    """Return `value` as a finite float of at least 0, or greater than `above`."""
+    low = 0.0 if above is None else above
+    if not is_number(value) or not (value >= low if above is None else value > low) or not value < np.inf:
+        wanted = "of at least 0" if above is None else f"above {above:g}"
+        raise InputError(f"{name} must be a number {wanted}, got {value!r}{hint}", argument=name)
+    return float(value)
+
+
+def check_rate(name: str, rate: Any) -> float:
+    """Return `rate` as a float in [0, 1)."""
+    if not is_number(rate) or not 0.0 <= rate < 1.0:
+        hint = (
+            f" Did you mean {float(rate) / 100:g} ({float(rate):g} %)?" if is_number(rate) and 1 <= rate < 100 else ""
+        )
+        raise InputError(f"{name} must be in [0, 1), got {rate!r}.{hint}", argument=name)
+    return float(rate)
+
+
+def check_confidence(confidence: Any) -> float:
+    """Return `confidence` as a float strictly between 0 and 1."""
+    if not is_number(confidence) or not 0.0 < confidence < 1.0:
+        hint = f" Did you mean {float(confidence) / 100:g}?" if is_number(confidence) and 1 < confidence < 100 else ""
+        raise InputError(f"confidence must be in (0, 1), got {confidence!r}.{hint}", argument="confidence")
+    return float(confidence)
+
+
+def check_random_state(random_state: RandomState) -> np.random.Generator:
+    """Return a generator: the one given, or one seeded by what was given."""
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31))
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"random_state must be a whole number of at least 0, a Generator, a RandomState or None, got "
+            f"{random_state!r}",
+            argument="random_state",
+        ) from error
+
+
+def is_number(value: Any) -> bool:
+    """Return whether `value` is a real number, and not a bool."""
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)

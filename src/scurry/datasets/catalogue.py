@@ -1,0 +1,392 @@
+"""The papers' datasets by name.
+
+A dataset is looked up in the folder named by the environment variable ``SCURRY_DATA``, then in the user's cache
+(``SCURRY_CACHE``, by default ``~/.cache/scurry``), then among those that come with scurry (adult, thyroid_ann_cost);
+otherwise it is downloaded from OpenML or UCI into the cache. What is known of each, its checksum, size, classes,
+licence and feature costs, is in ``data/datasets.json``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import hashlib
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.datasets.files import Column, Table, fetch_openml, fetch_uci, read_table, write_npz
+from scurry.errors import FormatError, InputError, MissingDependencyError, ScurryError
+
+_SHIPPED = Path(__file__).parent / "data"
+_SUFFIXES = (".parquet", ".npz", ".csv")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """A dataset as arrays.
+
+    Attributes
+    ----------
+    name : str
+    X : float32 array of shape (n_rows, n_features)
+        C-ordered; categorical features as codes, NaN where a value is missing.
+    y : array of shape (n_rows,)
+        Labels.
+    feature_names : tuple of str
+    categories : dict of str to array
+        For each categorical feature, the values that codes 0, 1, … stand for.
+    split : str array of shape (n_rows,) or None
+        The source's own "train" and "test" (and "valid") rows; a downloaded copy has none.
+    extras : dict of str to array
+        Further columns that are not features, such as a subject id.
+    feature_costs : float64 array of shape (n_features,) or None
+        What a row pays at the first use of each feature, besides its group's cost.
+    groups : int64 array of shape (n_features,) or None
+        The group of each feature, -1 if it has none.
+    group_costs : float64 array of shape (n_groups,) or None
+        What a row pays once, at the first use of any feature of the group.
+    derived_from : dict of str to tuple of str
+        Features computed from others. Such a feature's cost is that of all its sources: an upper bound for a row that
+        has paid for some of them.
+    licence : str
+    source : str
+        The file it was read from.
+
+    Examples
+    --------
+    >>> from scurry import datasets
+    >>> thyroid = datasets.load("thyroid_ann_cost")
+    >>> thyroid
+    Dataset('thyroid_ann_cost', n_rows=7200, n_features=21, n_categorical=0, n_classes=3)
+    >>> dict(zip(thyroid.feature_names, thyroid.feature_costs.tolist()))["TSH"], thyroid.group_costs.tolist()
+    (20.68, [2.1])
+    """
+
+    name: str
+    X: NDArray[np.float32]
+    y: NDArray[Any]
+    feature_names: tuple[str, ...]
+    categories: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
+    split: NDArray[Any] | None = None
+    extras: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    feature_costs: NDArray[np.float64] | None = None
+    groups: NDArray[np.int64] | None = None
+    group_costs: NDArray[np.float64] | None = None
+    derived_from: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    licence: str = ""
+    source: str = ""
+
+    def __repr__(self) -> str:
+        n_rows, n_features = self.X.shape
+        return (
+            f"Dataset({self.name!r}, n_rows={n_rows}, n_features={n_features}, n_categorical={len(self.categories)}, "
+            f"n_classes={len(np.unique(self.y))})"
+        )
+
+    def frame(self) -> Any:
+        """The features as a pandas DataFrame, categorical ones with category dtype.
+
+        Returns
+        -------
+        pandas.DataFrame of shape (n_rows, n_features)
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingDependencyError('frame() needs pandas; install it with: pip install "scurry[data]"') from error
+        columns: dict[str, Any] = dict(zip(self.feature_names, self.X.T, strict=True))
+        for name, values in self.categories.items():
+            codes = np.nan_to_num(columns[name], nan=-1).astype(np.int64)
+            columns[name] = pd.Categorical.from_codes(codes, values)
+        return pd.DataFrame(columns)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What ``datasets.json`` says of a dataset: little, if it cannot be had automatically."""
+
+    licence: str
+    n_rows: int | None = None
+    features: list[str] = field(default_factory=list)
+    categorical: list[str] = field(default_factory=list)
+    other_columns: list[str] = field(default_factory=list)
+    classes: dict[str, int] = field(default_factory=dict)
+    class_dtype: str = "str"
+    missing_cells: int = 0
+    sha256: str | None = None
+    openml_id: int | None = None
+    uci_id: int | None = None
+    download: str | None = None
+    uci_target: dict[str, Any] = field(default_factory=dict)
+    where: str = ""
+    costs: dict[str, Any] = field(default_factory=dict)
+
+
+@functools.cache
+def _catalogue() -> dict[str, _Facts]:
+    entries = json.loads((_SHIPPED / "datasets.json").read_text(encoding="utf-8"))
+    return {name: _Facts(**facts) for name, facts in entries.items()}
+
+
+def names() -> list[str]:
+    """The names `load` knows.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> from scurry import datasets
+    >>> datasets.names()[:3]
+    ['adult', 'covertype', 'letter']
+    """
+    return list(_catalogue())
+
+
+def load(name: str) -> Dataset:
+    """Load a dataset by name.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or the dataset has to be fetched by hand; the message says where it is.
+    FormatError
+        If a file is damaged, or holds another dataset than its name says.
+
+    Examples
+    --------
+    >>> from scurry import datasets
+    >>> adult = datasets.load("adult")
+    >>> adult.X.shape, adult.feature_names[:2]
+    ((48842, 14), ('age', 'workclass'))
+    >>> adult.categories["workclass"][:2].tolist()
+    ['Federal-gov', 'Local-gov']
+    """
+    facts = _catalogue().get(name)
+    if facts is None:
+        near = difflib.get_close_matches(str(name), names(), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names())}"
+        raise InputError(f"there is no dataset {name!r}; {hint}")
+    path = _find(name) or _download(name, facts)
+    if path.suffix == ".parquet" and facts.sha256 is not None:
+        _check_sha256(path, facts.sha256)
+    table = read_table(path)
+    if path.suffix == ".csv" and facts.features:
+        table = _adapt(facts, table, str(path))
+    return _assemble(name, facts, table, path)
+
+
+def cache_folder() -> Path:
+    """The folder downloads go to.
+
+    Returns
+    -------
+    pathlib.Path
+        ``SCURRY_CACHE`` if set, else ``scurry`` in the platform's cache folder.
+
+    Examples
+    --------
+    >>> from scurry import datasets
+    >>> path = datasets.cache_folder() / "letter.npz"
+    >>> path.name
+    'letter.npz'
+    """
+    if chosen := os.environ.get("SCURRY_CACHE"):
+        return Path(chosen).expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "scurry" / "Cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "scurry"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "scurry"
+
+
+def _data_folder() -> Path | None:
+    chosen = os.environ.get("SCURRY_DATA")
+    if not chosen:
+        return None
+    folder = Path(chosen).expanduser()
+    if not folder.is_dir():
+        raise InputError(f"SCURRY_DATA is {chosen!r}, which is not a folder; create it, correct it or unset it")
+    return folder
+
+
+def _find(name: str) -> Path | None:
+    folders = [folder for folder in (_data_folder(), cache_folder(), _SHIPPED) if folder is not None]
+    candidates = (folder / f"{name}{suffix}" for folder in folders for suffix in _SUFFIXES)
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _check_sha256(path: Path, expected: str) -> None:
+    with path.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != expected:
+        raise FormatError(
+            f"{path} is damaged or another version: its sha256 is {found[:12]}…, expected {expected[:12]}…; "
+            "restore it, or delete it and load again"
+        )
+
+
+def _download(name: str, facts: _Facts) -> Path:
+    """Fetch a dataset and keep it in the cache, in scurry's columns, if it is the one scurry knows."""
+    if facts.download is None:
+        raise InputError(
+            f"{name!r} has to be fetched by hand: get it from {facts.where} and save it as {name}.csv (a header line, "
+            f"labels in a column 'target') in {_data_folder() or cache_folder()}"
+        )
+    service = f"OpenML {facts.openml_id}" if facts.download == "openml" else f"UCI {facts.uci_id}"
+    try:
+        table = _fetch(facts)
+    except OSError as error:
+        raise ScurryError(
+            f"{name!r} is not on this machine and {service} cannot be reached ({error}); "
+            f"go online, or set SCURRY_DATA to a folder with {name}.parquet"
+        ) from error
+    path = cache_folder() / f"{name}.npz"
+    adapted = _adapt(facts, table, service)
+    try:
+        write_npz(path, adapted)
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path} ({error}); set SCURRY_CACHE to a folder that can be written to"
+        ) from error
+    return path
+
+
+def _fetch(facts: _Facts) -> Table:
+    if facts.download == "openml" and facts.openml_id is not None:
+        return fetch_openml(facts.openml_id)
+    table = fetch_uci(facts.uci_id or 0)
+    source, at_least = facts.uci_target["column"], facts.uci_target.get("at_least")
+    if source in table:
+        column = table[source] if source in facts.other_columns else table.pop(source)
+        table["target"] = column if at_least is None else Column((column.values >= at_least).astype(np.uint8))
+    return table
+
+
+def _adapt(facts: _Facts, table: Table, source: str) -> Table:
+    """The columns of `table` under scurry's names and in its order; FormatError if it is another dataset."""
+    if "target" not in table:
+        raise FormatError(f"{source} has no column of labels among {', '.join(table)}")
+    others = {name: table[name] for name in facts.other_columns if name in table}
+    rest = {name: column for name, column in table.items() if name != "target" and name not in others}
+    features = _match(facts.features, list(rest), source)
+    adapted: Table = {
+        name: _typed(name, rest[found], name in facts.categorical, source) for name, found in features.items()
+    }
+    missing = sum(int(np.isnan(column.numbers()).sum()) for column in adapted.values())
+    if missing != facts.missing_cells:
+        raise FormatError(
+            f"{source} has {missing} missing cells, expected {facts.missing_cells}; it is another version"
+        )
+    return adapted | {"target": Column(_labels(facts, table["target"], source))} | others
+
+
+def _match(features: list[str], found: list[str], source: str) -> dict[str, str]:
+    """For each feature the column that holds it: by name, or by position where the source has names of its own."""
+    wanted, plain = [_plain(name) for name in features], [_plain(name) for name in found]
+    if set(wanted) <= set(plain) and len(set(wanted)) == len(wanted) and len(set(plain)) == len(plain):
+        return dict(zip(features, (found[plain.index(name)] for name in wanted), strict=True))
+    out_of_place = [name for name, here in zip(plain, wanted, strict=False) if name != here and name in wanted]
+    if len(found) != len(features) or out_of_place:
+        absent = [name for name, key in zip(features, wanted, strict=True) if key not in plain]
+        raise FormatError(
+            f"{source} has {len(found)} feature columns, expected {len(features)}; "
+            f"not found: {', '.join(absent[:8])}{', …' if len(absent) > 8 else ''}"
+        )
+    return dict(zip(features, found, strict=True))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^0-9a-z]", "", name.casefold())
+
+
+def _typed(name: str, column: Column, is_categorical: bool, source: str) -> Column:
+    """The column as codes or as numbers, whichever scurry has it as; some sources call small numbers nominal."""
+    if is_categorical == (column.categories is not None):
+        return column
+    if is_categorical or column.categories is None:
+        raise FormatError(f"{source} has numbers in {name!r}, which should be categorical; it is another version")
+    try:
+        numbers = np.append(column.categories.astype(np.float32), np.float32(np.nan))
+    except ValueError as error:
+        raise FormatError(f"{source} has {str(column.categories[0])!r} in {name!r}, which should be numeric") from error
+    return Column(numbers.take(column.values))
+
+
+def _labels(facts: _Facts, column: Column, source: str) -> NDArray[Any]:
+    """Labels in scurry's spelling: the same text, or else the class with the same number of rows."""
+    values, codes, counts = np.unique(column.decoded(), return_inverse=True, return_counts=True)
+    spelled = {label.casefold(): label for label in facts.classes}
+    counted = {count: label for label, count in facts.classes.items()}
+    labels = [
+        spelled.get(f"{value:g}" if column.categories is None else value.casefold()) or counted.get(int(count))
+        for value, count in zip(values, counts, strict=True)
+    ]
+    if {label: int(count) for label, count in zip(labels, counts, strict=True)} != facts.classes:
+        found = ", ".join(f"{value}: {count}" for value, count in zip(values[:8], counts[:8], strict=True))
+        raise FormatError(
+            f"{source} has {counts.sum()} rows with classes {found}; expected {facts.n_rows} rows with "
+            f"{', '.join(f'{label}: {count}' for label, count in facts.classes.items())}"
+        )
+    known = np.array(labels, dtype=np.str_)
+    return known.astype(facts.class_dtype)[codes]
+
+
+def _assemble(name: str, facts: _Facts, table: Table, path: Path) -> Dataset:
+    features = [column for column in table if column != "target" and column not in facts.other_columns]
+    if "target" not in table or (facts.features and features != facts.features):
+        raise FormatError(f"{path} does not have the columns of {name!r}; restore it, or delete it and load again")
+    y = table["target"].decoded()
+    if facts.n_rows not in (None, len(y)):
+        raise FormatError(f"{path} has {len(y)} rows, {name!r} has {facts.n_rows}; delete it and load again")
+    X = np.empty((len(y), len(features)), np.float32)
+    for j, feature in enumerate(features):
+        X[:, j] = table[feature].numbers()
+    return Dataset(
+        name=name,
+        X=X,
+        y=y,
+        feature_names=tuple(features),
+        categories={f: values for f in features if (values := table[f].categories) is not None},
+        split=table["split"].decoded() if "split" in facts.other_columns and "split" in table else None,
+        extras={c: table[c].decoded() for c in facts.other_columns if c in table and c != "split"},
+        licence=facts.licence,
+        source=str(path),
+        **(_costs(features, facts.costs) if facts.costs else {}),
+    )
+
+
+def _costs(features: list[str], costs: Mapping[str, Any]) -> dict[str, Any]:
+    derived: dict[str, list[str]] = costs["derived"]
+    own: dict[str, float] = costs["features"]
+    feature_costs = [sum(own[source] for source in derived[f]) if f in derived else own[f] for f in features]
+    groups = np.full(len(features), -1, np.int64)
+    for index, group in enumerate(costs["groups"].values()):
+        for j, feature in enumerate(features):
+            if not set(group["features"]).isdisjoint(derived.get(feature, [feature])):
+                groups[j] = index
+    return {
+        "feature_costs": np.array(feature_costs),
+        "groups": groups,
+        "group_costs": np.array([group["cost"] for group in costs["groups"].values()]),
+        "derived_from": {feature: tuple(sources) for feature, sources in derived.items()},
+    }

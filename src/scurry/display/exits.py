@@ -1,0 +1,153 @@
+"""The picture of an early exit: when rows stop, and after how much work they did."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.display.thresholds import bins, envelope, leads
+from scurry.display.votes_and_steps import new_axes
+from scurry.errors import InputError
+from scurry.plan import ExitRule, LeaderRule
+from scurry.predictor import Predictor
+
+_POSITIVE, _NEGATIVE = "#1f77b4", "#d9822b"
+_KINDS = ("thresholds", "work")
+
+
+class EarlyExitDisplay:
+    """When an early exit stops rows, or how many trees they were asked.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        Made by `scurry.early_exit`.
+    trees : int array of shape (n_rows,), optional
+        Trees each row was asked, for ``kind="work"``.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from scurry.display import EarlyExitDisplay
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = RandomForestClassifier(51, random_state=0).fit(X[:300], y[:300])
+    >>> fast = scurry.early_exit(model, X[300:], max_disagreement=0.05, method="minimixed", random_state=0)
+    >>> EarlyExitDisplay.from_predictor(fast).ax_.get_ylabel()
+    'positive votes'
+    >>> EarlyExitDisplay.from_predictor(fast, X[300:]).ax_.get_ylabel()
+    'share of rows'
+    """
+
+    def __init__(self, predictor: Predictor, trees: NDArray[np.int32] | None = None) -> None:
+        self.predictor, self.trees = predictor, trees
+
+    @classmethod
+    def from_predictor(cls, predictor: Predictor, X: Any = None, *, kind: str | None = None, ax: Any = None) -> Self:
+        """Run `predictor` on rows, if there are any, and draw.
+
+        Parameters
+        ----------
+        predictor : Predictor
+            Made by `scurry.early_exit`.
+        X : array or DataFrame of shape (n_rows, n_features), optional
+        kind : {"thresholds", "work"}, optional
+            By default "work" if there are rows.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        EarlyExitDisplay
+        """
+        trees = None if X is None else predictor.run(X).trees
+        return cls(predictor, trees).plot(kind=kind or ("thresholds" if X is None else "work"), ax=ax)
+
+    def plot(self, *, kind: str = "thresholds", ax: Any = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        kind : {"thresholds", "work"}
+            "thresholds": the votes, scores or leads that stop a row; "work": how many rows were asked how many trees.
+        ax : matplotlib Axes, optional
+            A new figure's by default.
+
+        Returns
+        -------
+        EarlyExitDisplay
+        """
+        if kind not in _KINDS:
+            raise InputError(f"kind must be one of {', '.join(_KINDS)}, got {kind!r}")
+        if kind == "work" and self.trees is None:
+            raise InputError('kind="work" needs rows: EarlyExitDisplay.from_predictor(predictor, X)')
+        rule = self.predictor.plan.stop
+        if not isinstance(rule, ExitRule | LeaderRule):
+            raise InputError("this predictor stops no row early; make one with scurry.early_exit")
+        self.ax_ = new_axes() if ax is None else ax
+        self.figure_ = self.ax_.figure
+        if kind == "work":
+            self._plot_work()
+        elif isinstance(rule, LeaderRule):
+            self._plot_leads(rule)
+        elif rule.piece_offset.size:
+            self._plot_bins(rule)
+        else:
+            self._plot_envelope(rule)
+        return self
+
+    def _plot_work(self) -> None:
+        trees, n_trees = np.asarray(self.trees), self.predictor.forest.n_trees
+        edges = np.arange(n_trees + 2) - 0.5
+        self.ax_.hist(trees, edges, weights=np.full(len(trees), 1 / len(trees)), color=_POSITIVE)
+        mean = float(trees.mean())
+        self.ax_.axvline(mean, color="black", lw=0.8, ls=":", label=f"mean {mean:.1f} of {n_trees}")
+        self.ax_.set(xlabel="trees asked", ylabel="share of rows", xlim=(0, n_trees + 0.5))
+        self.ax_.legend(frameon=False)
+
+    def _plot_envelope(self, rule: ExitRule) -> None:
+        ax, n_trees = self.ax_, self.predictor.forest.n_trees
+        lower, upper = envelope(rule, self.predictor.forest)
+        asked = np.arange(n_trees + 1)
+        negative, positive = self._sides()
+        known = np.concatenate([lower[~np.isnan(lower)], upper[~np.isnan(upper)], [0.0]])
+        by_votes = rule.kind == "votes"
+        floor, ceiling = (0, n_trees) if by_votes else (known.min(), known.max())
+        for policy, (low, high) in enumerate(zip(lower, upper, strict=True)):
+            ax.bar(asked, low - floor, 1.0, floor, color=_NEGATIVE, alpha=0.3 / len(lower))
+            ax.bar(asked, ceiling - high, 1.0, high, color=_POSITIVE, alpha=0.3 / len(lower))
+            ax.step(asked, high, where="mid", color=_POSITIVE, lw=1.2, label=None if policy else positive)
+            ax.step(asked, low, where="mid", color=_NEGATIVE, lw=1.2, label=None if policy else negative)
+        ax.set(xlabel="trees asked", ylabel="positive votes" if by_votes else "running score", xlim=(0, n_trees))
+        ax.set_ylim(floor, ceiling)
+        ax.legend(frameon=False)
+
+    def _plot_bins(self, rule: ExitRule) -> None:
+        forest = self.predictor.forest
+        found = bins(rule, forest)
+        for side, colour, name in zip((False, True), (_NEGATIVE, _POSITIVE), self._sides(), strict=True):
+            chosen = found.positive == side
+            self.ax_.vlines(found.trees[chosen], found.low[chosen], found.high[chosen], color=colour, label=name)
+        self.ax_.set(xlabel="trees asked", ylabel="running score", xlim=(0, forest.n_trees))
+        self.ax_.legend(loc="upper left", frameon=False)
+
+    def _plot_leads(self, rule: LeaderRule) -> None:
+        lead = leads(rule)
+        rounds = np.arange(len(lead))
+        self.ax_.step(rounds, lead, where="mid", color=_POSITIVE, label="stop: the leading class")
+        ceiling = np.nanmax(np.append(lead, 0.0)) * 1.05
+        self.ax_.bar(rounds, ceiling - lead, 1.0, lead, color=_POSITIVE, alpha=0.3)
+        what = "votes" if rule.kind == "votes" else "score"
+        self.ax_.set(xlabel="rounds of trees", ylabel=f"lead in {what} over the second class", xlim=(0, len(lead) - 1))
+        self.ax_.legend(frameon=False)
+
+    def _sides(self) -> tuple[str, str]:
+        classes = self.predictor.classes
+        negative, positive = ("negative", "positive") if classes is None else classes
+        return f"stop: {negative}", f"stop: {positive}"

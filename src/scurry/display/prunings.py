@@ -1,0 +1,211 @@
+"""Pictures of pruned forests: test error against cost, and which features rows still read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.costs import feature_uses
+from scurry.display.votes_and_steps import new_axes
+from scurry.errors import InputError
+from scurry.forest import Forest
+from scurry.forest.rows import as_rows
+from scurry.pruning.path import PruningPath
+
+_FEW = 7  # uses that still count as few, as in Table 1 of budgetprune
+_COLOURS = ("#e8e8e8", "#9dc3e6", "#1f4e79")  # not used, a few times, more often
+
+
+class PruningPathDisplay:
+    """Error of pruned forests on rows they have not seen, against what the rows pay.
+
+    Parameters
+    ----------
+    curves : mapping of name to (costs, errors)
+        Two float64 arrays of one length for each path, by rising cost.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    lines_ : list of matplotlib artists
+        One for each curve, once plotted.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from scurry.display import PruningPathDisplay
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = RandomForestClassifier(20, random_state=0).fit(X[::3], y[::3])
+    >>> paths = {method: scurry.prune(model, X[1::3], method=method) for method in ("exact", "ccp")}
+    >>> shown = PruningPathDisplay.from_paths(paths, X[2::3], y[2::3])
+    >>> costs, errors = shown.curves["exact"]
+    >>> bool(errors[-1] < errors[0])
+    True
+    """
+
+    def __init__(self, curves: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]) -> None:
+        self.curves = dict(curves)
+
+    @classmethod
+    def from_paths(
+        cls,
+        paths: PruningPath | Mapping[str, PruningPath],
+        X: Any,
+        y: Any,
+        *,
+        n_points: int = 40,
+        ax: Any = None,
+    ) -> Self:
+        """Let prunings of each path predict, and plot.
+
+        Parameters
+        ----------
+        paths : PruningPath, or mapping of name to PruningPath
+            Made by `scurry.prune`; a single one is named after its method.
+        X : array or DataFrame of shape (n_rows, n_features)
+        y : array of shape (n_rows,)
+        n_points : int, default 40
+            At most so many prunings of each path, spread over its costs.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        PruningPathDisplay
+        """
+        if isinstance(paths, PruningPath):
+            paths = {paths.method: paths}
+        if not paths:
+            raise InputError("paths is empty; pass at least one path made by scurry.prune")
+        if n_points < 2:
+            raise InputError(f"n_points must be 2 or more, got {n_points}")
+        return cls({name: _error_by_cost(path, X, np.asarray(y), n_points) for name, path in paths.items()}).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Draw the curves as steps: between two prunings, a budget buys the cheaper one.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            A new figure's by default.
+
+        Returns
+        -------
+        PruningPathDisplay
+        """
+        self.ax_ = new_axes() if ax is None else ax
+        self.figure_ = self.ax_.figure
+        self.lines_ = [
+            self.ax_.plot(costs, errors, "o-", ms=3, lw=1.2, drawstyle="steps-post", label=name, zorder=3 - 0.01 * at)[
+                0
+            ]
+            for at, (name, (costs, errors)) in enumerate(self.curves.items())
+        ]
+        self.ax_.set(xlabel="mean cost per row", ylabel="error", ylim=(0, None))
+        self.ax_.legend()
+        return self
+
+
+class FeatureUsageDisplay:
+    """How many rows read each feature never, a few times, or often, in several forests.
+
+    Parameters
+    ----------
+    shares : mapping of name to float64 array of shape (n_features, 3)
+        Shares of rows that use each feature not at all, 1 to 7 times, and more often.
+    feature_names : sequence of str
+
+    Attributes
+    ----------
+    axes_ : list of matplotlib Axes
+        One for each forest, once plotted.
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from scurry.display import FeatureUsageDisplay
+    >>> X, y = load_wine(return_X_y=True)
+    >>> path = scurry.prune(RandomForestClassifier(20, random_state=0).fit(X[::2], y[::2]), X[1::2])
+    >>> shown = FeatureUsageDisplay.from_forests({"unpruned": path[0], "pruned": path.at(max_cost=4)}, X[1::2])
+    >>> [round(float(shares[:, 0].mean()), 2) for shares in shown.shares.values()]
+    [0.1, 0.69]
+    """
+
+    def __init__(self, shares: Mapping[str, NDArray[np.float64]], feature_names: Any) -> None:
+        self.shares, self.feature_names = dict(shares), list(feature_names)
+
+    @classmethod
+    def from_forests(cls, forests: Mapping[str, Forest], X: Any) -> Self:
+        """Count uses in each forest, and plot.
+
+        Parameters
+        ----------
+        forests : mapping of name to Forest
+            On the same features; usually one before and one after pruning.
+        X : array or DataFrame of shape (n_rows, n_features)
+
+        Returns
+        -------
+        FeatureUsageDisplay
+        """
+        if len({forest.n_features for forest in forests.values()}) != 1:
+            raise InputError("forests must be given, all with the same features")
+        first = next(iter(forests.values()))
+        names = first.feature_names or [f"feature {at}" for at in range(first.n_features)]
+        shares = {}
+        for name, forest in forests.items():
+            uses = feature_uses(forest, X)
+            often = (uses > _FEW).mean(axis=0)
+            never = (uses == 0).mean(axis=0)
+            shares[name] = np.column_stack([never, 1 - never - often, often])
+        return cls(shares, names).plot()
+
+    def plot(self) -> Self:
+        """Draw a bar for each feature and forest.
+
+        Returns
+        -------
+        FeatureUsageDisplay
+        """
+        figure = new_axes().figure
+        figure.clear()
+        figure.set_size_inches(3.2 * len(self.shares) + 2, 0.22 * len(self.feature_names) + 1.4)
+        self.figure_ = figure
+        self.axes_ = list(figure.subplots(1, len(self.shares), sharey=True, squeeze=False)[0])
+        place = np.arange(len(self.feature_names))
+        labels = ("not used", f"1 to {_FEW} times", f"more than {_FEW} times")
+        for ax, (name, shares) in zip(self.axes_, self.shares.items(), strict=True):
+            left = np.zeros(len(place))
+            for part, colour, label in zip(shares.T, _COLOURS, labels, strict=True):
+                ax.barh(place, part, left=left, color=colour, label=label)
+                left = left + part
+            ax.set(title=name, xlabel="share of rows", xlim=(0, 1))
+            ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+            ax.margins(y=0.01)
+        self.axes_[0].set_yticks(place, self.feature_names)
+        self.axes_[0].invert_yaxis()
+        figure.legend(*self.axes_[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+        return self
+
+
+def _error_by_cost(
+    path: PruningPath, X: Any, y: NDArray[Any], n_points: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    rows = as_rows(path.problem.forest, X)
+    if y.shape != (len(rows),):
+        raise InputError(f"y has shape {y.shape}, X has {len(rows)} rows")
+    wanted = np.linspace(path.costs.min(), path.costs.max(), n_points)
+    chosen = sorted({int(np.abs(path.costs - cost).argmin()) for cost in wanted})
+    points = []
+    for at in chosen:
+        pruned = path[at]
+        points.append((path.problem.costs.of_rows(pruned, rows).mean(), (pruned.predict(rows) != y).mean()))
+    costs, errors = np.array(sorted(points)).T
+    return costs, errors

@@ -1,0 +1,256 @@
+"""Pictures of rules, predictors and prunings, as scikit-learn draws its own. matplotlib is imported when drawing.
+
+Axes to draw on. matplotlib is imported when something is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.errors import InputError, MissingDependencyError
+from scurry.forest.rows import as_rows
+from scurry.plan import StepRule
+from scurry.predictor import Predictor
+from scurry.stopping.votes.policy import decided
+from scurry.stopping.votes.rule import VoteRule
+
+_GO_ON, _POSITIVE, _NEGATIVE, _LOT = "#f2f2f2", "#1f77b4", "#d9822b", "#7a2f8f"
+_MAX_LISTED = 1001  # voters for which states are listed one by one
+_BUDGETS = {"steps": "steps per row", "time": "time per row (µs)"}
+
+
+class VoteRuleDisplay:
+    """When a vote rule stops, or what it costs.
+
+    Parameters
+    ----------
+    rule : VoteRule
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> from scurry.stopping import solve
+    >>> display = VoteRuleDisplay.from_rule(solve(51, 0.001))
+    >>> display.ax_.get_xlabel()
+    'votes seen'
+    """
+
+    def __init__(self, rule: VoteRule) -> None:
+        self.rule = rule
+
+    @classmethod
+    def from_rule(cls, rule: VoteRule, *, kind: str = "thresholds", ax: Any = None) -> Self:
+        """Draw `rule` at once; see `plot`."""
+        return cls(rule).plot(kind=kind, ax=ax)
+
+    def plot(self, *, kind: str = "thresholds", ax: Any = None) -> Self:
+        """Draw the rule.
+
+        Parameters
+        ----------
+        kind : {"thresholds", "outcomes"}
+            "thresholds": after how many positive votes it stops; "outcomes": expected votes and disagreement by the
+            number of positive voters.
+        ax : matplotlib Axes, optional
+            A new figure by default.
+
+        Returns
+        -------
+        VoteRuleDisplay
+        """
+        if kind not in ("thresholds", "outcomes"):
+            raise InputError(f'kind must be "thresholds" or "outcomes", got {kind!r}')
+        self.ax_ = new_axes() if ax is None else ax
+        self.figure_ = self.ax_.figure
+        (self._plot_thresholds if kind == "thresholds" else self._plot_outcomes)()
+        self.ax_.set_title(
+            f"{self.rule.method}, {self.rule.n_voters} voters, disagreement ≤ {self.rule.max_disagreement:g}"
+        )
+        return self
+
+    def _plot_thresholds(self) -> None:
+        rule, ax = self.rule, self.ax_
+        seen = np.arange(rule.n_voters + 1)
+        # The boundary between two counts is drawn half a vote before the one that stops.
+        upper, lower = np.minimum(rule.upper, seen + 1) - 0.5, np.maximum(rule.lower, -1) + 0.5
+        ax.fill_between(seen, lower, upper, color=_GO_ON, step="mid", label="ask on")
+        ax.fill_between(seen, upper, np.maximum(upper, seen + 0.5), color=_POSITIVE, alpha=0.55, step="mid", lw=0)
+        ax.fill_between(seen, np.minimum(lower, -0.5), lower, color=_NEGATIVE, alpha=0.55, step="mid", lw=0)
+        ax.step(seen, upper, where="mid", color=_POSITIVE, lw=1.2, label="stop: positive")
+        ax.step(seen, lower, where="mid", color=_NEGATIVE, lw=1.2, label="stop: negative")
+        certain = decided(rule.n_voters)
+        ax.step(seen, certain.upper - 0.5, where="mid", color="black", lw=0.8, ls=":", label="vote decided")
+        ax.step(seen, certain.lower + 0.5, where="mid", color="black", lw=0.8, ls=":")
+        if rule.n_voters <= _MAX_LISTED:
+            ax.plot(*np.nonzero(rule.draws_lots()), "o", color=_LOT, ms=4, label="stop by lot")
+        ax.set(xlabel="votes seen", ylabel="positive votes", xlim=(0, rule.n_voters), ylim=(-0.5, rule.n_voters + 0.5))
+        ax.legend(loc="upper left", frameon=False)
+
+    def _plot_outcomes(self) -> None:
+        rule, ax = self.rule, self.ax_
+        positives = np.arange(rule.n_voters + 1)
+        ax.plot(positives, rule.expected_votes(), color=_POSITIVE)
+        ax.set(xlabel="positive voters", xlim=(0, rule.n_voters), ylim=(0, None))
+        ax.set_ylabel("expected votes", color=_POSITIVE)
+        risk = ax.twinx()
+        risk.plot(positives, rule.disagreement(), color=_NEGATIVE)
+        risk.axhline(rule.max_disagreement, color=_NEGATIVE, lw=0.8, ls=":")
+        risk.set_ylim(0, None)
+        risk.set_ylabel("disagreement with the full vote", color=_NEGATIVE)
+
+
+class AnytimeDisplay:
+    """How good the answers of anytime predictors are against what each row may spend.
+
+    Parameters
+    ----------
+    curves : mapping of name to (x, quality)
+        Two float64 arrays of one length for each predictor.
+    against : {"steps", "time"}
+    quality : str
+        What the curves show: "accuracy", or "mean squared error" of regressors.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    lines_ : list of matplotlib artists
+        One for each curve, once plotted.
+
+    Examples
+    --------
+    >>> import numpy as np, scurry
+    >>> from scurry.display import AnytimeDisplay
+    >>> from scurry.plan import StepRule
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> forest = scurry.from_model(RandomForestClassifier(5, max_depth=3, random_state=0).fit(X[::2], y[::2]))
+    >>> steps = np.repeat(np.arange(5), forest.tree_depth).astype(np.int32)
+    >>> tree_by_tree = scurry.Predictor(forest, scurry.Plan(order=steps, stop=StepRule()))
+    >>> shown = AnytimeDisplay.from_predictors({"tree by tree": tree_by_tree}, X[1::2], y[1::2])
+    >>> spent, accuracy = shown.curves["tree by tree"]
+    >>> bool(accuracy[-1] > accuracy[0])
+    True
+    """
+
+    def __init__(
+        self,
+        curves: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]],
+        *,
+        against: str = "steps",
+        quality: str = "accuracy",
+    ) -> None:
+        self.curves, self.against, self.quality = dict(curves), against, quality
+
+    @classmethod
+    def from_predictors(
+        cls,
+        predictors: Predictor | Mapping[str, Predictor],
+        X: Any,
+        y: Any,
+        *,
+        against: str = "steps",
+        n_points: int = 50,
+        ax: Any = None,
+    ) -> Self:
+        """Run predictors with budgets from nothing to all, and plot.
+
+        Parameters
+        ----------
+        predictors : Predictor, or mapping of name to Predictor
+            Made by `scurry.anytime`.
+        X : array or DataFrame of shape (n_rows, n_features)
+        y : array of shape (n_rows,)
+        against : {"steps", "time"}
+            "time" gives every row real deadlines: the curves are those of this machine, at this moment.
+        n_points : int, default 50
+            How many budgets.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        AnytimeDisplay
+        """
+        if against not in _BUDGETS:
+            raise InputError(f"against must be one of {', '.join(_BUDGETS)}, got {against!r}")
+        if isinstance(predictors, Predictor):
+            predictors = {str(predictors.plan.facts.get("order", "anytime")): predictors}
+        for name, predictor in predictors.items():
+            if not isinstance(predictor.plan.stop, StepRule):
+                raise InputError(f"predictor {name!r} cannot stop after any step; make it with scurry.anytime")
+        if len({predictor.forest.is_classifier for predictor in predictors.values()}) != 1:
+            raise InputError("predictors must be given, all classifiers or all regressors")
+        curve = _curve_by_steps if against == "steps" else _curve_by_time
+        curves = {name: curve(predictor, X, np.asarray(y), n_points) for name, predictor in predictors.items()}
+        is_classifier = next(iter(predictors.values())).forest.is_classifier
+        display = cls(curves, against=against, quality="accuracy" if is_classifier else "mean squared error")
+        return display.plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Draw the curves.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            A new figure's by default.
+
+        Returns
+        -------
+        AnytimeDisplay
+        """
+        self.ax_ = new_axes() if ax is None else ax
+        self.figure_ = self.ax_.figure
+        self.lines_ = [
+            self.ax_.plot(x, quality, label=name, drawstyle=self._drawstyle(x))[0]
+            for name, (x, quality) in self.curves.items()
+        ]
+        self.ax_.set(xlabel=_BUDGETS[self.against], ylabel=self.quality)
+        self.ax_.legend()
+        return self
+
+    def _drawstyle(self, x: NDArray[np.float64]) -> str:
+        # Stairs would say of steps left out what is not known.
+        every_step = self.against == "steps" and bool((np.diff(x) <= 1).all())
+        return "steps-post" if every_step else "default"
+
+
+def _curve_by_steps(
+    predictor: Predictor, X: Any, y: NDArray[Any], n_points: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    rows = as_rows(predictor.forest, X)
+    budgets = np.unique(np.linspace(0, len(predictor.plan.order), n_points).round().astype(np.int64))
+    quality = [_quality(predictor, predictor.predict(rows, max_steps=int(steps)), y) for steps in budgets]
+    return budgets.astype(np.float64), np.array(quality)
+
+
+def _curve_by_time(
+    predictor: Predictor, X: Any, y: NDArray[Any], n_points: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    rows = as_rows(predictor.forest, X)
+    times_us = np.asarray(predictor.run(rows, time_us=1e9).time_us, np.float64)
+    budgets = np.linspace(0, 1.1 * float(np.median(times_us)), n_points)
+    quality = [_quality(predictor, predictor.predict(rows, time_us=float(time_us)), y) for time_us in budgets]
+    return budgets, np.array(quality)
+
+
+def _quality(predictor: Predictor, labels: NDArray[Any], y: NDArray[Any]) -> float:
+    if y.shape != labels.shape:
+        raise InputError(f"y has shape {y.shape}, X has {len(labels)} rows")
+    return float((labels == y).mean() if predictor.forest.is_classifier else ((labels - y) ** 2).mean())
+
+
+def new_axes() -> Any:
+    """The axes of a new figure."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise MissingDependencyError('drawing needs matplotlib: pip install "scurry[plots]"') from error
+    return pyplot.subplots(figsize=(6.4, 4.4), layout="constrained")[1]

@@ -1,0 +1,146 @@
+"""The self-test header of an exported model: a few rows and the labels it must give them, to be run on the target.
+
+Probes: rows that find mistakes, on and beside the thresholds of a forest.
+"""
+
+from __future__ import annotations
+
+from string import Template
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.export import replay
+from scurry.export.c_source import Tables
+from scurry.export.lowered import Lowered
+from scurry.export.values import ExitTables
+from scurry.forest import Forest
+
+_N_ROWS = 8
+_N_POSITIONS = 5
+
+_FRAME = Template("""\
+/* Rows and the labels that $name must give them. Call ${name}_selftest() on the target: it returns the mismatches. */
+#ifndef ${NAME}_SELFTEST_H
+#define ${NAME}_SELFTEST_H
+
+#include "$name.h"
+
+static int ${name}_selftest(void)
+{
+$tables
+    int mismatches = 0;
+    uint16_t row;
+    for (row = 0; row < $n_rows; ++row) {
+        ${name}_input x[${NAME}_N_COLUMNS];
+        ${name}_state state;
+        ${name}_quantize(rows[row], x);
+        ${name}_init(&state$draw);
+$check
+    }
+    return mismatches;
+}
+
+#endif
+""")
+
+_CHECK_STEPS = """\
+        {{
+            uint16_t p;
+            for (p = 0; p < {n_positions}; ++p) {{
+                while (state.position < positions[p]) {name}_step(&state, x);
+                mismatches += {name}_predict(&state) != labels[row][p];
+            }}
+        }}"""
+
+_CHECK_RUN = """\
+        {name}_run(&state, x);
+        mismatches += {name}_predict(&state) != labels[row][0];"""
+
+
+def selftest_header(lowered: Lowered, forest: Forest, name: str, rows: NDArray[Any] | None) -> str:
+    """The text of ``NAME_selftest.h``."""
+    chosen = probe_rows(forest, _N_ROWS, rows=rows, special=False)
+    tables, words = Tables(), {"name": name}
+    if lowered.columns.is_quantised:
+        tables.array("rows", chosen.view(np.uint32), "uint32_t")
+    else:
+        tables.array("rows", chosen, "float")
+    if lowered.is_anytime:
+        ends = np.cumsum([last - first for _, first, last in lowered.runs]) if lowered.layout.if_else else None
+        n_units = len(lowered.runs) if ends is not None else len(lowered.order)
+        positions = np.unique(np.linspace(0, n_units, _N_POSITIONS).astype(np.int64))
+        after = positions if ends is None else np.concatenate([[0], ends])[positions]
+        labels = [lowered.values.labels(sums) for sums, _ in replay.states(lowered, chosen)]
+        tables.array("positions", positions)
+        tables.array("labels", np.stack([labels[n_steps] for n_steps in after], axis=1))
+        check = _CHECK_STEPS.format(n_positions=len(positions), **words)
+    else:
+        tables.array("labels", replay.outcomes(lowered, chosen).codes[:, None])
+        check = _CHECK_RUN.format(**words)
+    draws = isinstance(lowered.stop, ExitTables) and len(lowered.stop.weights) > 1
+    return _FRAME.substitute(
+        words,
+        NAME=name.upper(),
+        tables="    " + str(tables).replace("\n", "\n    "),
+        n_rows=len(chosen),
+        draw=", 0" if draws else "",
+        check=check,
+    )
+
+
+_SPECIAL = np.array(
+    [
+        np.nan,
+        np.inf,
+        -np.inf,
+        0.0,
+        -0.0,
+        1e-45,
+        -1e-45,
+        1e-38,
+        3.4028235e38,
+        -3.4028235e38,
+        1e9,
+        -1e9,
+        0.5,
+        -0.5,
+        65536.0,
+    ],
+    dtype=np.float32,
+)
+_SPECIAL_SHARE, _THRESHOLD_SHARE = 0.05, 0.7
+
+
+def probe_rows(
+    forest: Forest, n_rows: int, *, rows: NDArray[Any] | None = None, special: bool = True, seed: int = 0
+) -> NDArray[np.float32]:
+    """float32 rows of shape (n_rows, n_features) whose cells are thresholds of their feature or the floats beside them.
+
+    Other cells come from `rows`, where there are some. With `special`, some are NaN, infinite, signed zeros, denormals
+    or huge.
+    """
+    rng = np.random.default_rng(seed)
+    with np.errstate(over="ignore"):
+        probes = np.zeros((n_rows, forest.n_features), np.float32)
+        if rows is not None and len(rows):
+            probes = rows[rng.integers(0, len(rows), n_rows)].astype(np.float32)
+        inner = ~forest.is_leaf
+        for feature in np.unique(forest.feature[inner]):
+            thresholds = forest.threshold[inner & (forest.feature == feature)].astype(np.float32)
+            thresholds = thresholds[np.isfinite(thresholds)]
+            if not len(thresholds):
+                continue
+            picked = rng.choice(thresholds, n_rows)
+            beside = np.stack(
+                [np.nextafter(picked, np.float32(-np.inf)), picked, np.nextafter(picked, np.float32(np.inf))]
+            )
+            cells = beside[rng.integers(0, 3, n_rows), np.arange(n_rows)]
+            probes[:, feature] = np.where(rng.random(n_rows) < _THRESHOLD_SHARE, cells, probes[:, feature])
+    if special:
+        odd = rng.random(probes.shape) < _SPECIAL_SHARE
+        probes[odd] = rng.choice(_SPECIAL, int(odd.sum()))
+    elif not np.isfinite(probes).all():
+        probes = np.nan_to_num(probes)
+    return probes

@@ -1,0 +1,259 @@
+"""`verify`: compile an exported model with the host's compiler and compare every answer it can give."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.errors import FormatError, InputError, MissingDependencyError
+from scurry.export import replay
+from scurry.export.c_model import check_name
+from scurry.export.lowered import LAYOUTS, Lowered, lower
+from scurry.export.selftest import probe_rows
+from scurry.export.values import ExitTables
+from scurry.forest.rows import as_rows
+from scurry.predictor import Predictor, load
+
+FLAGS = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic")
+SANITIZERS = ("-fsanitize=undefined,address", "-fno-sanitize-recover=all")
+_BLOCK = 256
+_DRAW_STEP = 40503
+_TIMEOUT_S = 600
+
+_HARNESS = Template("""\
+#include <stdio.h>
+#include "$name.h"
+
+static int observing = 0;
+
+static void observe(const ${name}_state *state)
+{
+    int32_t seen[1 + ${NAME}_N_SUMS];
+    if (!observing) return;
+    seen[0] = ${name}_predict(state);
+    ${name}_scores(state, seen + 1);
+    fwrite(seen, sizeof seen, 1, stdout);
+}
+
+#define ${NAME}_AT(state, tree, at) ((state)->node[tree] = (at), observe(state))
+#include "$name.c"
+#include "${name}_selftest.h"
+
+int main(void)
+{
+    ${name}_raw row[${NAME}_N_FEATURES];
+    ${name}_input x[${NAME}_N_COLUMNS];
+    ${name}_state state;
+$declarations
+    if (${name}_selftest() != 0) return 3;
+    observing = 1;
+    while (fread(row, sizeof row, 1, stdin) == 1) {
+        ${name}_quantize(row, x);
+$walk
+    }
+    return 0;
+}
+""")
+
+_TABLE_WALK = """\
+        {name}_init(&state);
+        observe(&state);
+        while ({name}_step(&state, x)) observe(&state);
+        {name}_init(&state);
+        {name}_run(&state, x, &stopped);
+        if (state.position != 0) return 4;
+        {name}_run(&state, x, &stopped_not);
+        observe(&state);"""
+
+_CRUMB_WALK = """\
+        {name}_init(&state);
+        observe(&state);
+        {name}_run(&state, x, &stopped);
+        if (state.position != 0) return 4;
+        {name}_run(&state, x, &stopped_not);"""
+
+_EXIT_WALK = """\
+        {init}
+        {name}_run(&state, x);
+        observe(&state);
+        trees = state.trees;
+        fwrite(&trees, sizeof trees, 1, stdout);"""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was compared; it is true if all of it was equal.
+
+    Attributes
+    ----------
+    name, layout : str
+    n_rows : int
+        Rows, the adversarial ones included.
+    n_answers : int
+        Answers compared: labels and sums, after every step of an anytime model.
+    n_mismatches : int
+    """
+
+    name: str
+    layout: str
+    n_rows: int
+    n_answers: int
+    n_mismatches: int
+
+    def __bool__(self) -> bool:
+        return self.n_mismatches == 0
+
+
+def verify(
+    directory: str | PathLike[str],
+    X: Any,
+    *,
+    name: str | None = None,
+    n_adversarial: int = 500,
+    sanitize: bool = False,
+    compiler: str | None = None,
+) -> Verification:
+    """Compile what `to_c` wrote and compare all its answers with the saved model's.
+
+    Parameters
+    ----------
+    directory : str or path
+    X : array or DataFrame of shape (n_rows, n_features)
+        Rows to compare on; others on and beside the thresholds, with NaN and infinities, are added.
+    name : str, optional
+        Of the model, where the directory has several.
+    n_adversarial : int, default 500
+    sanitize : bool, default False
+        Whether to look for undefined behaviour and wrong accesses too.
+    compiler : str, optional
+        By default ``$CC``, cc, gcc or clang.
+
+    Returns
+    -------
+    Verification
+
+    Raises
+    ------
+    FormatError
+        If the code does not compile, fails its self-test or breaks off.
+
+    Examples
+    --------
+    >>> import scurry, tempfile
+    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+    ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+    >>> folder = tempfile.mkdtemp()
+    >>> export = scurry.export.to_c(scurry.Forest.from_trees([stump]), folder)
+    >>> scurry.export.verify(folder, [[0.0], [1.0]]).n_mismatches
+    0
+    """
+    folder = Path(directory)
+    lowered, pred, name = _load(folder, name)
+    rows = as_rows(pred.forest, X)
+    with np.errstate(over="ignore"):
+        probes = probe_rows(pred.forest, n_adversarial, rows=rows)
+        rows = np.concatenate([rows.astype(np.float32), probes])
+    with tempfile.TemporaryDirectory() as scratch:
+        program = _compile(folder, name, lowered, Path(scratch), sanitize, compiler)
+        blocks = [rows[at : at + _BLOCK] for at in range(0, len(rows), _BLOCK)]
+        pairs = [(_expected(lowered, block), _obtained(program, block)) for block in blocks]
+    width = 1 + lowered.values.n_sums + (not lowered.is_anytime)
+    n_mismatches = sum(_mismatches(expected, obtained, width) for expected, obtained in pairs)
+    n_answers = sum(len(expected) for expected, _ in pairs) // width
+    return Verification(name, lowered.layout.name, len(rows), n_answers, n_mismatches)
+
+
+def _load(folder: Path, name: str | None) -> tuple[Lowered, Predictor, str]:
+    if name is None:
+        found = sorted(path.stem for path in folder.glob("*.json") if path.with_suffix(".scurry").exists())
+        if len(found) != 1:
+            raise InputError(
+                f"{folder} has {len(found)} exported models{': ' * bool(found)}{', '.join(found)}; "
+                + ("say which with name=…" if found else "write one with scurry.export.to_c")
+            )
+        name = found[0]
+    check_name(name)
+    try:
+        manifest = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        layout = LAYOUTS[manifest["layout"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"{folder / name}.json is not what to_c writes: {error}; export the model again") from error
+    pred = load(folder / f"{name}.scurry")
+    if not isinstance(pred, Predictor):
+        raise FormatError(f"{folder / name}.scurry holds no predictor; export the model again")
+    return lower(pred, layout), pred, name
+
+
+def _compile(folder: Path, name: str, lowered: Lowered, scratch: Path, sanitize: bool, compiler: str | None) -> Path:
+    tried = [compiler] if compiler else [os.environ.get("CC", "cc"), "cc", "gcc", "clang"]
+    path = next((found for found in map(shutil.which, tried) if found), None)
+    if path is None:
+        raise MissingDependencyError(f"no C compiler found (looked for {', '.join(tried)}); install gcc or clang")
+    harness, program = scratch / "harness.c", scratch / "harness"
+    harness.write_text(_harness(lowered, name), encoding="utf-8")
+    flags = [*FLAGS, *(SANITIZERS if sanitize else ())]
+    command = [path, *flags, f"-I{folder.resolve()}", str(harness), "-o", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    if done.returncode != 0:
+        raise FormatError(f"{folder / name}.c does not compile: {done.stderr.strip()[:1000]}")
+    return program
+
+
+def _harness(lowered: Lowered, name: str) -> str:
+    if lowered.is_anytime:
+        walk = (_CRUMB_WALK if lowered.layout.if_else else _TABLE_WALK).format(name=name)
+        declarations = "    static const uint8_t stopped = 1, stopped_not = 0;"
+    else:
+        draws = isinstance(lowered.stop, ExitTables) and len(lowered.stop.weights) > 1
+        init = f"{name}_init(&state, (uint16_t)({_DRAW_STEP}u * n_rows++));" if draws else f"{name}_init(&state);"
+        walk = _EXIT_WALK.format(name=name, init=init)
+        declarations = "    int32_t trees;" + ("\n    uint32_t n_rows = 0;" if draws else "")
+    return _HARNESS.substitute(name=name, NAME=name.upper(), walk=walk, declarations=declarations)
+
+
+def _obtained(program: Path, rows: NDArray[np.float32]) -> NDArray[np.int32]:
+    done = subprocess.run(
+        [program], input=np.ascontiguousarray(rows).tobytes(), capture_output=True, timeout=_TIMEOUT_S, check=False
+    )
+    if done.returncode != 0:
+        reasons = {3: "it fails its self-test", 4: "it does not obey the stop flag"}
+        reason = reasons.get(done.returncode, done.stderr.decode(errors="replace").strip()[:1000])
+        raise FormatError(f"the exported model does not run as written: {reason or f'exit {done.returncode}'}")
+    return np.frombuffer(done.stdout, dtype=np.int32)
+
+
+def _expected(lowered: Lowered, rows: NDArray[np.float32]) -> NDArray[np.int32]:
+    """What the harness should print for some rows."""
+    if not lowered.is_anytime:
+        draws = _DRAW_STEP * np.arange(len(rows))
+        codes, sums, trees = replay.outcomes(lowered, rows, draws)
+        return np.column_stack([codes, sums, trees]).astype(np.int32).ravel()
+    answers, moved = zip(*_answers(lowered, rows), strict=True)
+    per_row: NDArray[np.int32] = np.stack(answers, axis=1)
+    if lowered.layout.if_else:
+        per_move: NDArray[np.int32] = per_row[np.stack(moved, axis=1)].ravel()
+        return per_move
+    return np.concatenate([per_row, per_row[:, -1:]], axis=1).ravel()
+
+
+def _answers(lowered: Lowered, rows: NDArray[Any]) -> Iterator[tuple[NDArray[np.int32], NDArray[np.bool_]]]:
+    for sums, moved in replay.states(lowered, rows):
+        yield np.column_stack([lowered.values.labels(sums), sums]).astype(np.int32), moved
+
+
+def _mismatches(expected: NDArray[np.int32], obtained: NDArray[np.int32], width: int) -> int:
+    if len(expected) != len(obtained):
+        return max(len(expected), len(obtained)) // width
+    return int((expected != obtained).reshape(-1, width).any(axis=1).sum())

@@ -1,0 +1,483 @@
+"""Forest: what a tree ensemble is, as immutable flat arrays.
+
+Importers make it, algorithms read it, the native engine is lowered from it. Nothing else in scurry represents trees.
+
+The parts a forest consists of, by name: the arrays and header fields of files, of the core, and of other forests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from os import PathLike
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from scurry import _core
+from scurry.errors import InputError
+from scurry.forest import structure
+from scurry.forest.rows import as_rows, thread_count
+from scurry.forest.storage import Container, container_bytes, container_of, digest, write_container
+
+if TYPE_CHECKING:
+    pass
+
+
+class Forest:
+    """A tree ensemble as flat, read-only arrays over all trees.
+
+    Nodes of tree ``t`` are ``tree_offset[t]:tree_offset[t + 1]``, its root first, children after their parent.
+    A numeric split sends a row left iff ``x <= threshold`` (or ``<``, see `comparison`); a categorical split iff
+    its category is in the node's set. The score of a row is, per output, ``base_score`` plus the sum of its leaves'
+    values in tree order and in `score_dtype`, divided by the number of rounds where `aggregation` is "mean".
+
+    Parameters
+    ----------
+    tree_offset : int64 array of shape (n_trees + 1,)
+    feature, left, right : int32 arrays of shape (n_nodes,)
+        Children are global node indices, -1 at leaves; ``feature`` is ignored there.
+    threshold : float64 array of shape (n_nodes,)
+    value : float64 array of shape (n_nodes, n_outputs) or (n_nodes, 1)
+        Present on inner nodes too: what the tree answers if stopped there. One column if each tree serves a
+        single output (`tree_output`).
+    n_features : int
+    default_left : bool array of shape (n_nodes,), optional
+        Where a missing value goes; right by default.
+    cover : float64 array of shape (n_nodes,), optional
+        The training weight that reached the node; NaN where the source does not say.
+    classes : array, optional
+        The model's own labels; None makes it a regressor.
+    aggregation : {"mean", "vote", "sum"}
+        "vote": each leaf votes for its largest value, lowest class on ties.
+    tree_output : int32 array of shape (n_trees,), optional
+        The output a tree adds to, -1 (the default) if its values have a column for every output.
+    base_score : float64 array of shape (n_outputs,), optional
+    input_dtype, score_dtype : {"float32", "float64"}
+        The precision in which the source compares inputs and sums leaves. Both are part of the model.
+    comparison : {"<=", "<"}
+    link, link_scale : str, float
+        Maps scores (times the scale) to probabilities, or a regressor's scores to predictions.
+    label_from : {"probability", "score"}
+        Whether the source takes the argmax of probabilities or of scores: they differ where rounding makes ties.
+    decision_threshold : float
+        With two classes and one output, a row is positive iff ``score >= decision_threshold``.
+    missing : uint8 array of shape (n_nodes,), optional
+        What counts as missing: 0 NaN (the default), 1 NaN and ``abs(x)`` <= 1e-35, 2 nothing (NaN is read as 0).
+    category_set : int32 array of shape (n_nodes,), optional
+        -1 at numeric splits, else ``s``: category ``c`` goes left iff bit ``c`` is set in
+        ``category_bits[category_offset[s]:category_offset[s + 1]]`` (32 bits a word).
+    category_offset, category_bits : int64 and uint32 arrays, optional
+    category_rounding : {"floor", "trunc"}
+        How a number becomes a category; one below 0 is in no set.
+    feature_names : sequence of str, optional
+    categories : mapping of feature index to array, optional
+        The values that codes 0, 1, … stand for, to encode non-numeric columns.
+    encode_numbers : bool
+        Whether numeric columns of `categories` hold values to be encoded too, not codes.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+    ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+    >>> forest = scurry.Forest.from_trees([stump], classes=["no", "yes"])
+    >>> forest.predict([[0.0], [1.0]])
+    array(['no', 'yes'], dtype='<U3')
+    >>> forest
+    Forest(n_trees=1, n_nodes=3, max_depth=1, n_features=1, n_classes=2, aggregation='mean')
+    """
+
+    tree_offset: NDArray[np.int64]
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.float64]
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    value: NDArray[np.float64]
+    default_left: NDArray[np.bool_]
+    cover: NDArray[np.float64]
+    missing: NDArray[np.uint8]
+    tree_output: NDArray[np.int32]
+    base_score: NDArray[np.float64]
+    category_set: NDArray[np.int32]
+    category_offset: NDArray[np.int64]
+    category_bits: NDArray[np.uint32]
+
+    def __init__(
+        self,
+        *,
+        tree_offset: ArrayLike,
+        feature: ArrayLike,
+        threshold: ArrayLike,
+        left: ArrayLike,
+        right: ArrayLike,
+        value: ArrayLike,
+        n_features: int,
+        default_left: ArrayLike | None = None,
+        cover: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        aggregation: str = "mean",
+        tree_output: ArrayLike | None = None,
+        base_score: ArrayLike | None = None,
+        input_dtype: str = "float32",
+        score_dtype: str = "float64",
+        comparison: str = "<=",
+        link: str = "identity",
+        link_scale: float = 1.0,
+        label_from: str = "probability",
+        decision_threshold: float = 0.0,
+        missing: ArrayLike | None = None,
+        category_set: ArrayLike | None = None,
+        category_offset: ArrayLike | None = None,
+        category_bits: ArrayLike | None = None,
+        category_rounding: str = "floor",
+        feature_names: Sequence[str] | None = None,
+        categories: Mapping[int, ArrayLike] | None = None,
+        encode_numbers: bool = False,
+    ) -> None:
+        given = {
+            "tree_offset": tree_offset,
+            "feature": feature,
+            "threshold": threshold,
+            "left": left,
+            "right": right,
+            "value": value,
+            "default_left": default_left,
+            "cover": cover,
+            "missing": missing,
+            "tree_output": tree_output,
+            "base_score": base_score,
+            "category_set": category_set,
+            "category_offset": category_offset,
+            "category_bits": category_bits,
+        }
+        self.__dict__.update(arrays_of(given))
+        self.n_features = int(n_features)
+        self.classes: NDArray[Any] | None = None if classes is None else structure.frozen(classes, None, "classes")
+        self.aggregation, self.comparison = aggregation, comparison
+        self.input_dtype, self.score_dtype = input_dtype, score_dtype
+        self.link, self.link_scale = link, float(link_scale)
+        self.label_from, self.decision_threshold = label_from, float(decision_threshold)
+        self.category_rounding, self.encode_numbers = category_rounding, bool(encode_numbers)
+        self.feature_names: tuple[str, ...] | None = None if feature_names is None else tuple(map(str, feature_names))
+        self.categories: Mapping[int, NDArray[Any]] = {
+            int(f): structure.frozen(values, None, f"categories[{f}]") for f, values in (categories or {}).items()
+        }
+        self.__dict__["_levels"] = structure.check(self)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if "_levels" in self.__dict__:
+            raise AttributeError(f"a Forest is immutable; build a new one instead of setting {name!r}")
+        super().__setattr__(name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received, (container_bytes("forest", *self.to_parts()),)  # the content of a file, checked as one
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    @classmethod
+    def from_trees(
+        cls,
+        trees: Sequence[Mapping[str, Any]],
+        *,
+        classes: ArrayLike | None = None,
+        n_features: int | None = None,
+        aggregation: str = "mean",
+        input_dtype: str = "float32",
+    ) -> Self:
+        """Build a forest from one mapping per tree.
+
+        Parameters
+        ----------
+        trees : sequence of mappings
+            Each with ``feature``, ``threshold``, ``left``, ``right`` (indices inside the tree, -1 at leaves),
+            ``value`` of shape (n_nodes, n_classes) and optionally ``cover``; other keys are ignored. A node's children
+            come after it.
+        classes : array, optional
+            Labels; by default 0, 1, … where ``value`` has several columns, and a regressor where it has one.
+        n_features : int, optional
+            By default the highest feature used, plus one.
+        aggregation : {"mean", "vote", "sum"}
+        input_dtype : {"float32", "float64"}
+
+        Returns
+        -------
+        Forest
+        """
+        joined, used = structure.join_trees(trees)
+        n_columns = joined["value"].shape[1]
+        return cls(
+            **joined,
+            n_features=used if n_features is None else n_features,
+            classes=np.arange(n_columns) if classes is None and n_columns > 1 else classes,
+            aggregation=aggregation,
+            input_dtype=input_dtype,
+        )
+
+    def __repr__(self) -> str:
+        kind = f"n_classes={self.n_classes}" if self.is_classifier else "regressor"
+        return (
+            f"Forest(n_trees={self.n_trees}, n_nodes={self.n_nodes}, max_depth={self.max_depth}, "
+            f"n_features={self.n_features}, {kind}, aggregation={self.aggregation!r})"
+        )
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return len(self.tree_offset) - 1
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes over all trees, leaves included."""
+        return len(self.feature)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of scores per row."""
+        return len(self.base_score)
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether predictions are labels."""
+        return self.classes is not None
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, 0 for a regressor."""
+        return 0 if self.classes is None else len(self.classes)
+
+    @property
+    def is_leaf(self) -> NDArray[np.bool_]:
+        """Whether each node is a leaf."""
+        return self.left < 0
+
+    @property
+    def node_depth(self) -> NDArray[np.int32]:
+        """Edges from the root to each node, shape (n_nodes,)."""
+        levels: NDArray[np.int32] = self.__dict__["_levels"]
+        return levels
+
+    @cached_property
+    def tree_depth(self) -> NDArray[np.int32]:
+        """Depth of each tree, shape (n_trees,); a single leaf has depth 0."""
+        depth = np.maximum.reduceat(self.node_depth, self.tree_offset[:-1])
+        depth.flags.writeable = False
+        return depth
+
+    @property
+    def max_depth(self) -> int:
+        """Depth of the deepest tree."""
+        return int(self.tree_depth.max())
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of everything a saved forest holds, as hex."""
+        return digest(*self.to_parts())
+
+    @cached_property
+    def _engine(self) -> _core.Engine:
+        return _core.Engine(self._arrays, classes=self._integer_classes, leaf_ids=False)
+
+    @cached_property
+    def _leaf_engine(self) -> _core.Engine:
+        return _core.Engine(self._arrays, classes=self._integer_classes, leaf_ids=True)
+
+    @cached_property
+    def _arrays(self) -> _core.ForestArrays:
+        """The forest as the native core sees it."""
+        header = {name: getattr(self, name) for name in HEADER} | {"n_classes": self.n_classes}
+        return _core.ForestArrays({name: self.__dict__[name] for name in ARRAYS}, header)
+
+    @cached_property
+    def _integer_classes(self) -> NDArray[np.int64]:
+        """What the engine writes as labels: the classes themselves if they are int64, else their codes."""
+        if self.classes is not None and self.classes.dtype == np.int64:
+            return self.classes
+        return np.arange(max(self.n_classes, 1), dtype=np.int64)
+
+    def decoded(self, codes: NDArray[np.int64]) -> NDArray[Any]:
+        """The labels that the engine means by what it writes."""
+        return codes if self.classes is None or self._integer_classes is self.classes else self.classes.take(codes)
+
+    def predict(self, X: Any, n_threads: int | None = 1) -> NDArray[Any]:
+        """Labels (or a regressor's values) for each row, identical to the source model's.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+            Numpy of any dtype and order, pandas, polars or Arrow; columns are matched by name where both sides have
+            names. A 1-D array is one row.
+        n_threads : int or None, default 1
+            None uses all cores.
+
+        Returns
+        -------
+        array of shape (n_rows,)
+        """
+        X = as_rows(self, X)
+        if self.classes is None:
+            values = np.empty((len(X), 1))
+            self._engine.probabilities(X, values, thread_count(n_threads))
+            return values[:, 0]
+        labels = np.empty(len(X), np.int64)
+        self._engine.labels(X, labels, 1 if n_threads == 1 else thread_count(n_threads))
+        return self.decoded(labels)
+
+    def predict_proba(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
+        """Class probabilities for each row.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        n_threads : int or None, default 1
+            None uses all cores.
+
+        Returns
+        -------
+        float64 array of shape (n_rows, n_classes)
+        """
+        if self.classes is None:
+            raise InputError("this forest is a regressor and has no probabilities; use predict")
+        X = as_rows(self, X)
+        out = np.empty((len(X), self.n_classes))
+        self._engine.probabilities(X, out, thread_count(n_threads))
+        return out
+
+    def scores(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
+        """Scores before the link: margins of a boosted model, mean leaf values of a forest.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        n_threads : int or None, default 1
+
+        Returns
+        -------
+        float64 array of shape (n_rows, n_outputs)
+        """
+        X = as_rows(self, X)
+        out = np.empty((len(X), self.n_outputs))
+        self._engine.scores(X, out, thread_count(n_threads))
+        return out
+
+    def apply(self, X: Any, n_threads: int | None = 1) -> NDArray[np.int32]:
+        """The leaf each row reaches in each tree.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        n_threads : int or None, default 1
+
+        Returns
+        -------
+        int32 array of shape (n_rows, n_trees)
+            Global node indices.
+        """
+        X = as_rows(self, X)
+        out = np.empty((len(X), self.n_trees), np.int32)
+        self._leaf_engine.leaves(X, out, thread_count(n_threads))
+        return out
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the forest to a ``.scurry`` file that executes nothing when loaded.
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        write_container(path, "forest", *self.to_parts())
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The forest as a JSON header and named arrays."""
+        return parts_of(self)
+
+    @classmethod
+    def from_container(cls, container: Container) -> Self:
+        """The forest of a ``.scurry`` file, be it saved alone or with a plan."""
+        with container.reading("forest"):
+            return cls(**arguments_of(container))
+
+
+def _received(data: bytes) -> Forest:
+    return Forest.from_container(container_of(data))
+
+
+NODE_ARRAYS: dict[str, type] = {
+    "feature": np.int32,
+    "threshold": np.float64,
+    "left": np.int32,
+    "right": np.int32,
+    "default_left": np.bool_,
+    "cover": np.float64,
+    "missing": np.uint8,
+    "category_set": np.int32,
+}
+ARRAYS: dict[str, type] = NODE_ARRAYS | {
+    "tree_offset": np.int64,
+    "value": np.float64,
+    "tree_output": np.int32,
+    "base_score": np.float64,
+    "category_offset": np.int64,
+    "category_bits": np.uint32,
+}
+_CHOICES = ("aggregation", "input_dtype", "score_dtype", "comparison", "link", "label_from", "category_rounding")
+HEADER: dict[str, type | UnionType] = (
+    {"n_features": int, "encode_numbers": bool}
+    | dict.fromkeys(_CHOICES, str)
+    | dict.fromkeys(("link_scale", "decision_threshold"), int | float)
+)
+
+
+def arrays_of(given: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    """All arrays of a forest, read-only; None stands for what a forest without the feature has."""
+    n_nodes, n_trees = np.shape(given["feature"])[0], np.shape(given["tree_offset"])[0] - 1
+    n_columns = np.shape(given["value"])[1] if np.ndim(given["value"]) == 2 else 1
+    outputs = given["tree_output"]
+    n_outputs = n_columns if outputs is None else max(int(np.max(outputs, initial=0)) + 1, n_columns)
+    usual: dict[str, ArrayLike] = {
+        "default_left": np.zeros(n_nodes),
+        "cover": np.full(n_nodes, np.nan),
+        "missing": np.zeros(n_nodes),
+        "tree_output": np.full(n_trees, -1),
+        "base_score": np.zeros(n_outputs),
+        "category_set": np.full(n_nodes, -1),
+        "category_offset": [0],
+        "category_bits": [],
+    }
+    arrays = usual | {name: values for name, values in given.items() if values is not None}
+    return {name: structure.frozen(arrays[name], dtype, name) for name, dtype in ARRAYS.items()}
+
+
+def parts_of(forest: Forest) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """A forest as a JSON header and named arrays."""
+    header = {name: getattr(forest, name) for name in HEADER} | {
+        "feature_names": forest.feature_names,
+        "classes": None if forest.classes is None else structure.pack_values(forest.classes),
+        "categories": {str(f): structure.pack_values(values) for f, values in forest.categories.items()},
+    }
+    return header, {name: getattr(forest, name) for name in ARRAYS}
+
+
+def fields_of(forest: Forest) -> dict[str, Any]:
+    """What makes another forest like this one, by the names of `Forest`'s arguments."""
+    return {name: getattr(forest, name) for name in (*ARRAYS, *HEADER, "classes", "feature_names", "categories")}
+
+
+def arguments_of(container: Container) -> dict[str, Any]:
+    """What a file that holds a forest passes to `Forest`."""
+    classes = container.field("classes", dict | None)
+    return (
+        {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
+        | {name: container.field(name, kind) for name, kind in HEADER.items()}
+        | {
+            "feature_names": container.field("feature_names", list | None),
+            "classes": None if classes is None else structure.unpack_values(classes),
+            "categories": {
+                int(f) if f.isdecimal() else -1: structure.unpack_values(values)
+                for f, values in container.field("categories", dict).items()
+            },
+        }
+    )

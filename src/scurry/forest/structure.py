@@ -1,0 +1,303 @@
+"""What makes a set of arrays a forest: conversion to read-only arrays, and the checks every Forest has passed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from scurry.errors import FormatError, InputError
+
+if TYPE_CHECKING:
+    from scurry.forest.forest import Forest
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "aggregation": ("mean", "vote", "sum"),
+    "comparison": ("<=", "<"),
+    "input_dtype": ("float32", "float64"),
+    "score_dtype": ("float32", "float64"),
+    "label_from": ("probability", "score"),
+    "link": ("identity", "logistic", "softmax", "logistic-each", "exp", "signed-square", "log1p-exp", "step"),
+    "category_rounding": ("floor", "trunc"),
+}
+MISSING_NAN, MISSING_ZERO, MISSING_NONE = 0, 1, 2
+MAX_NODES = 2**31 - 2
+MAX_FEATURES = 2**31 - 1
+MAX_CATEGORY_WORDS = 2**24 // 32
+
+
+def frozen(values: ArrayLike, dtype: type | None, name: str) -> NDArray[Any]:
+    """A C-contiguous, aligned, read-only array nobody else can write to, of `dtype` if that loses nothing."""
+    array = np.asarray(values)
+    if dtype is not None and array.dtype != dtype:
+        try:
+            with np.errstate(invalid="ignore"):
+                cast: NDArray[Any] = array.astype(dtype)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{name} must be numeric, got {array.dtype}") from error
+        if not np.array_equal(cast, array, equal_nan=array.dtype.kind == "f"):
+            raise InputError(f"{name} has values that do not fit {np.dtype(dtype)}, got dtype {array.dtype}")
+        array = cast
+    elif _can_change(array):
+        array = array.copy()
+    array = np.require(array, requirements=["C", "A"])
+    array.flags.writeable = False
+    return array
+
+
+def _can_change(array: Any) -> bool:
+    """Whether somebody can write to the memory of `array`, be it through an array that it is a view of."""
+    return isinstance(array, np.ndarray) and (array.flags.writeable or _can_change(array.base))
+
+
+def tree_arrays(tree: Mapping[str, Any], index: int) -> dict[str, NDArray[Any]]:
+    """The arrays of one tree given to `Forest.from_trees`, all of one length."""
+    missing = [name for name in ("feature", "threshold", "left", "right", "value") if name not in tree]
+    if missing:
+        raise InputError(
+            f"tree {index} lacks {', '.join(missing)}; each tree needs feature, threshold, left, right, value"
+        )
+    arrays = {
+        "feature": frozen(tree["feature"], np.int32, f"tree {index}: feature"),
+        "threshold": frozen(tree["threshold"], np.float64, f"tree {index}: threshold"),
+        "left": frozen(tree["left"], np.int64, f"tree {index}: left"),
+        "right": frozen(tree["right"], np.int64, f"tree {index}: right"),
+        "value": frozen(tree["value"], np.float64, f"tree {index}: value"),
+    }
+    n_nodes = len(arrays["feature"])
+    arrays["cover"] = (
+        frozen(tree["cover"], np.float64, f"tree {index}: cover") if "cover" in tree else np.full(n_nodes, np.nan)
+    )
+    if arrays["value"].ndim == 1:
+        arrays["value"] = arrays["value"].reshape(-1, 1)
+    for name, array in arrays.items():
+        if len(array) != n_nodes or array.ndim != (2 if name == "value" else 1):
+            raise InputError(f"tree {index}: {name} has shape {array.shape}, feature has {n_nodes} nodes")
+    for side in ("left", "right"):
+        outside = (arrays[side] >= n_nodes) | (arrays[side] < -1)
+        if outside.any():
+            at = int(np.argmax(outside))
+            raise InputError(
+                f"tree {index}: {side}[{at}] = {arrays[side][at]} is outside its {n_nodes} nodes; use -1 at leaves"
+            )
+    return arrays
+
+
+def join_trees(trees: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], int]:
+    """The arrays of all `trees` as `Forest` takes them, and the number of features they use."""
+    if not trees:
+        raise InputError("trees is empty; a forest needs at least one tree")
+    parts = [tree_arrays(tree, index) for index, tree in enumerate(trees)]
+    widths = {part["value"].shape[1] for part in parts}
+    if len(widths) > 1:
+        raise InputError(f"value has {' and '.join(map(str, sorted(widths)))} columns in different trees")
+    sizes = [len(part["feature"]) for part in parts]
+    offset = np.concatenate([[0], np.cumsum(sizes)])
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    shift = np.repeat(offset[:-1], sizes)
+    inner = joined["left"] >= 0
+    for side in ("left", "right"):
+        joined[side] = np.where(joined[side] < 0, -1, joined[side] + shift)
+    n_used = int(np.max(joined["feature"], where=inner, initial=-1)) + 1
+    return joined | {"tree_offset": offset}, n_used
+
+
+def check(forest: Forest) -> NDArray[np.int32]:
+    """Raise unless `forest` is sound; return the depth of every node."""
+    for name, allowed in CHOICES.items():
+        if getattr(forest, name) not in allowed:
+            raise InputError(f"{name} must be one of {', '.join(allowed)}, got {getattr(forest, name)!r}")
+    _check_shapes(forest)
+    _check_header(forest)
+    inner = forest.left >= 0
+    _check_nodes(forest, inner)
+    _check_categories(forest, inner)
+    return _node_depths(forest, inner)
+
+
+def _check_shapes(forest: Forest) -> None:
+    offset = forest.tree_offset
+    if offset.ndim != 1 or len(offset) < 2:
+        raise InputError("tree_offset must have n_trees + 1 entries and at least one tree")
+    n_nodes, n_trees = len(forest.feature), len(offset) - 1
+    if n_nodes > MAX_NODES:
+        raise InputError(f"a forest can have at most {MAX_NODES} nodes, got {n_nodes}")
+    if offset[0] != 0 or offset[-1] != n_nodes or (np.diff(offset) <= 0).any():
+        raise InputError(f"tree_offset must rise strictly from 0 to the number of nodes ({n_nodes})")
+    for name in ("feature", "threshold", "left", "right", "default_left", "cover", "missing", "category_set"):
+        if getattr(forest, name).shape != (n_nodes,):
+            raise InputError(f"{name} has shape {getattr(forest, name).shape}, expected ({n_nodes},)")
+    if forest.value.ndim != 2 or forest.value.shape[0] != n_nodes or forest.value.shape[1] < 1:
+        raise InputError(f"value has shape {forest.value.shape}, expected ({n_nodes}, n_outputs)")
+    if forest.tree_output.shape != (n_trees,):
+        raise InputError(f"tree_output has shape {forest.tree_output.shape}, expected ({n_trees},)")
+    if forest.base_score.ndim != 1 or len(forest.base_score) < 1:
+        raise InputError(f"base_score has shape {forest.base_score.shape}, expected (n_outputs,)")
+
+
+def _check_header(forest: Forest) -> None:
+    if not 0 <= forest.n_features <= MAX_FEATURES:
+        raise InputError(f"n_features must be from 0 to {MAX_FEATURES}, got {forest.n_features}")
+    if forest.feature_names is not None and len(forest.feature_names) != forest.n_features:
+        raise InputError(f"{len(forest.feature_names)} feature_names for {forest.n_features} features")
+    n_outputs, n_columns, output = len(forest.base_score), forest.value.shape[1], forest.tree_output
+    if (output >= 0).any():
+        if (output < 0).any() or output.max() >= n_outputs or n_columns != 1:
+            raise InputError("tree_output must name an output for every tree, and value then has one column")
+        if forest.aggregation == "vote":
+            raise InputError('aggregation="vote" needs value with a column for every class')
+        if len(output) % n_outputs:
+            raise InputError(f"{len(output)} trees cannot be shared evenly by {n_outputs} outputs")
+    elif n_columns != n_outputs:
+        raise InputError(f"value has {n_columns} columns for {n_outputs} outputs")
+    if forest.score_dtype == "float32" and n_columns > 1:
+        raise InputError(
+            f'score_dtype="float32" needs trees of one output each, value has {n_columns} columns; name them in '
+            'tree_output, or use score_dtype="float64"'
+        )
+    if (
+        not np.isfinite(forest.base_score).all()
+        or not np.isfinite([forest.link_scale, forest.decision_threshold]).all()
+    ):
+        raise InputError("base_score, link_scale and decision_threshold must be finite")
+    _check_classes(forest, n_outputs)
+
+
+def _check_classes(forest: Forest, n_outputs: int) -> None:
+    if forest.classes is None:
+        if n_outputs != 1 or forest.aggregation == "vote":
+            raise InputError(f"a regressor has one output and no votes, got {n_outputs} outputs; pass classes")
+        return
+    if forest.classes.ndim != 1 or len(forest.classes) < 1:
+        raise InputError(f"classes must be a list of labels, got shape {forest.classes.shape}")
+    if len(set(forest.classes.tolist())) != len(forest.classes):
+        raise InputError("classes must be distinct")
+    if n_outputs != len(forest.classes) and not (n_outputs == 1 and len(forest.classes) == 2):
+        raise InputError(f"{len(forest.classes)} classes for {n_outputs} outputs")
+    if n_outputs == 1 and len(forest.classes) == 2 and forest.aggregation == "vote":
+        raise InputError('aggregation="vote" needs value with a column for every class')
+
+
+def _check_nodes(forest: Forest, inner: NDArray[np.bool_]) -> None:
+    if ((forest.right >= 0) != inner).any():
+        raise InputError("a node has either two children or none: left and right must be -1 together")
+    nodes = np.flatnonzero(inner)
+    tree_end = np.repeat(forest.tree_offset[1:], np.diff(forest.tree_offset))[nodes]
+    for side in (forest.left[nodes], forest.right[nodes]):
+        wrong = (side <= nodes) | (side >= tree_end)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise InputError(f"node {nodes[at]}: child {side[at]} must come after it and inside its tree")
+    children = np.concatenate([forest.left[nodes], forest.right[nodes]])
+    parents = np.bincount(children, minlength=len(inner))
+    parents[forest.tree_offset[:-1]] += 1
+    if (parents != 1).any():
+        raise InputError(f"node {int(np.argmax(parents != 1))} must have exactly one parent (a root none)")
+    used = forest.feature[nodes]
+    if len(used) and (used.min() < 0 or used.max() >= forest.n_features):
+        raise InputError(f"features must be in 0..{forest.n_features - 1}, got {used.min()}..{used.max()}")
+    if np.isnan(forest.threshold[nodes]).any():
+        raise InputError("a threshold is NaN")
+    if not np.isfinite(forest.value).all():
+        raise InputError("value must be finite on every node, inner nodes included")
+    if forest.missing.max(initial=0) > MISSING_NONE:
+        raise InputError("missing must be 0 (NaN), 1 (NaN and zero) or 2 (nothing)")
+    known = ~np.isnan(forest.cover)
+    if (forest.cover[known] < 0).any():
+        raise InputError("cover must not be negative")
+
+
+def _check_categories(forest: Forest, inner: NDArray[np.bool_]) -> None:
+    offset, bits = forest.category_offset, forest.category_bits
+    if offset.ndim != 1 or len(offset) < 1 or offset[0] != 0 or offset[-1] != len(bits) or (np.diff(offset) < 0).any():
+        raise InputError("category_offset must rise from 0 to the length of category_bits")
+    if np.diff(offset).max(initial=0) > MAX_CATEGORY_WORDS:
+        raise InputError(f"a category set has categories above {32 * MAX_CATEGORY_WORDS - 1}")
+    sets = forest.category_set[inner]
+    if len(sets) and (sets.min() < -1 or sets.max() >= len(offset) - 1):
+        raise InputError(f"category_set must be -1 or name one of the {len(offset) - 1} sets")
+    outside = [f for f in forest.categories if not 0 <= f < forest.n_features]
+    if outside:
+        raise InputError(f"categories names feature {outside[0]} of {forest.n_features}")
+
+
+def _node_depths(forest: Forest, inner: NDArray[np.bool_]) -> NDArray[np.int32]:
+    depth = np.zeros(len(inner), np.int32)
+    level, nodes = 0, forest.tree_offset[:-1]
+    while len(nodes := nodes[inner[nodes]]):
+        level += 1
+        nodes = np.concatenate([forest.left[nodes], forest.right[nodes]])
+        depth[nodes] = level
+    depth.flags.writeable = False
+    return depth
+
+
+def mean_of_leaves(
+    tree_offset: NDArray[np.int64],
+    left: NDArray[Any],
+    right: NDArray[Any],
+    weight: NDArray[np.float64],
+    leaf_value: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """What a tree stopped at each node should answer: the weighted mean of the leaves below.
+
+    Parameters
+    ----------
+    tree_offset, left, right : integer arrays
+        As `Forest` has them.
+    weight, leaf_value : float64 arrays of shape (n_nodes,)
+        Entries of inner nodes are ignored.
+
+    Returns
+    -------
+    float64 array of shape (n_nodes,)
+
+    Examples
+    --------
+    >>> left, right = np.array([1, -1, -1]), np.array([2, -1, -1])
+    >>> mean_of_leaves(np.array([0, 3]), left, right, np.array([0.0, 3.0, 1.0]), np.array([0.0, 2.0, 6.0]))
+    array([3., 2., 6.])
+    """
+    weight, value = weight.copy(), leaf_value.copy()
+    levels, nodes = [], tree_offset[:-1]
+    while len(nodes := nodes[left[nodes] >= 0]):
+        levels.append(nodes)
+        nodes = np.concatenate([left[nodes], right[nodes]])
+    with np.errstate(over="ignore", invalid="ignore"):
+        for nodes in reversed(levels):
+            low, high = left[nodes], right[nodes]
+            weight[nodes] = weight[low] + weight[high]
+            value[nodes] = value[low] + (value[high] - value[low]) * (weight[high] / weight[nodes])
+    return value
+
+
+def pack_values(values: NDArray[Any]) -> dict[str, Any]:
+    """Labels or category values as JSON that `unpack_values` reads back with the same dtype."""
+    kind = values.dtype.kind
+    items = [item.item() if isinstance(item, np.generic) else item for item in values.tolist()]
+    if kind == "O" and not all(isinstance(item, str | int | float | bool | None) for item in items):
+        raise InputError(f"labels must be strings, numbers or booleans to be saved, got {type(items[0]).__name__}")
+    if kind not in "OUSbiuf":
+        raise InputError(f"labels of dtype {values.dtype} cannot be saved; use strings or numbers")
+    if any(isinstance(item, float) and not np.isfinite(item) for item in items):
+        raise InputError("labels must be finite to be saved; drop rows whose label is missing and train again")
+    if kind == "S":
+        items = [item.decode("latin-1") for item in items]
+    return {"dtype": values.dtype.str, "items": items}
+
+
+def unpack_values(packed: Any) -> NDArray[Any]:
+    """The array that `pack_values` wrote."""
+    try:
+        dtype, items = np.dtype(packed["dtype"]), packed["items"]
+        if dtype.kind not in "OUSbiuf" or dtype.itemsize > 4096 or not isinstance(items, list):
+            raise FormatError(f"labels of dtype {dtype} are not accepted")
+        if not all(isinstance(item, str | int | float | bool | None) for item in items):
+            raise FormatError("labels must be strings, numbers or booleans")
+        if dtype.kind == "S":
+            items = [item.encode("latin-1") for item in items]
+        return np.array(items, dtype=dtype)
+    except (TypeError, ValueError, KeyError, OverflowError, AttributeError, SyntaxError) as error:
+        raise FormatError(f"labels cannot be read: {error}") from error

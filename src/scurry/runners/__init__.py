@@ -1,0 +1,1 @@
+"""How each kind of plan runs: one module for each."""

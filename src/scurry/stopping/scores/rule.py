@@ -1,0 +1,335 @@
+"""Rules that watch a running sum of scores and stop when they may: what they share.
+
+A rule belongs to a nested family: at a larger `amount` of widening every row stops at the same position or later.
+Running a rule and tracing its whole family over held-out rows are therefore one loop: at each position a row leaves
+for the amounts it has not left for yet.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from scurry.errors import FormatError, InputError
+from scurry.stopping.scores.matrix import FloatArray, model_costs, model_order, score_array, snap
+
+NEVER = -1
+"""Instead of a number of amounts: the row must be evaluated in full, whatever later positions say."""
+
+
+class Decisions(NamedTuple):
+    """What a rule answered, per row.
+
+    Attributes
+    ----------
+    decision : array of shape (n_rows,)
+        bool (positive or not), or int64 class indices for more than two classes.
+    n_models_used : int64 array of shape (n_rows,)
+    """
+
+    decision: NDArray[Any]
+    n_models_used: NDArray[np.int64]
+
+
+class WideningCurve(NamedTuple):
+    """What each member of a rule's nested family does on the same rows.
+
+    Attributes
+    ----------
+    amounts : float64 array of shape (n_amounts,)
+    n_mistakes : int64 array of shape (n_amounts,)
+        Rows answered differently from the full ensemble.
+    mean_cost : float64 array of shape (n_amounts,)
+        Cost of the evaluated models per row.
+    """
+
+    amounts: FloatArray
+    n_mistakes: NDArray[np.int64]
+    mean_cost: FloatArray
+
+
+class _Exits(NamedTuple):
+    """Rows that leave at one position, each for the amounts ``first:past`` of the family."""
+
+    position: int
+    rows: NDArray[np.intp]
+    first: NDArray[np.int64]
+    past: NDArray[np.int64]
+    decision: NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ScoreRule(ABC):
+    """An order of base models and, after each, a test of the running sum.
+
+    Attributes
+    ----------
+    order : int64 array of shape (n_models,)
+    costs : float64 array of shape (n_models,)
+        By model, not by position.
+    step : float
+        Scores are rounded to multiples of this power of two, so that their sums are exact.
+    mean_cost : float or None
+        Cost per calibration row; None if the rule was changed since.
+    n_mistakes : int or None
+        Calibration rows answered differently from the full ensemble; None if the rule was changed since.
+    n_rows : int
+        Calibration rows.
+
+    Examples
+    --------
+    >>> from scurry.stopping import qwyc
+    >>> rule = qwyc([[3, 1, -1], [2, -1, 1], [1, 1, -3], [-2, 1, -1], [-3, -1, 1]], max_disagreement=0)
+    >>> rule.decide([[1.5, 4, -3], [-4, 0, 0]])
+    Decisions(decision=array([ True, False]), n_models_used=array([3, 1]))
+    >>> rule.widening_curve([[3, -3, -3], [-3, -1, 1]], [0.0, 0.5, 1.0]).n_mistakes
+    array([1, 0, 0])
+    """
+
+    order: NDArray[np.int64]
+    costs: FloatArray
+    step: float
+    n_rows: int
+    mean_cost: float | None = None
+    n_mistakes: int | None = None
+
+    ARRAYS: ClassVar[dict[str, type]] = {"order": np.int64, "costs": np.float64}
+
+    def __post_init__(self) -> None:
+        model_order(self.order, len(self.order))
+        model_costs(self.costs, self.n_models)
+        for field in fields(self):
+            value = getattr(self, field.name)
+            optional = value is None and field.default is None
+            if field.name not in self.ARRAYS and not optional and not np.isfinite(value):
+                raise InputError(f"{field.name} must be a finite number, got {value!r}")
+        if not self.step > 0.0:
+            raise InputError(f"step must be positive, got {self.step}")
+        for name in self.ARRAYS:
+            getattr(self, name).flags.writeable = False
+
+    def __repr__(self) -> str:
+        cost = "" if self.mean_cost is None else f", mean_cost={self.mean_cost:.4g}, n_mistakes={self.n_mistakes}"
+        return f"{type(self).__name__}(n_models={self.n_models}, n_rows={self.n_rows}{cost})"
+
+    @property
+    def n_models(self) -> int:
+        """The number of base models."""
+        return len(self.order)
+
+    def decide(self, scores: ArrayLike) -> Decisions:
+        """Answer rows whose scores are all known: what early exit would have answered, and when.
+
+        Parameters
+        ----------
+        scores : array of shape (n_rows, n_models), with a third axis of classes for a multi-class rule
+            By model in its own numbering, not in the rule's order.
+
+        Returns
+        -------
+        Decisions
+            ``decision, n_models_used = rule.decide(scores)``.
+        """
+        values, full = self._read(scores)
+        decision, used = full.copy(), np.empty(len(full), dtype=np.int64)
+        for exits in self._trace(values, full, np.zeros(1)):
+            decision[exits.rows] = exits.decision
+            used[exits.rows] = exits.position + 1
+        return Decisions(decision, used)
+
+    @abstractmethod
+    def widened(self, amount: float) -> Self:
+        """A more cautious rule: every row stops at the same position or later, the more so the larger `amount`."""
+
+    def widening_curve(
+        self, scores: ArrayLike, amounts: ArrayLike, *, decisions: ArrayLike | None = None
+    ) -> WideningCurve:
+        """Evaluate ``widened(amount)`` for many amounts in one pass over the scores.
+
+        Parameters
+        ----------
+        scores : as for `decide`
+        amounts : array of shape (n_amounts,)
+            Ascending, not negative.
+        decisions : array of shape (n_rows,), optional
+            What to compare with; by default what the full ensemble decides.
+
+        Returns
+        -------
+        WideningCurve
+        """
+        exits = self.widening_exits(scores, amounts, decisions=decisions)
+        if not exits[:-1].any():
+            raise InputError("scores has no rows to measure mistakes on")
+        return self.curve_of(amounts, exits)
+
+    def widening_exits(
+        self, scores: ArrayLike, amounts: ArrayLike, *, decisions: ArrayLike | None = None
+    ) -> NDArray[np.int64]:
+        """What `curve_of` makes a curve of: counts of rows, which add up over parts of a data set.
+
+        Parameters
+        ----------
+        scores, amounts, decisions
+            As of `widening_curve`; there may be no rows.
+
+        Returns
+        -------
+        int64 array of shape (n_models + 1, n_amounts)
+            For each amount, rows that leave after 1, 2, … models, and then rows answered differently.
+        """
+        family = np.asarray(amounts, dtype=np.float64)
+        if family.ndim != 1 or not np.isfinite(family).all() or (family < 0).any() or (np.diff(family) < 0).any():
+            raise InputError("amounts must be a one-dimensional ascending array of finite numbers, none negative")
+        values, full = self._read(scores)
+        expected = full if decisions is None else np.asarray(decisions)
+        if expected.shape != full.shape:
+            raise InputError(f"decisions must have one entry per row ({len(full)}), got shape {expected.shape}")
+        changes = np.zeros((self.n_models + 1, len(family) + 1), dtype=np.int64)
+        for exits in self._trace(values, full, family):
+            wrong = exits.decision != expected[exits.rows]
+            for at, sign in ((exits.first, 1), (exits.past, -1)):
+                changes[exits.position] += sign * np.bincount(at, minlength=len(family) + 1)
+                changes[-1] += sign * np.bincount(at[wrong], minlength=len(family) + 1)
+        return np.cumsum(changes, axis=1)[:, :-1]
+
+    def curve_of(self, amounts: ArrayLike, exits: NDArray[np.int64]) -> WideningCurve:
+        """The curve of `widening_exits`, or of their sum over parts of a data set."""
+        mean_cost = np.cumsum(self.costs[self.order]) @ exits[:-1] / exits[:-1].sum(axis=0)
+        return WideningCurve(np.asarray(amounts, dtype=np.float64), exits[-1], mean_cost)
+
+    def stopper(self) -> ScoreStopper:
+        """Start one row whose scores arrive one at a time; see `ScoreStopper`."""
+        return ScoreStopper(self)
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """A JSON-able header and arrays from which `from_parts` makes the same rule."""
+        header = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in self.ARRAYS}
+        return header, {name: getattr(self, name) for name in self.ARRAYS}
+
+    @classmethod
+    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The rule whose `to_parts` gave `header` and `arrays`.
+
+        Raises
+        ------
+        FormatError
+            If they are not such parts.
+        """
+        try:
+            parts: dict[str, Any] = {name: np.array(arrays[name], dtype=dtype) for name, dtype in cls.ARRAYS.items()}
+            return cls(**parts, **header)
+        except (KeyError, TypeError, ValueError) as error:
+            raise FormatError(f"not the parts of a {cls.__name__}: {error}") from error
+
+    def calibrated(self, scores: FloatArray, decisions: NDArray[Any]) -> Self:
+        """The same rule with its cost and mistakes on calibration rows, given the full ensemble's decisions."""
+        curve = self.widening_curve(scores, [0.0], decisions=decisions)
+        return replace(self, mean_cost=float(curve.mean_cost[0]), n_mistakes=int(curve.n_mistakes[0]))
+
+    def _read(self, scores: ArrayLike) -> tuple[FloatArray, NDArray[Any]]:
+        """Scores on the grid, models first, and what the full ensemble decides."""
+        array = score_array(scores, n_models=self.n_models, n_classes=self._n_classes)
+        values = snap(np.ascontiguousarray(np.moveaxis(array, 1, 0)), self.step)
+        return values, self._full_decision(array, self._start(len(array)) + values.sum(axis=0))
+
+    def _trace(self, values: FloatArray, full: NDArray[Any], amounts: FloatArray) -> Iterator[_Exits]:
+        rows = np.arange(len(full))
+        sums = self._start(len(full))
+        left_for = np.zeros(len(full), dtype=np.int64)
+        last = self.n_models - 1
+        for position, model in enumerate(self.order[:-1]):
+            if len(rows) == 0:
+                return
+            sums += values[model, rows]
+            leaves_for, decision = self._leaves_for(position, sums, amounts)
+            new = leaves_for > left_for
+            yield _Exits(position, rows[new], left_for[new], leaves_for[new], decision[new])
+            stuck = leaves_for == NEVER
+            n_stuck = int(stuck.sum())
+            yield _Exits(last, rows[stuck], left_for[stuck], np.full(n_stuck, len(amounts)), full[rows[stuck]])
+            left_for = np.maximum(left_for, leaves_for)
+            stays = (left_for < len(amounts)) & ~stuck
+            if not stays.all():
+                rows, sums, left_for = rows[stays], sums[stays], left_for[stays]
+        yield _Exits(last, rows, left_for, np.full(len(rows), len(amounts)), full[rows])
+
+    @property
+    def _n_classes(self) -> int | None:
+        return None
+
+    @abstractmethod
+    def _start(self, n_rows: int) -> FloatArray:
+        """Running sums before the first model."""
+
+    @abstractmethod
+    def _full_decision(self, scores: FloatArray, sums: FloatArray) -> NDArray[Any]:
+        """What the full ensemble decides, given its scores (models in any order) and their sums on the grid."""
+
+    @abstractmethod
+    def _leaves_for(
+        self, position: int, sums: FloatArray, amounts: FloatArray
+    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """For how many of the ascending `amounts` (from the first) each row leaves here, or NEVER; and as what."""
+
+
+class ScoreStopper:
+    """One row under a rule: tell it scores one at a time until it says stop.
+
+    Attributes
+    ----------
+    decision : bool or int or None
+        The answer, None until there is one.
+
+    Examples
+    --------
+    >>> from scurry.stopping import qwyc
+    >>> rule = qwyc([[3, 1, -1], [2, -1, 1], [-2, 1, -1], [-3, -1, 1]], max_disagreement=0)
+    >>> stopper = rule.stopper()
+    >>> stopper.next_model
+    0
+    >>> stopper.update(2.5)
+    True
+    >>> stopper.decision, stopper.n_seen
+    (True, 1)
+    """
+
+    def __init__(self, rule: ScoreRule) -> None:
+        self._rule = rule
+        self._scores: list[FloatArray] = []
+        self._sums = rule._start(1)
+        self._never = False
+        self.decision: bool | int | None = None
+
+    @property
+    def n_seen(self) -> int:
+        """Scores taken so far."""
+        return len(self._scores)
+
+    @property
+    def next_model(self) -> int | None:
+        """Whose score `update` expects; None once there is a decision."""
+        return None if self.decision is not None else int(self._rule.order[self.n_seen])
+
+    def update(self, score: ArrayLike) -> bool:
+        """Take the score of `next_model` (one per class for a multi-class rule); True if the answer is known."""
+        if self.decision is not None:
+            raise InputError(f"this row was decided after {self.n_seen} models; call rule.stopper() for the next row")
+        value = np.asarray(score, dtype=np.float64)
+        if value.shape != self._sums.shape[1:] or not np.isfinite(value).all():
+            raise InputError(f"a score must be finite and of shape {self._sums.shape[1:]}, got {score!r}")
+        self._scores.append(value)
+        self._sums += snap(value, self._rule.step)
+        if self.n_seen == self._rule.n_models:
+            self.decision = self._rule._full_decision(np.stack(self._scores)[np.newaxis], self._sums).item()
+        elif not self._never:
+            leaves, decision = self._rule._leaves_for(self.n_seen - 1, self._sums, np.zeros(1))
+            self._never = leaves.item() == NEVER
+            if leaves.item() == 1:
+                self.decision = decision.item()
+        return self.decision is not None

@@ -1,0 +1,371 @@
+"""Sequential testing of a plurality vote: more than two answers, ties going to the first of them.
+
+Two rules, both beyond the paper, which treats two answers.
+
+**pairwise** (any number of classes). Let ``a`` be the votes of the leading class and ``b`` those of its runner-up. Stop
+once ``a >= upper[a + b]``, where ``upper`` is the upper threshold of a two-class rule for at most
+``max_disagreement / (K - 1)``, or once the leader cannot be overtaken.
+
+Why this keeps the promise for every way the N voters may vote: let ``w`` win the full vote and suppose the rule stops
+early for another class ``l``. ``upper`` never decreases, so having passed the runner-up's threshold ``l`` has passed
+that of ``w`` as well. Look at the voters of ``l`` and ``w`` only: there are M of them, M <= N, they come in random
+order, and at most M / 2 vote for ``l``. So a two-class path with no majority for ``l`` has crossed ``upper``. Turning
+votes towards ``l`` only raises the path, so the chance of that is largest with ⌊M / 2⌋ votes for ``l``; it is computed
+for every M and kept at or below ``max_disagreement / (K - 1)``. There are K - 1 classes that could be ``l``.
+
+In the two-class rule a path may leave through the lower threshold first. Here it goes on while a third class is close,
+so the crossing chance is computed without that exit, and the two-class rule made stricter until it fits.
+
+**colours** (few classes, not too many voters). The two-class sweep with one count per class: "minimean" for K classes,
+optimal, with mean disagreement bounded under a distribution of the full vote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from scurry.checks import RandomState, check_choice, check_count, check_random_state, check_rate
+from scurry.errors import FormatError, InputError
+from scurry.stopping.votes.class_counts import Counts, StopRows, is_certain, outcomes, solve_colours, stop_rows
+from scurry.stopping.votes.policy import BoolArray, FloatArray, IntArray
+from scurry.stopping.votes.solve import solve
+
+PLURALITY_METHODS = ("pairwise", "colours")
+_MAX_STATES = 20_000_000  # of one policy, when every state is listed
+
+
+class PairwisePolicy(NamedTuple):
+    """A member of a pairwise rule: its chance to be drawn, and its threshold by votes of leader and runner-up."""
+
+    weight: float
+    upper: IntArray
+
+    def stops(self, counts: Counts) -> BoolArray:
+        """Whether to stop at `counts`, of shape (n_classes, …)."""
+        runner_up, leading = np.sort(counts, axis=0)[-2:]
+        threshold = self.upper[np.clip(leading + runner_up, 0, len(self.upper) - 1)]
+        return np.asarray((leading > runner_up) & (leading >= threshold))
+
+
+class ColourPolicy(NamedTuple):
+    """A member of a colour rule: its chance to be drawn, and whether it stops at ``rows[n_seen][c_1, …, c_K-1]``."""
+
+    weight: float
+    rows: StopRows
+
+    def stops(self, counts: Counts) -> BoolArray:
+        """Whether to stop at `counts`, of shape (n_classes,)."""
+        return np.asarray(self.rows[counts.sum()][tuple(counts[1:])])
+
+
+class PluralityRule:
+    """A stopping rule for the plurality vote of `n_voters` voters with `n_classes` answers, asked in random order.
+
+    Made by `solve_plurality`. It stops where the drawn policy says, or once the leader cannot be overtaken, and answers
+    the class with most votes; ties go to the first class, as in the full vote.
+
+    Attributes
+    ----------
+    n_voters, n_classes : int
+    max_disagreement : float
+    method : {"pairwise", "colours"}
+    policies : tuple of PairwisePolicy or of ColourPolicy
+        A vote draws one of them by weight.
+    lower_bound : float
+        No rule within the same bound has fewer expected votes under the distribution; NaN for "pairwise".
+
+    Examples
+    --------
+    >>> rule = solve_plurality(25, 3, 0.01)
+    >>> bool(rule.disagreement().max() <= 0.01)
+    True
+    """
+
+    def __init__(
+        self,
+        n_voters: int,
+        n_classes: int,
+        max_disagreement: float,
+        method: str,
+        policies: Sequence[PairwisePolicy | ColourPolicy],
+        lower_bound: float = float("nan"),
+    ) -> None:
+        self.n_voters, self.n_classes = n_voters, n_classes
+        self.max_disagreement, self.method = max_disagreement, method
+        self.policies: tuple[PairwisePolicy | ColourPolicy, ...] = tuple(policies)
+        self.lower_bound = lower_bound
+
+    def __repr__(self) -> str:
+        return (
+            f"PluralityRule(n_voters={self.n_voters}, n_classes={self.n_classes}, method={self.method!r}, "
+            f"max_disagreement={self.max_disagreement:g})"
+        )
+
+    def expected_votes(self) -> FloatArray:
+        """Expected number of votes for every way the full vote may fall.
+
+        Returns
+        -------
+        float64 array of shape (n_voters + 1,) * (n_classes - 1)
+            Indexed by the full votes of all classes but the first; zero where there are not so many voters.
+        """
+        return self._outcomes[0]
+
+    def disagreement(self) -> FloatArray:
+        """Chance to differ from the full vote for every way it may fall; indexed as `expected_votes`."""
+        return self._outcomes[1]
+
+    @cached_property
+    def _outcomes(self) -> tuple[FloatArray, FloatArray]:
+        _check_states(self.n_voters, self.n_classes, "exact outcomes")
+        rows = [
+            p.rows if isinstance(p, ColourPolicy) else stop_rows(self.n_voters, self.n_classes, p.stops)
+            for p in self.policies
+        ]
+        return outcomes(self.n_voters, self.n_classes, [policy.weight for policy in self.policies], rows)
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """A JSON-able header and arrays from which `from_parts` makes the same rule."""
+        header = {
+            "n_voters": self.n_voters,
+            "n_classes": self.n_classes,
+            "max_disagreement": self.max_disagreement,
+            "method": self.method,
+            "lower_bound": None if np.isnan(self.lower_bound) else self.lower_bound,
+        }
+        weight = np.array([policy.weight for policy in self.policies])
+        stops = [
+            np.concatenate([row.ravel() for row in policy.rows]) if isinstance(policy, ColourPolicy) else policy.upper
+            for policy in self.policies
+        ]
+        return header, {"weight": weight, "stops": np.stack(stops)}
+
+    @classmethod
+    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The rule whose `to_parts` gave `header` and `arrays`.
+
+        Raises
+        ------
+        FormatError
+            If they are not such parts.
+        """
+        try:
+            n_voters, n_classes = (
+                check_count("n_voters", header["n_voters"]),
+                check_count("", header["n_classes"], 2),
+            )
+            alpha = check_rate("max_disagreement", header["max_disagreement"])
+            check_choice("method", header["method"], PLURALITY_METHODS)
+            bound = header["lower_bound"]
+            policies = _checked_policies(header["method"], n_voters, n_classes, arrays["weight"], arrays["stops"])
+            return cls(
+                n_voters, n_classes, alpha, header["method"], policies, np.nan if bound is None else float(bound)
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise FormatError(f"not the parts of a plurality rule: {error}") from error
+
+    def stopper(self, classes: Sequence[Hashable] | None = None, random_state: RandomState = None) -> PluralityStopper:
+        """Start one vote; see `PluralityStopper`."""
+        return PluralityStopper(self, classes, random_state)
+
+
+class PluralityStopper:
+    """One vote between several answers under way.
+
+    Parameters
+    ----------
+    rule : PluralityRule
+    classes : sequence of hashable, optional
+        The answers, in the order that settles ties; 0, 1, … by default.
+    random_state : int, Generator or None
+        Draws the policy to follow if the rule is randomised.
+
+    Examples
+    --------
+    >>> stopper = solve_plurality(15, 4, 0.05).stopper(classes="ABCD", random_state=0)
+    >>> for answer in "BBABBBBBBB":
+    ...     if stopper.update(answer):
+    ...         break
+    >>> stopper.decision, stopper.n_seen
+    ('B', 7)
+    """
+
+    def __init__(
+        self,
+        rule: PluralityRule,
+        classes: Sequence[Hashable] | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        self.rule = rule
+        self.classes: list[Hashable] = list(range(rule.n_classes) if classes is None else classes)
+        if len(set(self.classes)) != rule.n_classes or len(self.classes) != rule.n_classes:
+            raise InputError(f"classes must be {rule.n_classes} different answers, got {self.classes!r}")
+        self.counts = np.zeros(rule.n_classes, dtype=np.int64)
+        weights = np.array([policy.weight for policy in rule.policies])
+        rng = check_random_state(random_state)
+        self._policy = rule.policies[rng.choice(len(weights), p=weights / weights.sum())]
+        self.stopped = bool(self._policy.stops(self.counts))
+
+    @property
+    def n_seen(self) -> int:
+        """Answers so far."""
+        return int(self.counts.sum())
+
+    def update(self, answer: Hashable) -> bool:
+        """Count one answer and return whether to stop; answers after the stop are ignored."""
+        if answer not in self.classes:
+            raise InputError(f"an answer must be one of {self.classes!r}, got {answer!r}")
+        if not self.stopped:
+            self.counts[self.classes.index(answer)] += 1
+            certain = is_certain(self.counts, self.rule.n_voters - self.n_seen)
+            self.stopped = bool(certain or self._policy.stops(self.counts))
+        return self.stopped
+
+    @property
+    def decision(self) -> Any:
+        """The answer with most votes so far, the first of them if there are several."""
+        return self.classes[int(np.argmax(self.counts))]
+
+
+def solve_plurality(
+    n_voters: int,
+    n_classes: int,
+    max_disagreement: float,
+    method: str = "pairwise",
+    distribution: ArrayLike | None = None,
+) -> PluralityRule:
+    """Find a stopping rule for a vote between more than two answers.
+
+    Parameters
+    ----------
+    n_voters : int
+    n_classes : int
+        Number of answers, at least 2.
+    max_disagreement : float in [0, 1)
+        The largest accepted chance that the answer differs from the full vote.
+    method : {"pairwise", "colours"}
+        - "pairwise": leader against runner-up; any number of classes; the bound holds however the full vote falls;
+        - "colours": fewest expected votes under `distribution`, over which the bound holds on average; every state is
+          listed, so three classes with up to about 390 voters, four with 90, five with 40.
+    distribution : array of shape (n_voters + 1,) * (n_classes - 1), optional
+        With "colours": weights of the full votes of all classes but the first; uniform by default.
+
+    Returns
+    -------
+    PluralityRule
+
+    Examples
+    --------
+    >>> rule = solve_plurality(101, 7, 0.001)
+    >>> int(rule.policies[0].upper[20])
+    19
+    """
+    n_voters, n_classes = check_count("n_voters", n_voters), check_count("n_classes", n_classes, smallest=2)
+    alpha = check_rate("max_disagreement", max_disagreement)
+    check_choice("method", method, PLURALITY_METHODS)
+    if method == "pairwise":
+        if distribution is not None:
+            raise InputError('distribution applies to method="colours" only; "pairwise" holds for every full vote')
+        return PluralityRule(n_voters, n_classes, alpha, method, _pairwise_policies(n_voters, alpha / (n_classes - 1)))
+    _check_states(n_voters, n_classes, 'method="colours"')
+    weights = _checked_weights(distribution, n_voters, n_classes)
+    if alpha == 0.0:
+        return PluralityRule(n_voters, n_classes, alpha, method, [ColourPolicy(1.0, stop_rows(n_voters, n_classes))])
+    mixture = solve_colours(n_voters, n_classes, weights, alpha)
+    policies = [ColourPolicy(weight, rows) for weight, rows in zip(mixture.weights, mixture.policies, strict=True)]
+    return PluralityRule(n_voters, n_classes, alpha, method, policies, float(mixture.lower_bound))
+
+
+@lru_cache(maxsize=1024)  # a few calibrations: each solves for some fifty bounds
+def _pairwise_policies(n_voters: int, max_crossing: float) -> tuple[PairwisePolicy, ...]:
+    """Upper thresholds that a class without majority among two crosses with a chance of at most `max_crossing`."""
+    asked = max_crossing
+    while True:
+        weights: dict[bytes, float] = {}
+        for weight, _, upper in solve(n_voters, asked, "minimixed").policies:
+            rising = np.maximum.accumulate(upper).tobytes()
+            weights[rising] = weights.get(rising, 0.0) + weight
+        policies = [PairwisePolicy(w, np.frombuffer(rising, dtype=np.int32)) for rising, w in weights.items()]
+        chance = np.max(sum(policy.weight * crossing_chances(policy.upper) for policy in policies))
+        if chance <= max_crossing * (1 + 1e-12):
+            return tuple(policies)
+        asked *= max_crossing / chance * (1 - 1e-9)
+
+
+def crossing_chances(upper: IntArray) -> FloatArray:
+    """The chance that a two-class vote without majority ever has ``j >= upper[i]`` positives among ``i > 0`` votes.
+
+    Returns
+    -------
+    float64 array of shape (n_voters + 1,)
+        Entry M is for M voters in random order, ⌊M / 2⌋ of them positive.
+    """
+    n_states = len(upper)
+    positives = np.arange(n_states)
+    chances, crossed, reached = np.zeros(n_states), np.zeros(n_states), np.where(positives == 0, 1.0, 0.0)
+    for i in range(n_states):
+        crosses = (positives >= upper[i]) & (2 * positives > i)
+        crossed, reached = crossed + np.where(crosses, reached, 0.0), np.where(crosses, 0.0, reached)
+        chances[i] = crossed[i // 2]
+        # As in Eq. (15.4): given j of i + 1 votes are positive, the last of them is with chance j / (i + 1).
+        crossed, reached = (
+            ((i + 1 - positives) * row + positives * np.concatenate([[0.0], row[:-1]])) / (i + 1)
+            for row in (crossed, reached)
+        )
+    return chances
+
+
+def _checked_policies(
+    method: str, n_voters: int, n_classes: int, weight: NDArray[Any], stops: NDArray[Any]
+) -> list[PairwisePolicy | ColourPolicy]:
+    if weight.ndim != 1 or not np.all(weight > 0.0) or abs(weight.sum() - 1.0) > 1e-9:
+        raise ValueError("weights are not positive or do not sum to one")
+    if method == "pairwise":
+        seen = np.arange(n_voters + 1)
+        if stops.shape != (len(weight), n_voters + 1) or np.any(2 * stops <= seen) or np.any(np.diff(stops) < 0):
+            raise ValueError("thresholds are out of range")
+        return [PairwisePolicy(float(w), upper.astype(np.int32)) for w, upper in zip(weight, stops, strict=True)]
+    _check_states(n_voters, n_classes, "a colour rule")
+    ends = np.cumsum([(i + 1) ** (n_classes - 1) for i in range(n_voters + 1)])
+    if stops.dtype != np.bool_ or stops.shape != (len(weight), ends[-1]):
+        raise ValueError("stops have the wrong dtype or shape")
+    shapes = [(i + 1,) * (n_classes - 1) for i in range(n_voters + 1)]
+    return [
+        ColourPolicy(
+            float(w), [part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), shapes, strict=True)]
+        )
+        for w, flat in zip(weight, stops, strict=True)
+    ]
+
+
+def _check_states(n_voters: int, n_classes: int, what: str) -> None:
+    n_states = (n_voters + 1) ** n_classes / n_classes
+    if n_states > _MAX_STATES:
+        raise InputError(
+            f"{what} for {n_voters} voters and {n_classes} classes would list {n_states:.2g} states, more than "
+            f'{_MAX_STATES:.0g}; method="pairwise" takes any number'
+        )
+
+
+def _checked_weights(distribution: ArrayLike | None, n_voters: int, n_classes: int) -> FloatArray:
+    shape = (n_voters + 1,) * (n_classes - 1)
+    possible = np.indices(shape).sum(axis=0) <= n_voters
+    weights: NDArray[np.float64] = possible.astype(np.float64)
+    if distribution is not None:
+        weights = np.array(distribution, dtype=np.float64)
+        if weights.shape != shape:
+            raise InputError(f"distribution must have shape {shape}, got {weights.shape}")
+        if not np.all(np.isfinite(weights)) or np.any(weights < 0.0) or np.any(weights[~possible]):
+            raise InputError(
+                f"distribution must be finite, not negative, and zero where classes share more than {n_voters} votes"
+            )
+        if not weights.any():
+            raise InputError("distribution must have a positive weight somewhere; pass None for a uniform one")
+    weights /= weights.max()
+    weights /= weights.sum()
+    return weights

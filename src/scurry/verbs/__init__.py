@@ -1,0 +1,1 @@
+"""What users call: one module for each verb. The functions are public as ``scurry.early_exit`` and so on."""

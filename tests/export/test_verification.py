@@ -1,0 +1,182 @@
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+
+import scurry
+from scurry.errors import FormatError, InputError, MissingDependencyError
+from scurry.export import LAYOUTS, to_c, verify
+from support.anytime_oracle import anytime_of
+from support.strategies import complete_forest
+
+
+def exported(pred, X, folder, layout: str, n_adversarial: int = 150, sanitize: bool = False):
+    to_c(pred, folder, layout=layout, X_cal=X)
+    return verify(folder, X, n_adversarial=n_adversarial, sanitize=sanitize)
+
+
+def halves(load):
+    X, y = load(return_X_y=True)
+    return X[::2], y[::2], X[1::2][:150], y[1::2][:150]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("order", ["depth-ie", "backward-squirrel", "random"])
+def test_anytime_two_classes(layout, order, tmp_path):
+    X_fit, y_fit, X, y = halves(load_breast_cancer)
+    model = RandomForestClassifier(6, max_depth=5, random_state=0).fit(X_fit, y_fit)
+    anyt = scurry.anytime(model, X, y, order=order, random_state=0)
+    result = exported(anyt, X, tmp_path, layout, sanitize=order == "backward-squirrel")
+    assert result
+    assert result.n_mismatches == 0
+    if layout != "breadcrumb":
+        assert result.n_answers == 300 * (len(anyt.plan.order) + 2)
+
+
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "int16-node8"])
+@pytest.mark.parametrize("readout", ["plain", "weighted"])
+def test_anytime_several_classes(layout, readout, tmp_path):
+    X_fit, y_fit, X, y = halves(load_digits)
+    model = ExtraTreesClassifier(5, max_depth=6, random_state=0).fit(X_fit, y_fit)
+    anyt = scurry.anytime(model, X, y, order="forward-squirrel", readout=readout)
+    assert exported(anyt, X, tmp_path, layout, sanitize=layout == "int16-uint16")
+
+
+@pytest.mark.parametrize("method", ["minimax", "minimean", "qwyc", "fan", "schwing"])
+def test_early_exit_two_classes(method, tmp_path):
+    X_fit, y_fit, X, _ = halves(load_breast_cancer)
+    model = RandomForestClassifier(25, max_depth=6, random_state=0).fit(X_fit, y_fit)
+    fast = scurry.early_exit(model, X, max_disagreement=0.05, method=method, confidence=None, random_state=0)
+    for layout in ("float32", "int16-uint16", "int16-uint8", "int16-node8"):
+        assert exported(fast, X, tmp_path, layout, sanitize=layout == "int16-uint16")
+
+
+@pytest.mark.parametrize(("method", "boosted"), [("minimixed", False), ("qwyc", False), ("qwyc", True)])
+def test_early_exit_several_classes(method, boosted, tmp_path):
+    X_fit, y_fit, X, _ = halves(load_digits)
+    X_fit, y_fit = X_fit[:300], y_fit[:300]
+    model = (
+        HistGradientBoostingClassifier(max_iter=4, max_depth=3, random_state=0)
+        if boosted
+        else RandomForestClassifier(25, max_depth=6, random_state=0)
+    ).fit(X_fit, y_fit)
+    fast = scurry.early_exit(model, X, max_disagreement=0.05, method=method, confidence=None, random_state=0)
+    for layout in ("float32", "int16-uint16"):
+        assert exported(fast, X, tmp_path, layout, sanitize=layout == "int16-uint16")
+
+
+def test_exit_decisions_are_those_of_the_source(tmp_path):
+    X_fit, y_fit, X, _ = halves(load_breast_cancer)
+    model = RandomForestClassifier(25, max_depth=6, random_state=0).fit(X_fit, y_fit)
+    fast = scurry.early_exit(model, X, max_disagreement=0.05, method="qwyc", confidence=None)
+    for layout in ("float32", "int16-uint16"):
+        assert to_c(fast, tmp_path, layout=layout, X_cal=X).agreement[0] == 1.0
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+def test_boosted_models_with_missing_values(library, tmp_path):
+    framework = pytest.importorskip(library)
+    X_fit, y_fit, X, y = halves(load_breast_cancer)
+    rng = np.random.default_rng(0)
+    X_fit, X = (np.where(rng.random(part.shape) < 0.2, np.nan, part) for part in (X_fit, X))
+    if library == "lightgbm":
+        model = framework.LGBMClassifier(n_estimators=12, max_depth=4, n_jobs=1, verbose=-1).fit(X_fit, y_fit)
+    else:
+        model = framework.XGBClassifier(n_estimators=12, max_depth=4, n_jobs=1).fit(X_fit, y_fit)
+    forest = scurry.from_model(model)
+    for pred in (forest, scurry.anytime(forest, X, y)):
+        for layout in ("float32", "int16-uint16", "int16-node8"):
+            export = to_c(pred, tmp_path, layout=layout, X_cal=X.astype(np.float32))
+            assert verify(tmp_path, X, n_adversarial=150)
+            assert export.agreement[-1] == 1.0 or layout == "int16-node8"
+
+
+def test_missing_values_are_seen_by_a_compiler_that_assumes_there_are_none(tmp_path):
+    compiler = tmp_path / "fast-math"
+    compiler.write_text('#!/bin/sh\nexec cc "$@" -O2 -ffast-math\n')
+    compiler.chmod(0o755)
+    to_c(anytime_of(complete_forest(5, 4, 3, 2)), tmp_path, layout="float32")
+    holes = np.full((1, 3), np.nan, np.float32)
+    assert verify(tmp_path, holes, n_adversarial=200, compiler=str(compiler))
+
+
+def test_pruned_forest_with_uneven_trees(tmp_path):
+    X_fit, y_fit, X, _ = halves(load_digits)
+    model = RandomForestClassifier(10, min_samples_leaf=20, max_leaf_nodes=9, random_state=0).fit(X_fit, y_fit)
+    forest = scurry.from_model(model)
+    for layout in ("float32", "int16-uint16", "int16-uint8"):
+        assert exported(forest, X, tmp_path, layout)
+
+
+@pytest.mark.parametrize("n_columns", [255, 256, 300])
+def test_many_columns(n_columns, tmp_path):
+    forest = complete_forest(20, 5, n_columns, 2)
+    for layout in ("int16-node8", "float32"):
+        assert exported(
+            anytime_of(forest),
+            np.zeros((2, n_columns)),
+            tmp_path,
+            layout,
+            n_adversarial=40,
+            sanitize=layout == "float32",
+        )
+
+
+@pytest.mark.parametrize("n_trees", [256, 257])
+def test_many_trees(n_trees, tmp_path):
+    forest = complete_forest(n_trees, 2, 3, 3)
+    assert exported(anytime_of(forest), np.zeros((2, 3)), tmp_path, "int16-uint16", n_adversarial=20)
+
+
+class TestMistakesAreFound:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        to_c(anytime_of(complete_forest(3, 4, 3, 2)), tmp_path, layout="int16-uint16")
+        return tmp_path
+
+    def alter(self, folder, old: str, new: str) -> None:
+        source = folder / "model.c"
+        text = source.read_text()
+        assert old in text
+        source.write_text(text.replace(old, new, 1))
+
+    def test_a_wrong_comparison(self, folder):
+        self.alter(folder, "> n->threshold", ">= n->threshold")
+        (folder / "model_selftest.h").write_text("static int model_selftest(void) { return 0; }\n")
+        result = verify(folder, np.zeros((1, 3)))
+        assert result.n_mismatches > 0
+        assert not result
+
+    def test_a_failing_selftest(self, folder):
+        self.alter(folder, "n->right : n->left", "n->left : n->right")
+        with pytest.raises(FormatError, match="self-test"):
+            verify(folder, np.zeros((1, 3)))
+
+    def test_a_stop_flag_without_effect(self, folder):
+        self.alter(folder, " && !*stop", "")
+        with pytest.raises(FormatError, match=r"stop flag|does not compile"):
+            verify(folder, np.zeros((1, 3)))
+
+    def test_code_that_does_not_compile(self, folder):
+        self.alter(folder, "return", "retrun")
+        with pytest.raises(FormatError, match="does not compile"):
+            verify(folder, np.zeros((1, 3)))
+
+    def test_a_wrong_access(self, folder):
+        self.alter(folder, "add(sums, state->node[tree])", "add(sums, 50u + state->node[tree])")
+        (folder / "model_selftest.h").write_text("static int model_selftest(void) { return 0; }\n")
+        with pytest.raises(FormatError, match="runtime error"):
+            verify(folder, np.zeros((1, 3)), sanitize=True)
+
+    def test_missing_and_broken_files(self, folder, tmp_path):
+        with pytest.raises(InputError, match="0 exported models"):
+            verify(tmp_path / "nothing", np.zeros((1, 3)))
+        with pytest.raises(MissingDependencyError, match="no C compiler"):
+            verify(folder, np.zeros((1, 3)), compiler="no-such-compiler")
+        to_c(anytime_of(complete_forest(2, 2, 3, 2)), folder, name="other")
+        with pytest.raises(InputError, match="2 exported models: model, other"):
+            verify(folder, np.zeros((1, 3)))
+        assert verify(folder, np.zeros((1, 3)), name="other", n_adversarial=10)
+        (folder / "model.json").write_text('{"layout": "x"}')
+        with pytest.raises(FormatError, match="not what to_c writes"):
+            verify(folder, np.zeros((1, 3)), name="model")

@@ -1,0 +1,164 @@
+"""Files of every version stay readable, and docs/format.md says enough to read them.
+
+``python tests/test_format.py FOLDER`` writes the files of the present version. Once a version is released its files in
+tests/golden/format never change.
+"""
+
+import json
+import re
+import struct
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import scurry
+from scurry.forest.storage import FORMAT_VERSION
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "format"
+FILES = sorted(GOLDEN.glob("*.scurry"))
+KINDS = ("forest", "exit-votes", "exit-scores", "exit-pieces", "leader", "anytime")
+
+
+def rows(n_features: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(40, n_features)).astype(np.float32)
+
+
+def make(folder: Path) -> None:
+    """Write a file of each kind, and what it answers."""
+    from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+
+    X = np.random.default_rng(1).normal(size=(300, 3)).astype(np.float32)
+    two, three = np.where(X[:, 0] + X[:, 1] ** 2 > 0.5, "yes", "no"), np.digitize(X[:, 0] + X[:, 2], [-0.5, 0.5])
+    forest = RandomForestClassifier(5, max_depth=3, random_state=0).fit(X, two)
+    boosted = GradientBoostingClassifier(n_estimators=5, max_depth=2, random_state=0).fit(X, two)
+    settings = {"max_disagreement": 0.05, "confidence": None, "random_state": 0}
+    subjects = {
+        "forest": _with_categories(),
+        "exit-votes": scurry.early_exit(forest, X, method="minimixed", **settings),
+        "exit-scores": scurry.early_exit(boosted, X, method="qwyc", **settings),
+        "exit-pieces": scurry.early_exit(boosted, X, method="fan", **settings),
+        "leader": scurry.early_exit(
+            RandomForestClassifier(5, max_depth=3, random_state=0).fit(X, three), X, method="qwyc", **settings
+        ),
+        "anytime": scurry.anytime(forest, X, two, readout="weighted"),
+    }
+    for kind, subject in subjects.items():
+        path = folder / f"v{FORMAT_VERSION}-{kind}.scurry"
+        subject.save(path)
+        path.with_suffix(".json").write_text(json.dumps(answers(subject), indent=1) + "\n")
+
+
+def _with_categories() -> scurry.Forest:
+    """One tree: colour in {red, blue} and then size < 1.5; every field differs from its default."""
+    return scurry.Forest(
+        tree_offset=[0, 5],
+        feature=[1, 0, -1, -1, -1],
+        threshold=[0, 1.5, 0, 0, 0],
+        left=[1, 2, -1, -1, -1],
+        right=[4, 3, -1, -1, -1],
+        value=[[0.0], [0.5], [2.0], [-1.0], [-2.0]],
+        default_left=[True, False, False, False, False],
+        cover=[10, 6, 4, 2, 4],
+        missing=[0, 1, 0, 0, 0],
+        tree_output=[0],
+        base_score=[0.25],
+        category_set=[0, -1, -1, -1, -1],
+        category_offset=[0, 1],
+        category_bits=[0b101],
+        category_rounding="trunc",
+        n_features=2,
+        classes=["small", "large"],
+        aggregation="sum",
+        input_dtype="float64",
+        score_dtype="float32",
+        comparison="<",
+        link="logistic",
+        link_scale=2.0,
+        label_from="score",
+        decision_threshold=0.125,
+        feature_names=["size", "colour"],
+        categories={1: ["red", "green", "blue"]},
+        encode_numbers=False,
+    )
+
+
+def answers(subject: scurry.Forest | scurry.Predictor) -> dict:
+    forest = subject if isinstance(subject, scurry.Forest) else subject.forest
+    X = rows(forest.n_features)
+    found = {"digest": subject.digest, "labels": subject.predict(X).tolist()}
+    found["probabilities"] = subject.predict_proba(X).tolist()
+    if isinstance(subject, scurry.Predictor):
+        budget = {"max_steps": 4} if subject.plan.facts["method"] == "anytime" else {}
+        found |= {"trees": subject.run(X, **budget).trees.tolist(), "steps": subject.run(X, **budget).steps.tolist()}
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_old_files_answer_as_they_did(path):
+    expected, found = json.loads(path.with_suffix(".json").read_text()), answers(scurry.load(path))
+    assert found.keys() == expected.keys()
+    assert found.pop("probabilities") == pytest.approx(np.array(expected.pop("probabilities")), abs=1e-15)
+    assert found == expected
+
+
+def test_there_is_a_file_of_each_version_and_kind():
+    names = {path.stem for path in FILES}
+    assert names == {f"v{version}-{kind}" for version in range(1, FORMAT_VERSION + 1) for kind in KINDS}
+
+
+def members(data: bytes) -> dict[str, bytes]:
+    """What docs/format.md says of the container, taken literally."""
+    found, at = {}, 0
+    while data[at : at + 4] == b"PK\x03\x04":
+        version, flags, method, stamp, crc, size, again, n, e = struct.unpack_from("<HHHIIIIHH", data, at + 4)
+        assert (version, flags, method, stamp, size, e) == (20, 0, 0, 0x210000, again, 0)
+        name, start = data[at + 30 : at + 30 + n].decode("ascii"), at + 30 + n
+        found[name], at = data[start : start + size], start + size
+        assert zlib.crc32(found[name]) == crc
+    assert data[at : at + 4] == b"PK\x01\x02"
+    return found
+
+
+def array(data: bytes) -> np.ndarray:
+    """What docs/format.md says of an array, taken literally."""
+    assert data[:8] == b"\x93NUMPY\x01\x00"
+    (h,) = struct.unpack_from("<H", data, 8)
+    assert (10 + h) % 64 == 0
+    text = data[10 : 10 + h].decode("ascii")
+    match = re.fullmatch(r"\{'descr': '([|<]\w\d)', 'fortran_order': False, 'shape': \((.*)\), \} *\n", text)
+    shape = tuple(int(length) for length in match[2].split(",") if length.strip())
+    return np.frombuffer(data[10 + h :], match[1]).reshape(shape)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_page_says_enough_to_read_them(path):
+    parts = members(path.read_bytes())
+    manifest = json.loads(parts.pop("manifest.json").decode("utf-8"))
+    assert (manifest["format"], manifest["version"]) == ("scurry", int(path.stem[1]))
+    arrays = {name.removesuffix(".npy"): array(data) for name, data in parts.items()}
+    assert list(arrays) == manifest["arrays"] == sorted(arrays)
+    loaded, header = scurry.load(path), manifest["header"]
+    forest = loaded if manifest["kind"] == "forest" else loaded.forest
+    for name, values in arrays.items():
+        if name == "plan_order":
+            ours = loaded.plan.order
+        else:
+            ours = getattr(loaded.plan.stop if name.startswith("stop_") else forest, name.removeprefix("stop_"))
+        assert values.dtype == ours.dtype, name
+        assert np.array_equal(values, ours, equal_nan=True), name
+    assert forest.classes.tolist() == header["classes"]["items"]
+    page = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
+    for name in (*arrays, *header, *manifest, *(header.get("plan", {}).get("stop") or {})):
+        assert f"`{name}`" in page, f"{name} is not documented"
+
+
+def test_the_page_is_about_the_present_version():
+    page = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
+    assert f"This is **version {FORMAT_VERSION}**" in page
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]))

@@ -1,0 +1,155 @@
+"""Every table a user may hold gives the same predictions; a wrong one is named."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy import sparse
+
+from scurry import Forest
+from scurry.errors import InputError
+from scurry.forest.rows import as_rows
+
+NAMES = ("age", "height", "city")
+
+
+@pytest.fixture(scope="module")
+def forest():
+    trees = [
+        {
+            "feature": [f, -1, -1],
+            "threshold": [t, 0, 0],
+            "left": [1, -1, -1],
+            "right": [2, -1, -1],
+            "value": [[0.0], [0.0], [1 << i]],
+        }
+        for i, (f, t) in enumerate([(0, 30.0), (0, 50.0), (1, 1.75), (2, 0.5), (2, 1.5)])
+    ]
+    plain = Forest.from_trees(trees, aggregation="sum", input_dtype="float64")
+    return Forest(
+        **{
+            k: getattr(plain, k)
+            for k in ("tree_offset", "feature", "threshold", "left", "right", "value", "aggregation")
+        },
+        input_dtype="float64",
+        n_features=3,
+        feature_names=NAMES,
+        categories={2: ["Oslo", "Paris", "Rome"]},
+    )
+
+
+AGE, HEIGHT, CITY = [20, 40, 60, 30], [1.5, 1.75, 1.9, 2.0], ["Rome", "Oslo", "Paris", "Atlantis"]
+EXPECTED = [8 + 16, 1, 1 + 2 + 4 + 8, 4 + 8 + 16]
+
+
+def test_frames_of_every_kind_agree(forest):
+    columns = {"age": AGE, "height": HEIGHT, "city": CITY}
+    frames = [
+        pd.DataFrame(columns),
+        pd.DataFrame(columns).astype({"city": "category"}),
+        pd.DataFrame(columns).astype({"age": "Int64", "height": "float32", "city": "string"}),
+        pl.DataFrame(columns),
+        pl.DataFrame(columns, schema_overrides={"city": pl.Categorical}),
+        pl.DataFrame(columns, schema_overrides={"city": pl.Enum(["Paris", "Atlantis", "Rome", "Oslo"])}),
+        pa.table(columns),
+    ]
+    for frame in frames:
+        assert forest.predict(frame).tolist() == EXPECTED
+
+
+def test_columns_are_matched_by_name_and_extra_ones_ignored(forest):
+    frame = pd.DataFrame({"target": [0] * 4, "city": CITY, "height": HEIGHT, "age": AGE})
+    assert forest.predict(frame).tolist() == EXPECTED
+
+
+def test_codes_and_missing_values(forest):
+    codes = [2, 0, 1, np.nan]
+    matrix = np.column_stack([AGE, HEIGHT, codes])
+    for same in (matrix, matrix.tolist(), np.asfortranarray(matrix), matrix.astype(object)):
+        assert forest.predict(same).tolist() == [24, 1, 15, 4 + 8 + 16]
+    nulls = pl.DataFrame({"age": AGE, "height": HEIGHT, "city": ["Rome", "Oslo", "Paris", None]})
+    assert forest.predict(nulls).tolist() == [24, 1, 15, 4 + 8 + 16]
+    assert forest.predict(pd.DataFrame({"age": [20, None], "height": [None, 1.0], "city": [0, 1]})).tolist() == [4, 11]
+
+
+def test_missing_values_of_masked_arrays_and_of_pandas(forest):
+    masked = np.ma.masked_invalid(np.column_stack([AGE, HEIGHT, [2, 0, 1, np.nan]]))
+    objects = pd.DataFrame({"age": AGE, "height": HEIGHT, "city": ["Rome", "Oslo", "Paris", pd.NA]}, dtype=object)
+    for same in (masked, masked.astype(object), objects, objects.to_numpy()):
+        assert forest.predict(same).tolist() == [24, 1, 15, 4 + 8 + 16]
+    whole = np.ma.array([[20, 2, 0], [20, 1, 1]], mask=[[0, 1, 0], [1, 0, 0]])
+    frame = pd.DataFrame({"age": [20, pd.NA], "height": [pd.NA, 1], "city": [0.0, 1.0]}, dtype=object)
+    assert forest.predict(whole).tolist() == [4, 11]
+    assert forest.predict(frame.to_numpy()).tolist() == [4, 11]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int64, np.float16, np.float32, np.float64, np.bool_])
+def test_numpy_of_any_dtype(forest, dtype):
+    matrix = np.array([[1, 0, 1], [0, 1, 0]]).astype(dtype)
+    assert forest.predict(matrix).tolist() == [8, 0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_at_any_address(forest, dtype):
+    """Fields of packed records, whose rows are no whole number of values apart, and a buffer from an odd offset on."""
+    matrix = np.array([[1, 0, 1], [0, 1, 0]], dtype)
+    records = np.zeros(2, [("id", np.int8), ("x", dtype, (3,))])
+    records["x"] = matrix
+    assert forest.predict(records["x"]).tolist() == [8, 0]
+    buffer = np.frombuffer(b"\0" + matrix.tobytes(), dtype, offset=1).reshape(2, 3)
+    assert not buffer.flags.aligned
+    assert forest.predict(buffer).tolist() == [8, 0]
+    assert as_rows(forest, buffer).flags.aligned
+
+
+def test_one_row(forest):
+    assert forest.predict(np.array([60.0, 1.9, 1.0])).tolist() == [15]
+    assert forest.predict([60, 1.9, 1]).tolist() == [15]
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (np.zeros((2, 4)), "X has 4 columns, the model was trained on 3 features"),
+        (np.zeros(5), r"X must have 2 dimensions \(rows, 3 features\), got shape \(5,\)"),
+        (np.zeros((2, 3, 1)), "2 dimensions"),
+        ([[1, 2, 3], [1, 2]], "rows of one length"),
+        (np.zeros((2, 3), complex), "dtype complex128"),
+        (np.array([["a", "b", "c"]]), "dtype <U1; numbers are needed"),
+        (np.array([[1, "tall", 0]], object), "column 'height' is not numeric .for example 'tall'."),
+        (
+            pd.DataFrame({"age": [1], "size": [2], "city": [0]}),
+            "lacks 1 of the model's columns: 'height'; it has age, size",
+        ),
+        (pd.DataFrame({"age": ["x"], "height": [2], "city": [0]}), "column 'age' is not numeric"),
+        (pd.DataFrame({"age": pd.Categorical(["x"]), "height": [2], "city": [0]}), "column 'age' is categorical"),
+        (pl.DataFrame({"age": [1], "height": [2], "city": [0]}).lazy(), r"call \.collect\(\) first"),
+        (sparse.csr_matrix(np.zeros((2, 3))), r"sparse matrix.*X\.toarray"),
+        ("adult.csv", "2 dimensions"),
+        (None, "2 dimensions"),
+        ({"age": 1, "height": 2, "city": 0}, r"pass pandas\.DataFrame\(\[X\]\)"),
+        ([{"age": 1, "height": 2, "city": 0}], r"pass pandas\.DataFrame\(X\)"),
+        (pd.DataFrame(np.zeros((1, 3)), columns=["age", "age", "city"]), "columns of the same name.*'age' 2 times"),
+    ],
+)
+def test_what_is_wrong_is_said(forest, X, message):
+    with pytest.raises(InputError, match=message):
+        forest.predict(X)
+
+
+def test_forest_without_names_takes_frames_by_position(forest):
+    nameless = Forest.from_trees(
+        [
+            {
+                "feature": [0, -1, -1],
+                "threshold": [0, 0, 0],
+                "left": [1, -1, -1],
+                "right": [2, -1, -1],
+                "value": [[0], [1], [2]],
+            }
+        ]
+    )
+    assert nameless.predict(pd.DataFrame({"whatever": [-1, 1]})).tolist() == [1, 2]
+    with pytest.raises(InputError, match="2 columns, the model was trained on 1"):
+        nameless.predict(pd.DataFrame({"a": [1], "b": [2]}))

@@ -1,0 +1,238 @@
+"""The .scurry container: what is broken, truncated or hostile gives FormatError, and nothing else."""
+
+import io
+import json
+import os
+import resource
+import stat
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scurry import Forest, from_model, load
+from scurry.errors import FormatError, InputError, OutputError, ScurryError
+from scurry.forest.storage import read_container
+
+STUMP = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+         "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "stump.scurry"
+    Forest.from_trees([STUMP], classes=["no", "yes"]).save(path)
+    return path.read_bytes()
+
+
+def members(data: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def rewritten(data: bytes, compression=zipfile.ZIP_STORED, **changes: bytes | None) -> bytes:
+    parts = members(data)
+    for name, content in changes.items():
+        name = name.replace("__", ".")
+        if content is None:
+            del parts[name]
+        else:
+            parts[name] = content
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def manifest(data: bytes, **changes) -> bytes:
+    return json.dumps(json.loads(members(data)["manifest.json"]) | changes).encode()
+
+
+def header(data: bytes, **changes) -> bytes:
+    whole = json.loads(members(data)["manifest.json"])
+    return json.dumps(whole | {"header": whole["header"] | changes}).encode()
+
+
+def npy(shape: tuple, descr: str = "<i4", body: bytes = b"") -> bytes:
+    text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode()
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + body
+
+
+def refused(tmp_path, data: bytes) -> str:
+    path = tmp_path / "bad.scurry"
+    path.write_bytes(data)
+    with pytest.raises(FormatError) as caught:
+        load(path)
+    assert "bad.scurry" in str(caught.value)
+    return str(caught.value)
+
+
+def test_round_trip_through_from_model(saved, tmp_path):
+    path = tmp_path / "stump.scurry"
+    path.write_bytes(saved)
+    assert from_model(path).predict([[0.0], [1.0]]).tolist() == ["no", "yes"]
+    assert from_model(str(path)).digest == load(path).digest
+
+
+def test_same_forest_same_bytes(saved, tmp_path):
+    Forest.from_trees([STUMP], classes=["no", "yes"]).save(tmp_path / "again.scurry")
+    assert (tmp_path / "again.scurry").read_bytes() == saved
+
+
+def test_failed_save_leaves_the_old_file(saved, tmp_path):
+    path = tmp_path / "f.scurry"
+    path.write_bytes(saved)
+    odd = Forest.from_trees([STUMP], classes=np.array([frozenset({1}), frozenset({2})], dtype=object))
+    with pytest.raises(InputError, match="strings, numbers or booleans"):
+        odd.save(path)
+    assert path.read_bytes() == saved
+    assert [p.name for p in tmp_path.iterdir()] == ["f.scurry"]
+
+
+def test_new_files_have_the_usual_permissions(tmp_path, monkeypatch):
+    """They come from the system. To read the umask is to set it, for all threads of the process."""
+    before = os.umask(0o027)
+    try:
+        with monkeypatch.context() as patched:
+            patched.delattr(os, "umask")
+            Forest.from_trees([STUMP]).save(tmp_path / "f.scurry")
+        assert stat.S_IMODE((tmp_path / "f.scurry").stat().st_mode) == 0o640
+    finally:
+        os.umask(before)
+
+
+def test_a_folder_in_the_way(tmp_path):
+    (tmp_path / "f.scurry").mkdir()
+    with pytest.raises(OutputError, match=r"f.scurry cannot be written: Is a directory"):
+        Forest.from_trees([STUMP]).save(tmp_path / "f.scurry")
+    assert [path.name for path in tmp_path.iterdir()] == ["f.scurry"]
+
+
+def test_labels_that_are_objects_of_numpy(tmp_path):
+    classes = np.array([np.int64(3), np.str_("x")], dtype=object)
+    Forest.from_trees([STUMP], classes=classes).save(tmp_path / "f.scurry")
+    assert load(tmp_path / "f.scurry").predict([[0.0], [1.0]]).tolist() == [3, "x"]
+    with pytest.raises(InputError, match="labels must be finite to be saved"):
+        Forest.from_trees([STUMP], classes=[1.0, np.nan]).save(tmp_path / "f.scurry")
+
+
+def test_every_truncation(saved, tmp_path):
+    for length in range(0, len(saved), 7):
+        refused(tmp_path, saved[:length])
+
+
+def test_lies_of_all_kinds(saved, tmp_path):
+    huge = npy((2**40,))
+    assert "bytes" in refused(tmp_path, rewritten(saved, feature__npy=huge))
+    assert "start" in refused(tmp_path, rewritten(saved, feature__npy=npy((-1,))))
+    assert "start" in refused(tmp_path, rewritten(saved, feature__npy=npy((1,), "|O", b"\0" * 8)))
+    assert "dtype" in refused(tmp_path, rewritten(saved, feature__npy=npy((1,), "<f4", b"\0" * 4)))
+    assert "lists" in refused(tmp_path, rewritten(saved, feature__npy=None))
+    assert "lists" in refused(tmp_path, rewritten(saved, extra__npy=huge))
+    assert "upgrade scurry" in refused(tmp_path, rewritten(saved, manifest__json=manifest(saved, version=99)))
+    assert "does not know" in refused(tmp_path, rewritten(saved, manifest__json=manifest(saved, kind="virus")))
+    assert "compressed" in refused(tmp_path, rewritten(saved, zipfile.ZIP_DEFLATED))
+    assert "nested" in refused(tmp_path, rewritten(saved, manifest__json=b"[" * 100_000))
+    assert "sound forest" in refused(tmp_path, rewritten(saved, manifest__json=header(saved, n_features=0)))
+    assert "labels" in refused(
+        tmp_path, rewritten(saved, manifest__json=header(saved, classes={"dtype": "|O", "items": [{}]}))
+    )
+    assert "labels" in refused(
+        tmp_path, rewritten(saved, manifest__json=header(saved, classes={"dtype": "|S999999999", "items": []}))
+    )
+    for name in json.loads(members(saved)["manifest.json"])["header"]:
+        for junk in ([], {}, "x", 1e308, -1, None, "\ud800"):
+            changed = rewritten(saved, manifest__json=header(saved, **{name: junk}))
+            (tmp_path / "odd.scurry").write_bytes(changed)
+            try:
+                load(tmp_path / "odd.scurry")
+            except FormatError:
+                continue
+
+
+def test_headers_of_any_length_give_aligned_arrays(saved, tmp_path):
+    for padding in range(8):
+        text = b"{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }" + b" " * padding + b"\n"
+        body = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + np.array([0.5, 0, 0]).tobytes()
+        (tmp_path / "odd.scurry").write_bytes(rewritten(saved, threshold__npy=body))
+        assert read_container(tmp_path / "odd.scurry").array("threshold", np.float64).flags.aligned
+        assert load(tmp_path / "odd.scurry").predict([[1.0]]).tolist() == ["yes"]
+
+
+def test_missing_file_says_so(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "nowhere.scurry")
+    with pytest.raises(InputError, match="cannot read the model file"):
+        from_model(tmp_path / "nowhere.scurry")
+
+
+def test_files_that_are_something_else(tmp_path):
+    (tmp_path / "m.pkl").write_bytes(b"\x80\x04\x95")
+    with pytest.raises(FormatError, match="pickle, which runs code"):
+        from_model(tmp_path / "m.pkl")
+    (tmp_path / "m.csv").write_bytes(b"a,b\n1,2\n")
+    with pytest.raises(FormatError, match="not a model file scurry knows"):
+        from_model(tmp_path / "m.csv")
+
+
+def mutated(data: bytes, seed: int) -> bytes:
+    """`data` with a few bytes changed, cut out, repeated or inserted."""
+    rng = np.random.default_rng(seed)
+    out = bytearray(data)
+    for _ in range(rng.integers(1, 6)):
+        at, length = int(rng.integers(len(out))), int(rng.integers(1, 16))
+        match rng.integers(5):
+            case 0:
+                out[at] ^= 1 << int(rng.integers(8))
+            case 1:
+                out[at : at + length] = rng.bytes(length)
+            case 2:
+                del out[at : at + length]
+            case 3:
+                out[at:at] = out[at : at + length]
+            case _:
+                out[at : at + 4] = int(rng.choice([0, 1, 0x7FFFFFFF, 0xFFFFFFFF])).to_bytes(4, "little")
+        if not out:
+            break
+    return bytes(out)
+
+
+def load_mutated(saved: bytes, seed: int, path) -> None:
+    """Either a sound forest or FormatError; anything else is a defect. Even seeds keep checksums right."""
+    if seed % 2:
+        data = mutated(saved, seed)
+    else:
+        name = sorted(members(saved))[seed // 2 % len(members(saved))]
+        data = rewritten(saved, **{name: mutated(members(saved)[name], seed)})
+    path.write_bytes(data)
+    try:
+        forest = load(path)
+    except FormatError:
+        return
+    rows = (
+        np.array([[np.nan], [0.0], [1.0]] * 30) * np.ones((1, forest.n_features)) if forest.n_features < 1000 else None
+    )
+    if rows is not None:
+        forest.predict(rows)
+
+
+@settings(max_examples=400, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_mutations(saved, seed, tmp_path_factory):
+    load_mutated(saved, seed, tmp_path_factory.getbasetemp() / "mutated.scurry")
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_mutations(saved, tmp_path):
+    for seed in range(100_000):
+        load_mutated(saved, seed, tmp_path / "mutated.scurry")
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    assert peak_bytes < 2 * 2**30
+
+
+def test_errors_share_one_root():
+    assert issubclass(FormatError, ScurryError)

@@ -1,0 +1,110 @@
+"""What is reported of each row, whatever the number of rows."""
+
+import lightgbm
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+
+import scurry
+from scurry.forest import reference
+from scurry.runners import exits as exit_run
+from support.strategies import complete_forest
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return make_classification(3000, n_features=6, n_informative=4, n_classes=3, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def two_classes(rows):
+    X, y = rows
+    return scurry.from_model(RandomForestClassifier(15, max_depth=5, random_state=0).fit(X[:500], y[:500] > 0))
+
+
+@pytest.fixture(scope="module")
+def three_classes(rows):
+    X, y = rows
+    return scurry.from_model(RandomForestClassifier(15, max_depth=5, random_state=0).fit(X[:500], y[:500]))
+
+
+def plans(two, three, X):
+    asked = {"max_disagreement": 0.1, "random_state": 0}
+    yield scurry.Predictor.full(two)
+    yield scurry.early_exit(two, X, method="minimixed", **asked)
+    yield scurry.early_exit(two, X, method="qwyc", **asked)
+    yield scurry.early_exit(three, X, method="minimixed", **asked)
+    yield scurry.early_exit(three, X, method="qwyc", **asked)
+
+
+def test_no_rows(two_classes, three_classes, rows):
+    for predictor in plans(two_classes, three_classes, rows[0]):
+        run = predictor.run(rows[0][:0])
+        assert repr(run) == "Run(n_rows=0, mean_trees=0.00, stopped_early=0.0%)"
+        assert (run.mean_trees, run.mean_steps, run.steps.shape) == (0, 0, (0,))
+        assert predictor.predict_proba(rows[0][:0]).shape == (0, predictor.forest.n_classes)
+
+
+def test_scores_are_of_the_rows_as_they_were(two_classes, three_classes, rows):
+    for predictor in plans(two_classes, three_classes, rows[0]):
+        X = rows[0][:200].copy()
+        run, expected = predictor.run(X), predictor.run(X).scores
+        X[:] = 0
+        np.testing.assert_array_equal(run.scores, expected)
+
+
+@pytest.mark.parametrize("n_at_once", [1, 7, 10**6])
+def test_steps_are_the_depths_of_the_leaves_in_the_trees_asked(
+    two_classes, three_classes, rows, n_at_once, monkeypatch
+):
+    monkeypatch.setattr(exit_run, "_ROWS_AT_ONCE", n_at_once)
+    X = rows[0][:60]
+    for predictor in plans(two_classes, three_classes, rows[0]):
+        forest, run = predictor.forest, predictor.run(X)
+        depth = forest.node_depth[reference.apply(forest, X)][:, predictor.plan.order]
+        expected = [depth[row, : run.trees[row]].sum() for row in range(len(X))]
+        np.testing.assert_array_equal(run.steps, expected)
+
+
+RNG = np.random.default_rng(0)
+ROWS = RNG.normal(size=(2000, 6))
+
+
+def boosted_pair(**header) -> scurry.Forest:
+    """Two classes with a score each, as a source makes them that was told of "multiclass" with two."""
+    header = {"aggregation": "sum", "link": "softmax", "classes": ["no", "yes"], "base_score": [0.3, -0.2]} | header
+    return complete_forest(n_trees=40, depth=4, **header)
+
+
+PAIRS = {
+    "a tree for each class": boosted_pair(n_columns=1, tree_output=np.arange(40) % 2),
+    "trees for both": boosted_pair(n_columns=2),
+}
+
+
+@pytest.mark.parametrize("forest", PAIRS.values(), ids=PAIRS)
+def test_two_classes_with_a_score_each(forest):
+    fast = scurry.early_exit(forest, ROWS, max_disagreement=0.05, confidence=None, method="qwyc")
+    run, probabilities = fast.run(ROWS), fast.predict_proba(ROWS)
+    assert np.mean(run.labels != forest.predict(ROWS)) <= 0.05
+    np.testing.assert_array_equal(run.labels, fast.predict(ROWS))
+    assert 0 < (~run.complete).mean() < 1
+    leaves = forest.apply(ROWS)
+    for row in range(200):
+        totals = forest.base_score.copy()
+        for tree in fast.plan.order[: run.trees[row]]:
+            output = forest.tree_output[tree]
+            totals[slice(None) if output < 0 else output] += forest.value[leaves[row, tree]].squeeze()
+        np.testing.assert_allclose(run.scores[row], totals[1] - totals[0], atol=1e-6)
+        np.testing.assert_allclose(probabilities[row, 1], 1 / (1 + np.exp(totals[0] - totals[1])), atol=1e-6)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+
+
+def test_lightgbm_told_of_several_classes_that_are_two():
+    labels = (ROWS[:, 0] + ROWS[:, 1] ** 2 > 0.5).astype(int)
+    model = lightgbm.LGBMClassifier(n_estimators=15, objective="multiclass", num_class=2, n_jobs=1, verbose=-1)
+    model.fit(ROWS, labels)
+    fast = scurry.early_exit(model, ROWS, max_disagreement=0.02, confidence=None)
+    assert np.mean(fast.predict(ROWS) != model.predict(ROWS)) <= 0.02
+    assert fast.run(ROWS).mean_trees < 30

@@ -1,0 +1,164 @@
+"""Exported models as firmware under QEMU: built, run with deterministic time, and read back."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from scurry.export import replay
+from scurry.export.c_source import Tables
+from scurry.export.lowered import Lowered
+
+FIRMWARE = Path(__file__).parents[1] / "export" / "firmware"
+INSTRUCTION_NS = 64.0  # of -icount shift=6
+WARNINGS = ("-Wall", "-Wextra", "-Werror")
+
+
+@dataclass(frozen=True)
+class Board:
+    """A machine that QEMU emulates, and the compiler for it."""
+
+    name: str
+    tools: str
+    flags: tuple[str, ...]
+    emulator: tuple[str, ...]
+    tick_ns: float
+
+    def missing(self) -> list[str]:
+        return [
+            tool for tool in (f"{self.tools}-gcc", f"{self.tools}-size", self.emulator[0]) if not shutil.which(tool)
+        ]
+
+    def compile_model(self, folder: Path, optimise: str = "-O2") -> Path:
+        """The object file of an exported model alone."""
+        output = folder / f"{self.name}{optimise}.o"
+        _run(
+            f"{self.tools}-gcc", *self.flags, "-std=c99", optimise, "-ffreestanding", "-pedantic", *WARNINGS,
+            "-c", folder / "model.c", "-o", output,
+        )  # fmt: skip
+        return output
+
+    def flash_bytes(self, folder: Path, optimise: str = "-O2") -> int:
+        """Code and constants of a compiled model."""
+        sizes = _run(f"{self.tools}-size", self.compile_model(folder, optimise)).splitlines()[1].split()
+        return int(sizes[0]) + int(sizes[1])
+
+    def undefined_symbols(self, folder: Path) -> list[str]:
+        """What a compiled model needs of others."""
+        return _run(f"{self.tools}-nm", "-u", self.compile_model(folder)).split()
+
+    def run(self, folder: Path, lowered: Lowered, rows: np.ndarray, program: str, *defines: str) -> bytes:
+        """What the firmware `program` records of an exported model and some rows."""
+        tables = Tables()
+        bits = np.ascontiguousarray(rows, np.float32).view(np.uint32)
+        tables.array("row_bits", bits, "uint32_t")
+        # A union, because NaN and infinity cannot be written as constants without <math.h>.
+        (folder / "rows.h").write_text(
+            f"#define N_ROWS {len(rows)}\n{tables}\n"
+            "static const union { const uint32_t (*bits)[MODEL_N_FEATURES]; const model_raw (*rows)[MODEL_N_FEATURES]; "
+            "} all_rows = { row_bits };\n#define rows all_rows.rows\n"
+        )
+        image = folder / f"{self.name}-{program}.elf"
+        sources = [FIRMWARE / f"{self.name}.c", FIRMWARE / "host_file.c", FIRMWARE / f"{program}.c", folder / "model.c"]
+        _run(
+            f"{self.tools}-gcc", *self.flags, "-std=gnu99", "-O2", "-ffreestanding", "-nostdlib",
+            "-fno-strict-aliasing", *WARNINGS, f"-I{FIRMWARE}", f"-I{folder}", *(f"-D{define}" for define in defines),
+            "-T", FIRMWARE / f"{self.name}.ld", *sources, "-lgcc", "-o", image,
+        )  # fmt: skip
+        records = folder / "records.bin"
+        records.unlink(missing_ok=True)
+        _run(
+            *self.emulator, "-icount", "shift=6,sleep=off", "-display", "none", "-monitor", "none", "-serial", "none",
+            "-semihosting-config", "enable=on,target=native", "-kernel", image, cwd=folder,
+        )  # fmt: skip
+        return records.read_bytes()
+
+
+ARM = Board(
+    "arm",
+    "arm-none-eabi",
+    ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"),
+    ("qemu-system-arm", "-machine", "mps2-an386"),
+    40.0,
+)
+RISCV = Board(
+    "riscv",
+    "riscv64-unknown-elf",
+    ("-march=rv32imafc_zicsr", "-mabi=ilp32f", "-mcmodel=medany"),
+    ("qemu-system-riscv32", "-machine", "virt", "-bios", "none", "-m", "32M"),
+    100.0,
+)
+
+
+def _run(*command: object, cwd: Path | None = None) -> str:
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, cwd=cwd, timeout=300, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{command[0]} failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What interrupts saw of an anytime model, one entry per run; `full_ns` and `empty_ns` are per row."""
+
+    row: np.ndarray
+    period_ns: np.ndarray
+    fired: np.ndarray
+    position: np.ndarray
+    label: np.ndarray
+    last_position: np.ndarray
+    last_label: np.ndarray
+    sums: np.ndarray
+    nodes: np.ndarray
+    full_ns: np.ndarray
+    empty_ns: np.ndarray
+
+
+def sweep(board: Board, folder: Path, lowered: Lowered, rows: np.ndarray, stride: int) -> Sweep:
+    """Interrupt a model after `stride`, 2 * `stride`, … ticks on every row."""
+    words = np.frombuffer(board.run(folder, lowered, rows, "sweep", f"STRIDE={stride}"), np.uint32)
+    width = 7 + lowered.values.n_sums + lowered.n_trees
+    records, times, at = [], [], 0
+    for _ in rows:
+        times.append(words[at : at + 2])
+        at += 2
+        while True:
+            records.append(words[at : at + width])
+            at += width
+            if not records[-1][2]:
+                break
+    if at != len(words):
+        raise RuntimeError(f"{len(words) - at} words too many from the firmware")
+    table, clock = np.array(records), np.array(times) * board.tick_ns
+    n_sums = lowered.values.n_sums
+    return Sweep(
+        row=table[:, 0], period_ns=table[:, 1] * board.tick_ns, fired=table[:, 2].astype(bool), position=table[:, 3],
+        label=table[:, 4], last_position=table[:, 5], last_label=table[:, 6],
+        sums=table[:, 7 : 7 + n_sums].view(np.int32), nodes=table[:, 7 + n_sums :],
+        full_ns=clock[:, 0], empty_ns=clock[:, 1],
+    )  # fmt: skip
+
+
+def replay_nodes(lowered: Lowered, rows: np.ndarray) -> np.ndarray:
+    """Where each row stands after 0, 1, … steps, shape (n_rows, n_steps + 1, n_trees)."""
+    x = lowered.columns.encode(rows)
+    at = np.tile(lowered.root, (len(rows), 1))
+    seen = [at.copy()]
+    for tree in lowered.order:
+        at[:, tree] = replay.step(lowered, at[:, tree], x)
+        seen.append(at.copy())
+    return np.stack(seen, axis=1)
+
+
+def mean_steps(result: Sweep, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Timer periods that interrupt every row, and the mean share of steps made by then."""
+    n_rows = len(result.full_ns)
+    periods, which, counts = np.unique(result.period_ns[result.fired], return_inverse=True, return_counts=True)
+    shares = np.bincount(which, result.position[result.fired]) / counts / n_steps
+    return periods[counts == n_rows], shares[counts == n_rows]

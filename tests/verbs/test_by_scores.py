@@ -1,0 +1,143 @@
+"""Early exits on scores: exact where they end, certified where they stop, cheap in the units asked for."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.ensemble import GradientBoostingClassifier
+
+import scurry
+from scurry.errors import InfeasibleError, InputError
+from support.calibration_rows import two_classes
+
+METHODS = ("qwyc", "fan", "auto")
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["forest", "boosted"])
+def test_scores_never_change_a_calibration_label_without_budget(method, kind, request):
+    model = request.getfixturevalue(kind)
+    X, y = two_classes(3000, 6)
+    fast = scurry.early_exit(model, X, y, max_disagreement=0, method=method, confidence=None, random_state=0)
+    np.testing.assert_array_equal(fast.predict(X), model.predict(X))
+    assert fast.run(X).mean_trees <= fast.forest.n_trees
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["forest", "boosted"])
+def test_certified_scores(method, kind, request):
+    model = request.getfixturevalue(kind)
+    X, y = two_classes(8000, 7)
+    fast = scurry.early_exit(model, X, y, max_disagreement=0.01, method=method, random_state=0)
+    new, _ = two_classes(30_000, 8)
+    run = fast.run(new)
+    assert float((run.labels != model.predict(new)).mean()) <= 0.01
+    assert run.mean_trees < 0.8 * fast.forest.n_trees
+    assert "confidence 0.95" in str(fast.summary())
+    facts = fast.plan.facts
+    assert facts["calibration_disagreement"] == facts["certified_mistakes"] / 4000
+    assert facts["calibration_disagreement"] < facts["promised_disagreement"] == 0.01
+    assert f"{facts['certified_mistakes']} mistakes on 4000 rows" in facts["certified_by"]
+
+
+def test_what_runs_to_the_end_is_exact(boosted):
+    X, _ = two_classes(6000, 9)
+    fast = scurry.early_exit(boosted, X, max_disagreement=0.01, method="qwyc", random_state=0)
+    run = fast.run(X)
+    complete = run.stop_reason == "complete"
+    assert 0 < complete.mean() < 1
+    np.testing.assert_array_equal(run.labels[complete], boosted.predict(X[complete]))
+    np.testing.assert_allclose(run.scores[complete], boosted.decision_function(X[complete]), rtol=1e-12)
+    np.testing.assert_allclose(
+        fast.predict_proba(X)[complete], boosted.predict_proba(X[complete]), rtol=1e-9, atol=1e-12
+    )
+    np.testing.assert_array_equal(fast.predict_proba(X).argmax(axis=1)[~complete], run.labels[~complete])
+
+
+def test_filter_and_score(boosted):
+    X, _ = two_classes(8000, 10)
+    fast = scurry.early_exit(boosted, X, max_disagreement=0.01, method="qwyc", keep_scores="positive", random_state=0)
+    run = fast.run(X)
+    positive = run.labels == 1
+    assert (run.trees[positive] == 60).all()
+    np.testing.assert_allclose(run.scores[positive], boosted.decision_function(X[positive]), rtol=1e-12)
+    assert run.trees[~positive].mean() < 60
+
+
+def test_several_classes_search_their_order(three_classes):
+    model, X = three_classes
+    fast = scurry.early_exit(model, X[:3000], max_disagreement=0.02, method="qwyc", confidence=None)
+    assert (fast.plan.order != np.arange(30)).any()
+    assert (fast.predict(X[:3000]) != model.predict(X[:3000])).mean() <= 0.02
+
+
+@pytest.mark.parametrize("method", ["qwyc", "auto"])
+def test_scores_of_several_classes(three_classes, method):
+    model, X = three_classes
+    fast = scurry.early_exit(model, X[:3000], max_disagreement=0.03, method=method, random_state=0)
+    run = fast.run(X[3000:])
+    assert (run.labels != model.predict(X[3000:])).mean() <= 0.03
+    assert run.mean_trees < 29
+    assert run.scores.shape == (len(X) - 3000, 3)
+    complete = run.stop_reason == "complete"
+    np.testing.assert_array_equal(run.labels[complete], model.predict(X[3000:][complete]))
+    np.testing.assert_allclose(
+        fast.predict_proba(X[3000:])[complete], model.predict_proba(X[3000:][complete]), atol=1e-12
+    )
+
+
+def test_boosted_model_of_several_classes():
+    X, y = make_classification(4000, n_features=8, n_informative=5, n_classes=3, random_state=1)
+    model = GradientBoostingClassifier(n_estimators=25, max_depth=3, random_state=0).fit(X[:800], y[:800])
+    fast = scurry.early_exit(model, X[800:2800], max_disagreement=0.03, random_state=0)
+    run = fast.run(X[2800:])
+    assert (run.labels != model.predict(X[2800:])).mean() <= 0.03
+    assert (run.trees % 3 == 0).all()
+    np.testing.assert_array_equal(fast.predict(X[2800:]), run.labels)
+
+
+def test_costs_change_what_is_saved(boosted):
+    """Trees of the second half at a thousandth of the price: the search prefers them, and counts in these units."""
+    X, _ = two_classes(6000, 24)
+    cheap_late = np.where(np.arange(60) < 30, 1.0, 1e-3)
+    plain = scurry.early_exit(boosted, X, max_disagreement=0.02, method="qwyc", confidence=None)
+    priced = scurry.early_exit(boosted, X, max_disagreement=0.02, method="qwyc", confidence=None, costs=cheap_late)
+    assert (plain.plan.order[:10] < 30).mean() > 0.5
+    assert (priced.plan.order[:10] >= 30).all()
+    run = priced.run(X)
+    spent = np.cumsum(cheap_late[priced.plan.order])[run.trees - 1]
+    assert priced.plan.facts["calibration_mean_cost"] == pytest.approx(spent.mean())
+    assert priced.plan.facts["calibration_mean_trees"] == pytest.approx(run.mean_trees)
+    assert spent.mean() < np.cumsum(cheap_late[plain.plan.order])[plain.run(X).trees - 1].mean()
+
+
+def test_steps_are_node_tests(boosted):
+    X, _ = two_classes(6000, 25)
+    fast = scurry.early_exit(boosted, X, max_disagreement=0.02, confidence=None, costs="steps", random_state=0)
+    assert "least steps per row" in fast.plan.facts["chosen_because"]
+    assert fast.plan.facts["calibration_mean_cost"] == pytest.approx(fast.run(X).mean_steps, rel=0.02)
+
+
+def test_rows_to_fit_leave_all_calibration_rows_to_certify(boosted):
+    fit, _ = two_classes(4000, 17)
+    X, _ = two_classes(1000, 18)
+    fast = scurry.early_exit(boosted, X, X_fit=fit, max_disagreement=0.02, method="qwyc", random_state=0)
+    assert fast.plan.facts["certified_on_rows"] == 1000
+    new, _ = two_classes(20_000, 19)
+    run = fast.run(new)
+    assert (run.labels != boosted.predict(new)).mean() <= 0.02
+    assert run.mean_trees < 55
+    with pytest.raises(InputError, match="4 columns"):
+        scurry.early_exit(boosted, X, X_fit=fit[:, :4])
+    unpromised = scurry.early_exit(boosted, X, X_fit=fit, max_disagreement=0.02, method="qwyc", confidence=None)
+    assert (unpromised.predict(fit) != boosted.predict(fit)).mean() <= 0.02
+    assert "at most 2 % of the rows of X_fit" in unpromised.plan.facts["promise"]
+
+
+def test_infeasible_says_what_is_achievable(boosted):
+    X, _ = two_classes(1000, 16)
+    message = r"cannot be certified with confidence 0\.95 on 500 rows; 0\.00597 can.*at least 5989 calibration rows"
+    with pytest.raises(InfeasibleError, match=message) as caught:
+        scurry.early_exit(boosted, X, max_disagreement=0.001, method="qwyc", random_state=0)
+    assert caught.value.achievable == pytest.approx(1 - 0.05 ** (1 / 500))
+    with pytest.raises(InfeasibleError, match=r"confidence 0\.95 on 500 rows"):
+        scurry.early_exit(boosted, X, max_disagreement=0.001, random_state=0)

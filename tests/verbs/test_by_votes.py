@@ -1,0 +1,142 @@
+"""Early exits on votes: the full vote without a budget, and the promise with one."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+
+import scurry
+from scurry.forest.forest import ARRAYS, HEADER
+from scurry.stopping import VotePolicy, fit_votes
+from scurry.stopping.votes.policy import outcomes
+from scurry.verbs.by_votes import plan_by_votes
+from scurry.verbs.options import Request
+from support.calibration_rows import full_vote, two_classes
+
+METHODS = ("minimax", "minimean", "minimixed", "schwing")
+DEFAULTS = {
+    "max_disagreement": 0.01,
+    "confidence": 0.95,
+    "shuffle": "fixed",
+    "keep_scores": None,
+    "costs": "trees",
+    "threshold": None,
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("shuffle", ["fixed", "row"])
+def test_no_disagreement_is_the_full_vote(forest, method, shuffle):
+    X, _ = two_classes(3000, 2)
+    fast = scurry.early_exit(forest, X, max_disagreement=0, method=method, shuffle=shuffle, random_state=0)
+    new, _ = two_classes(4000, 3)
+    run = fast.run(new)
+    np.testing.assert_array_equal(run.labels, full_vote(forest, new))
+    assert run.mean_trees < 31 or method == "schwing"  # whose belief is never certain before the end
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("shuffle", ["fixed", "row"])
+def test_votes_keep_their_bound(forest, method, shuffle):
+    X, _ = two_classes(4000, 4)
+    alpha = 0.01
+    fast = scurry.early_exit(forest, X, max_disagreement=alpha, method=method, shuffle=shuffle, random_state=1)
+    new, _ = two_classes(20_000, 5)
+    run = fast.run(new)
+    assert (run.labels != full_vote(forest, new)).mean() <= alpha
+    assert run.mean_trees < 25
+    assert set(run.stop_reason) <= {"decided", "complete"}
+    assert 0.9 < fast.plan.facts["vote_agrees_with_model"] <= 1
+
+
+def test_votes_are_certified_by_what_the_predictor_does(forest, three_classes):
+    """Where other rows choose, the mistakes that certify are those the native predictor makes on all of X_cal."""
+    cases = [
+        (forest, two_classes(500, 26)[0], two_classes(4000, 21)[0]),
+        (three_classes[0], three_classes[1][:1000], three_classes[1][1000:]),
+    ]
+    for model, fit, X in cases:
+        fast = scurry.early_exit(model, X, X_fit=fit, max_disagreement=0.02, method="minimean", random_state=0)
+        run, facts = fast.run(X), fast.plan.facts
+        n_mistakes = int((run.labels != full_vote(model, X)).sum())
+        assert 0 < n_mistakes == facts["certified_mistakes"]
+        assert facts["certified_on_rows"] == len(X)
+        assert facts["calibration_mean_trees"] == pytest.approx(run.mean_trees)
+        assert facts["calibration_disagreement"] < facts["promised_disagreement"] == 0.02
+        assert "with confidence 0.95, this predictor with its own order of trees" in str(fast.summary())
+
+
+def test_rows_to_fit_shape_rules_that_draw_their_orders(forest):
+    """Rows of one class only ask for few trees: a rule made for them is seen to fail on the calibration rows."""
+    X, y = two_classes(4000, 27)
+    easy = X[y == 1][:1000] + 1.0
+    asked = {"max_disagreement": 0.01, "method": "minimean", "shuffle": "row", "random_state": 0}
+    fitted = scurry.early_exit(forest, X, X_fit=easy, confidence=None, **asked)
+    assert fitted.plan.facts["calibration_disagreement"] > 0.02
+    assert "at most 1 % of rows like X_fit" in fitted.plan.facts["promise"]
+    certified = scurry.early_exit(forest, X, X_fit=easy, **asked)
+    new, _ = two_classes(20_000, 28)
+    assert (certified.predict(new) != full_vote(forest, new)).mean() <= 0.01
+
+
+def test_too_few_rows_for_the_promise_give_the_full_vote(forest):
+    X, _ = two_classes(1000, 22)
+    fast = scurry.early_exit(forest, X, max_disagreement=0.001, method="minimean", random_state=0)
+    new, _ = two_classes(5000, 23)
+    run = fast.run(new)
+    np.testing.assert_array_equal(run.labels, full_vote(forest, new))
+    assert run.mean_trees < 25
+    assert "the full vote, always: 800 rows certify no earlier stop" in fast.plan.facts["promise"]
+    assert "takes 2995 rows" in fast.plan.facts["promise"]
+
+
+@pytest.mark.parametrize("method", ["minimixed", "minimax", "minimean"])
+def test_plurality_of_several_classes(three_classes, method):
+    model, X = three_classes
+    exact = scurry.early_exit(model, X[:2000], max_disagreement=0, method=method, random_state=0)
+    np.testing.assert_array_equal(exact.predict(X[2000:]), full_vote(model, X[2000:]))
+    loose = scurry.early_exit(model, X[:2000], max_disagreement=0.05, method=method, random_state=0)
+    run = loose.run(X[2000:])
+    assert (run.labels != full_vote(model, X[2000:])).mean() <= 0.05
+    assert run.mean_trees < exact.run(X[2000:]).mean_trees
+
+
+def test_what_was_tested_is_what_runs(forest):
+    """A rule certified as a mixture of policies may be run by one of them only if that never disagrees more often."""
+    X, _ = two_classes(3000, 30)
+    votes = np.stack([tree.predict(X) for tree in forest.estimators_], axis=1).astype(int)
+    for seed in range(6):
+        asked = {"max_disagreement": 0.05, "method": "minimean"}
+        stop = scurry.early_exit(forest, X, shuffle="row", random_state=seed, **asked).plan.stop
+        rng = np.random.default_rng(seed)  # as early_exit draws: a seed, an order that is not used, and the split
+        rng.integers(2**63)
+        rng.permutation(31)
+        tested, promise = fit_votes(votes.sum(axis=1), 31, **asked, random_state=rng)
+        assert promise.n_rows > 0
+        run = outcomes([VotePolicy(*policy) for policy in zip(stop.weights, stop.lower, stop.upper, strict=True)])
+        assert (run[1] <= tested.disagreement() + 1e-12).all()
+
+
+def test_a_belief_is_no_promise(forest):
+    """Schwing's rule takes the bound for a belief: nothing keeps it from differing more often."""
+    X, _ = two_classes(4000, 31)
+    close = X[np.abs(forest.predict_proba(X)[:, 1] - 0.5) < 0.05]
+    facts = scurry.early_exit(forest, close, max_disagreement=0.1, method="schwing", confidence=None).plan.facts
+    assert facts["calibration_disagreement"] > 0.15
+    assert facts["promise"].startswith("nothing: 10 % is what the rule believes")
+    assert "promised_disagreement" not in facts
+
+
+def test_auto_states_the_asked_confidence_of_votes():
+    """A model that votes has three candidates; what is printed is the confidence of the one that is chosen."""
+    X, y = two_classes(600, 0)
+    model = RandomForestClassifier(31, max_depth=6, random_state=0).fit(X, y)
+    averaging = scurry.from_model(model)
+    fields = {name: getattr(averaging, name) for name in (*ARRAYS, *HEADER)} | {"aggregation": "vote"}
+    voting = scurry.Forest(**fields, classes=averaging.classes)
+    for n_rows, expected in ((8000, "with confidence 0.95, "), (400, "with confidence 0.95; that takes")):
+        rows, _ = two_classes(n_rows, 32)
+        request = Request.checked(voting, rows, None, None, "auto", 0, **DEFAULTS)
+        assert expected in plan_by_votes(replace(request, n_candidates=3), "minimean").facts["promise"]
+    assert plan_by_votes(request, "minimean").facts["confidence"] == 0.95

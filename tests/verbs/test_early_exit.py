@@ -1,0 +1,135 @@
+"""early_exit from model to labels, for models of every framework, saved and run in any way."""
+
+import sys
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+
+import scurry
+from scurry.errors import FormatError
+from support.calibration_rows import two_classes
+
+
+def frameworks():
+    import lightgbm
+    import xgboost
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    few = {"n_estimators": 40, "random_state": 0, "n_jobs": 1}
+    return {
+        "sklearn": GradientBoostingClassifier(n_estimators=40, random_state=0),
+        "histogram": HistGradientBoostingClassifier(max_iter=40, random_state=0),
+        "xgboost": xgboost.XGBClassifier(max_depth=4, base_score=0.3, **few),
+        "lightgbm": lightgbm.LGBMClassifier(num_leaves=15, verbose=-1, **few),
+        "lightgbm forest": lightgbm.LGBMClassifier(
+            boosting_type="rf", subsample=0.7, subsample_freq=1, verbose=-1, **few
+        ),
+        "forest": RandomForestClassifier(40, max_depth=6, random_state=0),
+    }
+
+
+@pytest.mark.parametrize("name", list(frameworks()))
+@pytest.mark.parametrize("threshold", [None, 0.2])
+def test_every_framework_by_its_own_labels(name, threshold):
+    """An unbalanced problem, so that a base score that was forgotten would show."""
+    rng = np.random.default_rng(0)
+
+    def draw(n_rows):
+        X, y = two_classes(4 * n_rows, rng.integers(2**31))
+        keep = np.flatnonzero((y == 0) | (rng.random(len(y)) < 0.2))[:n_rows]
+        return X[keep].astype(np.float32), y[keep]
+
+    model = frameworks()[name].fit(*draw(1500))
+    fast = scurry.early_exit(
+        model, draw(8000)[0], max_disagreement=0.01, method="qwyc", threshold=threshold, random_state=0
+    )
+    new, _ = draw(10_000)
+    full = model.predict(new) if threshold is None else (model.predict_proba(new)[:, 1] >= threshold).astype(int)
+    run = fast.run(new)
+    n_changed = int((run.labels != full).sum())
+    assert n_changed > 0
+    assert stats.binom.sf(n_changed - 1, len(new), 0.01) > 0.001  # the promise is about the rate, this is a sample
+    assert run.mean_trees < 35
+    complete = run.stop_reason == "complete"
+    np.testing.assert_array_equal(run.labels[complete], full[complete])
+    assert 0 < complete.mean() < 1
+    assert fast.plan.facts.get("threshold") == threshold
+
+
+def test_early_exit_that_does_not_pay_is_full_evaluation(monkeypatch):
+    """Labels at random: most trees matter, so if more than 30 % must be saved, auto asks them all and says so."""
+    monkeypatch.setattr(sys.modules["scurry.calibration.early_exit"], "_WORTH_IT", 0.7)
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3000, 5)), rng.integers(0, 2, 3000)
+    model = RandomForestClassifier(25, max_depth=3, random_state=0).fit(X[:500], y[:500])
+    fast = scurry.early_exit(model, X[500:], max_disagreement=0.003, random_state=0)
+    assert fast.plan.stop is None
+    assert "would not pay" in str(fast.summary())
+    np.testing.assert_array_equal(fast.predict(X), model.predict(X))
+    assert fast.run(X[:10]).mean_trees == 25
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [("forest", "minimean"), ("forest", "qwyc"), ("forest", "fan"), ("boosted", "qwyc"), ("boosted", "fan")],
+)
+def test_batch_position_threads_and_dtype_change_nothing(kind, method, request):
+    model = request.getfixturevalue(kind)
+    X, _ = two_classes(5000, 11)
+    X = X.astype(np.float32)
+    fast = scurry.early_exit(model, X, max_disagreement=0.02, method=method, random_state=3)
+    whole = fast.run(X)
+    order = np.random.default_rng(0).permutation(len(X))
+    shuffled = fast.run(X[order].astype(np.float64), n_threads=2)
+    np.testing.assert_array_equal(shuffled.trees, whole.trees[order])
+    np.testing.assert_array_equal(shuffled.labels, whole.labels[order])
+    for row in range(40):
+        assert fast.predict(X[row : row + 1])[0] == whole.labels[row]
+    np.testing.assert_array_equal(fast.predict(X[:333], n_threads=None), whole.labels[:333])
+
+
+def test_same_seed_same_plan_other_seed_other_draws(forest):
+    X, _ = two_classes(3000, 12)
+
+    def make(seed):
+        return scurry.early_exit(forest, X, max_disagreement=0.05, method="minimean", random_state=seed)
+
+    np.testing.assert_array_equal(make(1).run(X).trees, make(1).run(X).trees)
+    assert (make(1).run(X).trees != make(2).run(X).trees).any()
+
+
+@pytest.mark.parametrize("method", ["minimean", "qwyc", "fan", "auto"])
+def test_saved_predictors_predict_alike(forest, method, tmp_path):
+    X, y = two_classes(4000, 13)
+    fast = scurry.early_exit(forest, X, y, max_disagreement=0.02, method=method, random_state=0)
+    fast.save(tmp_path / "fast.scurry")
+    again = scurry.load(tmp_path / "fast.scurry")
+    assert isinstance(again, scurry.Predictor)
+    np.testing.assert_array_equal(again.run(X).trees, fast.run(X).trees)
+    np.testing.assert_array_equal(again.predict(X), fast.predict(X))
+    assert str(again.summary()) == str(fast.summary())
+    assert scurry.from_model(tmp_path / "fast.scurry").digest == fast.forest.digest
+
+
+def test_saved_leader_and_broken_plans(three_classes, tmp_path):
+    model, X = three_classes
+    fast = scurry.early_exit(model, X[:2000], max_disagreement=0.05, method="minimixed", random_state=0)
+    path = tmp_path / "fast.scurry"
+    fast.save(path)
+    np.testing.assert_array_equal(scurry.load(path).predict(X[2000:]), fast.predict(X[2000:]))
+    data = path.read_bytes()
+    for cut in range(0, len(data), len(data) // 23):
+        path.write_bytes(data[:cut])
+        with pytest.raises(FormatError):
+            scurry.load(path)
+
+
+def test_auto_shares_its_risk_but_states_the_asked_confidence(boosted):
+    X, _ = two_classes(8000, 20)
+    facts = scurry.early_exit(boosted, X, max_disagreement=0.01, random_state=0).plan.facts
+    assert facts["confidence"] == 0.95
+    assert "confidence 0.95," in facts["promise"]
+    assert "natural" in facts["chosen_because"]
+    assert "qwyc" in facts["chosen_because"]

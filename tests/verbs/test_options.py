@@ -1,0 +1,108 @@
+"""Requests that make no sense say what would."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+import scurry
+from scurry.errors import InputError
+from support.calibration_rows import two_classes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"threshold": 1.5}, "threshold must be a probability between 0 and 1, got 1.5"),
+        ({"threshold": 0.3, "method": "minimean"}, 'votes, which know no threshold; use "qwyc"'),
+        ({"costs": "steps", "method": "minimean"}, 'in random order, whatever they cost; use "qwyc"'),
+        ({"costs": "euros"}, 'costs must be "trees", "steps" or a number per tree'),
+        ({"costs": [1.0, 2.0]}, r"costs must be one number or one per model \(31\)"),
+        ({"costs": ["cheap"] * 31}, "costs must be numbers: could not convert"),
+    ],
+)
+def test_thresholds_and_costs_that_make_no_sense(forest, arguments, message):
+    X, _ = two_classes(500, 14)
+    with pytest.raises(InputError, match=message):
+        scurry.early_exit(forest, X, **arguments)
+
+
+def test_a_threshold_is_for_two_classes(three_classes):
+    model, X = three_classes
+    with pytest.raises(InputError, match="threshold is for two classes, the model has 3"):
+        scurry.early_exit(model, X[:500], threshold=0.3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"max_disagreement": 5}, r"must be in \[0, 1\), got 5\. Did you mean 0\.05 \(5 %\)\?"),
+        ({"max_disagreement": -0.1}, r"must be in \[0, 1\)"),
+        ({"confidence": 95}, r"confidence must be between 0 and 1, or None, got 95\. Did you mean 0\.95\?"),
+        ({"method": "best"}, "method must be one of auto, minimax"),
+        ({"shuffle": "all"}, 'shuffle must be "fixed" or "row"'),
+        ({"keep_scores": "all"}, 'keep_scores must be None or "positive"'),
+        ({"method": "minimean", "keep_scores": "positive"}, 'use method="qwyc"'),
+        ({"method": "fan", "keep_scores": "positive"}, 'use method="qwyc"'),
+    ],
+)
+def test_arguments_that_make_no_sense(forest, arguments, message):
+    X, _ = two_classes(500, 14)
+    with pytest.raises(InputError, match=message):
+        scurry.early_exit(forest, X, **arguments)
+
+
+def test_numbers_of_any_type(forest):
+    X, _ = two_classes(4000, 33)
+    asked = {"max_disagreement": np.float32(0.125), "confidence": np.float32(0.5), "threshold": np.float32(0.25)}
+    fast = scurry.early_exit(forest, X, random_state=0, **asked)
+    same = scurry.early_exit(forest, X, max_disagreement=0.125, confidence=0.5, threshold=0.25, random_state=0)
+    assert fast.digest == same.digest
+
+
+def test_data_that_makes_no_sense(forest, boosted):
+    X, y = two_classes(500, 15)
+    with pytest.raises(InputError, match="X_cal has one row, and one part of the rows fits what the other certifies"):
+        scurry.early_exit(forest, X[:1])
+    with pytest.raises(InputError, match="the model knows only the class 'same'"):
+        scurry.early_exit(RandomForestClassifier(2).fit(X, np.full(500, "same")), X)
+    with pytest.raises(InputError, match="X_cal has no rows"):
+        scurry.early_exit(forest, X[:0])
+    with pytest.raises(InputError, match="X_fit has no rows; leave it out"):
+        scurry.early_exit(forest, X, X_fit=X[:0])
+    with pytest.raises(InputError, match=r"y_cal has shape \(3,\), X_cal has 500 rows"):
+        scurry.early_exit(forest, X, y[:3])
+    with pytest.raises(InputError, match="7 columns"):
+        scurry.early_exit(forest, np.zeros((5, 7)))
+    with pytest.raises(InputError, match="regressor; pass a classifier"):
+        scurry.early_exit(RandomForestRegressor(3).fit(X, y), X)
+    with pytest.raises(InputError, match='boosted model whose trees add scores; use "qwyc"'):
+        scurry.early_exit(boosted, X, method="minimax")
+
+
+@pytest.mark.parametrize("method", ["qwyc", "fan", "auto"])
+def test_rows_of_one_class_say_which_are_missing(boosted, method):
+    X, _ = two_classes(2000, 29)
+    ones = X[boosted.predict(X) == 1]
+    n_fit = len(ones) // 2
+    with pytest.raises(
+        InputError, match=rf"answers 1 to all {n_fit} rows that fit the rule.*Add rows that it answers 0"
+    ):
+        scurry.early_exit(boosted, ones, method=method)
+    with pytest.raises(InputError, match=rf"answers 1 to all {len(ones)} rows"):
+        scurry.early_exit(boosted, X, X_fit=ones, method=method)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"method": "schwing"}, "'schwing' is for two classes, the model has 3; use \"minimixed\""),
+        ({"method": "minimean", "confidence": None}, "'minimean' without a confidence is for two classes"),
+        ({"method": "minimixed", "shuffle": "row"}, 'shuffle="row" is for two classes'),
+        ({"method": "fan"}, 'decides between two classes, the model has 3; use "qwyc"'),
+        ({"method": "qwyc", "keep_scores": "positive"}, "needs a model with two classes"),
+    ],
+)
+def test_what_several_classes_cannot_have(three_classes, arguments, message):
+    model, X = three_classes
+    with pytest.raises(InputError, match=message):
+        scurry.early_exit(model, X[:500], **arguments)
