@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.checks import check_choice
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
 from scurry.forest.reference import leaf_values
@@ -33,8 +34,7 @@ class _StopRule:
     ARRAYS: ClassVar[dict[str, type]] = {}
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InputError(f"a stop rule is of kind {' or '.join(KINDS)}, got {self.kind!r}")
+        check_choice("kind", self.kind, KINDS)
         if not isinstance(self.step, int | float) or not np.isfinite(self.step) or self.step <= 0:
             raise InputError(f"step must be a positive number, got {self.step!r}")
 
@@ -191,8 +191,7 @@ class StepRule:
     ARRAYS: ClassVar[dict[str, type]] = {}
 
     def __post_init__(self) -> None:
-        if self.readout not in READOUTS:
-            raise InputError(f"readout must be one of {', '.join(READOUTS)}, got {self.readout!r}")
+        check_choice("readout", self.readout, READOUTS)
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """A JSON-able header and arrays that say everything about the rule."""

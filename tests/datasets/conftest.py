@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scurry import datasets
+from scurry.datasets import catalogue as module
 from support.tiny_dataset import TINY_FACTS
 
 
@@ -23,12 +23,12 @@ def catalogue(monkeypatch, tmp_path):
         folder = tmp_path / "shipped"
         folder.mkdir(exist_ok=True)
         (folder / "datasets.json").write_text(json.dumps({"tiny": TINY_FACTS | changes}))
-        datasets._catalogue.cache_clear()
+        module._catalogue.cache_clear()
 
-    monkeypatch.setattr(datasets, "_SHIPPED", tmp_path / "shipped")
+    monkeypatch.setattr(module, "_SHIPPED", tmp_path / "shipped")
     know()
     yield know
-    datasets._catalogue.cache_clear()
+    module._catalogue.cache_clear()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from scurry import datasets
+from scurry.datasets import catalogue
 from support.tiny_dataset import assert_same
 
 REAL = os.environ.get("SCURRY_DATA")
@@ -23,10 +24,10 @@ def test_shipped_copies_equal_the_parquet_files(name, monkeypatch):
 
 
 @needs_files
-@pytest.mark.parametrize("name", [name for name in datasets.names() if datasets._catalogue()[name].sha256])
+@pytest.mark.parametrize("name", [name for name in datasets.names() if catalogue._catalogue()[name].sha256])
 def test_real_files_are_as_described(name, monkeypatch):
     monkeypatch.setenv("SCURRY_DATA", REAL)
-    known, data = datasets._catalogue()[name], datasets.load(name)
+    known, data = catalogue._catalogue()[name], datasets.load(name)
     labels, counts = np.unique(data.y, return_counts=True)
     assert dict(zip(map(str, labels), counts.tolist(), strict=True)) == known.classes
     assert np.isnan(data.X).sum() == known.missing_cells

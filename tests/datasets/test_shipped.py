@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from scurry import datasets
+from scurry.datasets import catalogue
 from scurry.errors import MissingDependencyError
 
 
@@ -52,14 +53,14 @@ def test_thyroid_costs_are_turneys():
 
 
 def test_every_cost_is_complete():
-    facts = datasets._catalogue()
+    facts = catalogue._catalogue()
     with_costs = {name for name, known in facts.items() if known.costs}
     assert with_costs == {name for name in facts if name.endswith("_cost")}
     for name in with_costs:
-        costs = datasets._costs(facts[name].features, facts[name].costs)
+        costs = catalogue._costs(facts[name].features, facts[name].costs)
         assert (costs["feature_costs"] > 0).all()
         assert costs["groups"].max() == len(costs["group_costs"]) - 1
-    heart = datasets._costs(facts["heart_cleveland_cost"].features, facts["heart_cleveland_cost"].costs)
+    heart = catalogue._costs(facts["heart_cleveland_cost"].features, facts["heart_cleveland_cost"].costs)
     assert heart["group_costs"].tolist() == [2.1, 101.9, 86.3]
     assert heart["groups"].tolist() == [-1, -1, -1, -1, 0, 0, -1, 1, 2, 2, 2, -1, 1]
 
@@ -74,7 +75,7 @@ def test_shipped_data_needs_no_optional_package(monkeypatch):
 
 
 def test_catalogue_is_consistent():
-    known = datasets._catalogue()
+    known = catalogue._catalogue()
     assert len(known) == 37
     for name, facts in known.items():
         assert (facts.download is None) == bool(facts.where), name

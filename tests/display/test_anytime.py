@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from scurry import Plan, Predictor
-from scurry.display.votes_and_steps import AnytimeDisplay
+from scurry.display import AnytimeDisplay
 from scurry.errors import InputError
 from support.anytime_oracle import anytime_of, depth_steps
 from support.strategies import complete_forest

@@ -7,8 +7,8 @@ from sklearn.datasets import load_digits, make_classification
 from sklearn.ensemble import RandomForestClassifier
 
 import scurry
+from scurry.display import EarlyExitDisplay
 from scurry.display.thresholds import bins, envelope, leads
-from scurry.display.votes_and_steps import EarlyExitDisplay
 from scurry.errors import InputError
 from scurry.plan import leaf_scores, score_threshold
 

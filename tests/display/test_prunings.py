@@ -7,7 +7,7 @@ from sklearn.datasets import load_wine
 from sklearn.ensemble import RandomForestClassifier
 
 import scurry
-from scurry.display.votes_and_steps import FeatureUsageDisplay, PruningPathDisplay
+from scurry.display import FeatureUsageDisplay, PruningPathDisplay
 from scurry.errors import InputError
 
 mpl.use("Agg")

@@ -6,7 +6,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from scurry.display.votes_and_steps import VoteRuleDisplay
+from scurry.display import VoteRuleDisplay
 from scurry.errors import InputError, MissingDependencyError
 from scurry.stopping import solve
 

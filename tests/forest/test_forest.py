@@ -131,7 +131,7 @@ def test_broken_trees_are_named(tree, message):
     [
         ({"classes": ["a", "b", "c"]}, "3 classes for 2 outputs"),
         ({"classes": ["a", "a"]}, "distinct"),
-        ({"aggregation": "median"}, "aggregation must be one of mean, vote, sum, got 'median'"),
+        ({"aggregation": "median"}, 'aggregation must be one of "mean", "vote", "sum", got \'median\''),
         ({"input_dtype": "float16"}, "input_dtype must be one of"),
         ({"n_features": 0}, "features must be in"),
         ({"n_features": -1}, "n_features must be from 0 to"),
@@ -164,7 +164,7 @@ def test_regressor_has_no_probabilities():
 
 @pytest.mark.parametrize("n_threads", [0, -1, 1.5, "2"])
 def test_thread_counts_are_checked(n_threads):
-    with pytest.raises(InputError, match="n_threads must be a positive integer or None"):
+    with pytest.raises(InputError, match="n_threads must be a whole number of at least 1"):
         Forest.from_trees([STUMP]).predict([[0.0]], n_threads=n_threads)
 
 

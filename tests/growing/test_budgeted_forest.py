@@ -280,10 +280,10 @@ def test_feature_names_reach_the_forest():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"criterion": "gini"}, "criterion must be one of pairs, entropy, got 'gini'"),
-        ({"split": "median"}, "split must be one of auto, min-max, expected"),
-        ({"alpha": -1}, "alpha must be a finite number, 0 or more, got -1"),
-        ({"n_estimators": 0}, "n_estimators must be a whole number, 1 or more, got 0"),
+        ({"criterion": "gini"}, 'criterion must be one of "pairs", "entropy", got \'gini\''),
+        ({"split": "median"}, 'split must be one of "auto", "min-max", "expected"'),
+        ({"alpha": -1}, "alpha must be a number of at least 0, got -1"),
+        ({"n_estimators": 0}, "n_estimators must be a whole number of at least 1, got 0"),
         ({"max_depth": 1.5}, "max_depth must be a whole number"),
         ({"max_features": 0}, "max_features must be a number of features"),
         ({"max_features": 1.5}, "max_features must be a number of features"),

@@ -164,9 +164,9 @@ def test_progress_and_one_class():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"loss": "hinge"}, "loss must be one of logistic, squared, got 'hinge'"),
-        ({"cost_weight": -1}, "cost_weight must be a finite number, 0 or more, got -1"),
-        ({"learning_rate": np.inf}, "learning_rate must be a finite number"),
+        ({"loss": "hinge"}, 'loss must be one of "logistic", "squared", got \'hinge\''),
+        ({"cost_weight": -1}, "cost_weight must be a number of at least 0, got -1"),
+        ({"learning_rate": np.inf}, "learning_rate must be a number"),
         ({"max_depth": None}, "max_depth must be a whole number"),
     ],
 )

@@ -295,10 +295,10 @@ class TestCheapestFirst:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_cost": -1}, "max_cost must be a number, 0 or more, or None for no limit, got -1"),
-        ({"max_cost": np.nan}, "max_cost must be a number, 0 or more"),
-        ({"order": "dearest"}, "order must be one of plan, cheapest, got 'dearest'"),
-        ({"n_rows": -1}, "n_rows must be a whole number of rows, got -1"),
+        ({"max_cost": -1}, "max_cost must be a number of at least 0, got -1; None sets no limit"),
+        ({"max_cost": np.nan}, "max_cost must be a number of at least 0"),
+        ({"order": "dearest"}, 'order must be one of "plan", "cheapest", got \'dearest\''),
+        ({"n_rows": -1}, "n_rows must be a whole number of at least 0, got -1"),
         ({"feature_costs": [1.0, -1.0] + [1.0] * 11}, r"feature_costs\[1\] .* is -1"),
         ({"feature_costs": [1.0]}, r"feature_costs has shape \(1,\), expected \(13,\)"),
         ({"groups": {"a": ["nothing"]}, "group_costs": [1]}, "groups names 'nothing', which is no feature"),

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.checks import check_choice
 from scurry.display.thresholds import bins, envelope, leads
 from scurry.display.votes_and_steps import new_axes
 from scurry.errors import InputError
@@ -83,8 +84,7 @@ class EarlyExitDisplay:
         -------
         EarlyExitDisplay
         """
-        if kind not in _KINDS:
-            raise InputError(f"kind must be one of {', '.join(_KINDS)}, got {kind!r}")
+        check_choice("kind", kind, _KINDS)
         if kind == "work" and self.trees is None:
             raise InputError('kind="work" needs rows: EarlyExitDisplay.from_predictor(predictor, X)')
         rule = self.predictor.plan.stop

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.checks import check_choice
 from scurry.errors import InputError, MissingDependencyError
 from scurry.forest.rows import as_rows
 from scurry.plan import StepRule
@@ -179,8 +180,7 @@ class AnytimeDisplay:
         -------
         AnytimeDisplay
         """
-        if against not in _BUDGETS:
-            raise InputError(f"against must be one of {', '.join(_BUDGETS)}, got {against!r}")
+        check_choice("against", against, tuple(_BUDGETS))
         if isinstance(predictors, Predictor):
             predictors = {str(predictors.plan.facts.get("order", "anytime")): predictors}
         for name, predictor in predictors.items():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scurry.checks import check_choice
 from scurry.errors import FormatError, InputError
 
 if TYPE_CHECKING:
@@ -107,8 +108,7 @@ def join_trees(trees: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], int]
 def check(forest: Forest) -> NDArray[np.int32]:
     """Raise unless `forest` is sound; return the depth of every node."""
     for name, allowed in CHOICES.items():
-        if getattr(forest, name) not in allowed:
-            raise InputError(f"{name} must be one of {', '.join(allowed)}, got {getattr(forest, name)!r}")
+        check_choice(name, getattr(forest, name), allowed)
     _check_shapes(forest)
     _check_header(forest)
     inner = forest.left >= 0

@@ -33,7 +33,7 @@ from scipy.special import expit, softmax
 from sklearn.utils.metaestimators import available_if
 
 from scurry import _core
-from scurry.checks import check_count, check_number
+from scurry.checks import check_choice, check_count, check_number
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.forest import NODE_ARRAYS, fields_of
@@ -188,8 +188,7 @@ class GreedyMiserClassifier(GrownClassifier):
         )
 
     def _check_parameters(self) -> None:
-        if self.loss not in LOSSES:
-            raise InputError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}")
+        check_choice("loss", self.loss, LOSSES)
         check_number("cost_weight", self.cost_weight)
         check_number("learning_rate", self.learning_rate)
         check_count("n_estimators", self.n_estimators)

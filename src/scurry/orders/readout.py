@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.checks import check_choice
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.reference import leaf_values
@@ -73,8 +74,7 @@ def read_out(forest: Forest, readout: str = "plain", *, largest_target: float = 
            [0.75 , 0.25 ],
            [0.25 , 0.75 ]])
     """
-    if readout not in READOUTS:
-        raise InputError(f"readout must be one of {', '.join(READOUTS)}, got {readout!r}")
+    check_choice("readout", readout, READOUTS)
     values = _contributions(forest)
     if readout == "weighted":
         if not can_be_weighted(forest):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry import _core
-from scurry.checks import RandomState, check_random_state
+from scurry.checks import RandomState, check_choice, check_random_state
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.rows import thread_count
@@ -161,8 +161,7 @@ def find(
 
 
 def _readouts(forest: Forest, readout: str) -> tuple[str, ...]:
-    if readout not in (*READOUTS, "auto"):
-        raise InputError(f"readout must be one of {', '.join((*READOUTS, 'auto'))}, got {readout!r}")
+    check_choice("readout", readout, (*READOUTS, "auto"))
     if readout != "auto":
         return (readout,)
     return READOUTS if isinstance(forest, Forest) and can_be_weighted(forest) else ("plain",)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import RandomState
+from scurry.checks import RandomState, check_choice
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.rows import as_rows
@@ -82,8 +82,7 @@ def anytime(
             "order must be a name; an order of your own runs as "
             "scurry.Predictor(forest, scurry.Plan(order=steps, stop=scurry.plan.StepRule()))"
         )
-    if objective not in OBJECTIVES:
-        raise InputError(f"objective must be one of {', '.join(OBJECTIVES)}, got {objective!r}")
+    check_choice("objective", objective, OBJECTIVES)
     if objective == "time" and order != "auto":
         raise InputError(f'objective="time" needs order="auto", got {order!r}: the other orders know only steps')
     forest = from_model(model)

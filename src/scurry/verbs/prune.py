@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.checks import check_choice
 from scurry.costs import FeatureCosts
 from scurry.errors import InputError
 from scurry.forest import Forest
@@ -192,10 +193,8 @@ def _given_errors(forest: Forest, node_errors: Any, n_error: float | None) -> tu
 
 def check_choices(errors: str, method: str, lambdas: Any) -> None:
     """Refuse what `prune` does not know."""
-    if errors not in ("training", "validation"):
-        raise InputError(f'errors must be "training" or "validation", got {errors!r}')
-    if method not in METHODS:
-        raise InputError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    check_choice("errors", errors, ("training", "validation"))
+    check_choice("method", method, METHODS)
     if lambdas is None and method not in _ALL_AT_ONCE:
         raise InputError(f"method {method!r} solves trade-offs one by one; pass lambdas=[…], rising")
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from scurry.checks import check_confidence
 from scurry.errors import InfeasibleError, InputError
 from scurry.stopping import fit_votes, solve
-from scurry.stopping.guarantee import certified_mean, checked_confidence, last_certified, loss_p_value
+from scurry.stopping.guarantee import certified_mean, last_certified, loss_p_value
 from scurry.stopping.votes import fit as vote_fit
 
 N_VOTERS, ALPHA = 21, 0.01
@@ -139,7 +140,7 @@ def test_candidates_after_a_failure_are_not_made():
         (lambda: loss_p_value([], 0.1), "at least one row"),
         (lambda: loss_p_value([0.1], 0.1, repeats=[1, 2]), "arrays of one length"),
         (lambda: loss_p_value([0.1], 0.1, bound="wald"), 'bound must be one of "betting", "hoeffding-bentkus"'),
-        (lambda: checked_confidence(1.0), r"in \(0, 1\), got 1.0.$"),
+        (lambda: check_confidence(1.0), r"in \(0, 1\), got 1.0.$"),
     ],
 )
 def test_bad_input_says_what_is_wrong(call, message):
