@@ -27,7 +27,7 @@ from sklearn.ensemble import RandomForestClassifier
 import scurry
 from report import Report, subplots
 from scurry import Plan, Predictor, datasets
-from scurry.display.votes_and_steps import AnytimeDisplay
+from scurry.display import AnytimeDisplay
 from scurry.errors import ScurryError
 from scurry.plan import StepRule
 from scurry.runners.steps import AbortFlag

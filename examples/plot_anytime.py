@@ -9,7 +9,7 @@ worst; an order found for the purpose is close to its final accuracy after a fra
 from sklearn.ensemble import RandomForestClassifier
 
 import scurry
-from scurry.display.votes_and_steps import AnytimeDisplay
+from scurry.display import AnytimeDisplay
 
 data = scurry.datasets.load("adult")
 train, test = data.split == "train", data.split == "test"

@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 from sklearn.ensemble import RandomForestClassifier
 
 import scurry
-from scurry.display.votes_and_steps import EarlyExitDisplay
+from scurry.display import EarlyExitDisplay
 
 data = scurry.datasets.load("adult")
 train, test = data.split == "train", data.split == "test"

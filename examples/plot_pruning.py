@@ -9,7 +9,7 @@ from "all tests for everyone" to "no test at all", and no other pruning is bette
 from sklearn.ensemble import RandomForestClassifier
 
 import scurry
-from scurry.display.votes_and_steps import PruningPathDisplay
+from scurry.display import PruningPathDisplay
 
 data = scurry.datasets.load("thyroid_ann_cost")
 train, validate, test = slice(0, 2400), slice(2400, 4800), slice(4800, None)

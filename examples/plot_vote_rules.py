@@ -8,7 +8,7 @@ with a chance of at most 1 in 1000: lots are drawn in a few states only.
 
 from matplotlib import pyplot as plt
 
-from scurry.display.votes_and_steps import VoteRuleDisplay
+from scurry.display import VoteRuleDisplay
 from scurry.stopping import solve
 
 rule = solve(101, 0.001, "minimixed")

@@ -121,7 +121,7 @@ def test_queries_without_relevant_documents_do_not_count():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0, [1], [1], [1]), "k must be a whole number of places, 1 or more, got 0"),
+        ((0, [1], [1], [1]), "k must be a whole number of at least 1, got 0"),
         ((5, [1], [1, 2], [1]), "must be lists of one length"),
         ((5, [1, 0], [1, np.nan], [1, 1]), r"scores\[1\] is NaN"),
         ((5, [1, 3], [1, 2], [1, 1]), r"relevant\[1\] is .*3.*; a document is relevant"),

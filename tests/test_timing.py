@@ -24,7 +24,7 @@ class Model:
 
 
 def test_the_source_model_gets_the_users_table_and_keeps_its_settings(monkeypatch):
-    monkeypatch.setattr("scurry.report.speed.thread_count", lambda n_threads: 4)
+    monkeypatch.setattr("scurry.timing.thread_count", lambda n_threads: 4)
     seen, table = [], pd.DataFrame({"a": range(30)})
     model, asked = Model(seen), []
     runner = Runner("scurry", lambda rows, n_threads: asked.append((len(rows), n_threads)))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "export"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 import scurry
 from report import Report, subplots

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from scurry.cli import demo
-from scurry.cli.demo import Demonstration, Line
+from scurry.cli.showcase import Demonstration, Line
 
 
 @pytest.fixture(scope="module")

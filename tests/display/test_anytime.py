@@ -59,7 +59,7 @@ def test_what_cannot_be_drawn():
         AnytimeDisplay.from_predictors({"a": anytime_of(FOREST), "b": regressor}, X, Y)
     with pytest.raises(InputError, match="all classifiers or all regressors"):
         AnytimeDisplay.from_predictors({}, X, Y)
-    with pytest.raises(InputError, match="against must be one of steps, time, got 'energy'"):
+    with pytest.raises(InputError, match='against must be one of "steps", "time", got \'energy\''):
         AnytimeDisplay.from_predictors(anytime_of(FOREST), X, Y, against="energy")
     with pytest.raises(InputError, match=r"y has shape \(3,\), X has 60 rows"):
         AnytimeDisplay.from_predictors(anytime_of(FOREST), X, Y[:3])

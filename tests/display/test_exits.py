@@ -90,7 +90,7 @@ def test_work():
 
 def test_errors():
     fast = exit_by("qwyc")
-    with pytest.raises(InputError, match="kind must be one of thresholds, work, got 'bars'"):
+    with pytest.raises(InputError, match='kind must be one of "thresholds", "work", got \'bars\''):
         EarlyExitDisplay.from_predictor(fast, kind="bars")
     with pytest.raises(InputError, match="needs rows"):
         EarlyExitDisplay.from_predictor(fast, kind="work")

@@ -364,7 +364,7 @@ class TestErrors:
 
     def test_readout(self, digits):
         forest, X, y = digits
-        with pytest.raises(InputError, match="readout must be one of plain, weighted, auto, got 'soft'"):
+        with pytest.raises(InputError, match='readout must be one of "plain", "weighted", "auto", got \'soft\''):
             find(forest, X, y, readout="soft")
 
     def test_no_rows(self, digits):

@@ -259,8 +259,8 @@ def test_every_method_through_the_verb(method):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "magic"}, "method must be one of exact, lp, .*got 'magic'"),
-        ({"errors": "test"}, 'errors must be "training" or "validation", got \'test\''),
+        ({"method": "magic"}, 'method must be one of "exact", "lp", .*got \'magic\''),
+        ({"errors": "test"}, 'errors must be one of "training", "validation", got \'test\''),
         ({"method": "lp"}, r"method 'lp' solves trade-offs one by one; pass lambdas=\[…\], rising"),
         ({"lambdas": []}, "lambdas is empty"),
         ({"lambdas": [0.1, 0.1]}, r"lambdas must rise, but lambdas\[1\] is 0.1 after 0.1"),

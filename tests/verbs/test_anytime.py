@@ -112,10 +112,10 @@ def test_costs_are_measured_even_where_orders_cannot_differ(shape):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"objective": "energy"}, "objective must be one of steps, time, got 'energy'"),
+        ({"objective": "energy"}, 'objective must be one of "steps", "time", got \'energy\''),
         ({"objective": "time", "order": "optimal"}, 'objective="time" needs order="auto", got \'optimal\''),
         ({"order": "optimum"}, "unknown order 'optimum'; Did you mean 'optimal'"),
-        ({"readout": "heavy"}, "readout must be one of plain, weighted, auto, got 'heavy'"),
+        ({"readout": "heavy"}, 'readout must be one of "plain", "weighted", "auto", got \'heavy\''),
     ],
 )
 def test_unknown_wishes(forest, asked, message):

@@ -37,9 +37,9 @@ def test_a_threshold_is_for_two_classes(three_classes):
     [
         ({"max_disagreement": 5}, r"must be in \[0, 1\), got 5\. Did you mean 0\.05 \(5 %\)\?"),
         ({"max_disagreement": -0.1}, r"must be in \[0, 1\)"),
-        ({"confidence": 95}, r"confidence must be between 0 and 1, or None, got 95\. Did you mean 0\.95\?"),
-        ({"method": "best"}, "method must be one of auto, minimax"),
-        ({"shuffle": "all"}, 'shuffle must be "fixed" or "row"'),
+        ({"confidence": 95}, r"confidence must be in \(0, 1\), got 95\. Did you mean 0\.95\?"),
+        ({"method": "best"}, 'method must be one of "auto", "minimax"'),
+        ({"shuffle": "all"}, 'shuffle must be one of "fixed", "row"'),
         ({"keep_scores": "all"}, 'keep_scores must be None or "positive"'),
         ({"method": "minimean", "keep_scores": "positive"}, 'use method="qwyc"'),
         ({"method": "fan", "keep_scores": "positive"}, 'use method="qwyc"'),

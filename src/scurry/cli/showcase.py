@@ -1,0 +1,194 @@
+"""The main job on shipped data: a forest and a boosted model made cheaper three ways, with what that costs.
+
+The command line shows what `run` returns. Nothing here needs a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from scurry import datasets, report
+from scurry.errors import InputError
+from scurry.forest import Forest
+from scurry.importers import from_model
+from scurry.predictor import Predictor
+from scurry.pruning import PruningPath
+from scurry.timing import race
+from scurry.verbs.anytime import anytime
+from scurry.verbs.early_exit import early_exit
+from scurry.verbs.prune import prune
+
+MAX_DISAGREEMENT = 0.005
+_N_TREES = 101
+_N_CALIBRATION = 8000
+_STEP_SHARE, _COST_SHARE = 0.1, 0.5  # what the anytime and the pruned forest may spend of all steps, of the whole cost
+_N_ROUNDS = 5
+
+# The way, its work, the share saved and what is promised, with how it answers.
+Ways: TypeAlias = dict[tuple[str, str, float, float | None], Callable[[Any], NDArray[Any]]]
+
+
+class Line(NamedTuple):
+    """A way to answer test rows, and what came of it.
+
+    `saved` is the share of the work of all trees; `promised` the largest share of labels that may change, None without
+    a promise; `speedup` is against the source model on one thread.
+    """
+
+    way: str
+    work: str
+    saved: float
+    changed: float
+    promised: float | None
+    accuracy: float
+    speedup: float
+
+
+class Demonstration(NamedTuple):
+    """What came of each model, by its name, and the reports written."""
+
+    models: dict[str, list[Line]]
+    pages: list[Path]
+
+
+class Rows(NamedTuple):
+    """Rows to train, to calibrate and to test with, and the dataset they are of."""
+
+    data: datasets.Dataset
+    X_train: NDArray[np.float32]
+    y_train: NDArray[Any]
+    X_cal: NDArray[np.float32]
+    y_cal: NDArray[Any]
+    X_test: NDArray[np.float32]
+    y_test: NDArray[Any]
+
+
+def run(folder: Path, began: Callable[[str], None] = lambda step: None) -> Demonstration:
+    """Fit models on shipped data, make them cheaper, measure, and write reports.
+
+    Parameters
+    ----------
+    folder : Path
+        For the reports; it is made if it does not exist.
+    began : callable, optional
+        Told what is being done, at the beginning of each step.
+
+    Returns
+    -------
+    Demonstration
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder} ({error.strerror}); name another one") from error
+    census, clinic = _census(), _clinic()
+    began("Fitting a random forest on census data")
+    forest = RandomForestClassifier(_N_TREES, max_depth=10, n_jobs=-1, random_state=0)
+    forest.fit(census.X_train, census.y_train)
+    began("Early exit and anytime prediction of the forest")
+    fast, exit_lines = _exits(forest, census)
+    anyt, anytime_line = _anytime(forest, census)
+    began("Fitting a boosted model on census data")
+    boosted = HistGradientBoostingClassifier(max_iter=_N_TREES, random_state=0).fit(census.X_train, census.y_train)
+    began("Early exit of the boosted model")
+    _, boosted_lines = _exits(boosted, census)
+    began("Pruning a forest on medical tests that cost money")
+    diagnosis = RandomForestClassifier(_N_TREES, max_depth=8, max_features=0.5, n_jobs=-1, random_state=0)
+    diagnosis.fit(clinic.X_train, clinic.y_train)
+    path, pruned_lines = _prunings(diagnosis, clinic)
+    began("Writing reports")
+    pages = [
+        _page(fast, folder / "report.html", census, forest, "Census forest: early exit"),
+        _page(anyt, folder / "anytime.html", census, forest, "Census forest: anytime prediction"),
+        _page(path, folder / "pruning.html", clinic, diagnosis, "Thyroid forest: pruning, costs in dollars"),
+    ]
+    models = {
+        "Census forest": [*exit_lines, anytime_line],
+        "Census boosted": boosted_lines,
+        "Thyroid forest": pruned_lines,
+    }
+    return Demonstration(models, pages)
+
+
+def _census() -> Rows:
+    data = datasets.load("adult")
+    train, rest = np.flatnonzero(data.split == "train"), np.flatnonzero(data.split == "test")
+    return _rows(data, train, rest[:_N_CALIBRATION], rest[_N_CALIBRATION:])
+
+
+def _clinic() -> Rows:
+    data = datasets.load("thyroid_ann_cost")
+    shuffled = np.random.default_rng(0).permutation(len(data.y))
+    return _rows(data, *np.array_split(shuffled, 3))
+
+
+def _rows(data: datasets.Dataset, *parts: NDArray[np.intp]) -> Rows:
+    return Rows(data, *(values for part in parts for values in (data.X[part], data.y[part])))
+
+
+def _imported(model: Any, rows: Rows) -> Forest:
+    """The model, which was trained on arrays, with the names of what their columns and codes are."""
+    return from_model(model, feature_names=rows.data.feature_names, categories=rows.data.categories)
+
+
+def _exits(model: Any, rows: Rows) -> tuple[Predictor, list[Line]]:
+    """All trees, and an early exit with a promise."""
+    forest = _imported(model, rows)
+    fast = early_exit(forest, rows.X_cal, X_fit=rows.X_train, max_disagreement=MAX_DISAGREEMENT, random_state=0)
+    mean_trees = fast.run(rows.X_test).mean_trees
+    n_trees = forest.n_trees
+    ways: Ways = {
+        ("all trees", f"{n_trees} trees", 0.0, None): forest.predict,
+        ("early exit", f"{mean_trees:.1f} trees", 1 - mean_trees / n_trees, MAX_DISAGREEMENT): fast.predict,
+    }
+    return fast, _lines(model, rows, ways)
+
+
+def _anytime(model: Any, rows: Rows) -> tuple[Predictor, Line]:
+    """A part of all steps, in the order found for them."""
+    anyt = anytime(_imported(model, rows), rows.X_cal, rows.y_cal)
+    n_steps = round(_STEP_SHARE * len(anyt.plan.order))
+    ways: Ways = {("anytime", f"{n_steps} steps", 1 - _STEP_SHARE, None): partial(anyt.predict, max_steps=n_steps)}
+    return anyt, _lines(model, rows, ways)[0]
+
+
+def _prunings(model: Any, rows: Rows) -> tuple[PruningPath, list[Line]]:
+    """All features at their prices, and a pruned forest that may spend a part of that."""
+    forest, data = _imported(model, rows), rows.data
+    path = prune(forest, rows.X_cal, feature_costs=data.feature_costs, groups=data.groups, group_costs=data.group_costs)
+    whole, pruned = path.problem.forest, path.at(max_cost=_COST_SHARE * float(path.costs.max()))
+    paid = {f: float(path.problem.costs.of_rows(f, rows.X_test).mean()) for f in (whole, pruned)}
+    ways: Ways = {
+        ("all features", f"${paid[whole]:.2f}", 0.0, None): whole.predict,
+        ("pruned", f"${paid[pruned]:.2f}", 1 - paid[pruned] / paid[whole], None): pruned.predict,
+    }
+    return path, _lines(model, rows, ways)
+
+
+def _page(subject: Predictor | PruningPath, path: Path, rows: Rows, model: Any, title: str) -> Path:
+    return report.write(subject, path, rows.X_test, rows.y_test, model=model, title=title)
+
+
+def _lines(model: Any, rows: Rows, ways: Ways) -> list[Line]:
+    """Each way beside the source model: labels, and the time of a batch on one thread."""
+    if hasattr(model, "n_jobs"):
+        model.n_jobs = 1
+    expected = model.predict(rows.X_test)
+    with threadpool_limits(1, "openmp"):
+        runs = [partial(answer, rows.X_test) for answer in (model.predict, *ways.values())]
+        reference, *times = race(_N_ROUNDS, *runs)
+    lines = []
+    for ((way, work, saved, promised), answer), duration in zip(ways.items(), times, strict=True):
+        labels = answer(rows.X_test)
+        changed, accuracy = float((labels != expected).mean()), float((labels == rows.y_test).mean())
+        lines.append(Line(way, work, saved, changed, promised, accuracy, reference / duration))
+    return lines
