@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from scurry.cli import demo
+from scurry.cli import showcase as demo
 from scurry.cli.showcase import Demonstration, Line
 
 
