@@ -137,7 +137,7 @@ class SumRule(StopRule):
         """Return the rule without a stop before the last tree."""
 
     def _to_grid(self, values: NDArray[np.float64], leaves: NDArray[np.bool_] | bool = True) -> NDArray[np.int32]:
-        """Return `values` in grid units. Those at `leaves` must fit 32 bits; others add to no sum and are cut to fit."""
+        """Return `values` in grid units. Those at `leaves` must fit 32 bits; others add to no sum, and are cut."""
         units = np.rint(values / self.step)
         if np.abs(units[leaves]).max() >= NEVER_ABOVE:
             raise InputError(f"step {self.step:g} is too small: some score is more than 2^31 of them")
@@ -230,7 +230,7 @@ class ExitRule(SumRule):
         values = np.asarray(sums)
         if self.has_pieces:
             first, last = int(self.piece_offset[n_trees]), int(self.piece_offset[n_trees + 1])
-            # After each number of trees there is one piece more than edges, so piece k has the index first + n_trees + k.
+            # After each number of trees there is one piece more than edges: piece k has the index first + n_trees + k.
             piece = np.searchsorted(self.piece_edges[first:last], values, side="right")
             return np.asarray(self.piece_sides[first + n_trees + piece])
         sides = np.where(values >= self.upper[policy, n_trees], ExitSide.POSITIVE, ExitSide.CONTINUE)

@@ -361,9 +361,7 @@ def _outcome(
         scores=scores,
         costs=np.array([row_budget.spent for row_budget in budgets]),
         bought=bought,
-        n_missing=np.array(
-            [sum(np.isnan(row.known[f]) for f in row.paid) for row in budgets], np.int64
-        ),
+        n_missing=np.array([sum(np.isnan(row.known[f]) for f in row.paid) for row in budgets], np.int64),
         trees=((nodes != _NOT_STARTED) & forest.is_leaf[nodes]).sum(axis=1),
         steps=np.array([walk.n_steps for walk in walks], np.int64),
         stop_reason=np.array(reasons, dtype=np.str_),
