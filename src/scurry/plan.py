@@ -154,7 +154,7 @@ class LeaderRule(_StopRule):
 
     def check(self, forest: Forest) -> None:
         """Raise unless this rule can stop `forest`."""
-        n_rounds = forest.n_trees // trees_per_round(forest)
+        n_rounds = forest.n_rounds
         if forest.n_classes < 2 or forest.n_outputs != forest.n_classes:
             raise InputError("the plan is for a forest with a score per class")
         if self.lead.shape != (n_rounds + 1,) or self.need.shape not in ((0, 0), (n_rounds + 1, n_rounds + 1)):
@@ -228,22 +228,7 @@ def score_threshold(forest: Forest) -> float:
     base = forest.base_score
     if forest.n_outputs == 2:
         return float(base[0] - base[1]) / 2
-    rounds = 1 if forest.aggregation == "sum" else forest.n_trees
-    return forest.decision_threshold * rounds - float(base[0])
-
-
-def trees_per_round(forest: Forest) -> int:
-    """How many trees, in the forest's own order, serve every output equally."""
-    output = forest.tree_output
-    if output[0] < 0:
-        return 1
-    size = forest.n_outputs
-    while size < forest.n_trees:
-        rounds = output[: forest.n_trees - forest.n_trees % size].reshape(-1, size)
-        if forest.n_trees % size == 0 and (np.sort(rounds, axis=1) == np.sort(rounds[0])).all():
-            return size
-        size += forest.n_outputs
-    return forest.n_trees
+    return forest.decision_threshold * forest.score_divisor - float(base[0])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

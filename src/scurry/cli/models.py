@@ -116,7 +116,7 @@ def _facts(forest: Forest) -> dict[str, Any]:
 
     inner = ~forest.is_leaf
     n_splits = np.bincount(forest.feature[inner], minlength=forest.n_features)
-    names = forest.feature_names or [f"column {j}" for j in range(forest.n_features)]
+    names = forest.titles
     used = np.argsort(-n_splits, kind="stable")[: np.count_nonzero(n_splits)]
     return {
         "n_trees": forest.n_trees,

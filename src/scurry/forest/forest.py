@@ -273,6 +273,112 @@ class Forest:
         return int(self.tree_depth.max())
 
     @cached_property
+    def parent(self) -> NDArray[np.int32]:
+        """Parent of each node, -1 at roots; int32 array of shape (n_nodes,)."""
+        parent = np.full(self.n_nodes, -1, np.int32)
+        inner = np.flatnonzero(self.left >= 0).astype(np.int32)
+        parent[self.left[inner]] = parent[self.right[inner]] = inner
+        parent.flags.writeable = False
+        return parent
+
+    @cached_property
+    def trees_per_round(self) -> int:
+        """Number of trees in a round: the fewest, in the forest's own order, that serve every output equally often.
+
+        1 where the values of a tree have a column for every output.
+        """
+        output = self.tree_output
+        if output[0] < 0:
+            return 1
+        # A multiple of n_outputs: XGBoost's num_parallel_tree grows several trees per class before the next round.
+        for size in range(self.n_outputs, self.n_trees, self.n_outputs):
+            if self.n_trees % size == 0:
+                rounds = np.sort(output.reshape(-1, size), axis=1)
+                if (rounds == rounds[0]).all():
+                    return size
+        return self.n_trees
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds. A round evaluates one tree, or one per output (or several) where each serves one output."""
+        return self.n_trees // self.trees_per_round
+
+    @property
+    def score_divisor(self) -> int:
+        """What a row's sums are divided by to give its scores: the trees behind each output, 1 where they are added."""
+        if self.aggregation == "sum":
+            return 1
+        return self.n_trees if self.tree_output[0] < 0 else self.n_trees // self.n_outputs
+
+    @property
+    def names(self) -> Sequence[str | int]:
+        """Name of each feature, or its index in a forest without names; shape (n_features,)."""
+        return self.feature_names if self.feature_names is not None else range(self.n_features)
+
+    def name_of(self, feature: int) -> str | int:
+        """Return the name of a feature, or its index in a forest without names."""
+        return self.names[feature]
+
+    @property
+    def titles(self) -> Sequence[str]:
+        """What tables and plots call each feature: its name, or "column 0", … in a forest without names."""
+        return self.feature_names or [f"column {feature}" for feature in range(self.n_features)]
+
+    def codes_of(self, labels: ArrayLike, name: str = "y") -> NDArray[np.int32]:
+        """Return the index of each label among the forest's classes.
+
+        Parameters
+        ----------
+        labels : array of shape (n_rows,)
+        name : str, default "y"
+            What messages call the labels.
+
+        Returns
+        -------
+        int32 array of shape (n_rows,)
+
+        Raises
+        ------
+        InputError
+            If a label is missing, or is not one of the classes.
+
+        Examples
+        --------
+        >>> import scurry
+        >>> forest = scurry.Forest.from_trees([{"feature": [-1], "threshold": [0], "left": [-1], "right": [-1],
+        ...                                     "value": [[0.7, 0.3]]}], classes=["no", "yes"])
+        >>> forest.codes_of(["yes", "no"])
+        array([1, 0], dtype=int32)
+        """
+        known, given = np.array([]) if self.classes is None else self.classes, np.asarray(labels)
+        # Only kinds that numpy compares exactly: it would find the int 2**53 + 1 equal to a float.
+        if known.dtype.kind + given.dtype.kind in ("ii", "iu", "ui", "uu", "bb", "ff", "UU"):
+            order = np.argsort(known)
+            codes = order[np.minimum(np.searchsorted(known[order], given), len(order) - 1)].astype(np.int32)
+            if (known[codes] == given).all():
+                return codes
+        classes, values = known.tolist(), given.tolist()
+        code = {label: index for index, label in enumerate(classes)}
+        codes = np.array([code.get(label, -1) for label in values], dtype=np.int32)
+        if (codes >= 0).all():
+            return codes
+        missing = [row for row, label in enumerate(values) if label is None or label != label]
+        if missing:
+            raise InputError(
+                f"{name} has {len(missing)} missing labels, the first in row {missing[0]}; drop those rows",
+                argument=name,
+            )
+        unknown = sorted({repr(label) for label in values if label not in code})
+        shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
+        accepted = ", ".join(map(repr, classes[:5])) + (", …" if len(classes) > 5 else "")
+        raise InputError(
+            f"{name} has {len(unknown)} labels the model does not know: {shown}; its {len(classes)} classes are "
+            f"{accepted}. Pass {name} as the model was trained: XGBoost and LightGBM files number classes, sorted by "
+            "name",
+            argument=name,
+        )
+
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of everything a saved forest holds, as hex."""
         return digest(*self.to_parts())

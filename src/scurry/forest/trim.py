@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.costs import parents
 from scurry.forest.forest import NODE_ARRAYS, Forest, fields_of
 
 
@@ -33,7 +32,7 @@ def trimmed(forest: Forest, stays: NDArray[np.bool_]) -> Forest:
     (1, [[0.7, 0.3]])
     """
     split = stays & (forest.left >= 0)
-    parent = parents(forest)
+    parent = forest.parent
     present = (parent < 0) | split[parent]
     index = np.append(np.cumsum(present, dtype=np.int32) - 1, np.int32(-1))
     leaf = ~split[present]

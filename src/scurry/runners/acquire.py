@@ -224,7 +224,7 @@ def _scores(forest: Forest, nodes: NDArray[np.int32], weights: NDArray[np.float6
     is_own = asked.all(axis=1) & (len(weights) == 0 or forest.is_leaf[nodes].all(axis=1))
     scores[is_own] = reference.scores_at(forest, nodes[is_own])
     values = reference.leaf_values(forest)
-    output, n_rounds = forest.tree_output, forest.n_trees // (1 if forest.tree_output[0] < 0 else forest.n_outputs)
+    output = forest.tree_output
     for row in np.flatnonzero(~is_own):
         trees = np.flatnonzero(asked[row])
         at = nodes[row, trees]
@@ -240,7 +240,7 @@ def _scores(forest: Forest, nodes: NDArray[np.int32], weights: NDArray[np.float6
             scores[row] = forest.base_score + total
         else:
             with np.errstate(invalid="ignore"):
-                scores[row] = forest.base_score / n_rounds + total / count
+                scores[row] = forest.base_score / forest.score_divisor + total / count
     return scores
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.forest import Forest, reference
-from scurry.plan import ExitRule, LeaderRule, trees_per_round
+from scurry.plan import ExitRule, LeaderRule
 
 STOP_REASONS = np.array(["complete", "decided", "max_steps", "time", "abort"])
 _COMPLETE, _DECIDED = 0, 1
@@ -215,7 +215,7 @@ class ExitRunner:
         return self.rule.kind == "scores" and self.forest.n_outputs == 2 and self.forest.aggregation == "sum"
 
     def _scores(self, sums: NDArray[np.int32], trees: NDArray[np.int32]) -> NDArray[np.float64]:
-        rounds = np.maximum(trees, 1) / trees_per_round(self.forest)
+        rounds = np.maximum(trees, 1) / self.forest.trees_per_round
         values, base = sums.astype(np.float64) * self.rule.step, self.forest.base_score
         if self.rule.kind == "votes":
             return values / rounds
@@ -251,7 +251,7 @@ class LeaderRunner:
         self._native = _core.LeaderExit(
             forest._arrays,
             order=order,
-            trees_per_round=trees_per_round(forest),
+            trees_per_round=forest.trees_per_round,
             increments=rule.increments(forest),
             start=rule.start(forest),
             lead=rule.lead,
@@ -310,5 +310,5 @@ class LeaderRunner:
         self._native.run(rows, sums, trees, leaders, decided, n_threads)
         scores = sums.astype(np.float64) * self.rule.step
         if self.forest.aggregation != "sum" or self.rule.kind == "votes":
-            scores /= np.maximum(trees // trees_per_round(self.forest), 1)[:, None]
+            scores /= np.maximum(trees // self.forest.trees_per_round, 1)[:, None]
         return scores, trees, leaders, decided.astype(np.bool_)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scurry.forest import Forest
 from scurry.forest.reference import goes_left
 from scurry.forest.structure import MISSING_ZERO
-from scurry.plan import ExitRule, LeaderRule, trees_per_round
+from scurry.plan import ExitRule, LeaderRule
 
 NOT_ASKED = -1
 
@@ -132,7 +132,7 @@ class LeaderTally:
     def __init__(self, forest: Forest, rule: LeaderRule, increments: NDArray[np.int32]) -> None:
         self.forest, self.rule, self.increments = forest, rule, increments
         self.sums = rule.start(forest).astype(np.int64)
-        self.trees_per_round = trees_per_round(forest)
+        self.trees_per_round = forest.trees_per_round
         self.n_trees = 0
         self.decided: int | None = None
 

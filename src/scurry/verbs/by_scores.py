@@ -26,7 +26,6 @@ from scurry.plan import (
     Plan,
     leaf_scores,
     score_threshold,
-    trees_per_round,
 )
 from scurry.stopping import FanRule, LeadRule, MarginRule, fan, multiclass_qwyc, qwyc
 from scurry.stopping.guarantee import certified_rate, certify_rates, rows_needed
@@ -101,8 +100,8 @@ def tree_scores(forest: Forest, rows: NDArray[Any], step: float) -> NDArray[np.f
     values = np.rint(leaf_values(forest) / step) * step
     if forest.tree_output[0] < 0:
         return values[leaves]
-    size = trees_per_round(forest)
-    scores = np.zeros((len(rows), forest.n_trees // size, forest.n_classes))
+    size = forest.trees_per_round
+    scores = np.zeros((len(rows), forest.n_rounds, forest.n_classes))
     for tree, output in enumerate(forest.tree_output):
         scores[:, tree // size, output] += values[leaves[:, tree], 0]
     return scores
@@ -110,10 +109,8 @@ def tree_scores(forest: Forest, rows: NDArray[Any], step: float) -> NDArray[np.f
 
 def _decisions(forest: Forest, rows: NDArray[Any]) -> NDArray[Any]:
     """The source model's labels as class indices; booleans for two classes."""
-    labels = [] if forest.classes is None else forest.classes.tolist()
-    position = {label: index for index, label in enumerate(labels)}
-    codes = np.array([position[label] for label in forest.predict(rows).tolist()], dtype=np.intp)
-    return codes.astype(np.bool_) if forest.n_classes == 2 else codes
+    codes = forest.codes_of(forest.predict(rows))
+    return codes.astype(np.bool_ if forest.n_classes == 2 else np.intp)
 
 
 def _fit_two_classes(
@@ -231,7 +228,7 @@ def _plan(request: Request, method: str, rule: ScoredRule, step: float, measured
     if isinstance(rule, LeadRule):
         lead = np.full(rule.n_models + 1, NEVER_ABOVE, np.int32)
         lead[1:-1] = _grid(np.ceil(rule.lead / step))
-        size = trees_per_round(request.forest)
+        size = request.forest.trees_per_round
         order = (rule.order[:, None] * size + np.arange(size)).ravel()
         stop: ExitRule | LeaderRule = LeaderRule(kind="scores", step=step, lead=lead)
     else:
