@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
-from scurry.forest.reference import leaf_values
 from scurry.forest.storage import Container
 
 NEVER_BELOW = int(np.iinfo(np.int32).min)
@@ -165,7 +164,7 @@ class LeaderRule(_StopRule):
         if self.kind == "votes":
             votes: NDArray[np.int32] = np.eye(forest.n_classes, dtype=np.int32)[forest.value.argmax(axis=1)]
             return votes
-        return self._in_steps(leaf_values(forest), forest.is_leaf)
+        return self._in_steps(forest.leaf_values(), forest.is_leaf)
 
     def start(self, forest: Forest) -> NDArray[np.int32]:
         """Sums before the first tree, shape (n_classes,)."""
@@ -215,7 +214,7 @@ def leaf_scores(forest: Forest) -> NDArray[np.float64]:
     """
     if forest.n_classes != 2:
         raise InputError(f"scores of two classes are needed, the model has {forest.n_classes or 'none: a regressor'}")
-    values = leaf_values(forest)
+    values = forest.leaf_values()
     if forest.n_outputs == 1:
         return values[:, 0]
     if forest.tree_output[0] >= 0:

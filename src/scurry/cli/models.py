@@ -112,8 +112,6 @@ def _show_export(written: Export, verified: Verification | None) -> None:
 
 
 def _facts(forest: Forest) -> dict[str, Any]:
-    from scurry.forest.forest import ARRAYS
-
     inner = ~forest.is_leaf
     n_splits = np.bincount(forest.feature[inner], minlength=forest.n_features)
     names = forest.titles
@@ -134,8 +132,8 @@ def _facts(forest: Forest) -> dict[str, Any]:
         "link": forest.link,
         "comparison": forest.comparison,
         "input_dtype": forest.input_dtype,
-        "array_bytes": sum(getattr(forest, name).nbytes for name in ARRAYS),
-        "engine_bytes": forest._engine.node_bytes + forest._engine.leaf_bytes,
+        "array_bytes": forest.n_bytes,
+        "engine_bytes": forest.engine.node_bytes + forest.engine.leaf_bytes,
         "digest": forest.digest,
     }
 

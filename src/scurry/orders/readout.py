@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.forest.reference import leaf_values
 
 READOUTS = ("plain", "weighted")
 _BITS = 29
@@ -106,7 +105,7 @@ def can_be_weighted(forest: Forest) -> bool:
 
 def _contributions(forest: Forest) -> NDArray[np.float64]:
     """What each node adds to each output, shape (n_nodes, n_outputs)."""
-    values = leaf_values(forest)
+    values = forest.leaf_values()
     if forest.tree_output[0] < 0:
         return values
     output = np.repeat(forest.tree_output, np.diff(forest.tree_offset))

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice, check_count, check_number
 from scurry.costs import FeatureCosts
 from scurry.errors import InputError
-from scurry.forest import Forest, reference
+from scurry.forest import Forest
 from scurry.plan import ExitRule, LeaderRule, Plan, StepRule
 from scurry.runners.ledger import GetFeature, Ledger, Purchase, Purse
 from scurry.runners.row_walk import NOT_ASKED, ExitTally, LeaderTally, RowWalk
@@ -188,7 +188,7 @@ def _outcome(
     for row, purse in enumerate(purses):
         bought[row, list(purse.paid)] = True
     scores = _scores(forest, nodes, plan.stop.weights(forest) if isinstance(plan.stop, StepRule) else np.empty(0))
-    labels = reference.labels_of(forest, np.nan_to_num(scores))
+    labels = forest.decide(np.nan_to_num(scores))
     by_vote = plan.stop is not None and not isinstance(plan.stop, StepRule) and plan.stop.kind == "votes"
     reasons = []
     for row, (purse, tally) in enumerate(zip(purses, tallies, strict=True)):
@@ -222,8 +222,8 @@ def _scores(forest: Forest, nodes: NDArray[np.int32], weights: NDArray[np.float6
     asked = nodes != NOT_ASKED
     scores = np.empty((len(nodes), forest.n_outputs))
     is_own = asked.all(axis=1) & (len(weights) == 0 or forest.is_leaf[nodes].all(axis=1))
-    scores[is_own] = reference.scores_at(forest, nodes[is_own])
-    values = reference.leaf_values(forest)
+    scores[is_own] = forest.scores_at(nodes[is_own])
+    values = forest.leaf_values()
     output = forest.tree_output
     for row in np.flatnonzero(~is_own):
         trees = np.flatnonzero(asked[row])

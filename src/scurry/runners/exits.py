@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.forest import Forest, reference
+from scurry.forest import Forest
 from scurry.plan import ExitRule, LeaderRule
 
 STOP_REASONS = np.array(["complete", "decided", "max_steps", "time", "abort"])
@@ -130,7 +130,7 @@ class ExitRunner:
     def __init__(self, forest: Forest, order: NDArray[np.int32], rule: ExitRule) -> None:
         self.forest, self.order, self.rule = forest, order, rule
         self._native = _core.EarlyExit(
-            forest._arrays,
+            forest.arrays,
             order=order,
             increments=rule.increments(forest),
             weights=rule.weights,
@@ -145,14 +145,14 @@ class ExitRunner:
         )
         # Rounding each leaf to the grid moves a sum by at most half a step a tree; closer sums are decided exactly.
         tolerance = -1 if rule.kind == "votes" else forest.n_trees + 2
-        negative, positive = map(int, forest._integer_classes)
+        negative, positive = map(int, forest.engine_labels)
         self._decision = negative, positive, rule.threshold(forest), tolerance
 
     def labels(self, rows: NDArray[Any], n_threads: int) -> NDArray[Any]:
         """The label of each row."""
         codes = np.empty(len(rows), np.int64)
-        self._native.labels(rows, codes, self.forest._engine, *self._decision, n_threads)
-        return self.forest.decoded(codes)
+        self._native.labels(rows, codes, self.forest.engine, *self._decision, n_threads)
+        return self.forest.decode(codes)
 
     def run(self, rows: NDArray[Any], n_threads: int) -> Run:
         """Labels, and how they came about."""
@@ -180,10 +180,10 @@ class ExitRunner:
         sums, trees, _ = self._outcome(rows, n_threads)
         scores = self._scores(sums, trees)
         if self.rule.kind == "scores" and self.forest.n_outputs == 1:
-            scores = reference.link(self.forest, scores[:, None])[:, 0]
+            scores = self.forest.link_scores(scores[:, None])[:, 0]
         probabilities = np.column_stack([1 - scores, scores])
         if self._are_leads:
-            probabilities = reference.link(self.forest, np.column_stack([-scores, scores]) / 2)
+            probabilities = self.forest.link_scores(np.column_stack([-scores, scores]) / 2)
         complete = trees == self.forest.n_trees
         if self.rule.kind == "scores" and complete.any():
             probabilities[complete] = self.forest.predict_proba(rows[complete], n_threads)
@@ -203,7 +203,7 @@ class ExitRunner:
         negative, positive, threshold, tolerance = self._decision
         undecided = sides == _NO_SIDE
         upper = np.where(undecided, sums >= threshold, sides == _UPPER_SIDE)
-        labels = self.forest.decoded(np.where(upper, positive, negative))
+        labels = self.forest.decode(np.where(upper, positive, negative))
         if tolerance >= 0:
             close = np.flatnonzero(undecided & (np.abs(sums.astype(np.int64) - threshold) <= tolerance))
             labels[close] = self.forest.predict(rows[close])
@@ -249,7 +249,7 @@ class LeaderRunner:
     def __init__(self, forest: Forest, order: NDArray[np.int32], rule: LeaderRule) -> None:
         self.forest, self.order, self.rule = forest, order, rule
         self._native = _core.LeaderExit(
-            forest._arrays,
+            forest.arrays,
             order=order,
             trees_per_round=forest.trees_per_round,
             increments=rule.increments(forest),
@@ -262,13 +262,13 @@ class LeaderRunner:
     def labels(self, rows: NDArray[Any], n_threads: int) -> NDArray[Any]:
         """The label of each row."""
         codes = np.empty(len(rows), np.int64)
-        self._native.labels(rows, codes, self.forest._engine, self.forest._integer_classes, self._tolerance, n_threads)
-        return self.forest.decoded(codes)
+        self._native.labels(rows, codes, self.forest.engine, self.forest.engine_labels, self._tolerance, n_threads)
+        return self.forest.decode(codes)
 
     def run(self, rows: NDArray[Any], n_threads: int) -> Run:
         """Labels, and how they came about."""
         scores, trees, leaders, decided = self._scores(rows, n_threads)
-        labels = self.forest.decoded(self.forest._integer_classes[leaders])
+        labels = self.forest.decode(self.forest.engine_labels[leaders])
         scored_in_full = rows[~decided] if self.rule.kind == "scores" else rows[:0]
         if len(scored_in_full):
             labels[~decided] = self.forest.predict(scored_in_full, n_threads)
@@ -291,7 +291,7 @@ class LeaderRunner:
         scores, _, _, decided = self._scores(rows, n_threads)
         if self.rule.kind == "votes":
             return scores
-        probabilities = reference.link(self.forest, scores)
+        probabilities = self.forest.link_scores(scores)
         if not decided.all():
             probabilities[~decided] = self.forest.predict_proba(rows[~decided], n_threads)
         return probabilities

@@ -1,7 +1,7 @@
 """One row's way through a forest, node by node, and what an early exit makes of the nodes it ends at.
 
 The native core walks rows whose values are all known. Here a value is asked for when a node needs it, so a row moves in
-Python, one step at a time, by the same comparisons (`reference.goes_left`) and the same integer sums (`plan`).
+Python, one step at a time, by the same comparisons (`Forest.goes_left`) and the same integer sums (`plan`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.forest import Forest
-from scurry.forest.reference import goes_left
-from scurry.forest.structure import MISSING_ZERO
 from scurry.plan import ExitRule, LeaderRule
 
 NOT_ASKED = -1
@@ -58,7 +56,7 @@ class RowWalk:
         if feature is None or (value := self.ask(feature)) is None:
             return False
         node = int(self.nodes[tree])
-        self.nodes[tree] = (self.forest.left if self._goes_left(node, value) else self.forest.right)[node]
+        self.nodes[tree] = (self.forest.left if self.forest.goes_left(node, value) else self.forest.right)[node]
         self.n_steps += 1
         return True
 
@@ -67,13 +65,6 @@ class RowWalk:
         self.begin(tree)
         while self.step(tree):
             pass
-
-    def _goes_left(self, node: int, x: float) -> bool:
-        forest = self.forest
-        # The common case by itself: the reference takes arrays, which are slow to make for one number.
-        if x == x and forest.category_set[node] < 0 and forest.missing[node] != MISSING_ZERO:
-            return bool(x < forest.threshold[node] if forest.comparison == "<" else x <= forest.threshold[node])
-        return bool(goes_left(forest, np.array([node], np.int32), np.array([x]))[0])
 
 
 class ExitTally:

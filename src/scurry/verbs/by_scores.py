@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest
-from scurry.forest.reference import leaf_values
 from scurry.plan import (
     NEVER_ABOVE,
     NEVER_BELOW,
@@ -48,7 +47,7 @@ def score_step(forest: Forest) -> float:
     if forest.n_classes == 2:
         values, start = np.abs(leaf_scores(forest)), abs(score_threshold(forest))
     else:
-        values, start = np.abs(leaf_values(forest)).max(axis=1), float(np.abs(forest.base_score).max())
+        values, start = np.abs(forest.leaf_values()).max(axis=1), float(np.abs(forest.base_score).max())
     largest = float(np.maximum.reduceat(np.where(forest.is_leaf, values, 0.0), forest.tree_offset[:-1]).sum()) + start
     room = _LARGEST_SUM - 2 * forest.n_trees
     return float(2.0 ** -np.floor(np.log2(room / largest))) if largest > 0 else 1.0
@@ -97,7 +96,7 @@ def tree_scores(forest: Forest, rows: NDArray[Any], step: float) -> NDArray[np.f
     leaves = forest.apply(rows)
     if forest.n_classes == 2:
         return (np.rint(leaf_scores(forest) / step) * step)[leaves]
-    values = np.rint(leaf_values(forest) / step) * step
+    values = np.rint(forest.leaf_values() / step) * step
     if forest.tree_output[0] < 0:
         return values[leaves]
     size = forest.trees_per_round
