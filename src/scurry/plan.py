@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
-from scurry.forest.reference import leaf_values
 from scurry.forest.storage import Container
 from scurry.promises import Certificate
 
@@ -328,7 +327,7 @@ class LeaderRule(SumRule):
 
     def check(self, forest: Forest) -> None:
         """Raise an error unless this rule can stop `forest`."""
-        n_rounds = forest.n_trees // trees_per_round(forest)
+        n_rounds = forest.n_rounds
         if forest.n_classes < 2 or forest.n_outputs != forest.n_classes:
             raise InputError("the plan is for a forest with a score per class")
         if self.lead.shape != (n_rounds + 1,) or self.need.shape not in ((0, 0), (n_rounds + 1, n_rounds + 1)):
@@ -339,7 +338,7 @@ class LeaderRule(SumRule):
         if self.kind == "votes":
             votes: NDArray[np.int32] = np.eye(forest.n_classes, dtype=np.int32)[forest.value.argmax(axis=1)]
             return votes
-        return self._to_grid(leaf_values(forest), forest.is_leaf)
+        return self._to_grid(forest.leaf_values(), forest.is_leaf)
 
     def start(self, forest: Forest) -> NDArray[np.int32]:
         """Return the sums before the first tree, shape (n_classes,)."""
@@ -409,7 +408,7 @@ def leaf_scores(forest: Forest) -> NDArray[np.float64]:
     """
     if forest.n_classes != 2:
         raise InputError(f"scores of two classes are needed, the model has {forest.n_classes or 'none: a regressor'}")
-    values = leaf_values(forest)
+    values = forest.leaf_values()
     if forest.n_outputs == 1:
         return values[:, 0]
     if forest.tree_output[0] >= 0:
@@ -422,22 +421,7 @@ def score_threshold(forest: Forest) -> float:
     base = forest.base_score
     if forest.n_outputs == 2:
         return float(base[0] - base[1]) / 2
-    rounds = 1 if forest.aggregation == "sum" else forest.n_trees
-    return forest.decision_threshold * rounds - float(base[0])
-
-
-def trees_per_round(forest: Forest) -> int:
-    """How many trees, in the forest's own order, serve every output equally."""
-    output = forest.tree_output
-    if output[0] < 0:
-        return 1
-    size = forest.n_outputs
-    while size < forest.n_trees:
-        rounds = output[: forest.n_trees - forest.n_trees % size].reshape(-1, size)
-        if forest.n_trees % size == 0 and (np.sort(rounds, axis=1) == np.sort(rounds[0])).all():
-            return size
-        size += forest.n_outputs
-    return forest.n_trees
+    return forest.decision_threshold * forest.score_divisor - float(base[0])
 
 
 def to_int32(values: NDArray[np.float64]) -> NDArray[np.int32]:

@@ -14,7 +14,6 @@ from scurry.checks import check_count
 from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
-from scurry.forest.forest import fields_of
 from scurry.forest.rows import as_rows, thread_count
 from scurry.forest.storage import digest, read_container, write_container
 from scurry.plan import Plan
@@ -78,8 +77,7 @@ class Predictor:
     @cached_property
     def coded(self) -> Predictor:
         """The same predictor, whose labels are the numbers of the classes."""
-        forest = self.forest
-        return Predictor(Forest(**fields_of(forest) | {"classes": np.arange(forest.n_classes)}), self.plan)
+        return Predictor(self.forest.replace(classes=np.arange(self.forest.n_classes)), self.plan)
 
     @cached_property
     def _runner(self) -> Runner:

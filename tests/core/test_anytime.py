@@ -267,10 +267,10 @@ def test_abort_from_another_thread():
 def test_the_core_checks_what_it_is_given():
     forest = complete_forest(n_trees=2, depth=2)
     with pytest.raises(ValueError, match="a step in no tree"):
-        _core.Anytime(forest._arrays, classes=forest.classes, steps=np.array([0, 2], np.int32), weights=np.empty(0))
+        _core.Anytime(forest.arrays, classes=forest.classes, steps=np.array([0, 2], np.int32), weights=np.empty(0))
     with pytest.raises(ValueError, match="a weight is needed for every node, or none"):
-        _core.Anytime(forest._arrays, classes=forest.classes, steps=depth_steps(forest), weights=np.ones(3))
+        _core.Anytime(forest.arrays, classes=forest.classes, steps=depth_steps(forest), weights=np.ones(3))
     with pytest.raises(ValueError, match="the weight of a leaf must be 1"):
         _core.Anytime(
-            forest._arrays, classes=forest.classes, steps=depth_steps(forest), weights=np.full(forest.n_nodes, 0.5)
+            forest.arrays, classes=forest.classes, steps=depth_steps(forest), weights=np.full(forest.n_nodes, 0.5)
         )

@@ -24,7 +24,7 @@ def make_exit(
     order = np.arange(forest.n_trees) if order is None else order
     weights, lower, upper = (np.array(part) for part in zip(*policies, strict=True))
     return _core.EarlyExit(
-        forest._arrays,
+        forest.arrays,
         order=order.astype(np.int32),
         increments=increments.astype(np.int32),
         weights=np.resize(weights.astype(np.float64), n_weights or len(weights)),
@@ -222,7 +222,7 @@ def test_leader(trees_per_round):
     start = np.array([3, 0, 1], np.int32)
     lead = np.r_[INT.max, np.full(n_rounds - 1, 60), INT.max].astype(np.int32)
     native = _core.LeaderExit(
-        forest._arrays,
+        forest.arrays,
         order=order,
         trees_per_round=trees_per_round,
         increments=increments,
@@ -264,7 +264,7 @@ def leader_exit(forest: Forest, **changes):
         "lead": np.full(forest.n_trees + 1, INT.max, np.int32),
         "need": np.empty((0, 0), np.int32),
     }
-    return _core.LeaderExit(forest._arrays, **(parts | changes))
+    return _core.LeaderExit(forest.arrays, **(parts | changes))
 
 
 @pytest.mark.parametrize("n_rows", [1, 100])
@@ -299,7 +299,7 @@ def test_rules_that_do_not_fit_the_forest_are_refused():
     with pytest.raises(ValueError, match="need 32 bits"):
         make_exit(many, np.full(many.n_nodes, -(2**30)), never)
     native = make_exit(many, np.zeros(many.n_nodes), never)
-    wider = complete_forest(n_trees=3, n_columns=2, n_features=90)._engine
+    wider = complete_forest(n_trees=3, n_columns=2, n_features=90).engine
     with pytest.raises(ValueError, match="of another forest"):
         native.labels(np.zeros((1, 6)), np.empty(1, np.int64), wider, 0, 1, 0, 0, 1)
 
@@ -310,7 +310,7 @@ def test_leader_by_votes_needed():
     increments = np.eye(4, dtype=np.int32)[forest.value.argmax(axis=1)]
     need = rng.integers(3, 20, (26, 26)).astype(np.int32)
     native = _core.LeaderExit(
-        forest._arrays,
+        forest.arrays,
         order=np.arange(25, dtype=np.int32),
         trees_per_round=1,
         increments=increments,

@@ -7,7 +7,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import scurry
-from scurry.forest.forest import ARRAYS, HEADER
+from scurry.forest.structure import ARRAYS, HEADER
 from scurry.stopping import VotePolicy, fit_votes
 from scurry.stopping.votes.policy import outcomes
 from scurry.verbs.by_votes import plan_by_votes

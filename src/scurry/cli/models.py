@@ -110,11 +110,9 @@ def _show_export(written: Export, verified: Verification | None) -> None:
 
 
 def _facts(forest: Forest) -> dict[str, Any]:
-    from scurry.forest.forest import ARRAYS
-
     inner = ~forest.is_leaf
     n_splits = np.bincount(forest.feature[inner], minlength=forest.n_features)
-    names = forest.feature_names or [f"column {j}" for j in range(forest.n_features)]
+    names = forest.titles
     used = np.argsort(-n_splits, kind="stable")[: np.count_nonzero(n_splits)]
     return {
         "n_trees": forest.n_trees,
@@ -132,8 +130,8 @@ def _facts(forest: Forest) -> dict[str, Any]:
         "link": forest.link,
         "comparison": forest.comparison,
         "input_dtype": forest.input_dtype,
-        "array_bytes": sum(getattr(forest, name).nbytes for name in ARRAYS),
-        "engine_bytes": forest._engine.node_bytes + forest._engine.leaf_bytes,
+        "array_bytes": forest.n_bytes,
+        "engine_bytes": forest.engine.node_bytes + forest.engine.leaf_bytes,
         "digest": forest.digest,
     }
 

@@ -27,7 +27,7 @@ from scurry.report import exits, prunings, steps
 from scurry.report.charts import Axis, Chart
 from scurry.report.curve import curve_section
 from scurry.report.markup import Markup, join, number, percent, seconds, share, table, tag
-from scurry.report.story import Picture, Story, TestRows, Work, feature_names, tell_whole
+from scurry.report.story import Picture, Story, TestRows, Work, tell_whole
 from scurry.timing import Lap, Runner, laps, source_runner
 
 
@@ -231,7 +231,7 @@ def changed_rows(story: Story, test: TestRows) -> Markup:
     forest = test.forest
     n_splits = np.bincount(forest.feature[~forest.is_leaf], minlength=forest.n_features)
     features = np.argsort(-n_splits, kind="stable")[: min(_N_FEATURES, np.count_nonzero(n_splits))]
-    names = feature_names(forest)
+    names = forest.titles
     truth: list[object] = [] if test.y is None else ["Truth"]
     header: list[object] = ["Row", "Full model", "Here", *truth, *(c.name.capitalize() for c in story.effort)]
     rows: list[list[object]] = [

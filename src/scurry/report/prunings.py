@@ -7,7 +7,7 @@ import numpy as np
 from scurry.pruning import PrunedPoint, PruningPath, feature_uses
 from scurry.report.charts import Axis, Chart
 from scurry.report.markup import number, percent, rounded_up, share
-from scurry.report.story import BLOCK, Claim, Column, Curve, Picture, Story, TestRows, Tile, Work, feature_names
+from scurry.report.story import BLOCK, Claim, Column, Curve, Picture, Story, TestRows, Tile, Work
 from scurry.timing import Runner
 
 _N_BUDGETS = 31
@@ -129,7 +129,7 @@ def _picture(path: PruningPath) -> Picture:
 
 def _settings(path: PruningPath) -> dict[str, str]:
     costs, forest = path.problem.costs, path.problem.forest
-    names = feature_names(forest)
+    names = forest.titles
     shared = [
         f"{number(cost)} for any of " + ", ".join(names[j] for j in np.flatnonzero(costs.groups == group).tolist())
         for group, cost in enumerate(costs.group_costs)

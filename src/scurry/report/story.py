@@ -105,11 +105,6 @@ class Story:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def feature_names(forest: Forest) -> Sequence[str]:
-    """What the features are called; a forest of a model trained on arrays knows their positions only."""
-    return forest.feature_names or [f"column {j}" for j in range(forest.n_features)]
-
-
 class TestRows:
     """Rows the subject was not made with, and what the full model says of them.
 

@@ -32,10 +32,8 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice, check_count, check_number
 from scurry.costs import FeatureCosts
 from scurry.errors import InputError
-from scurry.forest import Forest, reference
-from scurry.forest.reference import goes_left
-from scurry.forest.structure import MISSING_ZERO
-from scurry.plan import ExitRule, ExitSide, LeaderRule, Plan, StepRule, trees_per_round
+from scurry.forest import Forest
+from scurry.plan import ExitRule, ExitSide, LeaderRule, Plan, StepRule
 from scurry.runners.ledger import GetFeature, Ledger, Purchase, RowBudget
 
 __all__ = ["Acquisition", "Ledger", "Purchase", "acquire"]
@@ -174,7 +172,7 @@ class RowWalk:
         if feature is None or (value := self.get(feature)) is None:
             return False
         node = int(self.nodes[tree])
-        self.nodes[tree] = (self.forest.left if self._goes_left(node, value) else self.forest.right)[node]
+        self.nodes[tree] = (self.forest.left if self.forest.goes_left(node, value) else self.forest.right)[node]
         self.n_steps += 1
         return True
 
@@ -183,13 +181,6 @@ class RowWalk:
         self.begin(tree)
         while self.step(tree):
             pass
-
-    def _goes_left(self, node: int, x: float) -> bool:
-        forest = self.forest
-        # The common case by itself: the general comparison takes arrays, which are slow to make for one number.
-        if x == x and forest.category_set[node] < 0 and forest.missing[node] != MISSING_ZERO:
-            return bool(x < forest.threshold[node] if forest.comparison == "<" else x <= forest.threshold[node])
-        return bool(goes_left(forest, np.array([node], np.int32), np.array([x]))[0])
 
 
 class ExitTally:
@@ -240,7 +231,7 @@ class LeaderTally:
     def __init__(self, forest: Forest, rule: LeaderRule, increments: NDArray[np.int32]) -> None:
         self.forest, self.rule, self.increments = forest, rule, increments
         self.sums = rule.start(forest).astype(np.int64)
-        self.trees_per_round = trees_per_round(forest)
+        self.trees_per_round = forest.trees_per_round
         self.n_trees = 0
         self.decided: int | None = None
 
@@ -348,7 +339,7 @@ def _outcome(
     for row, row_budget in enumerate(budgets):
         bought[row, list(row_budget.paid)] = True
     scores = _scores(forest, nodes, plan.stop.weights(forest) if isinstance(plan.stop, StepRule) else np.empty(0))
-    labels = reference.labels_of(forest, np.nan_to_num(scores))
+    labels = forest.decide(np.nan_to_num(scores))
     by_vote = plan.exit_rule is not None and plan.exit_rule.kind == "votes"
     reasons = []
     for row, (row_budget, tally) in enumerate(zip(budgets, tallies, strict=True)):
@@ -387,9 +378,9 @@ def _scores(forest: Forest, nodes: NDArray[np.int32], weights: NDArray[np.float6
     started = nodes != _NOT_STARTED
     scores = np.empty((len(nodes), forest.n_outputs))
     is_own = started.all(axis=1) & (len(weights) == 0 or forest.is_leaf[nodes].all(axis=1))
-    scores[is_own] = reference.scores_at(forest, nodes[is_own])
-    values = reference.leaf_values(forest)
-    output, n_rounds = forest.tree_output, forest.n_trees // (1 if forest.tree_output[0] < 0 else forest.n_outputs)
+    scores[is_own] = forest.scores_at(nodes[is_own])
+    values = forest.leaf_values()
+    output = forest.tree_output
     for row in np.flatnonzero(~is_own):
         trees = np.flatnonzero(started[row])
         at = nodes[row, trees]
@@ -405,5 +396,5 @@ def _scores(forest: Forest, nodes: NDArray[np.int32], weights: NDArray[np.float6
             scores[row] = forest.base_score + total
         else:
             with np.errstate(invalid="ignore"):
-                scores[row] = forest.base_score / n_rounds + total / count
+                scores[row] = forest.base_score / forest.score_divisor + total / count
     return scores

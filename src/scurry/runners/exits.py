@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.forest import Forest, reference
-from scurry.plan import ExitRule, ExitSide, LeaderRule, trees_per_round
+from scurry.forest import Forest
+from scurry.plan import ExitRule, ExitSide, LeaderRule
 from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run
 
 _REASON_CODES = np.array([DECIDED, COMPLETE], np.uint8)  # of rows that stopped early, and of those that did not
@@ -50,7 +50,7 @@ class ExitRunner:
     def __init__(self, forest: Forest, order: NDArray[np.int32], rule: ExitRule) -> None:
         self.forest, self.order, self.rule = forest, order, rule
         self._native = _core.EarlyExit(
-            forest._arrays,
+            forest.arrays,
             order=order,
             increments=rule.increments(forest),
             weights=rule.weights,
@@ -66,14 +66,14 @@ class ExitRunner:
         # Rounding each leaf to the grid moves a sum by at most half a grid unit per tree. Full sums that are closer to
         # the threshold than that are decided by the exact engine. Votes are whole numbers already.
         tolerance = -1 if rule.kind == "votes" else forest.n_trees + 2
-        negative, positive = map(int, forest._integer_classes)
+        negative, positive = map(int, forest.engine_labels)
         self._decision = negative, positive, rule.threshold(forest), tolerance
 
     def labels(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[Any]:
         """Return the label of each row."""
         codes = np.empty(len(rows), np.int64)
-        self._native.labels(rows, codes, self.forest._engine, *self._decision, n_threads)
-        return self.forest.decoded(codes)
+        self._native.labels(rows, codes, self.forest.engine, *self._decision, n_threads)
+        return self.forest.decode(codes)
 
     def run(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> Run:
         """Return labels, and how much work they took."""
@@ -101,10 +101,10 @@ class ExitRunner:
         sums, trees, _ = self._stop(rows, n_threads)
         scores = self._scores(sums, trees)
         if self._scores_are_leads:
-            probabilities = reference.link(self.forest, np.column_stack([-scores, scores]) / 2)
+            probabilities = self.forest.link_scores(np.column_stack([-scores, scores]) / 2)
         else:
             if self.rule.kind == "scores" and self.forest.n_outputs == 1:
-                scores = reference.link(self.forest, scores[:, None])[:, 0]
+                scores = self.forest.link_scores(scores[:, None])[:, 0]
             probabilities = np.column_stack([1 - scores, scores])
         complete = trees == self.forest.n_trees
         if self.rule.kind == "scores" and complete.any():
@@ -125,7 +125,7 @@ class ExitRunner:
         negative, positive, threshold, tolerance = self._decision
         undecided = sides == ExitSide.CONTINUE
         is_positive = np.where(undecided, sums >= threshold, sides == ExitSide.POSITIVE)
-        labels = self.forest.decoded(np.where(is_positive, positive, negative))
+        labels = self.forest.decode(np.where(is_positive, positive, negative))
         if tolerance >= 0:
             close = np.flatnonzero(undecided & (np.abs(sums.astype(np.int64) - threshold) <= tolerance))
             labels[close] = self.forest.predict(rows[close])
@@ -138,7 +138,7 @@ class ExitRunner:
 
     def _scores(self, sums: NDArray[np.int32], trees: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return the score over the trees evaluated, as `Run.scores` defines it."""
-        rounds = np.maximum(trees, 1) / trees_per_round(self.forest)
+        rounds = np.maximum(trees, 1) / self.forest.trees_per_round
         values, base = sums.astype(np.float64) * self.rule.step, self.forest.base_score
         if self.rule.kind == "votes":
             return values / rounds
@@ -164,9 +164,9 @@ class LeaderRunner:
     def __init__(self, forest: Forest, order: NDArray[np.int32], rule: LeaderRule) -> None:
         self.forest, self.order, self.rule = forest, order, rule
         self._native = _core.LeaderExit(
-            forest._arrays,
+            forest.arrays,
             order=order,
-            trees_per_round=trees_per_round(forest),
+            trees_per_round=forest.trees_per_round,
             increments=rule.increments(forest),
             start=rule.start(forest),
             lead=rule.lead,
@@ -178,13 +178,13 @@ class LeaderRunner:
     def labels(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[Any]:
         """Return the label of each row."""
         codes = np.empty(len(rows), np.int64)
-        self._native.labels(rows, codes, self.forest._engine, self.forest._integer_classes, self._tolerance, n_threads)
-        return self.forest.decoded(codes)
+        self._native.labels(rows, codes, self.forest.engine, self.forest.engine_labels, self._tolerance, n_threads)
+        return self.forest.decode(codes)
 
     def run(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> Run:
         """Return labels, and how much work they took."""
         scores, trees, leaders, decided = self._stop(rows, n_threads)
-        labels = self.forest.decoded(self.forest._integer_classes[leaders])
+        labels = self.forest.decode(self.forest.engine_labels[leaders])
         scored_in_full = rows[~decided] if self.rule.kind == "scores" else rows[:0]
         if len(scored_in_full):
             labels[~decided] = self.forest.predict(scored_in_full, n_threads)
@@ -207,7 +207,7 @@ class LeaderRunner:
         scores, _, _, decided = self._stop(rows, n_threads)
         if self.rule.kind == "votes":
             return scores
-        probabilities = reference.link(self.forest, scores)
+        probabilities = self.forest.link_scores(scores)
         if not decided.all():
             probabilities[~decided] = self.forest.predict_proba(rows[~decided], n_threads)
         return probabilities
@@ -222,7 +222,7 @@ class LeaderRunner:
         self._native.run(rows, sums, trees, leaders, decided, n_threads)
         scores = sums.astype(np.float64) * self.rule.step
         if self.forest.aggregation != "sum" or self.rule.kind == "votes":
-            scores /= np.maximum(trees // trees_per_round(self.forest), 1)[:, None]
+            scores /= np.maximum(trees // self.forest.trees_per_round, 1)[:, None]
         return scores, trees, leaders, decided.astype(np.bool_)
 
 

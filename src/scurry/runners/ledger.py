@@ -131,7 +131,7 @@ class RowBudget:
             return None
         if feature not in self.known:
             try:
-                self._learn(feature, self.get_feature(self.row, name_of(self.forest, feature)))
+                self._learn(feature, self.get_feature(self.row, self.forest.name_of(feature)))
             except Exception as error:  # the caller's code: whatever it raises, the row is answered with what it has
                 self.failures[feature] = error
                 return None
@@ -142,11 +142,11 @@ class RowBudget:
         if not isinstance(given, Mapping):
             self.known[feature] = as_value(self.forest, feature, given)
             return
-        names = {name_of(self.forest, f): f for f in range(self.forest.n_features)}
+        names = {name: f for f, name in enumerate(self.forest.names)}
         unknown = [name for name in given if name not in names]
-        if unknown or name_of(self.forest, feature) not in given:
+        if unknown or self.forest.name_of(feature) not in given:
             raise InputError(
-                f"get_feature was asked for {name_of(self.forest, feature)!r} and returned values of "
+                f"get_feature was asked for {self.forest.name_of(feature)!r} and returned values of "
                 f"{', '.join(map(repr, given))}; return the value asked for, and others by the names of features"
             )
         self.known |= {names[name]: as_value(self.forest, names[name], value) for name, value in given.items()}
@@ -157,10 +157,5 @@ class RowBudget:
         self.spent += feature_cost + group_cost
         self.paid.add(feature)
         self.paid_groups.add(group)
-        purchase = Purchase(self.number, name_of(self.forest, feature), group, feature_cost, group_cost)
+        purchase = Purchase(self.number, self.forest.name_of(feature), group, feature_cost, group_cost)
         self.ledger.purchases.append(purchase)
-
-
-def name_of(forest: Forest, feature: int) -> Any:
-    """A feature's name, or its index in a forest without names."""
-    return feature if forest.feature_names is None else forest.feature_names[feature]

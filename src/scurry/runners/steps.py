@@ -44,7 +44,7 @@ class StepRunner:
         self.forest, self.n_steps = forest, len(steps)
         steps = np.ascontiguousarray(steps, np.int32)
         self._native = _core.Anytime(
-            forest._arrays, classes=forest._integer_classes, steps=steps, weights=rule.weights(forest)
+            forest.arrays, classes=forest.engine_labels, steps=steps, weights=rule.weights(forest)
         )
         is_first = np.zeros(len(steps), np.int32)
         is_first[np.unique(steps, return_index=True)[1]] = 1
@@ -56,7 +56,7 @@ class StepRunner:
             return self._probabilities(rows, n_threads, budget)[:, 0]
         codes = np.empty(len(rows), np.int64)
         self._native.run(rows, n_threads, budget.max_steps, budget.time_us, budget.abort, labels=codes)
-        return self.forest.decoded(codes)
+        return self.forest.decode(codes)
 
     def probabilities(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[np.float64]:
         """Return class probabilities from the nodes reached, shape (n_rows, n_classes)."""
@@ -84,7 +84,7 @@ class StepRunner:
             times_us=time_us,
         )
         return Run(
-            labels=values[:, 0] if forest.classes is None else forest.decoded(codes),
+            labels=values[:, 0] if forest.classes is None else forest.decode(codes),
             trees=self._trees_after[steps],
             reason_codes=_REASON_CODES[reasons],
             find_scores=lambda: scores[:, -1] if forest.n_outputs <= 2 else scores,
@@ -102,7 +102,7 @@ class StepRunner:
             if self.forest.classes is None:
                 yield Answer(walk.n_steps, values[0], None, complete)
             else:
-                yield Answer(walk.n_steps, self.forest.decoded(code)[0], values.copy(), complete)
+                yield Answer(walk.n_steps, self.forest.decode(code)[0], values.copy(), complete)
             if complete:
                 return
             walk.advance(every)

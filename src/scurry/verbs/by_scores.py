@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest
-from scurry.forest.reference import leaf_values
 from scurry.formatting import round_up
 from scurry.plan import (
     NEVER_ABOVE,
@@ -30,7 +29,6 @@ from scurry.plan import (
     leaf_scores,
     score_threshold,
     to_int32,
-    trees_per_round,
 )
 from scurry.promises import Certificate, ExitMeasurement
 from scurry.stopping import FanRule, LeadRule, MarginRule, fan, multiclass_qwyc, qwyc
@@ -56,7 +54,7 @@ def score_step(forest: Forest) -> float:
     if forest.n_classes == 2:
         values, start = np.abs(leaf_scores(forest)), abs(score_threshold(forest))
     else:
-        values, start = np.abs(leaf_values(forest)).max(axis=1), float(np.abs(forest.base_score).max())
+        values, start = np.abs(forest.leaf_values()).max(axis=1), float(np.abs(forest.base_score).max())
     largest = float(np.maximum.reduceat(np.where(forest.is_leaf, values, 0.0), forest.tree_offset[:-1]).sum()) + start
     room = _LARGEST_SUM - 2 * forest.n_trees
     return float(2.0 ** -np.floor(np.log2(room / largest))) if largest > 0 else 1.0
@@ -122,11 +120,11 @@ def tree_scores(forest: Forest, rows: NDArray[Any], step: float) -> NDArray[np.f
     leaves = forest.apply(rows)
     if forest.n_classes == 2:
         return (np.rint(leaf_scores(forest) / step) * step)[leaves]
-    values = np.rint(leaf_values(forest) / step) * step
+    values = np.rint(forest.leaf_values() / step) * step
     if forest.tree_output[0] < 0:
         return values[leaves]
-    size = trees_per_round(forest)
-    scores = np.zeros((len(rows), forest.n_trees // size, forest.n_classes))
+    size = forest.trees_per_round
+    scores = np.zeros((len(rows), forest.n_rounds, forest.n_classes))
     for tree, output in enumerate(forest.tree_output):
         scores[:, tree // size, output] += values[leaves[:, tree], 0]
     return scores
@@ -134,10 +132,8 @@ def tree_scores(forest: Forest, rows: NDArray[Any], step: float) -> NDArray[np.f
 
 def _decisions(forest: Forest, rows: NDArray[Any]) -> NDArray[Any]:
     """Return the source model's labels as class indices; booleans for two classes."""
-    labels = [] if forest.classes is None else forest.classes.tolist()
-    position = {label: index for index, label in enumerate(labels)}
-    codes = np.array([position[label] for label in forest.predict(rows).tolist()], dtype=np.intp)
-    return codes.astype(np.bool_) if forest.n_classes == 2 else codes
+    codes = forest.codes_of(forest.predict(rows))
+    return codes.astype(np.bool_ if forest.n_classes == 2 else np.intp)
 
 
 def _fit_two_classes(
@@ -268,7 +264,7 @@ def _plan(forest: Forest, fit: ScoreFit, step: float, certificate: Certificate) 
     if isinstance(fit, LeadRule):
         lead = np.full(fit.n_models + 1, NEVER_ABOVE, np.int32)
         lead[1:-1] = to_int32(np.ceil(fit.lead / step))
-        size = trees_per_round(forest)
+        size = forest.trees_per_round
         order = (fit.order[:, None] * size + np.arange(size)).ravel()
         stop: ExitRule | LeaderRule = LeaderRule(kind="scores", step=step, lead=lead)
     else:

@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from scurry.checks import RandomState, check_choice, check_confidence, check_random_state, check_rate
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.forest.forest import fields_of
-from scurry.forest.reference import leaf_values
 from scurry.forest.rows import as_rows
 from scurry.promises import Certificate, Labels, Promise, RowSummary
 from scurry.stopping.guarantee import certified_rate
@@ -236,15 +234,15 @@ def with_threshold(forest: Forest, probability: float) -> Forest:
         raise InputError(f"threshold must be a probability between 0 and 1, got {probability!r}")
     if forest.n_classes != 2:
         raise InputError(f"threshold is for two classes, the model has {forest.n_classes}")
-    fields = fields_of(forest)
+    fields: dict[str, Any] = {}
     if forest.n_outputs == 2:
         if forest.link != "identity" or forest.tree_output[0] >= 0:
             raise InputError("threshold is for models with one score, or that average probabilities; this one does not")
-        fields |= {"value": leaf_values(forest)[:, 1:], "base_score": forest.base_score[1:]}
+        fields |= {"value": forest.leaf_values()[:, 1:], "base_score": forest.base_score[1:]}
         fields["aggregation"] = "mean" if forest.aggregation == "vote" else forest.aggregation
     if forest.link not in ("identity", "logistic"):
         raise InputError(f"threshold needs probabilities, and this model's scores have the link {forest.link!r}")
     probability = float(probability)
     odds = np.log(probability / (1 - probability)) / forest.link_scale
     fields["decision_threshold"] = float(probability if forest.link == "identity" else odds)
-    return Forest(**fields)
+    return forest.replace(**fields)
