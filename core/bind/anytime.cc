@@ -1,8 +1,9 @@
+#include "runtime/anytime.h"
+
 #include <nanobind/stl/optional.h>
 
 #include <optional>
 
-#include "runtime/anytime.h"
 #include "bind/bind.h"
 
 namespace scurry {
@@ -41,8 +42,8 @@ void run(const Anytime& anytime, const Rows& rows, std::size_t n_threads, std::s
                                data_of(reasons, view.n_rows),
                                data_of(times_us, view.n_rows)};
   const StepBudget budget{max_steps, time_us, abort == nullptr ? nullptr : &abort->is_set, fake_us};
-  // Few rows keep the interpreter lock: an answer given in time should not have to wait for it. But where there is a flag,
-  // another thread must be able to raise it.
+  // Few rows keep the interpreter lock: an answer given in time should not have to wait for it. But where there is a
+  // flag, another thread must be able to raise it.
   if (abort == nullptr && view.n_rows <= 16) return anytime.run(view, budget, outcome, n_threads);
   nb::gil_scoped_release release;
   anytime.run(view, budget, outcome, n_threads);

@@ -60,7 +60,9 @@ struct ForestArrays {
 template <class Runner>
 RowsView view_of(const Runner& engine, const Rows& rows) {
   const bool is_float32 = rows.dtype() == nb::dtype<float>();
-  if (!is_float32 && rows.dtype() != nb::dtype<double>()) throw std::invalid_argument("rows must be float32 or float64");
+  if (!is_float32 && rows.dtype() != nb::dtype<double>()) {
+    throw std::invalid_argument("rows must be float32 or float64");
+  }
   if (rows.shape(1) != engine.n_features()) throw std::invalid_argument("rows have the wrong number of columns");
   return {rows.data(), rows.shape(0), rows.stride(0), rows.stride(1), is_float32};
 }

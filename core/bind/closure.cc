@@ -1,7 +1,6 @@
-#include "bind/bind.h"
-
 #include <utility>
 
+#include "bind/bind.h"
 #include "closure/families.h"
 #include "closure/items.h"
 #include "closure/levels.h"
@@ -44,9 +43,9 @@ Items items_of(const nb::tuple& arrays) {
   return items;
 }
 
-nb::tuple find_charges_in(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const IntMatrix& leaves,
-                          const Array<std::int32_t>& charge_of_feature, const Array<std::int32_t>& charge_of_group,
-                          std::size_t n_charges) {
+nb::tuple find_charges_in(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent,
+                          const IntMatrix& leaves, const Array<std::int32_t>& charge_of_feature,
+                          const Array<std::int32_t>& charge_of_group, std::size_t n_charges) {
   RowCharges found = released([&] {
     return find_charges(paths_of(feature, parent, leaves),
                         {span_of(charge_of_feature), span_of(charge_of_group), n_charges});
@@ -87,7 +86,8 @@ void bind_closure(nb::module_& m) {
       "count_uses",
       [](const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const IntMatrix& leaves,
          std::size_t n_features) {
-        return array_of(released([&] { return count_uses(paths_of(feature, parent, leaves), n_features); }), n_features);
+        return array_of(released([&] { return count_uses(paths_of(feature, parent, leaves), n_features); }),
+                        n_features);
       },
       "feature"_a, "parent"_a, "leaves"_a, "n_features"_a);
   m.def(

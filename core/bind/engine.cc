@@ -1,10 +1,11 @@
+#include "runtime/engine.h"
+
 #include <nanobind/stl/string.h>
 
 #include <cmath>
 #include <string>
 
 #include "bind/bind.h"
-#include "runtime/engine.h"
 
 namespace scurry {
 
@@ -61,8 +62,9 @@ ForestArrays make_forest(const nb::dict& arrays, const nb::dict& header) {
   view.strict_comparison = text("comparison") == "<";
   view.label_from_score = text("label_from") == "score";
   view.truncate_categories = text("category_rounding") == "trunc";
-  view.link = parse<Link>("link", text("link"), {"identity", "logistic", "softmax", "logistic-each", "exp",
-                                                 "signed-square", "log1p-exp", "step"});
+  view.link =
+      parse<Link>("link", text("link"),
+                  {"identity", "logistic", "softmax", "logistic-each", "exp", "signed-square", "log1p-exp", "step"});
   view.link_scale = nb::cast<double>(header["link_scale"]);
   view.decision_threshold = nb::cast<double>(header["decision_threshold"]);
   return {arrays, view};

@@ -17,8 +17,10 @@ std::int64_t largest(std::span<const std::int32_t> values) {
   return most;
 }
 
-// Throws unless sums fit 32 bits, whatever the order of the trees: a leaf adds its row of increments, beginning at `start`.
-void check_sums(const ForestView& forest, std::span<const std::int32_t> increments, std::span<const std::int32_t> start) {
+// Throws unless sums fit 32 bits, whatever the order of the trees: a leaf adds its row of increments, beginning at
+// `start`.
+void check_sums(const ForestView& forest, std::span<const std::int32_t> increments,
+                std::span<const std::int32_t> start) {
   const std::size_t width = increments.size() / forest.n_nodes();
   std::int64_t most = largest(start);
   for (std::size_t tree = 0; tree < forest.n_trees(); ++tree) {
@@ -36,12 +38,14 @@ void check_exact(std::size_t n_features, const Engine& exact) {
   if (exact.n_features() != n_features) throw std::invalid_argument("the exact engine is of another forest");
 }
 
-EarlyExit make_early_exit(const ForestArrays& forest, const Array<std::int32_t>& order, const Array<std::int32_t>& increments,
-                          const Array<double>& weights, const IntMatrix& lower, const IntMatrix& upper,
-                          const Array<std::uint32_t>& piece_offset, const Array<std::int32_t>& piece_edges,
-                          const Array<std::uint8_t>& piece_sides, std::int32_t start, std::uint64_t seed,
-                          bool shuffle_rows) {
-  if (increments.shape(0) != forest.view.n_nodes()) throw std::invalid_argument("an increment is needed for every node");
+EarlyExit make_early_exit(const ForestArrays& forest, const Array<std::int32_t>& order,
+                          const Array<std::int32_t>& increments, const Array<double>& weights, const IntMatrix& lower,
+                          const IntMatrix& upper, const Array<std::uint32_t>& piece_offset,
+                          const Array<std::int32_t>& piece_edges, const Array<std::uint8_t>& piece_sides,
+                          std::int32_t start, std::uint64_t seed, bool shuffle_rows) {
+  if (increments.shape(0) != forest.view.n_nodes()) {
+    throw std::invalid_argument("an increment is needed for every node");
+  }
   if (lower.shape(0) != weights.shape(0) || upper.shape(0) != weights.shape(0)) {
     throw std::invalid_argument("a policy needs a weight and thresholds");
   }
@@ -52,8 +56,8 @@ EarlyExit make_early_exit(const ForestArrays& forest, const Array<std::int32_t>&
     policies.push_back({weights(p), {low, low + lower.shape(1)}, {high, high + upper.shape(1)}});
   }
   ExitPieces pieces{vector_of(piece_offset), vector_of(piece_edges), vector_of(piece_sides)};
-  return EarlyExit(forest.view, span_of(order), span_of(increments), std::move(policies), std::move(pieces), start, seed,
-                   shuffle_rows);
+  return EarlyExit(forest.view, span_of(order), span_of(increments), std::move(policies), std::move(pieces), start,
+                   seed, shuffle_rows);
 }
 
 LeaderExit make_leader_exit(const ForestArrays& forest, const Array<std::int32_t>& order, std::size_t trees_per_round,
@@ -115,9 +119,9 @@ void bind_leader_exit(nb::module_& m) {
   nb::class_<LeaderExit>(m, "LeaderExit")
       .def(
           "__init__",
-          [](LeaderExit* self, const ForestArrays& forest, const Array<std::int32_t>& order, std::size_t trees_per_round,
-             const IntMatrix& increments, const Array<std::int32_t>& start, const Array<std::int32_t>& lead,
-             const IntMatrix& need) {
+          [](LeaderExit* self, const ForestArrays& forest, const Array<std::int32_t>& order,
+             std::size_t trees_per_round, const IntMatrix& increments, const Array<std::int32_t>& start,
+             const Array<std::int32_t>& lead, const IntMatrix& need) {
             nb::gil_scoped_release release;
             new (self) LeaderExit(make_leader_exit(forest, order, trees_per_round, increments, start, lead, need));
           },

@@ -1,3 +1,5 @@
+#include "calibrate/margins.h"
+
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -5,7 +7,6 @@
 #include <string>
 
 #include "bind/bind.h"
-#include "calibrate/margins.h"
 
 namespace scurry {
 
@@ -48,11 +49,10 @@ nb::tuple fit(const Matrix& scores, const Array<bool>& positive, const Array<dou
   task.spending = upfront ? Spending::kUpfront : Spending::kProportional;
   task.sides = parse_sides(sides);
   task.slack = slack;
-  MarginFit result = released([&] {
-    return fit_margins(task, [&](std::size_t n_done) { report(progress, n_done, task.n_models()); });
-  });
-  return nb::make_tuple(array_of(std::move(result.order)), array_of(std::move(result.lower)), array_of(std::move(result.upper)),
-                        array_of(std::move(result.n_entering)), result.n_mistakes);
+  MarginFit result = released(
+      [&] { return fit_margins(task, [&](std::size_t n_done) { report(progress, n_done, task.n_models()); }); });
+  return nb::make_tuple(array_of(std::move(result.order)), array_of(std::move(result.lower)),
+                        array_of(std::move(result.upper)), array_of(std::move(result.n_entering)), result.n_mistakes);
 }
 
 }  // namespace

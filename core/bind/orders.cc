@@ -92,9 +92,9 @@ void bind_orders(nb::module_& m) {
       .def(
           "__init__",
           [](Descent* self, const Array<std::int64_t>& tree_offset, const Array<std::int32_t>& left,
-             const Array<std::int32_t>& right, const Array<std::int32_t>& level, const IntMatrix& change, const IntMatrix& leaf,
-             const Array<std::int32_t>& target, const Array<std::int32_t>& start, bool regression,
-             bool last_class_wins_ties) {
+             const Array<std::int32_t>& right, const Array<std::int32_t>& level, const IntMatrix& change,
+             const IntMatrix& leaf, const Array<std::int32_t>& target, const Array<std::int32_t>& start,
+             bool regression, bool last_class_wins_ties) {
             DescentInput input = make_input(tree_offset, left, right, level, change, leaf, target, start);
             input.regression = regression;
             input.last_class_wins_ties = last_class_wins_ties;

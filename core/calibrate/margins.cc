@@ -22,8 +22,8 @@ struct Range {
   double least, most;
 };
 
-// The rows one side may answer, with values oriented so that this side answers the small ones (the upper side
-// negates). Answering every value below bar(m) makes at most m mistakes.
+// The rows one side may answer, with values oriented so that this side answers the small ones (the upper side negates).
+// Answering every value below bar(m) makes at most m mistakes.
 class Side {
  public:
   explicit Side(bool upper) : upper_(upper) {}
@@ -213,8 +213,8 @@ class Search {
 
   Thresholds thresholds(std::size_t m_negative, std::size_t m_positive) const {
     const Split found = split(m_negative, m_positive);
-    return {negative_.last_exit(m_negative),
-            found.meet ? negative_.bar(m_negative) : -positive_.last_exit(m_positive), found.n_exits, found.n_mistakes};
+    return {negative_.last_exit(m_negative), found.meet ? negative_.bar(m_negative) : -positive_.last_exit(m_positive),
+            found.n_exits, found.n_mistakes};
   }
 
   void sort_active() {

@@ -16,7 +16,7 @@ enum class Spending : std::uint8_t { kProportional, kUpfront };
 enum class Sides : std::uint8_t { kJoint, kNegativeFirst, kNegativeOnly };
 
 struct MarginTask {
-  const double* scores = nullptr;  // [n_models][n_rows]
+  const double* scores = nullptr;          // [n_models][n_rows]
   std::span<const std::uint8_t> positive;  // per row: what the full ensemble decides
   std::span<const double> costs;           // per model
   std::span<const std::int64_t> order;     // empty: search it
@@ -31,7 +31,7 @@ struct MarginTask {
 
 struct MarginFit {
   std::vector<std::int64_t> order;
-  std::vector<double> lower, upper;     // one per position but the last, infinite where nobody leaves
+  std::vector<double> lower, upper;      // one per position but the last, infinite where nobody leaves
   std::vector<std::int64_t> n_entering;  // rows that evaluate position r
   std::size_t n_mistakes = 0;
 };

@@ -37,7 +37,9 @@ void check_weights(const ClosureProblem& problem, Price price) {
     throw std::length_error("a closure can have at most 2^30 nodes and purchases");
   }
   std::int64_t gains = 0, losses = 0;
-  for (const std::int64_t gain : problem.gain) (gain > 0 ? gains : losses) = checked_sum(gain > 0 ? gains : losses, std::abs(gain));
+  for (const std::int64_t gain : problem.gain) {
+    (gain > 0 ? gains : losses) = checked_sum(gain > 0 ? gains : losses, std::abs(gain));
+  }
   checked_product(price.gain, gains);
   checked_sum(checked_product(price.gain, losses), checked_product(price.cost, problem.total_cost()));
 }
@@ -59,7 +61,8 @@ std::vector<std::uint8_t> largest_closure(const ClosureProblem& problem, Price p
   check_weights(problem, price);
   if (problem.item_node.size() < one_cut_below) return cut_closure(problem, price);
   // What is worth keeping without the nodes below it is worth keeping with them, and what it buys is then paid for. So
-  // the tops of the trees, settled first, leave a small problem. Where they are worth nothing alone, nothing is left out.
+  // the tops of the trees, settled first, leave a small problem. Where they are worth nothing alone, nothing is left
+  // out.
   const std::vector<std::int32_t> depth = depths(problem);
   const std::int32_t deepest = depth.empty() ? 0 : *std::max_element(depth.begin(), depth.end());
   std::vector<Fate> fate(problem.n_nodes(), Fate::kDropped);
@@ -83,7 +86,8 @@ std::vector<std::uint8_t> largest_closure(const ClosureProblem& problem, Price p
   return kept;
 }
 
-std::vector<std::uint8_t> largest_free_closure(const ClosureProblem& problem, const std::vector<std::uint8_t>& eligible) {
+std::vector<std::uint8_t> largest_free_closure(const ClosureProblem& problem,
+                                               const std::vector<std::uint8_t>& eligible) {
   std::vector<std::int64_t> best = problem.gain;  // of a node with the part of its subtree that is worth keeping
   for (std::size_t v = problem.n_nodes(); v-- > 0;) {
     const std::int32_t parent = problem.parent[v];

@@ -31,12 +31,13 @@ struct Price {
 inline constexpr std::size_t kOneCutBelow = 1 << 15;  // here one cut is faster than parting the problem
 
 // The largest of the sets, closed under parents, of maximum price.gain * gain - price.cost * cost; 1 at its nodes.
-// Throws std::overflow_error where a sum of weights could leave 62 bits.
-// Problems of fewer purchases than one_cut_below are solved by one cut, larger ones from the tops of their trees down.
+// Throws std::overflow_error where a sum of weights could leave 62 bits. Problems of fewer purchases than one_cut_below
+// are solved by one cut, larger ones from the tops of their trees down.
 std::vector<std::uint8_t> largest_closure(const ClosureProblem& problem, Price price,
                                           std::size_t one_cut_below = kOneCutBelow);
 
 // The same where costs do not count, among the sets of eligible nodes.
-std::vector<std::uint8_t> largest_free_closure(const ClosureProblem& problem, const std::vector<std::uint8_t>& eligible);
+std::vector<std::uint8_t> largest_free_closure(const ClosureProblem& problem,
+                                               const std::vector<std::uint8_t>& eligible);
 
 }  // namespace scurry

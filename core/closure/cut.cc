@@ -70,8 +70,8 @@ Cut<kReversed>::Cut(const ClosureProblem& problem, Price price)
       distance_(n_vertices_),
       cursor_(n_vertices_) {
   for (Vertex v = 0; v < n_vertices_; ++v) {
-    std::int64_t weight = v < n_nodes_ ? price.gain * p_.gain[v] - price.cost * p_.cost[v]
-                                       : -price.cost * p_.item_cost[v - n_nodes_];
+    std::int64_t weight =
+        v < n_nodes_ ? price.gain * p_.gain[v] - price.cost * p_.cost[v] : -price.cost * p_.item_cost[v - n_nodes_];
     if (kReversed) weight = -weight;
     (weight > 0 ? supply_ : room_)[v] = std::abs(weight);
   }
@@ -162,24 +162,25 @@ void Cut<kReversed>::discharge(Vertex v) {
   room_[v] -= settled;
   std::int64_t left = excess_[v] - settled;
   while (left > 0 && distance_[v] < far_) {
-    see_arcs(v, cursor_[v], [&, near = distance_[v] - 1](std::int32_t position, Vertex to, std::int64_t& flow, auto add) {
-      if (distance_[to] != near || !(add || flow > 0)) return false;
-      // What finds room there is settled at once; more is not sent before the room is known to be gone.
-      const bool settles = room_[to] > 0 && excess_[to] == 0;
-      const std::int64_t wanted = settles ? std::min(left, room_[to]) : left;
-      const std::int64_t amount = add ? wanted : std::min(wanted, flow);
-      flow += add ? amount : -amount;
-      left -= amount;
-      cursor_[v] = position;
-      if (settles) {
-        room_[to] -= amount;
-        if (room_[to] == 0) raise(to);
-      } else {
-        if (excess_[to] == 0) active_.push_back(to);
-        excess_[to] += amount;
-      }
-      return left == 0;
-    });
+    see_arcs(v, cursor_[v],
+             [&, near = distance_[v] - 1](std::int32_t position, Vertex to, std::int64_t& flow, auto add) {
+               if (distance_[to] != near || !(add || flow > 0)) return false;
+               // What finds room there is settled at once; more is not sent before the room is known to be gone.
+               const bool settles = room_[to] > 0 && excess_[to] == 0;
+               const std::int64_t wanted = settles ? std::min(left, room_[to]) : left;
+               const std::int64_t amount = add ? wanted : std::min(wanted, flow);
+               flow += add ? amount : -amount;
+               left -= amount;
+               cursor_[v] = position;
+               if (settles) {
+                 room_[to] -= amount;
+                 if (room_[to] == 0) raise(to);
+               } else {
+                 if (excess_[to] == 0) active_.push_back(to);
+                 excess_[to] += amount;
+               }
+               return left == 0;
+             });
     if (left > 0) raise(v);
   }
   excess_[v] = left;

@@ -21,7 +21,8 @@ void append(Items& items, const Items& source, std::size_t i) {
     items.n_rows.back() += source.n_rows[i];
     return;
   }
-  items.node.insert(items.node.end(), source.node.begin() + source.offset[i], source.node.begin() + source.offset[i + 1]);
+  items.node.insert(items.node.end(), source.node.begin() + source.offset[i],
+                    source.node.begin() + source.offset[i + 1]);
   items.offset.push_back(static_cast<std::int64_t>(items.node.size()));
   items.charge.push_back(source.charge[i]);
   items.n_rows.push_back(source.n_rows[i]);
@@ -116,8 +117,10 @@ Items merged(const Items& one, const Items& other) {
   std::size_t i = 0, j = 0;
   while (i < one.size() || j < other.size()) {
     const bool from_one = j == other.size() || (i < one.size() && compared(one, i, other, j) < 0);
-    if (from_one) append(result, one, i++);
-    else append(result, other, j++);
+    if (from_one) {
+      append(result, one, i++);
+    } else
+      append(result, other, j++);
   }
   return result;
 }

@@ -35,7 +35,8 @@ struct Items {
 
 struct RowCharges {
   Items items;
-  std::vector<std::int64_t> alone;   // [n_nodes][2]: rows of which this node alone causes its feature's, its group's charge
+  std::vector<std::int64_t>
+      alone;  // [n_nodes][2]: rows of which this node alone causes its feature's, its group's charge
   std::vector<std::int64_t> visits;  // rows through each inner node, 0 at leaves
 };
 

@@ -8,8 +8,8 @@
 namespace scurry {
 
 // The price theta up to which each node is kept where a set, closed under parents, of maximum gain - theta * cost is
-// kept: what weakest-link pruning computes, for any costs. A parent comes before its children; -1 is none.
-// Infinite for nodes worth keeping at any price, minus infinity for those that only take away from what is free.
+// kept: what weakest-link pruning computes, for any costs. A parent comes before its children; -1 is none. Infinite for
+// nodes worth keeping at any price, minus infinity for those that only take away from what is free.
 std::vector<double> tree_levels(std::span<const std::int32_t> parent, std::span<const double> gain,
                                 std::span<const double> cost);
 

@@ -36,7 +36,8 @@ ClosurePath closure_path(const ClosureProblem& problem, const Progress& progress
   ClosurePath path;
   path.kept_until.resize(problem.n_nodes());
   // At theta = 0 costs do not count; at infinity only what is free is kept, and it buys nothing.
-  const std::vector<std::uint8_t> largest = largest_free_closure(problem, std::vector<std::uint8_t>(problem.n_nodes(), 1));
+  const std::vector<std::uint8_t> largest =
+      largest_free_closure(problem, std::vector<std::uint8_t>(problem.n_nodes(), 1));
   const std::vector<std::uint8_t> smallest = largest_free_closure(problem, free_nodes(problem));
   std::vector<Fate> fate(problem.n_nodes());
   for (std::size_t v = 0; v < fate.size(); ++v) {
@@ -53,8 +54,7 @@ ClosurePath closure_path(const ClosureProblem& problem, const Progress& progress
     // Without a gain it goes as soon as costs count at all: it is in no optimal set of a positive theta.
     if (step.gain > 0) {
       const std::int64_t common = std::gcd(step.gain, step.cost);
-      const std::vector<std::uint8_t> kept =
-          largest_closure(stretch.problem, {step.cost / common, step.gain / common});
+      const std::vector<std::uint8_t> kept = largest_closure(stretch.problem, {step.cost / common, step.gain / common});
       if (std::find(kept.begin(), kept.end(), 0) != kept.end()) {
         // Some of it is worth more than this theta, and the rest less.
         stretches.push_back(between(stretch, kept, Fate::kOpen, Fate::kDropped));

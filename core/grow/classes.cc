@@ -16,7 +16,9 @@ class ImpurityMeasure {
   ImpurityMeasure(const ClassTask& task, std::int64_t n_rows) : kind_(task.impurity), alpha_(task.alpha) {
     if (kind_ == Impurity::kPairs) return;
     x_log_x_.resize(static_cast<std::size_t>(n_rows) + 1);
-    for (std::size_t x = 2; x < x_log_x_.size(); ++x) x_log_x_[x] = static_cast<double>(x) * std::log(static_cast<double>(x));
+    for (std::size_t x = 2; x < x_log_x_.size(); ++x) {
+      x_log_x_[x] = static_cast<double>(x) * std::log(static_cast<double>(x));
+    }
   }
 
   double operator()(const std::vector<std::int64_t>& counts, std::int64_t n) const {
@@ -70,7 +72,8 @@ class CheapestSplit {
     std::ranges::fill(total_, 0);
     for (const std::uint32_t row : rows.rows(node)) total_[task_.classes[row]] += task_.weights[row];
     n_ = std::accumulate(total_.begin(), total_.end(), std::int64_t{0});
-    for (std::size_t c = 0; c < total_.size(); ++c) shares_[c] = static_cast<double>(total_[c]) / static_cast<double>(n_);
+    for (std::size_t c = 0; c < total_.size(); ++c)
+      shares_[c] = static_cast<double>(total_[c]) / static_cast<double>(n_);
   }
 
   std::span<const double> value() const { return shares_; }

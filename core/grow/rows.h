@@ -18,7 +18,9 @@ class ColumnOrders {
   std::size_t n_rows() const { return n_rows_; }
   std::size_t n_features() const { return n_rows_ == 0 ? 0 : values_.size() / n_rows_; }
   const float* values(std::size_t feature) const { return values_.data() + feature * n_rows_; }
-  std::span<const std::uint32_t> order(std::size_t feature) const { return {orders_.data() + feature * n_rows_, n_rows_}; }
+  std::span<const std::uint32_t> order(std::size_t feature) const {
+    return {orders_.data() + feature * n_rows_, n_rows_};
+  }
 
  private:
   std::size_t n_rows_;

@@ -5,10 +5,16 @@
 
 namespace scurry {
 
-namespace portable { extern const Kernels kTable; }
+namespace portable {
+extern const Kernels kTable;
+}
 #ifdef SCURRY_X86
-namespace avx2 { extern const Kernels kTable; }
-namespace avx512 { extern const Kernels kTable; }
+namespace avx2 {
+extern const Kernels kTable;
+}
+namespace avx512 {
+extern const Kernels kTable;
+}
 #endif
 
 namespace {
@@ -22,8 +28,8 @@ bool has_avx2() {
 }
 
 bool has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 #endif
 

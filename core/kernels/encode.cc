@@ -55,7 +55,9 @@ inline Floats load(const float* from, std::size_t count, Seen&) {
 inline Floats load(const double* from, std::size_t count, Seen& seen) {
   constexpr std::size_t kHalf = kVectorLanes / 2;
   const HalfFloats low = round_some(from, std::min(count, kHalf), seen);
-  if (count <= kHalf) return __builtin_shufflevector(low, HalfFloats{} + kNan, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  if (count <= kHalf) {
+    return __builtin_shufflevector(low, HalfFloats{} + kNan, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  }
   const HalfFloats high = round_some(from + kHalf, std::min(count - kHalf, kHalf), seen);
   return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
@@ -88,8 +90,8 @@ inline bool any(Lanes lanes) {
 
 // kVectors hold the columns and the pad; 0: read their number at run time.
 template <class T, bool kGather, std::size_t kVectors>
-Encoded encode_rows(const FloatColumns& columns, const T* x, std::ptrdiff_t row_stride, std::size_t n, std::size_t ahead,
-                    u32* keys) {
+Encoded encode_rows(const FloatColumns& columns, const T* x, std::ptrdiff_t row_stride, std::size_t n,
+                    std::size_t ahead, u32* keys) {
   // Read once: as far as the compiler knows, writing keys may change them.
   const auto* nan_keys = reinterpret_cast<const Vector*>(columns.nan_keys.data());
   const u32* feature = columns.feature.data();
@@ -102,7 +104,9 @@ Encoded encode_rows(const FloatColumns& columns, const T* x, std::ptrdiff_t row_
       const std::size_t c = v * kVectorLanes, count = v < last ? kVectorLanes : n_columns - c;
       if (ahead > 0) {
         constexpr std::size_t kLine = 64 / sizeof(T);
-        for (std::size_t lane = 0; lane < kVectorLanes; lane += kLine) __builtin_prefetch(x + to_prefetched + c + lane, 0, 2);
+        for (std::size_t lane = 0; lane < kVectorLanes; lane += kLine) {
+          __builtin_prefetch(x + to_prefetched + c + lane, 0, 2);
+        }
       }
       const Floats value = kGather ? gather(x, feature + c, count, seen) : load(x + c, count, seen);
       const Vector key = value != value ? nan_keys[v] : ordered_keys(value);

@@ -1,4 +1,5 @@
-// What the files that are compiled once per instruction set share: its namespace, its vectors, and the kernels of each file.
+// What the files that are compiled once per instruction set share: its namespace, its vectors, and the kernels of each
+// file.
 #pragma once
 
 #include "kernels/kernels.h"

@@ -8,7 +8,7 @@
 
 namespace scurry {
 
-constexpr std::size_t kLanes = 8;   // rows walked together
+constexpr std::size_t kLanes = 8;  // rows walked together
 constexpr std::size_t kIntLanes = 16;
 constexpr std::size_t kChunk = 64;  // rows whose top levels are tested together; blocks are padded to a multiple of it
 
@@ -17,8 +17,8 @@ struct Block {
   const std::uint32_t* by_row;     // [n][stride]
   const std::uint32_t* by_column;  // [column][column_stride], 64-byte aligned, null if rows are too few to be worth it
   std::size_t column_stride;
-  std::size_t n;                   // a multiple of kChunk with by_column, else of kLanes; there is room for whole chunks
-  bool has_missing;                // some row needs the nodes' marks
+  std::size_t n;     // a multiple of kChunk with by_column, else of kLanes; there is room for whole chunks
+  bool has_missing;  // some row needs the nodes' marks
 };
 
 // Everything a walk over one tree needs, for a block of rows or a single one.
@@ -42,7 +42,8 @@ struct WalkKernels {
   // payload[tree] for one row over n trees.
   void (*row)(const Walk<Node>&, const Tree*, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload);
   // One row's steps in trees[0], trees[1], …; at[tree] is its place in the array of all nodes.
-  void (*steps)(const Walk<Node>&, const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* at);
+  void (*steps)(const Walk<Node>&, const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys,
+                std::uint32_t* at);
 };
 
 // What was met among the rows encoded.
@@ -66,12 +67,14 @@ struct SumKernels {
   // scores[row] += the float whose bits are payload[row]
   void (*add_floats)(const std::uint32_t* payload, std::size_t n, float* scores);
   // scores[row][0..width) += table[payload[row]][0..width), both 64-byte aligned; width is 2 or a multiple of 8
-  void (*add_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n, double* scores);
+  void (*add_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n,
+                      double* scores);
   // sums[0..width) += table[payload[0]][0..width), then table[payload[1]][0..width), …, aligned as above
-  void (*sum_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n, double* sums);
+  void (*sum_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n,
+                      double* sums);
 
-  // sums[row] += the signed payload[row]; the bit of a row in exits, kChunk to a word, says whether its sum is <= lower or
-  // >= upper. Arrays over rows have room for n rounded up to a multiple of kChunk.
+  // sums[row] += the signed payload[row]; the bit of a row in exits, kChunk to a word, says whether its sum is <= lower
+  // or >= upper. Arrays over rows have room for n rounded up to a multiple of kChunk.
   void (*add_and_test)(const std::uint32_t* payload, std::size_t n, std::int32_t* sums, std::int32_t lower,
                        std::int32_t upper, std::uint64_t* exits);
 
@@ -79,7 +82,8 @@ struct SumKernels {
   void (*add_int_vectors)(const std::int32_t* table, std::size_t width, const std::uint32_t* payload, std::size_t n,
                           std::int32_t* sums);
   // The largest and the second largest of sums[row][0..width).
-  void (*top_two)(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first, std::int32_t* second);
+  void (*top_two)(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first,
+                  std::int32_t* second);
 };
 
 // The next step of every tree, as rows of several classes see it (orders/rivals.h).

@@ -53,7 +53,8 @@ inline bool any_negative(Wide lanes) { return _mm512_movepi32_mask(reinterpret_c
 // One row's margins after a change: vector by vector to `visit`, and the smallest of them in each lane. kVectors = 0:
 // read their number at run time.
 template <class Lanes, std::size_t kVectors, class Visit>
-inline Lanes margins_after(const RivalSteps& steps, std::size_t leaf, const Lanes* before, std::size_t own, Visit visit) {
+inline Lanes margins_after(const RivalSteps& steps, std::size_t leaf, const Lanes* before, std::size_t own,
+                           Visit visit) {
   const std::size_t vectors = kVectors ? kVectors : steps.width * sizeof(u32) / sizeof(Lanes);
   const auto* change = reinterpret_cast<const Lanes*>(steps.changes) + steps.change_of_leaf[leaf] * vectors;
   const u32 change_of_own = reinterpret_cast<const u32*>(change)[own];
@@ -111,13 +112,15 @@ struct Sorted {
 
 // Rows from `row` on, by the lanes' least margins.
 template <class Lanes>
-inline void sort_out(const Lanes (&lanes)[kRivalsTogether], const RivalBounds& bounds, std::size_t row, Sorted& sorted) {
+inline void sort_out(const Lanes (&lanes)[kRivalsTogether], const RivalBounds& bounds, std::size_t row,
+                     Sorted& sorted) {
 #if defined(__AVX512F__)
   const __m256i least = least_of_each(lanes);
   const __mmask8 is_lost = _mm256_cmplt_epi32_mask(least, _mm256_loadu_epi32(bounds.lost + row));
   const __mmask8 is_safe = _mm256_cmpge_epi32_mask(least, _mm256_loadu_epi32(bounds.safe + row));
   const auto is_open = static_cast<__mmask8>(~(is_lost | is_safe));
-  const __m256i rows = _mm256_add_epi32(_mm256_set1_epi32(static_cast<int>(row)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  const __m256i rows =
+      _mm256_add_epi32(_mm256_set1_epi32(static_cast<int>(row)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   _mm256_storeu_epi32(sorted.open + sorted.n_open, _mm256_maskz_compress_epi32(is_open, rows));
   sorted.n_open += static_cast<std::size_t>(std::popcount(is_open));
   sorted.n_lost += static_cast<std::size_t>(std::popcount(is_lost));

@@ -101,7 +101,8 @@ void add_and_test(const u32* payload, std::size_t n, std::int32_t* sums, std::in
   for (std::size_t first = 0; first < n; first += kChunk) {
     std::uint64_t bits = 0;
     for (std::size_t row = first; row < first + kChunk; row += kVectorLanes) {
-      const Signed sum = *reinterpret_cast<const AnySigned*>(sums + row) + *reinterpret_cast<const Signed*>(payload + row);
+      const Signed sum =
+          *reinterpret_cast<const AnySigned*>(sums + row) + *reinterpret_cast<const Signed*>(payload + row);
       *reinterpret_cast<AnySigned*>(sums + row) = sum;
       bits |= bits_of((sum <= lower) | (sum >= upper)) << (row - first);
     }
@@ -110,7 +111,8 @@ void add_and_test(const u32* payload, std::size_t n, std::int32_t* sums, std::in
   }
 }
 
-void add_int_vectors(const std::int32_t* table, std::size_t width, const u32* payload, std::size_t n, std::int32_t* sums) {
+void add_int_vectors(const std::int32_t* table, std::size_t width, const u32* payload, std::size_t n,
+                     std::int32_t* sums) {
   const std::size_t vectors = width / kIntLanes;
   for (std::size_t row = 0; row < n; ++row) {
     const auto* from = reinterpret_cast<const Signed*>(table) + payload[row] * vectors;
@@ -147,6 +149,7 @@ void top_two(const std::int32_t* sums, std::size_t width, std::size_t n, std::in
 
 }  // namespace
 
-const SumKernels kSumKernels = {add_doubles, add_floats, add_vectors, sum_vectors, add_and_test, add_int_vectors, top_two};
+const SumKernels kSumKernels = {add_doubles,  add_floats,      add_vectors, sum_vectors,
+                                add_and_test, add_int_vectors, top_two};
 
 }  // namespace scurry::SCURRY_ISA

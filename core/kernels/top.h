@@ -1,7 +1,7 @@
 // The top levels of a tree, all of whose tests are made at once on a row held in registers.
 //
-// Sixteen tests take one permutation of the row, which picks their columns, and one comparison; the outcomes are bits, and
-// the path through the tree is read off them for sixteen rows together.
+// Sixteen tests take one permutation of the row, which picks their columns, and one comparison; the outcomes are bits,
+// and the path through the tree is read off them for sixteen rows together.
 #pragma once
 
 #include "kernels/isa.h"
@@ -44,7 +44,8 @@ class RowInRegisters {
       return _mm512_permutex2var_epi32(parts_[0], columns, parts_[1]);
     } else if constexpr (kParts == 3) {
       const __m512i low = _mm512_permutex2var_epi32(parts_[0], columns, parts_[1]);
-      return _mm512_mask_permutexvar_epi32(low, _mm512_test_epi32_mask(columns, _mm512_set1_epi32(32)), columns, parts_[2]);
+      return _mm512_mask_permutexvar_epi32(low, _mm512_test_epi32_mask(columns, _mm512_set1_epi32(32)), columns,
+                                           parts_[2]);
     } else {
       const __m512i low = _mm512_permutex2var_epi32(parts_[0], columns, parts_[1]);
       const __m512i high = _mm512_permutex2var_epi32(parts_[2], columns, parts_[kParts - 1]);

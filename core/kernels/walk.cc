@@ -33,7 +33,8 @@ inline u32 step(const Walk<Node>& walk, const Node& node, const u32* keys) {
     }
   }
   if constexpr (kTests != Tests::kNumbers) {
-    if (x == kNanKey) [[unlikely]] return node.left + !is_marked(walk, node);
+    if (x == kNanKey) [[unlikely]]
+      return node.left + !is_marked(walk, node);
   }
   return node.left + (x > node.key);
 }
@@ -97,10 +98,13 @@ void walk_top(const Walk<Node>& walk, const Node* nodes, u32 levels, const Block
   for (std::size_t row = 0; row < block.n; row += kChunk) {
     Vector outcome[kVectors] = {};
     for (u32 test = 0; test < n_tests; ++test) {
-      const Vector* x = reinterpret_cast<const Vector*>(block.by_column + nodes[test].column * block.column_stride + row);
+      const Vector* x =
+          reinterpret_cast<const Vector*>(block.by_column + nodes[test].column * block.column_stride + row);
       const u32 key = nodes[test].key, bit = 1u << test;
       if (kMissing && is_marked(walk, nodes[test])) {
-        for (std::size_t v = 0; v < kVectors; ++v) outcome[v] = ((x[v] > key) & (x[v] != kNanKey)) ? outcome[v] | bit : outcome[v];
+        for (std::size_t v = 0; v < kVectors; ++v) {
+          outcome[v] = ((x[v] > key) & (x[v] != kNanKey)) ? outcome[v] | bit : outcome[v];
+        }
       } else {
         for (std::size_t v = 0; v < kVectors; ++v) outcome[v] = x[v] > key ? outcome[v] | bit : outcome[v];
       }
@@ -167,7 +171,8 @@ template <class Node, class Work>
 void specialised(const Walk<Node>& walk, bool missing, Work work) {
   if (walk.has_categories) return work.template operator()<0, Tests::kCategories>();
   with_stride(walk.stride, [&]<std::size_t kStride>() {
-    missing ? work.template operator()<kStride, Tests::kMissing>() : work.template operator()<kStride, Tests::kNumbers>();
+    missing ? work.template operator()<kStride, Tests::kMissing>()
+            : work.template operator()<kStride, Tests::kNumbers>();
   });
 }
 
@@ -202,7 +207,9 @@ void walk_row(const Walk<Node>& walk, const Tree* trees, std::size_t n, const u3
       const u32 levels = depth <= kNoCheck ? depth : kLevels;
       for (u32 level = 0; level < levels; ++level) {
 #pragma GCC unroll 16
-        for (std::size_t lane = 0; lane < kTogether; ++lane) at[lane] += step<Node, kTests>(walk, nodes[at[lane]], keys);
+        for (std::size_t lane = 0; lane < kTogether; ++lane) {
+          at[lane] += step<Node, kTests>(walk, nodes[at[lane]], keys);
+        }
       }
       depth -= levels;
       walking = 0;

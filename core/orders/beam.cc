@@ -49,8 +49,8 @@ class Beam {
     std::vector<std::size_t> level;  // of each tree
     std::uint64_t hash;              // of the levels
     Tiles margins;
-    std::int32_t moved;              // the tree of the step that led here
-    double total;                    // what the steps so far cost
+    std::int32_t moved;  // the tree of the step that led here
+    double total;        // what the steps so far cost
     double score;
   };
   struct Move {

@@ -7,8 +7,8 @@
 
 namespace scurry {
 
-// Rows stand side by side, those with many rivals first: margins [0, slots[0]) are of their first rivals,
-// [slots[0], slots[1]) of the second ones of those that have two, …
+// Rows stand side by side, those with many rivals first: margins [0, slots[0]) are of their first rivals, [slots[0],
+// slots[1]) of the second ones of those that have two, …
 struct StateBlock {
   const std::int32_t* moves[3];  // of each tree, [level][margin]; the last tree's negated
   std::size_t n_levels[3];

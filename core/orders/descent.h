@@ -26,7 +26,7 @@ struct DescentInput {
   std::span<const std::int32_t> target;       // [n_rows] class, or value of a regressor
   std::span<const std::int32_t> start;        // [n_outputs] the sums before the first step
   bool regression = false;
-  bool last_class_wins_ties = false;          // else the first
+  bool last_class_wins_ties = false;  // else the first
 };
 
 class Descent {
@@ -93,15 +93,15 @@ class Descent {
   std::size_t n_margins_;
   std::vector<std::uint32_t> row_order_;  // the caller's row at each place
   std::vector<std::size_t> class_begin_;
-  std::vector<std::int32_t> target_;      // regression only
-  std::vector<std::int32_t> start_;       // [n_outputs]
-  std::vector<std::uint32_t> leaf_;       // [tree][row]
-  std::vector<std::uint32_t> leaf_begin_; // [tree + 1]
-  std::vector<std::size_t> depth_;        // [tree]
-  std::vector<std::size_t> first_step_;   // [tree + 1]
-  std::vector<std::size_t> step_begin_;   // changes of step s are [step_begin_[s], step_begin_[s + 1])
-  std::vector<LeafRange> reach_;          // [change] the leaves below the node it leads to
-  std::vector<std::int32_t> change_;      // [change + 1][n_margins], the last one being 0
+  std::vector<std::int32_t> target_;       // regression only
+  std::vector<std::int32_t> start_;        // [n_outputs]
+  std::vector<std::uint32_t> leaf_;        // [tree][row]
+  std::vector<std::uint32_t> leaf_begin_;  // [tree + 1]
+  std::vector<std::size_t> depth_;         // [tree]
+  std::vector<std::size_t> first_step_;    // [tree + 1]
+  std::vector<std::size_t> step_begin_;    // changes of step s are [step_begin_[s], step_begin_[s + 1])
+  std::vector<LeafRange> reach_;           // [change] the leaves below the node it leads to
+  std::vector<std::int32_t> change_;       // [change + 1][n_margins], the last one being 0
 };
 
 }  // namespace scurry

@@ -18,10 +18,10 @@ std::int32_t plus(std::int32_t a, std::int32_t b) {
 
 // Pairs of a row and a class, in order of rows. With one margin a pair is a row.
 struct Grid::Open {
-  std::vector<std::uint32_t> pair;    // row * n_margins + class
+  std::vector<std::uint32_t> pair;  // row * n_margins + class
   std::vector<std::int32_t> margin;
-  std::vector<std::uint32_t> row_end; // several margins: where each row's pairs end
-  std::uint32_t wrong = 0;            // rows dropped because they are wrong in every state left
+  std::vector<std::uint32_t> row_end;  // several margins: where each row's pairs end
+  std::uint32_t wrong = 0;             // rows dropped because they are wrong in every state left
 };
 
 Grid::Grid(const Descent& descent)

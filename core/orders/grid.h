@@ -46,10 +46,10 @@ class Grid {
   std::size_t width_;  // rows times margins
   std::vector<std::int32_t> tree_;
   std::vector<std::size_t> n_levels_, stride_;
-  std::vector<std::int32_t> start_;            // [row][margin]
+  std::vector<std::int32_t> start_;               // [row][margin]
   std::vector<std::vector<std::int32_t>> moved_;  // [k][row][margin][level]
-  std::vector<std::int32_t> lowest_, highest_; // [k][row][margin] of the sum of what trees k, k + 1, … add
-  std::vector<double> squares_;                // [state of a block] of the last three trees' changes alone
+  std::vector<std::int32_t> lowest_, highest_;    // [k][row][margin] of the sum of what trees k, k + 1, … add
+  std::vector<double> squares_;                   // [state of a block] of the last three trees' changes alone
 };
 
 }  // namespace scurry

@@ -34,7 +34,8 @@ struct FindExtremes {
   }
 };
 
-// The bounds of a row of each class, [leaf of the tree][lane]: a bound beyond all margins is as good as the most of them.
+// The bounds of a row of each class, [leaf of the tree][lane]: a bound beyond all margins is as good as the most of
+// them.
 struct BoundLeaves {
   [[gnu::always_inline]] static inline void run(const Descent* descent, std::size_t tree, const std::int32_t* changes,
                                                 const Extremes* extremes, std::size_t n_lanes, std::int32_t* safe,

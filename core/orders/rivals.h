@@ -3,9 +3,9 @@
 // Margins as in Descent, which are odd; lanes beyond the classes repeat the first.
 #pragma once
 
-#include "runtime/aligned.h"
 #include "kernels/kernels.h"
 #include "orders/descent.h"
+#include "runtime/aligned.h"
 
 namespace scurry {
 

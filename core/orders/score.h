@@ -1,8 +1,8 @@
 // Score: how well a state answers, as a smooth function, for searches whose order will be judged on other rows.
 //
-// The number of rows right jumps with every row whose margin crosses 0. The score adds to it, for each row,
-// (1 + x / (1 + |x|)) / 2 with x = steepness times the row's least margin: being nearly right counts nearly half.
-// A regressor's score is minus its squared error.
+// The number of rows right jumps with every row whose margin crosses 0. The score adds to it, for each row, (1 + x / (1
+// + |x|)) / 2 with x = steepness times the row's least margin: being nearly right counts nearly half. A regressor's
+// score is minus its squared error.
 #pragma once
 
 #include "orders/descent.h"

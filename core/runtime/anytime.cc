@@ -9,10 +9,11 @@ namespace {
 constexpr std::size_t kFewRows = 16;  // as many or fewer are walked one by one, not as a block
 
 constexpr double kInterval_us = 0.4;  // between two looks at the clock
-constexpr double kAllowance = 0.125;  // the share of its time that a row gives up lest its answer takes longer than usual
-constexpr double kSlow = 1.3;         // a walk so many times slower than usual is slowed by memory,
-constexpr double kSlowest = 4;        // and delays the answer at most so many times
-constexpr std::size_t kSurely = 4;    // a row with time for so many times its first steps takes them without a look
+constexpr double kAllowance =
+    0.125;                          // the share of its time that a row gives up lest its answer takes longer than usual
+constexpr double kSlow = 1.3;       // a walk so many times slower than usual is slowed by memory,
+constexpr double kSlowest = 4;      // and delays the answer at most so many times
+constexpr std::size_t kSurely = 4;  // a row with time for so many times its first steps takes them without a look
 
 template <class T>
 AlignedVector<T>& buffer_of_this_thread() {
@@ -90,7 +91,8 @@ Anytime::Anytime(const ForestView& forest, std::vector<std::int64_t> labels, std
   measure();
 }
 
-// Times an answer from the roots, which is kept, and the walk of some row: the best of several, when memory has been touched.
+// Times an answer from the roots, which is kept, and the walk of some row: the best of several, when memory has been
+// touched.
 void Anytime::measure() {
   const AnytimeOutcome outcome{&root_answer_.label, root_answer_.probabilities.data(), root_answer_.scores.data()};
   RowState row;
@@ -237,8 +239,8 @@ std::vector<std::uint32_t> Anytime::levels_after(std::size_t n_steps) const {
 }
 
 template <class Real>
-void Anytime::run_block(const RowsView& rows, std::size_t first, std::size_t n, const std::vector<std::uint32_t>& levels,
-                        const AnytimeOutcome& outcome) const {
+void Anytime::run_block(const RowsView& rows, std::size_t first, std::size_t n,
+                        const std::vector<std::uint32_t>& levels, const AnytimeOutcome& outcome) const {
   Scratch& scratch = Scratch::of_this_thread();
   walker_.load(rows, first, n, scratch);
   if (n >= kChunk / 2) walker_.index_columns(scratch);

@@ -56,8 +56,8 @@ struct RowState {
 
 class Anytime {
  public:
-  // `steps` names the tree of each step, each tree as often as it is deep. With weights, which are 1 at leaves, a node's
-  // value counts that many times.
+  // `steps` names the tree of each step, each tree as often as it is deep. With weights, which are 1 at leaves, a
+  // node's value counts that many times.
   Anytime(const ForestView& forest, std::vector<std::int64_t> labels, std::span<const std::int32_t> steps,
           std::span<const double> weights);
 
@@ -88,7 +88,9 @@ class Anytime {
                  const AnytimeOutcome& outcome) const;
   std::vector<std::uint32_t> levels_after(std::size_t n_steps) const;
 
-  std::uint32_t payload_of(std::uint32_t node) const { return payload_.empty() ? first_payload_ + node : payload_[node]; }
+  std::uint32_t payload_of(std::uint32_t node) const {
+    return payload_.empty() ? first_payload_ + node : payload_[node];
+  }
   template <class Real>
   void answer_as(const RowState& state, const AnytimeOutcome& outcome, std::size_t row) const;
   template <class Real>
@@ -110,11 +112,11 @@ class Anytime {
   std::uint32_t first_payload_ = 0;
   Walker walker_;
   std::vector<std::uint32_t> roots_;  // where every row begins
-  std::vector<double> weight_;  // of every lowered node; empty if all are 1 or nothing is averaged
+  std::vector<double> weight_;        // of every lowered node; empty if all are 1 or nothing is averaged
   Readout readout_;
-  Answer root_answer_;  // what every row has before its first step
-  double rate_;                 // of the clock, in ticks per µs
-  mutable Estimate pace_{1};    // of the walk, in steps per tick
+  Answer root_answer_;        // what every row has before its first step
+  double rate_;               // of the clock, in ticks per µs
+  mutable Estimate pace_{1};  // of the walk, in steps per tick
   mutable AnswerTime answer_time_;
 };
 

@@ -7,13 +7,13 @@
 
 namespace scurry {
 
-// Nobody looks at a row within a stretch of the order, so its steps may be taken in any order. A step in the same tree as
-// the one before must wait for it; steps in different trees overlap in the processor.
+// Nobody looks at a row within a stretch of the order, so its steps may be taken in any order. A step in the same tree
+// as the one before must wait for it; steps in different trees overlap in the processor.
 constexpr std::size_t kStretch = 64;
 
 // Steps between two looks at the clock, in whole stretches. Reading it costs as much as a few steps, so where steps are
-// quick it is read less often, yet often enough for a deadline to be missed by little. Only before the deadline are there
-// fewer, as many as still fit. `interval` and `left` are in ticks, `pace` in steps per tick.
+// quick it is read less often, yet often enough for a deadline to be missed by little. Only before the deadline are
+// there fewer, as many as still fit. `interval` and `left` are in ticks, `pace` in steps per tick.
 inline std::size_t steps_before_next_look(double pace, double interval, double left) {
   constexpr std::size_t kMost = 256, kFewest = 8;
   const double usual = std::max(interval * pace, static_cast<double>(kStretch));

@@ -1,4 +1,5 @@
-// A clock cheap enough to be read every few steps: the processor's counter where its rate is constant, else the system's.
+// A clock cheap enough to be read every few steps: the processor's counter where its rate is constant, else the
+// system's.
 #pragma once
 
 #include <chrono>
@@ -30,7 +31,8 @@ class Stopwatch {
     __asm__ volatile("mrs %0, cntvct_el0" : "=r"(count));
     return count;
 #endif
-    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                                      std::chrono::nanoseconds(1));
   }
 
  private:

@@ -78,7 +78,8 @@ void Columns::collect(const ForestView& forest) {
   if (n_read + 1 + unread.size() <= stride_for(n_read + 1)) {
     for (const std::uint32_t feature : unread) index.emplace(std::tuple(false, feature, Missing::kNan), 0);
   }
-  const auto n_numeric = std::count_if(index.begin(), index.end(), [](auto& entry) { return !std::get<0>(entry.first); });
+  const auto n_numeric =
+      std::count_if(index.begin(), index.end(), [](auto& entry) { return !std::get<0>(entry.first); });
   pad_ = static_cast<std::uint32_t>(n_numeric);
   for (auto& [key, column] : index) {
     const auto& [categorical, feature, missing] = key;
@@ -133,7 +134,9 @@ void Columns::describe_floats() {
     const Column& column = columns_[c];
     all_floats_ = all_floats_ && !column.ranked && column.missing != Missing::kZero;
     in_order = in_order && column.feature == c;
-    floats_.nan_keys[c] = !column.is_read ? 0 : column.missing == Missing::kAsZero ? ordered_key(0.0f) : column.missing_key;
+    floats_.nan_keys[c] = !column.is_read                      ? 0
+                          : column.missing == Missing::kAsZero ? ordered_key(0.0f)
+                                                               : column.missing_key;
   }
   tiled_ = floats_;
   if (in_order) return;
@@ -165,14 +168,16 @@ std::uint32_t Columns::key_of_double(const Column& column, double value) const {
   return column.ranked || rank == 0 ? rank : key_below(thresholds[rank - 1]) + 1;
 }
 
-bool Columns::encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys, std::size_t ahead) const {
+bool Columns::encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys,
+                     std::size_t ahead) const {
   const auto offset = static_cast<std::ptrdiff_t>(first) * rows.row_stride;
   if (rows.is_float32) return encode_rows(static_cast<const float*>(rows.data) + offset, rows, n, keys, ahead);
   return encode_rows(static_cast<const double*>(rows.data) + offset, rows, n, keys, ahead);
 }
 
 template <class T>
-bool Columns::encode_rows(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys, std::size_t ahead) const {
+bool Columns::encode_rows(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys,
+                          std::size_t ahead) const {
   std::uint32_t first_column = 0;
   bool any_missing = true;
   if (all_floats_) {
@@ -221,7 +226,8 @@ bool Columns::encode_tiles(const T* x, const RowsView& rows, std::size_t n, std:
         tile[row * width + c] = from[static_cast<std::ptrdiff_t>(row) * rows.row_stride];
       }
     }
-    any_missing |= encode_floats(tiled_, tile.data(), static_cast<std::ptrdiff_t>(width), n_rows, keys + first * stride(), 0);
+    any_missing |=
+        encode_floats(tiled_, tile.data(), static_cast<std::ptrdiff_t>(width), n_rows, keys + first * stride(), 0);
   }
   return any_missing;
 }

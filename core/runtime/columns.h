@@ -1,8 +1,8 @@
 // Columns: inputs as unsigned keys, so that every numeric split is `key(x) > key(node)`.
 //
 // A key is the bits of a float in an order-preserving form. Where the source compares in float64 the key of a threshold
-// is that of the largest float not above it; an input between two floats gets the key just above the last threshold below
-// it. Only a column with thresholds that no float separates uses ranks among them instead. All of this is exact.
+// is that of the largest float not above it; an input between two floats gets the key just above the last threshold
+// below it. Only a column with thresholds that no float separates uses ranks among them instead. All of this is exact.
 //
 // A missing value has one key per column: below all thresholds if it goes left at every node of the column, else above
 // them. Where it goes left at some nodes only, those nodes are marked (Trees) and walks over rows with missing values
@@ -18,8 +18,8 @@
 
 namespace scurry {
 
-constexpr std::uint32_t kNanKey = 0xFFFFFFFFu;       // above every number
-constexpr std::uint32_t kNoCategory = 0xFFFFFFFEu;   // in no set
+constexpr std::uint32_t kNanKey = 0xFFFFFFFFu;      // above every number
+constexpr std::uint32_t kNoCategory = 0xFFFFFFFEu;  // in no set
 
 // What a column reads NaN as; kZero: |x| <= 1e-35 too is missing.
 enum class Missing : std::uint8_t { kNan, kZero, kAsZero, kCategory };
@@ -77,12 +77,13 @@ class Columns {
   template <class T>
   bool encode_rows(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys, std::size_t ahead) const;
   template <class T>
-  bool encode_floats(const FloatColumns& floats, const T* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys,
-                     std::size_t ahead) const;
+  bool encode_floats(const FloatColumns& floats, const T* x, std::ptrdiff_t row_stride, std::size_t n,
+                     std::uint32_t* keys, std::size_t ahead) const;
   template <class T>
   bool encode_tiles(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const;
   template <class T>
-  void encode_column(const Column& column, const T* x, std::ptrdiff_t x_stride, std::size_t n, std::uint32_t* keys) const;
+  void encode_column(const Column& column, const T* x, std::ptrdiff_t x_stride, std::size_t n,
+                     std::uint32_t* keys) const;
   void encode_inexact(const FloatColumns& floats, const double* x, std::ptrdiff_t row_stride, std::size_t n,
                       std::uint32_t* keys) const;
   std::uint32_t key_of_double(const Column& column, double value) const;

@@ -39,8 +39,8 @@ Leaves leaves_of(std::span<const std::int32_t> increments) {
 }
 
 // The least and the greatest increment of a tree's leaves.
-std::pair<std::int32_t, std::int32_t> range_of_leaves(const ForestView& forest, std::span<const std::int32_t> increments,
-                                                      std::size_t tree) {
+std::pair<std::int32_t, std::int32_t> range_of_leaves(const ForestView& forest,
+                                                      std::span<const std::int32_t> increments, std::size_t tree) {
   std::int32_t least = kNeverAbove, most = kNeverBelow;
   for (std::int64_t node = forest.tree_offset[tree]; node < forest.tree_offset[tree + 1]; ++node) {
     if (forest.left[node] >= 0) continue;
@@ -72,7 +72,8 @@ struct Buffers {
 
 ExitSide ExitPieces::side_of(std::size_t n_trees, std::int32_t sum) const {
   const auto first = edges.begin() + offset[n_trees], last = edges.begin() + offset[n_trees + 1];
-  return static_cast<ExitSide>(sides[offset[n_trees] + n_trees + static_cast<std::size_t>(std::upper_bound(first, last, sum) - first)]);
+  return static_cast<ExitSide>(
+      sides[offset[n_trees] + n_trees + static_cast<std::size_t>(std::upper_bound(first, last, sum) - first)]);
 }
 
 EarlyExit::EarlyExit(const ForestView& forest, std::span<const std::int32_t> order,
@@ -94,8 +95,10 @@ EarlyExit::EarlyExit(const ForestView& forest, std::span<const std::int32_t> ord
     }
     ends_.push_back(policy.weight + (ends_.empty() ? 0.0 : ends_.back()));
   }
-  if (!pieces_.empty() && (pieces_.offset.size() != n + 1 || pieces_.offset[0] != 0 || pieces_.offset[n] != pieces_.edges.size() ||
-      !std::is_sorted(pieces_.offset.begin(), pieces_.offset.end()) || pieces_.sides.size() != pieces_.edges.size() + n)) {
+  if (!pieces_.empty() &&
+      (pieces_.offset.size() != n + 1 || pieces_.offset[0] != 0 || pieces_.offset[n] != pieces_.edges.size() ||
+       !std::is_sorted(pieces_.offset.begin(), pieces_.offset.end()) ||
+       pieces_.sides.size() != pieces_.edges.size() + n)) {
     throw std::invalid_argument("the pieces of an early exit do not fit together");
   }
   make_gates(forest, order, increments);
@@ -172,8 +175,8 @@ void EarlyExit::labels(const RowsView& rows, const ExitDecision& decision, const
   });
 }
 
-// Only what the forest reads is hashed, in the form it is compared: float32 and float64 input draw alike. A sum of products
-// of salted pairs: two different rows collide with a chance of 2^-32 over the salts.
+// Only what the forest reads is hashed, in the form it is compared: float32 and float64 input draw alike. A sum of
+// products of salted pairs: two different rows collide with a chance of 2^-32 over the salts.
 std::uint64_t EarlyExit::hash_row(const std::uint32_t* keys) const {
   const std::size_t n = walker_.columns().size();
   const auto salted = [&](std::size_t c) { return std::uint64_t{(keys[c] & read_[c]) + salt_[c]}; };

@@ -19,8 +19,8 @@ struct AliveRows;
 constexpr std::int32_t kNeverBelow = std::numeric_limits<std::int32_t>::min();
 constexpr std::int32_t kNeverAbove = std::numeric_limits<std::int32_t>::max();
 
-// Thresholds by number of trees seen, from 0 to all of them. A row draws one policy, with these weights, from the seed and
-// its own values.
+// Thresholds by number of trees seen, from 0 to all of them. A row draws one policy, with these weights, from the seed
+// and its own values.
 struct ExitPolicy {
   double weight;
   std::vector<std::int32_t> lower, upper;
@@ -28,8 +28,8 @@ struct ExitPolicy {
 
 enum class ExitSide : std::uint8_t { kNone = 0, kLower = 1, kUpper = 2, kNever = 3 };
 
-// Instead of two thresholds: after r trees the sums are cut at edges[offset[r]..offset[r + 1]) and each interval
-// [edge, next edge) has a side; kNever means that the row asks every tree. Empty if thresholds are used.
+// Instead of two thresholds: after r trees the sums are cut at edges[offset[r]..offset[r + 1]) and each interval [edge,
+// next edge) has a side; kNever means that the row asks every tree. Empty if thresholds are used.
 struct ExitPieces {
   std::vector<std::uint32_t> offset;  // n_trees + 2 entries
   std::vector<std::int32_t> edges;
@@ -76,7 +76,8 @@ class EarlyExit {
     bool is_sure;  // the bounds are the same
   };
 
-  void make_gates(const ForestView& forest, std::span<const std::int32_t> order, std::span<const std::int32_t> increments);
+  void make_gates(const ForestView& forest, std::span<const std::int32_t> order,
+                  std::span<const std::int32_t> increments);
   ExitSide side_of(std::uint32_t policy, std::size_t n_trees, std::int32_t sum) const;
   ExitSide side_of(const AliveRows& alive, std::size_t at, std::size_t n_trees) const;
   std::uint64_t hash_row(const std::uint32_t* keys) const;

@@ -8,9 +8,7 @@
 namespace scurry {
 
 enum class Aggregation : std::uint8_t { kMean, kVote, kSum };
-enum class Link : std::uint8_t {
-  kIdentity, kLogistic, kSoftmax, kLogisticEach, kExp, kSignedSquare, kLog1pExp, kStep
-};
+enum class Link : std::uint8_t { kIdentity, kLogistic, kSoftmax, kLogisticEach, kExp, kSignedSquare, kLog1pExp, kStep };
 enum class MissingKind : std::uint8_t { kNan = 0, kNanAndZero = 1, kNothing = 2 };
 
 struct ForestView {

@@ -24,8 +24,8 @@ struct LeaderRule {
 struct LeaderOutcome {
   std::int32_t* sums;
   std::int32_t* n_trees;
-  std::int32_t* leaders;   // the leading class, the lowest of equals
-  std::uint8_t* decided;   // whether the row stopped early
+  std::int32_t* leaders;  // the leading class, the lowest of equals
+  std::uint8_t* decided;  // whether the row stopped early
 };
 
 class LeaderExit {
@@ -54,7 +54,8 @@ class LeaderExit {
   void run_block(const RowsView& rows, std::size_t first, std::size_t n, const LeaderOutcome& outcome) const;
   void finish_row(const std::uint32_t* keys, std::size_t round, std::int32_t* sums, std::size_t row,
                   const LeaderOutcome& outcome) const;
-  void record(const std::int32_t* sums, std::size_t round, bool decided, std::size_t row, const LeaderOutcome& outcome) const;
+  void record(const std::int32_t* sums, std::size_t round, bool decided, std::size_t row,
+              const LeaderOutcome& outcome) const;
 
   std::size_t n_features_, n_classes_;
   bool vector_leaves_;

@@ -43,9 +43,7 @@ class VectorTable {
 
 std::size_t output_of(const Tree& tree) { return static_cast<std::size_t>(std::max(tree.output, 0)); }
 
-std::size_t padded_width(std::size_t n_columns) {
-  return n_columns <= 2 ? n_columns : (n_columns + 7) / 8 * 8;
-}
+std::size_t padded_width(std::size_t n_columns) { return n_columns <= 2 ? n_columns : (n_columns + 7) / 8 * 8; }
 
 }  // namespace
 
@@ -61,14 +59,16 @@ std::vector<std::uint32_t> NodeValues::index_nodes(const ForestView& forest, std
   return index(forest, false, weights);
 }
 
-std::vector<std::uint32_t> NodeValues::index(const ForestView& forest, bool leaves_only, std::span<const double> weights) {
+std::vector<std::uint32_t> NodeValues::index(const ForestView& forest, bool leaves_only,
+                                             std::span<const double> weights) {
   std::vector<std::uint32_t> payloads(forest.n_nodes());
   VectorTable distinct(width_, table_);
   std::vector<double> vector(width_);
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     if (leaves_only && forest.left[node] >= 0) continue;
     read(forest, weights, node, vector.data());
-    payloads[node] = float32_ ? std::bit_cast<std::uint32_t>(static_cast<float>(vector[0])) : distinct.index_of(vector.data());
+    payloads[node] =
+        float32_ ? std::bit_cast<std::uint32_t>(static_cast<float>(vector[0])) : distinct.index_of(vector.data());
   }
   table_.shrink_to_fit();
   return payloads;
@@ -86,7 +86,8 @@ std::uint32_t NodeValues::append(const ForestView& forest, std::span<const doubl
 }
 
 // What a node adds to the sums.
-void NodeValues::read(const ForestView& forest, std::span<const double> weights, std::size_t node, double* vector) const {
+void NodeValues::read(const ForestView& forest, std::span<const double> weights, std::size_t node,
+                      double* vector) const {
   const double* value = forest.value + node * forest.n_columns;
   const double weight = weights.empty() ? 1.0 : weights[node];
   if (forest.aggregation == Aggregation::kVote) {
@@ -125,8 +126,10 @@ void NodeValues::add(const Tree& tree, const std::uint32_t* payload, std::size_t
 template <class Real>
 void NodeValues::add_row(const std::vector<Tree>& trees, const std::uint32_t* payload, Real* sums) const {
   const auto value_of = [&](std::size_t t) {
-    if constexpr (std::is_same_v<Real, float>) return std::bit_cast<float>(payload[t]);
-    else return table_[payload[t]];
+    if constexpr (std::is_same_v<Real, float>)
+      return std::bit_cast<float>(payload[t]);
+    else
+      return table_[payload[t]];
   };
   if (vectors_) {
     if constexpr (std::is_same_v<Real, double>) {

@@ -15,12 +15,13 @@ class NodeValues {
  public:
   explicit NodeValues(const ForestView& forest);
 
-  // Payloads by which the sums know nodes, by the forest's node index. With weights, a node's value counts that many times.
+  // Payloads by which the sums know nodes, by the forest's node index. With weights, a node's value counts that many
+  // times.
   std::vector<std::uint32_t> index_leaves(const ForestView& forest);
   std::vector<std::uint32_t> index_nodes(const ForestView& forest, std::span<const double> weights);
 
-  // Whether values are so small that a walk which may end at any node has them all in a row: a table of distinct ones would
-  // be looked up in two places of memory instead of one.
+  // Whether values are so small that a walk which may end at any node has them all in a row: a table of distinct ones
+  // would be looked up in two places of memory instead of one.
   bool are_small() const { return !float32_ && width_ <= 2; }
   // Adds the values of these nodes, in this order. Returns the payload of the first, which others follow.
   std::uint32_t append(const ForestView& forest, std::span<const double> weights, std::span<const std::int32_t> nodes);

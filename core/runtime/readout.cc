@@ -88,7 +88,8 @@ std::int64_t Readout::label(const Real* sums, std::size_t spacing) const {
       if (sums[k * spacing] > sums[best * spacing]) best = k;
     }
     // Division can make equal what was not: the label is the first class whose quotient is the largest.
-    const Real close = sums[best * spacing] - 4 * std::numeric_limits<Real>::epsilon() * std::fabs(sums[best * spacing]);
+    const Real close =
+        sums[best * spacing] - 4 * std::numeric_limits<Real>::epsilon() * std::fabs(sums[best * spacing]);
     for (std::size_t k = 0; divide_ && k < best; ++k) {
       if (sums[k * spacing] >= close && score(sums[k * spacing]) == score(sums[best * spacing])) best = k;
     }

@@ -27,7 +27,9 @@ class Readout {
 
  private:
   template <class Real>
-  Real score(Real sum) const { return divide_ ? sum / static_cast<Real>(divisor_) : sum; }
+  Real score(Real sum) const {
+    return divide_ ? sum / static_cast<Real>(divisor_) : sum;
+  }
   template <class Real>
   void link(const Real* sums, std::size_t spacing, double* out) const;
 

@@ -91,7 +91,8 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
       if (forest.category_set[node] >= 0) {
         key = static_cast<std::uint32_t>(category_tests_.size());
         const std::int64_t* words = &forest.category_offset[forest.category_set[node]];
-        category_tests_.push_back({static_cast<std::uint32_t>(words[0]), static_cast<std::uint32_t>(32 * (words[1] - words[0])),
+        category_tests_.push_back({static_cast<std::uint32_t>(words[0]),
+                                   static_cast<std::uint32_t>(32 * (words[1] - words[0])),
                                    forest.default_left[node] != 0});
       } else {
         key = columns.key_of_node(forest, node);

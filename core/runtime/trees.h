@@ -10,8 +10,8 @@
 namespace scurry {
 
 // A step is `at += left + (keys[column] > key)`, left being the distance to the left child. A leaf has left = 0 and the
-// pad as its column, whose key 0 exceeds nothing: walking on from it is harmless, and its `key` is free to hold what the
-// leaf is worth (a payload).
+// pad as its column, whose key 0 exceeds nothing: walking on from it is harmless, and its `key` is free to hold what
+// the leaf is worth (a payload).
 struct NarrowNode {
   std::uint32_t key;
   std::uint16_t column;
@@ -40,8 +40,8 @@ struct Tree {
 // What a leaf's payload means is decided by whoever lowers the forest.
 struct Leaves {
   std::vector<std::uint32_t> payload_of_node;  // by the forest's node index; read at leaves only
-  bool mergeable = true;      // equal siblings may become one leaf
-  bool keep_origins = false;  // Trees::take_origins() will be called
+  bool mergeable = true;                       // equal siblings may become one leaf
+  bool keep_origins = false;                   // Trees::take_origins() will be called
 };
 
 class Trees {

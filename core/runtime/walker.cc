@@ -89,7 +89,9 @@ void Walker::index_columns(Scratch& scratch) const {
   block.column_stride = block.n + kColumnPadding;
   std::uint32_t* by_column = grown(scratch.columns, block.column_stride * n_columns);
   for (std::size_t row = 0; row < block.n; ++row) {
-    for (std::size_t c = 0; c < n_columns; ++c) by_column[c * block.column_stride + row] = block.by_row[row * stride + c];
+    for (std::size_t c = 0; c < n_columns; ++c) {
+      by_column[c * block.column_stride + row] = block.by_row[row * stride + c];
+    }
   }
   block.by_column = by_column;
 }

@@ -1,4 +1,5 @@
-// Walker: a lowered forest that takes blocks of rows to their leaves. Immutable, shared by threads; each brings a Scratch.
+// Walker: a lowered forest that takes blocks of rows to their leaves. Immutable, shared by threads; each brings a
+// Scratch.
 #pragma once
 
 #include <algorithm>
@@ -6,9 +7,9 @@
 #include <functional>
 #include <vector>
 
+#include "kernels/kernels.h"
 #include "runtime/aligned.h"
 #include "runtime/columns.h"
-#include "kernels/kernels.h"
 #include "runtime/trees.h"
 
 namespace scurry {
@@ -34,8 +35,8 @@ class Walker {
 
   // Makes room for n rows, a multiple of kChunk: up to it, nothing that is loaded moves.
   void reserve(std::size_t n, Scratch& scratch) const;
-  // Encodes rows [first, first + n) as the scratch's block, from place `at` of its keys on, padded with rows of zero keys.
-  // Rows `ahead` of these are fetched into the cache, 0: none.
+  // Encodes rows [first, first + n) as the scratch's block, from place `at` of its keys on, padded with rows of zero
+  // keys. Rows `ahead` of these are fetched into the cache, 0: none.
   void load(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch, std::size_t at = 0,
             std::size_t ahead = 0) const;
   // Whether rows that soon stop are better off without a by-column copy.
@@ -76,11 +77,12 @@ class Walker {
 
 std::size_t round_up(std::size_t n, std::size_t step);
 
-// Runs task(i) for i in [0, n_tasks) on up to n_threads threads, fewer if the system has no more; an exception of any of
-// them is rethrown.
+// Runs task(i) for i in [0, n_tasks) on up to n_threads threads, fewer if the system has no more; an exception of any
+// of them is rethrown.
 void parallel_for(std::size_t n_tasks, std::size_t n_threads, const std::function<void(std::size_t)>& task);
 
-// Calls work(first, n) for ranges of at most max_rows rows, on several threads; an exception of any of them is rethrown.
+// Calls work(first, n) for ranges of at most max_rows rows, on several threads; an exception of any of them is
+// rethrown.
 template <class Work>
 void for_each_range(std::size_t n_rows, std::size_t max_rows, std::size_t n_threads, Work work) {
   std::size_t range = std::max(max_rows, kChunk);
