@@ -22,6 +22,7 @@ void bind_exits(nb::module_& m);
 void bind_grow(nb::module_& m);
 void bind_margins(nb::module_& m);
 void bind_orders(nb::module_& m);
+void bind_testing(nb::module_& m);
 void bind_votes(nb::module_& m);
 
 template <class T>

@@ -72,18 +72,16 @@ struct Buffers {
 
 ExitSide ExitPieces::side_of(std::size_t n_trees, std::int32_t sum) const {
   const auto first = edges.begin() + offset[n_trees], last = edges.begin() + offset[n_trees + 1];
-  return static_cast<ExitSide>(
-      sides[offset[n_trees] + n_trees + static_cast<std::size_t>(std::upper_bound(first, last, sum) - first)]);
+  return sides[offset[n_trees] + n_trees + static_cast<std::size_t>(std::upper_bound(first, last, sum) - first)];
 }
 
 EarlyExit::EarlyExit(const ForestView& forest, std::span<const std::int32_t> order,
                      std::span<const std::int32_t> increments, std::vector<ExitPolicy> policies, ExitPieces pieces,
-                     std::int32_t start, std::uint64_t seed, bool shuffle_rows)
+                     std::uint64_t seed, bool shuffle_rows)
     : n_features_(forest.n_features),
       walker_(forest, leaves_of(increments)),
       policies_(std::move(policies)),
       pieces_(std::move(pieces)),
-      start_(start),
       seed_(mix(seed + 0x9E3779B97F4A7C15u)),
       shuffle_rows_(shuffle_rows) {
   for (const std::int32_t tree : order) plan_.push_back(walker_.trees().at(static_cast<std::size_t>(tree)));
@@ -111,7 +109,7 @@ EarlyExit::EarlyExit(const ForestView& forest, std::span<const std::int32_t> ord
 
 void EarlyExit::make_gates(const ForestView& forest, std::span<const std::int32_t> order,
                            std::span<const std::int32_t> increments) {
-  std::int64_t least = start_, most = start_;  // sums that the trees so far can give
+  std::int64_t least = 0, most = 0;  // sums that the trees so far can give
   for (std::size_t r = 0; r <= plan_.size(); ++r) {
     if (r > 0) {
       const auto [low, high] = range_of_leaves(forest, increments, static_cast<std::size_t>(order[r - 1]));
@@ -135,7 +133,9 @@ void EarlyExit::make_gates(const ForestView& forest, std::span<const std::int32_
 ExitSide EarlyExit::side_of(std::uint32_t policy, std::size_t n_trees, std::int32_t sum) const {
   if (!pieces_.empty()) return pieces_.side_of(n_trees, sum);
   const auto& [weight, lower, upper] = policies_[policy];
-  return sum <= lower[n_trees] ? ExitSide::kLower : sum >= upper[n_trees] ? ExitSide::kUpper : ExitSide::kNone;
+  return sum <= lower[n_trees]   ? ExitSide::kNegative
+         : sum >= upper[n_trees] ? ExitSide::kPositive
+                                 : ExitSide::kContinue;
 }
 
 // The same of a row under way, which draws its policy only where that matters.
@@ -143,7 +143,7 @@ ExitSide EarlyExit::side_of(const AliveRows& alive, std::size_t at, std::size_t 
   const Gate& gate = gates_[n_trees];
   const std::int32_t sum = alive.sums[at];
   const bool all_stop = sum <= gate.outer_lower || (sum >= gate.outer_upper && sum > gate.inner_lower);
-  if (all_stop && pieces_.empty()) return sum <= gate.outer_lower ? ExitSide::kLower : ExitSide::kUpper;
+  if (all_stop && pieces_.empty()) return sum <= gate.outer_lower ? ExitSide::kNegative : ExitSide::kPositive;
   return side_of(draw_policy(alive.keys + at * alive.stride), n_trees, sum);
 }
 
@@ -152,24 +152,24 @@ void EarlyExit::run(const RowsView& rows, const ExitOutcome& outcome, std::size_
     run_block(rows, first, n, [&](std::size_t row, std::int32_t sum, std::size_t n_trees, ExitSide side) {
       outcome.sums[first + row] = sum;
       outcome.n_trees[first + row] = static_cast<std::int32_t>(n_trees);
-      outcome.sides[first + row] = static_cast<std::uint8_t>(side);
+      outcome.sides[first + row] = side;
     });
   });
 }
 
 void EarlyExit::labels(const RowsView& rows, const ExitDecision& decision, const Engine& exact, std::int64_t* out,
                        std::size_t n_threads) const {
-  const std::int64_t label_of[] = {decision.lower_label, decision.upper_label};
+  const std::int64_t label_of[] = {decision.negative_label, decision.positive_label};
   for_each_range(rows.n_rows, kMaxRows, n_threads, [&](std::size_t first, std::size_t n) {
     thread_local std::vector<std::size_t> close;
     close.clear();
     run_block(rows, first, n, [&](std::size_t row, std::int32_t sum, std::size_t, ExitSide side) {
-      if (side == ExitSide::kNone) {
+      if (side == ExitSide::kContinue) {
         const std::int64_t above = std::int64_t{sum} - decision.threshold;
         if (std::abs(above) <= decision.tolerance) close.push_back(first + row);
-        side = above >= 0 ? ExitSide::kUpper : ExitSide::kLower;
+        side = above >= 0 ? ExitSide::kPositive : ExitSide::kNegative;
       }
-      out[first + row] = label_of[side == ExitSide::kUpper];
+      out[first + row] = label_of[side == ExitSide::kPositive];
     });
     for (const std::size_t row : close) exact.labels(rows.row(row), out + row, 1);
   });
@@ -204,7 +204,7 @@ void EarlyExit::run_block(const RowsView& rows, std::size_t first, std::size_t n
       if (shuffle_rows_) {
         run_shuffled(keys, row, record);
       } else {
-        run_row(draw_policy(keys), plan_, keys, 0, start_, row, record);
+        run_row(draw_policy(keys), plan_, keys, 0, 0, row, record);
       }
     }
     return;
@@ -232,7 +232,7 @@ void EarlyExit::run_block(const RowsView& rows, std::size_t first, std::size_t n
     walker_.load(rows, first + row, entering.n, scratch, alive.n, entering.n);
     has_missing |= scratch.block.has_missing;
     std::iota(entering.ids, entering.ids + entering.n, static_cast<std::uint32_t>(row));
-    std::fill_n(entering.sums, entering.n, start_);
+    std::fill_n(entering.sums, entering.n, 0);
     row += entering.n;
     enter(entering, record);
     alive.n += entering.n;
@@ -302,11 +302,11 @@ void EarlyExit::stop(AliveRows& alive, std::size_t n_trees, const Record& record
     for (std::uint64_t left = exits; left != 0; left &= left - 1) {
       const std::size_t at = first + static_cast<std::size_t>(std::countr_zero(left));
       const std::int32_t sum = alive.sums[at];
-      const ExitSide certain = sum <= gate.outer_lower ? ExitSide::kLower : ExitSide::kUpper;
+      const ExitSide certain = sum <= gate.outer_lower ? ExitSide::kNegative : ExitSide::kPositive;
       const ExitSide side = gate.is_sure ? certain : side_of(alive, at, n_trees);
-      if (side == ExitSide::kNone) {
+      if (side == ExitSide::kContinue) {
         exits &= ~(left & -left);
-      } else if (side == ExitSide::kNever) {
+      } else if (side == ExitSide::kFull) {
         run_row(0, plan_, alive.keys + at * alive.stride, n_trees, sum, alive.ids[at], record);
       } else {
         record(alive.ids[at], sum, n_trees, side);
@@ -323,17 +323,19 @@ void EarlyExit::run_row(std::uint32_t policy, const std::vector<Tree>& plan, con
                         std::size_t n_trees, std::int32_t sum, std::size_t row, const Record& record) const {
   std::uint32_t payload[kLanes];
   ExitSide side = side_of(policy, n_trees, sum);
-  const auto goes_on = [&] { return n_trees < plan.size() && (side == ExitSide::kNone || side == ExitSide::kNever); };
+  const auto goes_on = [&] {
+    return n_trees < plan.size() && (side == ExitSide::kContinue || side == ExitSide::kFull);
+  };
   while (goes_on()) {
     const std::size_t ahead = std::min(kLanes, plan.size() - n_trees);
     walker_.walk_row(plan.data() + n_trees, ahead, keys, payload);
     for (std::size_t i = 0; i < ahead && goes_on(); ++i) {
       sum += static_cast<std::int32_t>(payload[i]);
       ++n_trees;
-      if (side != ExitSide::kNever) side = side_of(policy, n_trees, sum);
+      if (side != ExitSide::kFull) side = side_of(policy, n_trees, sum);
     }
   }
-  record(row, sum, n_trees, side == ExitSide::kNever ? ExitSide::kNone : side);
+  record(row, sum, n_trees, side == ExitSide::kFull ? ExitSide::kContinue : side);
 }
 
 template <class Record>
@@ -342,7 +344,7 @@ void EarlyExit::run_shuffled(const std::uint32_t* keys, std::size_t row, const R
   plan = plan_;
   Draws draws(hash_row(keys));
   for (std::size_t i = plan.size(); i > 1; --i) std::swap(plan[i - 1], plan[draws.below(i)]);
-  run_row(draw_policy(keys), plan, keys, 0, start_, row, record);
+  run_row(draw_policy(keys), plan, keys, 0, 0, row, record);
 }
 
 }  // namespace scurry

@@ -26,14 +26,20 @@ struct ExitPolicy {
   std::vector<std::int32_t> lower, upper;
 };
 
-enum class ExitSide : std::uint8_t { kNone = 0, kLower = 1, kUpper = 2, kNever = 3 };
+// What a test of a row's sum decides. Plans store these numbers: they are part of the file format (docs/format.md).
+enum class ExitSide : std::uint8_t {
+  kContinue = 0,  // evaluate the next tree and test again
+  kNegative = 1,  // stop with the first class
+  kPositive = 2,  // stop with the second class
+  kFull = 3,      // evaluate every tree and test no more
+};
 
 // Instead of two thresholds: after r trees the sums are cut at edges[offset[r]..offset[r + 1]) and each interval [edge,
-// next edge) has a side; kNever means that the row asks every tree. Empty if thresholds are used.
+// next edge) has a side; kFull means that the row asks every tree. Empty if thresholds are used.
 struct ExitPieces {
   std::vector<std::uint32_t> offset;  // n_trees + 2 entries
   std::vector<std::int32_t> edges;
-  std::vector<std::uint8_t> sides;  // one more than edges at every r, those of r starting at offset[r] + r
+  std::vector<ExitSide> sides;  // one more than edges at every r, those of r starting at offset[r] + r
 
   bool empty() const { return offset.empty(); }
   ExitSide side_of(std::size_t n_trees, std::int32_t sum) const;
@@ -41,7 +47,7 @@ struct ExitPieces {
 
 // How outcomes become labels: by the side a row left on, or, having asked every tree, by its sum.
 struct ExitDecision {
-  std::int64_t lower_label, upper_label;
+  std::int64_t negative_label, positive_label;
   std::int32_t threshold;  // sums >= threshold are on the upper side ...
   std::int32_t tolerance;  // ... and sums this close to it are decided by the exact engine
 };
@@ -50,15 +56,14 @@ struct ExitDecision {
 struct ExitOutcome {
   std::int32_t* sums;
   std::int32_t* n_trees;
-  std::uint8_t* sides;
+  ExitSide* sides;
 };
 
 class EarlyExit {
  public:
   // `increments` holds a leaf's payload at its node's index. With shuffle_rows every row draws its own tree order.
   EarlyExit(const ForestView& forest, std::span<const std::int32_t> order, std::span<const std::int32_t> increments,
-            std::vector<ExitPolicy> policies, ExitPieces pieces, std::int32_t start, std::uint64_t seed,
-            bool shuffle_rows);
+            std::vector<ExitPolicy> policies, ExitPieces pieces, std::uint64_t seed, bool shuffle_rows);
 
   void run(const RowsView& rows, const ExitOutcome& outcome, std::size_t n_threads) const;
   void labels(const RowsView& rows, const ExitDecision& decision, const Engine& exact, std::int64_t* out,
@@ -107,7 +112,6 @@ class EarlyExit {
   ExitPieces pieces_;
   std::vector<Gate> gates_;     // by number of trees
   std::size_t first_open_ = 0;  // the fewest trees, at least one, after which a row may stop
-  std::int32_t start_;
   std::uint64_t seed_;
   std::vector<std::uint32_t> salt_;  // a word per column, and one more
   std::vector<std::uint32_t> read_;  // all ones where some node reads the column

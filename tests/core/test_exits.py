@@ -33,7 +33,6 @@ def make_exit(
         piece_offset=np.array(pieces[0], np.uint32),
         piece_edges=np.array(pieces[1], np.int32),
         piece_sides=np.array(pieces[2], np.uint8),
-        start=0,
         seed=seed,
         shuffle_rows=shuffle_rows,
     )
