@@ -22,6 +22,7 @@ constexpr std::size_t kVectorLanes = 16;
 
 extern const EncodeKernels kEncodeKernels;
 extern const RivalKernels kRivalKernels;
+extern const StateKernels kStateKernels;
 extern const SumKernels kSumKernels;
 extern const WalkKernels<NarrowNode> kNarrowKernels;
 extern const WalkKernels<WideNode> kWideKernels;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "runtime/trees.h"
 
@@ -101,7 +102,27 @@ struct RivalBounds {
   const std::int32_t* lost;  // and none right that has one below this
 };
 
+struct Extremes {
+  std::int32_t least, most;
+};
+
+struct LeafRange {
+  std::uint32_t first, count;
+};
+
+// The changes [begin, end) of one tree.
+struct TreeChanges {
+  const LeafRange* reach;  // [change] the leaves whose rows it changes
+  std::size_t begin, end;
+  std::uint32_t first_leaf;  // of the tree
+};
+
 struct RivalKernels {
+  // extremes[i] of changes[i][0..width), for n changes.
+  void (*find_extremes)(const std::int32_t* changes, std::size_t width, std::size_t n, Extremes* extremes);
+  // The bounds of a row of each class, [leaf of the tree][0..width), made wide enough for each of these changes.
+  void (*bound_leaves)(const TreeChanges&, const std::int32_t* changes, const Extremes*, std::size_t width,
+                       std::int32_t* safe, std::int32_t* lost);
   // The step of the tree with these leaves of n rows: margins[row][0..width) += change[own] - change[0..width). open
   // receives the rows that are neither safe nor lost, and their number is returned; n_lost that of the lost ones.
   std::size_t (*take)(const RivalSteps&, const std::uint32_t* leaf, const RivalBounds&, std::size_t n,
@@ -111,12 +132,38 @@ struct RivalKernels {
                 std::size_t n, const std::int32_t* margins, std::size_t* wrong);
 };
 
+// The states of three trees, and the rows that are still open there (orders/grid.h). Rows stand next to each other,
+// those with many rivals first: margins [0, slots[0]) are of their first rivals, [slots[0], slots[1]) of the second
+// ones of those that have two, …
+struct StateBlock {
+  const std::int32_t* moves[3];  // of each tree, [level][margin]; the last tree's negated
+  std::size_t n_levels[3];
+  const std::int32_t* margin;
+  std::span<const std::size_t> slots;
+  std::uint32_t wrong;  // rows not listed, wrong in every state
+};
+
+constexpr std::size_t kScoreRows = 256;          // in a tile of scores
+constexpr std::int32_t kScoreOfRight = 1 << 15;  // scores are summed in fixed point: sums do not depend on their order
+
+struct StateKernels {
+  // sum[i] = a[i] + b[i]
+  void (*add)(const std::int32_t* a, const std::int32_t* b, std::size_t n, std::int32_t* sum);
+  // The summed score of n rows, given their margins and what is added to them, both [margin][kScoreRows].
+  std::int32_t (*score)(const std::int32_t* margins, const std::int32_t* changes, std::size_t n, std::size_t n_margins,
+                        float steepness);
+  // out[state] rows are wrong, the last tree's level running fastest. sum and least have room for all margins and all
+  // rows.
+  void (*count_wrong)(const StateBlock&, std::int32_t* sum, std::int32_t* least, std::uint32_t* out);
+};
+
 struct Kernels {
   const EncodeKernels& encode;
   const WalkKernels<NarrowNode>& narrow;
   const WalkKernels<WideNode>& wide;
   const SumKernels& sums;
   const RivalKernels& rivals;
+  const StateKernels& states;
   std::uint32_t max_register_stride;  // narrow trees need no by-column copy of rows up to this long
   const char* name;
 };

@@ -208,8 +208,37 @@ void count(const RivalSteps& steps, const u32* const* leaves, std::size_t n_tree
   }
 }
 
+void find_extremes(const std::int32_t* changes, std::size_t width, std::size_t n, Extremes* extremes) {
+  for (std::size_t at = 0; at < n; ++at, changes += width) {
+    std::int32_t least = changes[0], most = changes[0];
+    for (std::size_t lane = 0; lane < width; ++lane) {
+      least = std::min(least, changes[lane]);
+      most = std::max(most, changes[lane]);
+    }
+    extremes[at] = {least, most};
+  }
+}
+
+void bound_leaves(const TreeChanges& tree, const std::int32_t* changes, const Extremes* extremes, std::size_t width,
+                  std::int32_t* safe, std::int32_t* lost) {
+  constexpr u32 kMost = 0x7FFFFFFFu;  // a bound beyond all margins is as good as the largest margin
+  for (std::size_t at = tree.begin; at < tree.end; ++at) {
+    const auto least = static_cast<u32>(extremes[at].least), most = static_cast<u32>(extremes[at].most);
+    const std::size_t first = tree.reach[at].first - tree.first_leaf;
+    for (std::size_t leaf = first; leaf < first + tree.reach[at].count; ++leaf) {
+      std::int32_t *safe_of_leaf = safe + leaf * width, *lost_of_leaf = lost + leaf * width;
+      for (std::size_t lane = 0; lane < width; ++lane) {
+        const auto own = static_cast<u32>(changes[at * width + lane]);
+        const u32 fall = std::min(most - own, kMost), rise = std::min(own - least, kMost);
+        safe_of_leaf[lane] = std::max(safe_of_leaf[lane], static_cast<std::int32_t>(fall));
+        lost_of_leaf[lane] = std::min(lost_of_leaf[lane], -static_cast<std::int32_t>(rise));
+      }
+    }
+  }
+}
+
 }  // namespace
 
-const RivalKernels kRivalKernels = {take, count};
+const RivalKernels kRivalKernels = {find_extremes, bound_leaves, take, count};
 
 }  // namespace scurry::SCURRY_ISA

@@ -271,7 +271,7 @@ const WalkKernels<NarrowNode> kNarrowKernels = kWalkKernels<NarrowNode>;
 const WalkKernels<WideNode> kWideKernels = kWalkKernels<WideNode>;
 
 extern const Kernels kTable;
-const Kernels kTable = {kEncodeKernels, kNarrowKernels,     kWideKernels,           kSumKernels,
-                        kRivalKernels,  kMaxRegisterStride, SCURRY_TEXT(SCURRY_ISA)};
+const Kernels kTable = {kEncodeKernels, kNarrowKernels, kWideKernels,       kSumKernels,
+                        kRivalKernels,  kStateKernels,  kMaxRegisterStride, SCURRY_TEXT(SCURRY_ISA)};
 
 }  // namespace scurry::SCURRY_ISA

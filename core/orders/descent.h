@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/kernels.h"
+
 namespace scurry {
 
 struct DescentInput {
@@ -61,6 +63,10 @@ class Descent {
   // change_of_leaf[n_leaves()].
   void read_step(std::size_t tree, std::size_t level, std::uint32_t* change_of_leaf) const;
 
+  TreeChanges changes_of(std::size_t tree) const {
+    return {reach_.data(), step_begin_[first_step_[tree]], step_begin_[first_step_[tree + 1]], leaf_begin_[tree]};
+  }
+
   // Calls visit(leaf, change) for every leaf of a tree and each step on the way to it that changes anything.
   template <class Visit>
   void for_each_change(std::size_t tree, Visit visit) const {
@@ -84,10 +90,6 @@ class Descent {
   void number_leaves(const DescentInput& input);
   void list_steps(const DescentInput& input, const std::vector<std::uint32_t>& first_leaf,
                   const std::vector<std::uint32_t>& leaf_count);
-
-  struct LeafRange {
-    std::uint32_t first, count;
-  };
 
   bool regression_, last_class_wins_ties_;
   std::size_t n_margins_;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "orders/count.h"
+#include "kernels/kernels.h"
 
 namespace scurry {
 
@@ -206,12 +206,13 @@ void Grid::count(const Open& open, std::uint32_t* out) const {
       for (std::size_t level = 0; level < n_levels; ++level) moves[k][level * n + i] = sign * move[level];
     }
   }
-  count_wrong({{moves[0].data(), moves[1].data(), moves[2].data()},
-               {n_levels_[first], n_levels_[first + 1], n_levels_[first + 2]},
-               margin.data(),
-               slots,
-               open.wrong},
-              out);
+  const StateBlock block{{moves[0].data(), moves[1].data(), moves[2].data()},
+                         {n_levels_[first], n_levels_[first + 1], n_levels_[first + 2]},
+                         margin.data(),
+                         slots,
+                         open.wrong};
+  std::vector<std::int32_t> sum(slots.back()), least(slots.front());
+  kernels().states.count_wrong(block, sum.data(), least.data(), out);
 }
 
 template void Grid::losses<std::uint32_t>(std::span<const std::size_t>, std::uint32_t*) const;
