@@ -79,7 +79,7 @@ void without_gil(std::size_t n_walks, Work work) {
 
 // The result of work done without the interpreter lock.
 template <class Work>
-auto released(Work work) {
+auto without_gil(Work work) {
   nb::gil_scoped_release release;
   return work();
 }

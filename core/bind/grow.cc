@@ -70,7 +70,7 @@ nb::dict classes(const ColumnOrders& columns, const Array<std::int32_t>& codes, 
   check(std::ranges::all_of(task.costs, [](double c) { return c >= 0 && std::isfinite(c); }) && alpha >= 0 &&
             max_features > 0,
         "costs and alpha must not be negative, max_features must be positive");
-  return as_dict(released([&] { return grow_classes(columns, task); }), n_classes);
+  return as_dict(without_gil([&] { return grow_classes(columns, task); }), n_classes);
 }
 
 nb::dict residuals(const ColumnOrders& columns, const Array<double>& targets, const Out<double>& prices,
@@ -78,7 +78,7 @@ nb::dict residuals(const ColumnOrders& columns, const Array<double>& targets, co
   check(targets.shape(0) == columns.n_rows() && leaf_of_row.size() == columns.n_rows() &&
             prices.size() == columns.n_features(),
         "the parts of a task do not fit together");
-  return as_dict(released([&] {
+  return as_dict(without_gil([&] {
                    return grow_residuals(columns, span_of(targets), {prices.data(), prices.size()}, max_depth,
                                          {leaf_of_row.data(), leaf_of_row.size()});
                  }),

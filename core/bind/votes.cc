@@ -20,7 +20,7 @@ std::span<const T> span_of(const In<T>& array) {
 }
 
 template <class T>
-std::span<T> filled_by(const Out<T>& array, std::size_t size) {
+std::span<T> span_of_output(const Out<T>& array, std::size_t size) {
   check_output(array.size(), size);
   return {array.data(), size};
 }
@@ -48,11 +48,12 @@ void bind_votes(nb::module_& m) {
         if (time_price.size() != sweep.n_time() || risk_price.size() != sweep.n_risk()) {
           throw std::invalid_argument("one price per measure is needed");
         }
-        const std::span lower_out = filled_by(lower, sweep.n_voters() + 1);
-        const std::span upper_out = filled_by(upper, sweep.n_voters() + 1);
-        const std::span time_out = filled_by(time, sweep.n_time()), risk_out = filled_by(risk, sweep.n_risk());
+        const std::span lower_out = span_of_output(lower, sweep.n_voters() + 1);
+        const std::span upper_out = span_of_output(upper, sweep.n_voters() + 1);
+        const std::span time_out = span_of_output(time, sweep.n_time()),
+                        risk_out = span_of_output(risk, sweep.n_risk());
         const std::size_t n_states = (sweep.n_voters() + 1) * (sweep.n_voters() + 1);
-        const std::span stops_out = filled_by(stops, stops.size() == 0 ? 0 : n_states);
+        const std::span stops_out = span_of_output(stops, stops.size() == 0 ? 0 : n_states);
         nb::gil_scoped_release release;
         const PricedPolicy found = sweep.cheapest(span_of(time_price), span_of(risk_price), stops_out);
         std::copy(found.policy.lower.begin(), found.policy.lower.end(), lower_out.begin());
@@ -66,8 +67,8 @@ void bind_votes(nb::module_& m) {
     if (lower.size() != thresholds || upper.size() != thresholds) {
       throw std::invalid_argument("each policy needs n_voters + 1 thresholds");
     }
-    const std::span votes_out = filled_by(votes, n_voters + 1);
-    const std::span disagreement_out = filled_by(disagreement, n_voters + 1);
+    const std::span votes_out = span_of_output(votes, n_voters + 1);
+    const std::span disagreement_out = span_of_output(disagreement, n_voters + 1);
     nb::gil_scoped_release release;
     vote_outcomes(n_voters, span_of(weight), span_of(lower), span_of(upper), votes_out, disagreement_out);
   });

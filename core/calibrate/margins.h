@@ -16,9 +16,9 @@ enum class Spending : std::uint8_t { kProportional, kUpfront };
 enum class Sides : std::uint8_t { kJoint, kNegativeFirst, kNegativeOnly };
 
 struct MarginTask {
-  const double* scores = nullptr;          // [n_models][n_rows]
+  const double* scores = nullptr;          // [n_trees][n_rows]
   std::span<const std::uint8_t> positive;  // per row: what the full ensemble decides
-  std::span<const double> costs;           // per model
+  std::span<const double> costs;           // per tree
   std::span<const std::int64_t> order;     // empty: search it
   std::size_t max_mistakes = 0;
   Spending spending = Spending::kProportional;
@@ -26,7 +26,7 @@ struct MarginTask {
   double slack = 0.0;  // thresholds move this far into the gap before the next row, at most a quarter of the gap
 
   std::size_t n_rows() const { return positive.size(); }
-  std::size_t n_models() const { return costs.size(); }
+  std::size_t n_trees() const { return costs.size(); }
 };
 
 struct MarginFit {

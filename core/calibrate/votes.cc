@@ -51,17 +51,17 @@ struct VoteSweep::Rows {
         value(n_measures, std::vector<double>(width)),
         negative(width),
         positive(width),
-        stop(width),
-        go_on(width),
+        stop_cost(width),
+        continue_cost(width),
         count(counts(width)) {}
 
   std::vector<std::vector<double>> measure;  // weight m_ij per measure
   std::vector<std::vector<double>> value;    // what is still to come from (i, j) on, per measure: votes or disagreement
   std::vector<double> negative, positive;    // chances of the next vote
-  std::vector<double> stop, go_on;           // priced cost of either action
-  std::vector<double> count;                 // 0, 1, 2, ...
-  std::size_t lowest = 0, highest = 0;       // the states whose outcome is open
-  std::size_t first = 0, last = 0;           // a range that holds all states that go on
+  std::vector<double> stop_cost, continue_cost;  // priced cost of either action
+  std::vector<double> count;                     // 0, 1, 2, ...
+  std::size_t lowest = 0, highest = 0;           // the states whose outcome is open
+  std::size_t first = 0, last = 0;               // a range that holds all states that go on
 };
 
 VoteSweep::VoteSweep(std::size_t n_voters, std::span<const double> time_measures, std::span<const double> risk_measures)
@@ -110,8 +110,8 @@ void VoteSweep::average(Rows& rows, std::size_t i) const {
 // What it costs to stop and to go on at the states [first, last] of a row; from `split` on, stopping answers positive.
 void VoteSweep::price(Rows& rows, std::size_t first, std::size_t split, std::size_t last,
                       std::span<const double> prices) const {
-  std::fill(rows.stop.begin() + first, rows.stop.begin() + last + 1, 0.0);
-  std::fill(rows.go_on.begin() + first, rows.go_on.begin() + last + 1, 0.0);
+  std::fill(rows.stop_cost.begin() + first, rows.stop_cost.begin() + last + 1, 0.0);
+  std::fill(rows.continue_cost.begin() + first, rows.continue_cost.begin() + last + 1, 0.0);
   for (std::size_t k = 0; k < measures_.size(); ++k) {
     double* value = rows.value[k].data();
     const double* measure = rows.measure[k].data();
@@ -119,11 +119,11 @@ void VoteSweep::price(Rows& rows, std::size_t first, std::size_t split, std::siz
     if (k < n_time_) {
       add_scaled(value, 1.0, measure, first, last + 1);
     } else if (measures_[k].risks_positive_answer) {
-      add_scaled(rows.stop.data(), prices[k], measure, split, last + 1);
+      add_scaled(rows.stop_cost.data(), prices[k], measure, split, last + 1);
     } else {
-      add_scaled(rows.stop.data(), prices[k], measure, first, split);
+      add_scaled(rows.stop_cost.data(), prices[k], measure, first, split);
     }
-    add_scaled(rows.go_on.data(), prices[k], value, first, last + 1);
+    add_scaled(rows.continue_cost.data(), prices[k], value, first, last + 1);
   }
 }
 
@@ -139,7 +139,7 @@ void VoteSweep::decide(Rows& rows, std::size_t i, std::span<const double> prices
   const std::size_t split = std::clamp(i / 2 + 1, first, last + 1);
   price(rows, first, split, last, prices);
 
-  const auto stops_at = [&](std::size_t j) { return rows.stop[j] < rows.go_on[j]; };
+  const auto stops_at = [&](std::size_t j) { return rows.stop_cost[j] < rows.continue_cost[j]; };
   const auto stop_at = [&](std::size_t j) {
     for (std::size_t k = 0; k < measures_.size(); ++k) {
       const bool disagrees = k >= n_time_ && measures_[k].risks_positive_answer == (2 * j > i);
@@ -159,7 +159,7 @@ void VoteSweep::decide(Rows& rows, std::size_t i, std::span<const double> prices
       continue;
     }
     if (!stops.empty()) stops[i * (n_voters_ + 1) + j] = 0;
-    if (rows.stop[j] > 0.0) {
+    if (rows.stop_cost[j] > 0.0) {
       rows.first = std::min(rows.first, j);
       rows.last = std::max(rows.last, j);
     }
@@ -221,7 +221,7 @@ void vote_outcomes(std::size_t n_voters, std::span<const double> weight, std::sp
                    std::span<const std::int32_t> upper, std::span<double> votes, std::span<double> disagreement) {
   const std::size_t n = n_voters;
   const std::vector<double> count = counts(n + 2);
-  Conditional asked(n), said_negative(n), said_positive(n);
+  Conditional expected_votes(n), said_negative(n), said_positive(n);
   std::vector<Conditional> reached(weight.size(), Conditional(n));
   for (Conditional& row : reached) row[0] = 1.0;
   for (std::size_t i = 0;; ++i) {
@@ -232,16 +232,16 @@ void vote_outcomes(std::size_t n_voters, std::span<const double> weight, std::sp
         if (here == 0.0) continue;
         const auto positives = static_cast<std::int32_t>(j);
         const bool stops = positives <= low || positives >= high || i == n;
-        (!stops ? asked : 2 * j > i ? said_positive : said_negative)[j] += weight[k] * here;
+        (!stops ? expected_votes : 2 * j > i ? said_positive : said_negative)[j] += weight[k] * here;
         if (stops) here = 0.0;
       }
       if (i < n) reached[k].add_vote(i, count);
     }
     if (i == n) break;
-    for (Conditional* row : {&asked, &said_negative, &said_positive}) row->add_vote(i, count);
+    for (Conditional* row : {&expected_votes, &said_negative, &said_positive}) row->add_vote(i, count);
   }
   for (std::size_t positives = 0; positives <= n; ++positives) {
-    votes[positives] = asked[positives];
+    votes[positives] = expected_votes[positives];
     disagreement[positives] = 2 * positives > n ? said_negative[positives] : said_positive[positives];
   }
 }

@@ -16,20 +16,20 @@ constexpr std::int64_t kMaxWeight = std::int64_t{1} << 62;
 
 [[noreturn]] void overflow() { throw std::overflow_error("the weights of a closure need more than 62 bits"); }
 
-std::int64_t checked_product(std::int64_t a, std::int64_t b) {
+std::int64_t multiply(std::int64_t a, std::int64_t b) {
   std::int64_t result;
   if (__builtin_mul_overflow(a, b, &result) || result > kMaxWeight || result < -kMaxWeight) overflow();
   return result;
 }
 
-std::int64_t checked_sum(std::int64_t a, std::int64_t b) {
+std::int64_t add(std::int64_t a, std::int64_t b) {
   std::int64_t result;
   if (__builtin_add_overflow(a, b, &result) || result > kMaxWeight || result < -kMaxWeight) overflow();
   return result;
 }
 
 std::int64_t total(const std::vector<std::int64_t>& values) {
-  return std::accumulate(values.begin(), values.end(), std::int64_t{0}, checked_sum);
+  return std::accumulate(values.begin(), values.end(), std::int64_t{0}, add);
 }
 
 void check_weights(const ClosureProblem& problem, Price price) {
@@ -38,10 +38,10 @@ void check_weights(const ClosureProblem& problem, Price price) {
   }
   std::int64_t gains = 0, losses = 0;
   for (const std::int64_t gain : problem.gain) {
-    (gain > 0 ? gains : losses) = checked_sum(gain > 0 ? gains : losses, std::abs(gain));
+    (gain > 0 ? gains : losses) = add(gain > 0 ? gains : losses, std::abs(gain));
   }
-  checked_product(price.gain, gains);
-  checked_sum(checked_product(price.gain, losses), checked_product(price.cost, problem.total_cost()));
+  multiply(price.gain, gains);
+  add(multiply(price.gain, losses), multiply(price.cost, problem.total_cost()));
 }
 
 std::vector<std::int32_t> depths(const ClosureProblem& problem) {
@@ -55,7 +55,7 @@ std::vector<std::int32_t> depths(const ClosureProblem& problem) {
 }  // namespace
 
 std::int64_t ClosureProblem::total_gain() const { return total(gain); }
-std::int64_t ClosureProblem::total_cost() const { return checked_sum(total(cost), total(item_cost)); }
+std::int64_t ClosureProblem::total_cost() const { return add(total(cost), total(item_cost)); }
 
 std::vector<std::uint8_t> largest_closure(const ClosureProblem& problem, Price price, std::size_t one_cut_below) {
   check_weights(problem, price);

@@ -8,7 +8,7 @@ namespace scurry {
 
 namespace {
 
-std::strong_ordering compared(const Items& one, std::size_t i, const Items& other, std::size_t j) {
+std::strong_ordering compare(const Items& one, std::size_t i, const Items& other, std::size_t j) {
   if (one.charge[i] != other.charge[j]) return one.charge[i] <=> other.charge[j];
   const std::int32_t *nodes = one.node.data(), *other_nodes = other.node.data();
   return std::lexicographical_compare_three_way(nodes + one.offset[i], nodes + one.offset[i + 1],
@@ -17,7 +17,7 @@ std::strong_ordering compared(const Items& one, std::size_t i, const Items& othe
 
 // To items that it does not come before.
 void append(Items& items, const Items& source, std::size_t i) {
-  if (items.size() > 0 && compared(items, items.size() - 1, source, i) == 0) {
+  if (items.size() > 0 && compare(items, items.size() - 1, source, i) == 0) {
     items.n_rows.back() += source.n_rows[i];
     return;
   }
@@ -28,10 +28,10 @@ void append(Items& items, const Items& source, std::size_t i) {
   items.n_rows.push_back(source.n_rows[i]);
 }
 
-Items distinct(const Items& items) {
+Items sort_and_merge(const Items& items) {
   std::vector<std::size_t> order(items.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) { return compared(items, i, items, j) < 0; });
+  std::sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) { return compare(items, i, items, j) < 0; });
   Items result;
   for (const std::size_t i : order) append(result, items, i);
   return result;
@@ -108,15 +108,15 @@ RowCharges find_charges(const ForestPaths& paths, const Charges& charges) {
     }
     row.end_row(items, found.alone);
   }
-  found.items = distinct(items);
+  found.items = sort_and_merge(items);
   return found;
 }
 
-Items merged(const Items& one, const Items& other) {
+Items merge(const Items& one, const Items& other) {
   Items result;
   std::size_t i = 0, j = 0;
   while (i < one.size() || j < other.size()) {
-    const bool from_one = j == other.size() || (i < one.size() && compared(one, i, other, j) < 0);
+    const bool from_one = j == other.size() || (i < one.size() && compare(one, i, other, j) < 0);
     if (from_one) {
       append(result, one, i++);
     } else

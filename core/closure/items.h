@@ -43,7 +43,7 @@ struct RowCharges {
 RowCharges find_charges(const ForestPaths& paths, const Charges& charges);
 
 // The items of the rows of both.
-Items merged(const Items& one, const Items& other);
+Items merge(const Items& one, const Items& other);
 
 // How many nodes on each row's paths read each feature: [n_rows][n_features].
 std::vector<std::int32_t> count_uses(const ForestPaths& paths, std::size_t n_features);

@@ -8,13 +8,13 @@
 namespace scurry {
 
 // What is given up when theta = gain / cost is passed.
-struct PathStep {
+struct Breakpoint {
   std::int64_t gain;
   std::int64_t cost;
 };
 
 struct ClosurePath {
-  std::vector<PathStep> steps;           // theta > 0, rising
+  std::vector<Breakpoint> breakpoints;   // theta > 0, rising
   std::vector<std::int32_t> kept_until;  // by node: it is in the optimal set after s steps iff s < kept_until
 };
 

@@ -35,10 +35,10 @@ bool has_avx512() {
 
 const Kernels& choose() {
   // SCURRY_ISA=portable|avx2 lets tests and benchmarks run a lesser set on a better processor.
-  const char* asked = std::getenv("SCURRY_ISA");
-  const bool portable_only = asked != nullptr && std::strcmp(asked, "portable") == 0;
+  const char* wanted = std::getenv("SCURRY_ISA");
+  const bool portable_only = wanted != nullptr && std::strcmp(wanted, "portable") == 0;
 #ifdef SCURRY_X86
-  const bool avx2_only = asked != nullptr && std::strcmp(asked, "avx2") == 0;
+  const bool avx2_only = wanted != nullptr && std::strcmp(wanted, "avx2") == 0;
   if (!portable_only && !avx2_only && has_avx2() && has_avx512()) return avx512::kTable;
   if (!portable_only && has_avx2()) return avx2::kTable;
 #endif

@@ -69,10 +69,10 @@ inline Lanes margins_after(const RivalSteps& steps, std::size_t leaf, const Lane
 }
 
 #if defined(__AVX2__)
-inline __m256i folded(Narrow lanes) { return reinterpret_cast<__m256i>(lanes); }
+inline __m256i fold(Narrow lanes) { return reinterpret_cast<__m256i>(lanes); }
 
 #if defined(__AVX512F__)
-inline __m256i folded(Wide lanes) {
+inline __m256i fold(Wide lanes) {
   return reinterpret_cast<__m256i>(smaller(__builtin_shufflevector(lanes, lanes, 0, 1, 2, 3, 4, 5, 6, 7),
                                            __builtin_shufflevector(lanes, lanes, 8, 9, 10, 11, 12, 13, 14, 15)));
 }
@@ -84,7 +84,7 @@ inline __m256i least_of_each(const Lanes (&rows)[kRivalsTogether]) {
   static_assert(kRivalsTogether == 8);
   __m256i pair[4], four[2];
   for (std::size_t i = 0; i < 4; ++i) {
-    const __m256i a = folded(rows[2 * i]), b = folded(rows[2 * i + 1]);
+    const __m256i a = fold(rows[2 * i]), b = fold(rows[2 * i + 1]);
     pair[i] = _mm256_min_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
   }
   for (std::size_t i = 0; i < 2; ++i) {

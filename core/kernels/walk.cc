@@ -25,7 +25,7 @@ inline bool is_marked(const Walk<Node>& walk, const Node& node) {
 
 // The distance to the child a row goes to.
 template <class Node, Tests kTests>
-inline u32 step(const Walk<Node>& walk, const Node& node, const u32* keys) {
+inline u32 test_node(const Walk<Node>& walk, const Node& node, const u32* keys) {
   const u32 x = keys[node.column];
   if constexpr (kTests == Tests::kCategories) {
     if (node.column > walk.pad) {
@@ -47,7 +47,7 @@ inline void descend(const Walk<Node>& walk, const Node* nodes, const u32* keys, 
   for (u32 level = 0; level < levels; ++level) {
 #pragma GCC unroll 8
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      at[lane] += step<Node, kTests>(walk, nodes[at[lane]], keys + lane * stride);
+      at[lane] += test_node<Node, kTests>(walk, nodes[at[lane]], keys + lane * stride);
     }
   }
 }
@@ -76,7 +76,7 @@ void finish(const Walk<Node>& walk, const Node* nodes, const u32* keys, std::siz
       for (u32 level = 0; level < kLevels; ++level) {
 #pragma GCC unroll 8
         for (std::size_t lane = 0; lane < kLanes; ++lane) {
-          lane_at[lane] += step<Node, kTests>(walk, nodes[lane_at[lane]], lane_keys[lane]);
+          lane_at[lane] += test_node<Node, kTests>(walk, nodes[lane_at[lane]], lane_keys[lane]);
         }
       }
       for (std::size_t lane = 0; lane < lanes; ++lane) {
@@ -168,7 +168,7 @@ void with_stride(u32 stride, Work work) {
 
 // Calls work<kStride, kTests>() as fits the rows.
 template <class Node, class Work>
-void specialised(const Walk<Node>& walk, bool missing, Work work) {
+void specialise(const Walk<Node>& walk, bool missing, Work work) {
   if (walk.has_categories) return work.template operator()<0, Tests::kCategories>();
   with_stride(walk.stride, [&]<std::size_t kStride>() {
     missing ? work.template operator()<kStride, Tests::kMissing>()
@@ -178,14 +178,14 @@ void specialised(const Walk<Node>& walk, bool missing, Work work) {
 
 template <class Node>
 void walk_tree(const Walk<Node>& walk, const Tree& tree, const Block& block, u32* payload, u32* scratch) {
-  specialised(walk, block.has_missing, [&]<std::size_t kStride, Tests kTests>() {
+  specialise(walk, block.has_missing, [&]<std::size_t kStride, Tests kTests>() {
     walk_block<Node, kStride, kTests>(walk, tree, block, payload, scratch);
   });
 }
 
 template <class Node>
 void descend_tree(const Walk<Node>& walk, const Tree& tree, const Block& block, u32 levels, u32* at) {
-  specialised(walk, block.has_missing, [&]<std::size_t kStride, Tests kTests>() {
+  specialise(walk, block.has_missing, [&]<std::size_t kStride, Tests kTests>() {
     descend_block<Node, kStride, kTests>(walk, tree, block, levels, false, at);
   });
 }
@@ -208,7 +208,7 @@ void walk_row(const Walk<Node>& walk, const Tree* trees, std::size_t n, const u3
       for (u32 level = 0; level < levels; ++level) {
 #pragma GCC unroll 16
         for (std::size_t lane = 0; lane < kTogether; ++lane) {
-          at[lane] += step<Node, kTests>(walk, nodes[at[lane]], keys);
+          at[lane] += test_node<Node, kTests>(walk, nodes[at[lane]], keys);
         }
       }
       depth -= levels;
@@ -249,7 +249,7 @@ void steps_in(const Walk<Node>& walk, const u32* trees, std::size_t n, const u32
       tree = trees[i];
       node = at[tree];
     }
-    node += step<Node, kTests>(walk, nodes[node], keys);
+    node += test_node<Node, kTests>(walk, nodes[node], keys);
     at[tree] = node;
   }
 }

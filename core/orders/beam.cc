@@ -9,7 +9,7 @@ namespace scurry {
 namespace {
 
 // Mixes the bits of x (the finaliser of SplitMix64).
-std::uint64_t mixed(std::uint64_t x) {
+std::uint64_t mix(std::uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
@@ -76,10 +76,10 @@ class Beam {
       for (std::size_t tree = 0; tree < descent_.n_trees(); ++tree) {
         if (state.level[tree] == (down_ ? descent_.depth(tree) : 0)) continue;
         const auto moved = static_cast<std::int32_t>(tree);
-        const std::uint64_t step = mixed(static_cast<std::uint64_t>(tree) << 32 | step_level(state, tree));
+        const std::uint64_t step = mix(static_cast<std::uint64_t>(tree) << 32 | step_level(state, tree));
         const std::uint64_t hash = down_ ? state.hash + step : state.hash - step;
         const double total = state.total + (last_score_ - state.score) * costs_.of(state.moved, moved);
-        const std::uint64_t key = costs_.same_tree == costs_.other_tree ? hash : mixed(hash ^ tree);
+        const std::uint64_t key = costs_.same_tree == costs_.other_tree ? hash : mix(hash ^ tree);
         const auto [entry, is_new] = place.try_emplace(key, found.size());
         const Candidate candidate{{parent, moved}, hash, total, 0};
         if (is_new) {

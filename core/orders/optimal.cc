@@ -158,7 +158,7 @@ class Sweep {
 };
 
 template <class Loss>
-double sampled_seconds(const Grid& grid, std::size_t n_threads) {
+double sample_seconds(const Grid& grid, std::size_t n_threads) {
   constexpr double kSweepSeconds = 4e-9;  // a state's share of the sweep, which no second thread shortens
   const Slices slices(grid);
   std::vector<Loss> losses(slices.n_states);
@@ -182,8 +182,8 @@ std::vector<std::int32_t> optimal_order(const Grid& grid, const OptimalOptions& 
 }
 
 double optimal_seconds(const Grid& grid, std::size_t n_threads) {
-  return grid.descent().regression() ? sampled_seconds<double>(grid, n_threads)
-                                     : sampled_seconds<std::uint32_t>(grid, n_threads);
+  return grid.descent().regression() ? sample_seconds<double>(grid, n_threads)
+                                     : sample_seconds<std::uint32_t>(grid, n_threads);
 }
 
 }  // namespace scurry

@@ -26,7 +26,7 @@ Scorer::Scorer(const Descent& descent, double steepness)
       by_row_(descent.n_rows() * descent.n_margins()),
       no_changes_(kScoreRows * descent.n_margins(), 0) {}
 
-Tiles Scorer::tiled(const std::vector<std::int32_t>& by_row, std::int32_t sign) const {
+Tiles Scorer::tile_rows(const std::vector<std::int32_t>& by_row, std::int32_t sign) const {
   const std::size_t n_rows = descent_.n_rows(), n_margins = descent_.n_margins();
   Tiles tiles(n_tiles() * tile_size(), 0);
   for (std::size_t first = 0; first < n_rows; first += kScoreRows) {
@@ -40,12 +40,12 @@ Tiles Scorer::tiled(const std::vector<std::int32_t>& by_row, std::int32_t sign) 
   return tiles;
 }
 
-Tiles Scorer::start() const { return tiled(descent_.start(), 1); }
+Tiles Scorer::start() const { return tile_rows(descent_.start(), 1); }
 
 Tiles Scorer::changes(std::size_t tree, std::size_t level, bool down) {
   descent_.read_step(tree, level, change_of_leaf_.data());
   descent_.changes(tree, change_of_leaf_.data(), 0, descent_.n_rows(), by_row_.data());
-  return tiled(by_row_, down ? 1 : -1);
+  return tile_rows(by_row_, down ? 1 : -1);
 }
 
 double Scorer::score(const Tiles& margins, const Tiles* changes) const {

@@ -35,7 +35,7 @@ class Scorer {
   double score_of(double sum) const;
 
  private:
-  Tiles tiled(const std::vector<std::int32_t>& by_row, std::int32_t sign) const;
+  Tiles tile_rows(const std::vector<std::int32_t>& by_row, std::int32_t sign) const;
 
   const Descent& descent_;
   float steepness_;

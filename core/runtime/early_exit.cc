@@ -1,3 +1,4 @@
+// Runs early exits block by block: rows that stop leave the block, and the others move together.
 #include "runtime/early_exit.h"
 
 #include <algorithm>
@@ -18,12 +19,12 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// A generator good enough to shuffle trees, seeded per row.
+// A random generator, good enough to shuffle trees and cheap enough to be seeded for every row (SplitMix64).
 class Draws {
  public:
   explicit Draws(std::uint64_t state) : state_(state) {}
   std::uint64_t next() { return mix(state_ += 0x9E3779B97F4A7C15u); }
-  // Uniform on [0, n); the bias of 2^-32 is far below what any rule can notice.
+  // Uniform on [0, n), up to a bias of 2^-32 that no rule can notice.
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(((next() >> 32) * n) >> 32); }
 
  private:
@@ -50,11 +51,11 @@ std::pair<std::int32_t, std::int32_t> range_of_leaves(const ForestView& forest,
   return {least, most};
 }
 
-// Rows enter so many at a time that their keys are still in the nearest cache for the trees that all of them ask. Those
-// that go on gather, up to so many that the next cache holds them.
+// Rows enter in lots so small that their keys stay in the first-level cache for the trees that all of them evaluate.
+// Rows that continue are gathered, up to as many as the second-level cache holds.
 constexpr std::size_t kEntryBytes = 24 * 1024, kGatheredBytes = 512 * 1024;
 
-// Rows under way are numbered in 32 bits.
+// Rows in a block are numbered with 32 bits.
 constexpr std::size_t kMaxRows = std::size_t{1} << 30;
 
 struct Buffers {
@@ -109,7 +110,7 @@ EarlyExit::EarlyExit(const ForestView& forest, std::span<const std::int32_t> ord
 
 void EarlyExit::make_gates(const ForestView& forest, std::span<const std::int32_t> order,
                            std::span<const std::int32_t> increments) {
-  std::int64_t least = 0, most = 0;  // sums that the trees so far can give
+  std::int64_t least = 0, most = 0;  // the sums that the trees so far can give
   for (std::size_t r = 0; r <= plan_.size(); ++r) {
     if (r > 0) {
       const auto [low, high] = range_of_leaves(forest, increments, static_cast<std::size_t>(order[r - 1]));
@@ -138,7 +139,7 @@ ExitSide EarlyExit::side_of(std::uint32_t policy, std::size_t n_trees, std::int3
                                  : ExitSide::kContinue;
 }
 
-// The same of a row under way, which draws its policy only where that matters.
+// The same for a row of a block, which draws its policy only if that matters.
 ExitSide EarlyExit::side_of(const AliveRows& alive, std::size_t at, std::size_t n_trees) const {
   const Gate& gate = gates_[n_trees];
   const std::int32_t sum = alive.sums[at];
@@ -175,8 +176,8 @@ void EarlyExit::labels(const RowsView& rows, const ExitDecision& decision, const
   });
 }
 
-// Only what the forest reads is hashed, in the form it is compared: float32 and float64 input draw alike. A sum of
-// products of salted pairs: two different rows collide with a chance of 2^-32 over the salts.
+// Hashes only what the forest reads, in the form in which it is compared, so that float32 and float64 input draw alike.
+// It is a sum of products of salted pairs: over the salts, two different rows collide with probability 2^-32.
 std::uint64_t EarlyExit::hash_row(const std::uint32_t* keys) const {
   const std::size_t n = walker_.columns().size();
   const auto salted = [&](std::size_t c) { return std::uint64_t{(keys[c] & read_[c]) + salt_[c]}; };
@@ -243,7 +244,7 @@ void EarlyExit::run_block(const RowsView& rows, std::size_t first, std::size_t n
   }
 }
 
-// Takes rows just loaded through the trees after which the first of them may stop.
+// Evaluates the first trees of rows just loaded, up to the first tree after which a row may stop.
 template <class Record>
 void EarlyExit::enter(AliveRows& alive, const Record& record) const {
   if (gates_[0].is_open) {
@@ -255,12 +256,13 @@ void EarlyExit::enter(AliveRows& alive, const Record& record) const {
   alive.fit_block();
   for (std::size_t n_trees = 1; n_trees <= first_open_ && alive.n > 0; ++n_trees) {
     walker_.walk(plan_[n_trees - 1], scratch);
-    if (n_trees == first_open_) scratch.block.by_column = nullptr;  // made anew of the rows that go on
+    if (n_trees == first_open_)
+      scratch.block.by_column = nullptr;  // finish() makes it again for the rows that continue
     add(alive, n_trees, record);
   }
 }
 
-// Takes rows that have entered through the other trees.
+// Evaluates the remaining trees of rows that have entered.
 template <class Record>
 void EarlyExit::finish(AliveRows& alive, const Record& record) const {
   Scratch& scratch = alive.scratch;
@@ -277,7 +279,7 @@ void EarlyExit::finish(AliveRows& alive, const Record& record) const {
   }
 }
 
-// Adds the payloads of the tree just walked, and stops the rows that may.
+// Adds the increments of the tree just walked and stops the rows that may stop.
 template <class Record>
 void EarlyExit::add(AliveRows& alive, std::size_t n_trees, const Record& record) const {
   const std::uint32_t* payload = alive.scratch.payload.data();
@@ -292,7 +294,7 @@ void EarlyExit::add(AliveRows& alive, std::size_t n_trees, const Record& record)
   stop(alive, n_trees, record);
 }
 
-// Records and removes those of the marked rows whose own policy stops them.
+// Of the marked rows, records and removes those that their own policy stops.
 template <class Record>
 void EarlyExit::stop(AliveRows& alive, std::size_t n_trees, const Record& record) const {
   const Gate gate = gates_[n_trees];
@@ -317,19 +319,20 @@ void EarlyExit::stop(AliveRows& alive, std::size_t n_trees, const Record& record
   if (n_exits > 0) alive.remove(n_exits);
 }
 
-// One row from its first `n_trees` trees on: several are walked ahead, their increments then tested one by one.
+// Runs one row from its first `n_trees` trees on. Several trees are walked at once, then their increments are tested
+// one by one.
 template <class Record>
 void EarlyExit::run_row(std::uint32_t policy, const std::vector<Tree>& plan, const std::uint32_t* keys,
                         std::size_t n_trees, std::int32_t sum, std::size_t row, const Record& record) const {
   std::uint32_t payload[kLanes];
   ExitSide side = side_of(policy, n_trees, sum);
-  const auto goes_on = [&] {
+  const auto continues = [&] {
     return n_trees < plan.size() && (side == ExitSide::kContinue || side == ExitSide::kFull);
   };
-  while (goes_on()) {
+  while (continues()) {
     const std::size_t ahead = std::min(kLanes, plan.size() - n_trees);
     walker_.walk_row(plan.data() + n_trees, ahead, keys, payload);
-    for (std::size_t i = 0; i < ahead && goes_on(); ++i) {
+    for (std::size_t i = 0; i < ahead && continues(); ++i) {
       sum += static_cast<std::int32_t>(payload[i]);
       ++n_trees;
       if (side != ExitSide::kFull) side = side_of(policy, n_trees, sum);

@@ -1,3 +1,4 @@
+// Runs leader exits block by block; the last few rows finish one by one.
 #include "runtime/leader_exit.h"
 
 #include <limits>

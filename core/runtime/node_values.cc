@@ -1,3 +1,4 @@
+// Tables of node values, and the sums over them.
 #include "runtime/node_values.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ namespace {
 
 static_assert(FLT_EVAL_METHOD == 0, "sums must be rounded to their own type after every addition, as the source's are");
 
-// Distinct vectors of doubles, each given an index: pure leaves of a whole forest share a handful of them.
+// Numbers distinct vectors of doubles. The pure leaves of a whole forest share a few of them, which then stay in cache.
 class VectorTable {
  public:
   VectorTable(std::size_t width, AlignedVector<double>& values) : width_(width), values_(values) {}
@@ -85,7 +86,7 @@ std::uint32_t NodeValues::append(const ForestView& forest, std::span<const doubl
   return static_cast<std::uint32_t>(first);
 }
 
-// What a node adds to the sums.
+// Reads what a node adds to the sums.
 void NodeValues::read(const ForestView& forest, std::span<const double> weights, std::size_t node,
                       double* vector) const {
   const double* value = forest.value + node * forest.n_columns;
@@ -136,7 +137,7 @@ void NodeValues::add_row(const std::vector<Tree>& trees, const std::uint32_t* pa
       kernels().sums.sum_vectors(table_.data(), width_, payload, trees.size(), sums);
     }
   } else if (base_score_.size() == 1) {
-    Real sum = sums[0];  // in a register: through memory, each addition would wait for the last one's store
+    Real sum = sums[0];  // in a register: in memory, each addition would wait for the store of the last one
     for (std::size_t t = 0; t < trees.size(); ++t) sum += value_of(t);
     sums[0] = sum;
   } else {
