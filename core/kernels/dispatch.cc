@@ -1,3 +1,4 @@
+// Chooses the kernels of the best instruction set that this processor has.
 #include <cstdlib>
 #include <cstring>
 
@@ -20,7 +21,8 @@ extern const Kernels kTable;
 namespace {
 
 #ifdef SCURRY_X86
-// What CMakeLists.txt compiles the kernels for, feature by feature: only new compilers know x86-64-v3 and v4 by name.
+// The features that CMakeLists.txt compiles the kernels for, one by one: older compilers do not know the names
+// x86-64-v3 and x86-64-v4.
 bool has_avx2() {
   __builtin_cpu_init();
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
@@ -34,7 +36,7 @@ bool has_avx512() {
 #endif
 
 const Kernels& choose() {
-  // SCURRY_ISA=portable|avx2 lets tests and benchmarks run a lesser set on a better processor.
+  // SCURRY_ISA=portable|avx2 lets tests and benchmarks run a smaller set on a better processor.
   const char* wanted = std::getenv("SCURRY_ISA");
   const bool portable_only = wanted != nullptr && std::strcmp(wanted, "portable") == 0;
 #ifdef SCURRY_X86

@@ -1,4 +1,4 @@
-// What the files that are compiled once per instruction set share: its namespace, its vectors, and the kernels of each
+// What the files that are compiled once per instruction set share: the namespace, vector types, and the table of each
 // file.
 #pragma once
 

@@ -1,3 +1,4 @@
+// Margins of rows against several rival classes, for searches for step orders (orders/rivals.h).
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -7,7 +8,7 @@
 namespace scurry::SCURRY_ISA {
 namespace {
 
-// Margins are added up without a sign, because a change alone may not fit where margins do.
+// Margins are added as unsigned numbers: they fit in 32 bits, but a change alone may not, and wraps round.
 #if defined(__AVX512F__)
 using Narrow [[gnu::vector_size(32), gnu::may_alias]] = u32;
 using Wide = Vector;
@@ -50,8 +51,8 @@ inline Wide smaller(Wide a, Wide b) {
 inline bool any_negative(Wide lanes) { return _mm512_movepi32_mask(reinterpret_cast<__m512i>(lanes)) != 0; }
 #endif
 
-// One row's margins after a change: vector by vector to `visit`, and the smallest of them in each lane. kVectors = 0:
-// read their number at run time.
+// Computes the margins of one row after a change: `visit` gets each vector, and the smallest margin of each lane is
+// returned. kVectors = 0: the number of vectors is read at run time.
 template <class Lanes, std::size_t kVectors, class Visit>
 inline Lanes margins_after(const RivalSteps& steps, std::size_t leaf, const Lanes* before, std::size_t own,
                            Visit visit) {
@@ -78,7 +79,7 @@ inline __m256i fold(Wide lanes) {
 }
 #endif
 
-// The least lane of each of eight rows.
+// The smallest lane of each of eight rows.
 template <class Lanes>
 inline __m256i least_of_each(const Lanes (&rows)[kRivalsTogether]) {
   static_assert(kRivalsTogether == 8);
@@ -110,7 +111,7 @@ struct Sorted {
   std::size_t n_open = 0, n_lost = 0;
 };
 
-// Rows from `row` on, by the lanes' least margins.
+// Sorts rows from `row` on into open, safe and lost ones by the smallest margins of their lanes.
 template <class Lanes>
 inline void sort_out(const Lanes (&lanes)[kRivalsTogether], const RivalBounds& bounds, std::size_t row,
                      Sorted& sorted) {
@@ -160,7 +161,7 @@ std::size_t take_wide(const RivalSteps& steps, const u32* leaf, const RivalBound
   return sorted.n_open;
 }
 
-// Several trees at once, so that the margins of a row are read but once for them.
+// Counts for several trees at once, so that the margins of a row are read only once.
 template <class Lanes, std::size_t kVectors, std::size_t kTrees>
 void count_trees(const RivalSteps& steps, const u32* const* leaves, const u32* open, std::size_t n,
                  const std::int32_t* margins, std::size_t* wrong) {

@@ -1,4 +1,4 @@
-// What searches for step orders count and sum, over many rows and states.
+// Counts and sums over many rows and states, for searches for step orders (orders/grid.h and orders/score.h).
 #include <cmath>
 
 #include "kernels/isa.h"

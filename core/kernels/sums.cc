@@ -1,3 +1,4 @@
+// Adds what leaves are worth to the sums of rows, and tests the sums of early exits.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -17,7 +18,7 @@ void add_floats(const u32* payload, std::size_t n, float* scores) {
   for (std::size_t row = 0; row < n; ++row) scores[row] += std::bit_cast<float>(payload[row]);
 }
 
-// kVectors = 0: read the number of vectors at run time.
+// kVectors = 0: the number of vectors is read at run time.
 template <std::size_t kVectors>
 void add_wide(const double* table, std::size_t width, const u32* payload, std::size_t n, double* scores) {
   const std::size_t vectors = kVectors ? kVectors : width / 8;
@@ -46,7 +47,7 @@ void add_vectors(const double* table, std::size_t width, const u32* payload, std
   }
 }
 
-// kVectors = 0: in memory, not in registers.
+// kVectors = 0: sums stay in memory, not in registers.
 template <std::size_t kVectors>
 void sum_wide(const double* table, std::size_t width, const u32* payload, std::size_t n, double* sums) {
   const std::size_t vectors = kVectors ? kVectors : width / 8;
@@ -135,7 +136,7 @@ void top_two(const std::int32_t* sums, std::size_t width, std::size_t n, std::in
   const std::size_t vectors = width / kIntLanes;
   for (std::size_t row = 0; row < n; ++row) {
     const auto* v = reinterpret_cast<const Signed*>(sums) + row * vectors;
-    // Lane by lane: the largest, and the largest of the others.
+    // In each lane: the largest sum, and the largest of the others.
     Signed high = v[0], low = Signed{} + std::numeric_limits<std::int32_t>::min();
     for (std::size_t i = 1; i < vectors; ++i) {
       low = larger(low, high < v[i] ? high : v[i]);

@@ -1,3 +1,4 @@
+// Beam search for step orders.
 #include "orders/beam.h"
 
 #include <algorithm>
@@ -66,8 +67,8 @@ class Beam {
 
   std::size_t step_level(const State& state, std::size_t tree) const { return state.level[tree] + (down_ ? 1 : 0); }
 
-  // Several parents may lead to one state: the cheapest way there is kept. Two states are taken to be one if their
-  // levels hash alike, and the last tree is the same where it bears on the cost of the next step.
+  // Several parents may lead to one state: the cheapest path is kept. Two states count as one if the hashes of their
+  // levels are equal and, if costs depend on it, the last tree is the same.
   std::vector<Candidate> candidates() const {
     std::vector<Candidate> found;
     std::unordered_map<std::uint64_t, std::size_t> place;
@@ -98,7 +99,7 @@ class Beam {
     return entry->second;
   }
 
-  // A step is read once for all states that may take it, and a state is scored once.
+  // Scores each state once, and reads each step once for all states that may take it.
   void score(std::vector<Candidate>& found) {
     std::map<Step, std::vector<Candidate*>> by_step;
     std::unordered_map<std::uint64_t, double> score_of;
@@ -145,7 +146,7 @@ class Beam {
   double last_score_;
   std::vector<State> beam_;
   std::vector<std::vector<Move>> history_;
-  std::map<Step, Tiles> changes_;  // of the steps looked at last: most of them can still be taken
+  std::map<Step, Tiles> changes_;  // of the steps tried last, because most of them can still be taken
 };
 
 }  // namespace

@@ -1,3 +1,4 @@
+// Computes the losses of all states of a grid, dropping rows as soon as they are decided.
 #include "orders/grid.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@ namespace scurry {
 
 namespace {
 
-// Without a sign: what trees can add may not fit where the margins do that it leads to.
+// Adds as unsigned numbers: margins fit in 32 bits, but the sum of what trees can add may not, and wraps round.
 std::int32_t plus(std::int32_t a, std::int32_t b) {
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
 }
@@ -21,7 +22,7 @@ struct Grid::Open {
   std::vector<std::uint32_t> pair;  // row * n_margins + class
   std::vector<std::int32_t> margin;
   std::vector<std::uint32_t> row_end;  // several margins: where each row's pairs end
-  std::uint32_t wrong = 0;             // rows dropped because they are wrong in every state left
+  std::uint32_t wrong = 0;             // rows that were dropped because they are wrong in every remaining state
 };
 
 Grid::Grid(const Descent& descent)

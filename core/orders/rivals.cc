@@ -1,3 +1,4 @@
+// Sorts rows of several classes into safe, lost and open ones, and counts the open ones for every tree.
 #include "orders/rivals.h"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ RivalRows::RivalRows(const Descent& descent, bool down)
   start();
   bound_changes();
   if (!down) go_to_leaves();
-  // A step that changes nothing sorts the rows out.
+  // A step that changes nothing, to sort the rows.
   const std::vector<std::uint32_t> none(descent.n_leaves(), static_cast<std::uint32_t>(descent.n_changes()));
   step(0, none.data());
 }

@@ -1,3 +1,4 @@
+// Lays margins out in tiles and scores them.
 #include "orders/score.h"
 
 #include <algorithm>

@@ -176,8 +176,7 @@ StopReason Anytime::walk(RowState& state, const StepBudget& budget, Stopwatch& w
         pace = static_cast<double>(n) / static_cast<double>(now - before);
         if (budget.is_measured()) pace_.follow(pace);
         // What slows the walk (mostly memory that has left the caches) will slow the answer too. A few steps say
-        // nothing
-        // about that, nor do the first ones: their time includes the reading of the row.
+        // nothing about that, nor do the first ones: their time includes the reading of the row.
         if (n >= kRun && before > 0) {
           deadline = time - answer * std::clamp(usual_pace / (kSlow * pace), 1.0, kSlowest);
         }

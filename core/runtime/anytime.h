@@ -58,8 +58,7 @@ struct RowState {
 class Anytime {
  public:
   // `steps` names the tree of each tree step; a tree occurs as often as it is deep. The value of a node is multiplied
-  // by
-  // its weight, which is 1 at leaves; without weights all are 1.
+  // by its weight, which is 1 at leaves; without weights all are 1.
   Anytime(const ForestView& forest, std::vector<std::int64_t> labels, std::span<const std::int32_t> steps,
           std::span<const double> weights);
 
@@ -100,8 +99,7 @@ class Anytime {
   void write(const Answer& answer, const AnytimeOutcome& outcome, std::size_t row) const;
 
   // If values are averaged, the weights of the nodes reached are summed too: one sum, or one per output if each tree
-  // adds
-  // to one output. `average` scales a weighted sum to what it would be with weights of 1 on average.
+  // adds to one output. `average` scales a weighted sum to what it would be with weights of 1 on average.
   std::size_t n_weight_sums() const { return weight_.empty() ? 0 : values_.are_vectors() ? 1 : n_outputs(); }
   std::size_t weight_sum_of(const Tree& tree) const { return static_cast<std::size_t>(std::max(tree.output, 0)); }
   template <class Real>

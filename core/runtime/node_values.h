@@ -21,8 +21,7 @@ class NodeValues {
   std::vector<std::uint32_t> index_nodes(const ForestView& forest, std::span<const double> weights);
 
   // Whether values are so small that a walk which may end at any node keeps one per node, in the order of nodes: a
-  // table
-  // of distinct values would take two look-ups in memory instead of one.
+  // table of distinct values would take two look-ups in memory instead of one.
   bool are_small() const { return !float32_ && width_ <= 2; }
   // Appends the values of these nodes, in this order. Returns the payload of the first; the others follow it.
   std::uint32_t append(const ForestView& forest, std::span<const double> weights, std::span<const std::int32_t> nodes);

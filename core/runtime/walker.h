@@ -36,8 +36,7 @@ class Walker {
   // Makes space for n rows, a multiple of kChunk. Loading up to that many moves nothing that is already loaded.
   void reserve(std::size_t n, Scratch& scratch) const;
   // Encodes rows [first, first + n) as the block of the scratch, from place `at` of its keys on, and pads it with rows
-  // of
-  // zero keys. The rows `ahead` of these are prefetched (0: none).
+  // of zero keys. The rows `ahead` of these are prefetched (0: none).
   void load(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch, std::size_t at = 0,
             std::size_t ahead = 0) const;
   // Whether rows that stop soon are walked faster without a by-column copy.
