@@ -1,3 +1,4 @@
+// Python's Anytime, AnytimeRow and AbortFlag.
 #include "runtime/anytime.h"
 
 #include <nanobind/stl/optional.h>
@@ -16,7 +17,7 @@ struct AbortFlag {
   std::atomic<bool> is_set{false};
 };
 
-// A row that is walked from Python, a few steps at a time.
+// A row that is walked from Python, a few tree steps at a time.
 struct AnytimeRow {
   const Anytime& anytime;
   RowState state;
@@ -42,8 +43,8 @@ void run(const Anytime& anytime, const Rows& rows, std::size_t n_threads, std::s
                                data_of(reasons, view.n_rows),
                                data_of(times_us, view.n_rows)};
   const StepBudget budget{max_steps, time_us, abort == nullptr ? nullptr : &abort->is_set};
-  // Few rows keep the interpreter lock: an answer given in time should not have to wait for it. But where there is a
-  // flag, another thread must be able to raise it.
+  // Few rows keep the interpreter lock, because an answer that is ready in time should not have to wait for the lock.
+  // But if there is a flag, another thread must be able to set it.
   if (abort == nullptr && view.n_rows <= 16) return anytime.run(view, budget, outcome, n_threads);
   nb::gil_scoped_release release;
   anytime.run(view, budget, outcome, n_threads);

@@ -1,3 +1,4 @@
+// Python's functions for closures: charges, cuts, paths.
 #include <utility>
 
 #include "bind/bind.h"

@@ -1,3 +1,4 @@
+// Python's ForestArrays and Engine.
 #include "runtime/engine.h"
 
 #include <nanobind/stl/string.h>
@@ -23,7 +24,7 @@ Enum parse(const std::string& name, const std::string& value, std::initializer_l
   throw std::invalid_argument("unknown " + name + " " + value);
 }
 
-// Never converted: a converted copy would be gone before the view is read.
+// Without conversion: a converted copy would be freed before the view is read.
 template <class ArrayType>
 ArrayType as_it_is(const nb::dict& arrays, const char* name) {
   return nb::cast<ArrayType>(arrays[name], false);
@@ -112,7 +113,7 @@ void bind_engine(nb::module_& m) {
       .def_prop_ro("node_bytes", &Engine::node_bytes)
       .def_prop_ro("leaf_bytes", &Engine::leaf_bytes);
   m.def("logistic_threshold", &logistic_threshold, "scale"_a, "float32"_a);
-  // The C library's own logf, which numpy's vectorised float32 logarithm differs from in the last bit.
+  // The logf of the C library, as XGBoost uses it; the vectorised one of numpy differs in the last bit.
   m.def("log_float32", [](float x) { return std::log(x); }, "x"_a);
   m.def("kernels", [] { return kernels().name; });
 }

@@ -1,3 +1,4 @@
+// Python's EarlyExit and LeaderExit.
 #include <algorithm>
 #include <cstdlib>
 

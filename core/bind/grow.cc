@@ -1,3 +1,4 @@
+// Python's ColumnOrders and the two kinds of tree growing.
 #include <nanobind/stl/string.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Python's fit_margins.
 #include "calibrate/margins.h"
 
 #include <nanobind/stl/string.h>

@@ -1,9 +1,9 @@
-// The Python module. Only the files of core/bind know Python.
+// Defines the Python module _core.
 #include "bind/bind.h"
 
 NB_MODULE(_core, m) {
 #ifdef NDEBUG
-  scurry::nb::set_leak_warnings(false);  // a cache of the user's that outlives the interpreter is no leak of ours
+  scurry::nb::set_leak_warnings(false);  // objects that outlive the interpreter in a cache of the user are not leaks
 #endif
   scurry::bind_anytime(m);
   scurry::bind_closure(m);

@@ -1,3 +1,4 @@
+// Python's Descent and the searches for step orders.
 #include <algorithm>
 #include <stdexcept>
 
@@ -13,7 +14,7 @@ using namespace nb::literals;
 
 namespace {
 
-// What work done without the interpreter lock returns, as an array.
+// Runs `work` without the interpreter lock and returns its result as an array.
 template <class Work>
 nb::object array_from(Work work) {
   return array_of(without_gil(work));

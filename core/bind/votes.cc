@@ -1,3 +1,4 @@
+// Python's VoteSweep and vote_outcomes.
 #include "calibrate/votes.h"
 
 #include <algorithm>

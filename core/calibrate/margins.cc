@@ -1,3 +1,4 @@
+// Searches position by position for the tree with the least cost per row that leaves.
 #include "calibrate/margins.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// The rows still running, by ascending running sum.
+// The rows that have not left, by ascending running sum.
 struct Active {
   std::vector<double> sum;
   std::vector<std::uint32_t> row;
@@ -22,22 +23,23 @@ struct Range {
   double least, most;
 };
 
-// The rows one side may answer, with values oriented so that this side answers the small ones (the upper side negates).
-// Answering every value below bar(m) makes at most m mistakes.
+// The rows that one side may answer. Values are oriented so that this side answers the small ones (the upper side
+// negates them). Answering every value below bar(m) makes at most m mistakes.
 class Side {
  public:
   explicit Side(bool upper) : upper_(upper) {}
 
-  // Reads the candidate's column from this side's end, only as far as values below bar(max_mistakes) can occur.
+  // Reads the column of the candidate from the end of this side, only as far as values below bar(max_mistakes) can
+  // occur.
   void scan(const Active& active, const double* column, Range range, std::size_t max_mistakes) {
     return upper_ ? scan_oriented<true>(active, column, -range.most, max_mistakes)
                   : scan_oriented<false>(active, column, range.least, max_mistakes);
   }
 
-  // Rows answered with all the mistakes allowed.
+  // The number of rows answered if all allowed mistakes are made.
   std::size_t most_exits() const { return values_.size(); }
 
-  // Prepares bar, exits and mistakes; most candidates are dismissed by most_exits() alone.
+  // Prepares bar, exits and mistakes. This is separate because most candidates are dismissed by most_exits() alone.
   void count() {
     std::sort(bars_.begin(), bars_.end());
     exits_.assign(bars_.size() + 1, 0);
@@ -143,7 +145,7 @@ class Search {
     return earned - std::min(earned, fit_.n_mistakes);
   }
 
-  // The given tree, or the one with the least cost per row that leaves: the lowest index on ties.
+  // The given tree, or the one with the least cost per row that leaves; the lowest index on ties.
   Choice choose(std::size_t position) {
     const bool search = task_.order.empty();
     Choice best{search ? remaining_.front() : static_cast<std::size_t>(task_.order[position]), {}};
@@ -176,7 +178,7 @@ class Search {
     return std::min(active_.size(), negative_.most_exits() + positive_.most_exits());
   }
 
-  // Most exits, then fewest mistakes, then fewest of them on the negative side.
+  // Finds the thresholds with the most exits, then the fewest mistakes, then the fewest of them on the negative side.
   Thresholds optimise(std::size_t allowed) {
     negative_.count();
     if (task_.sides == Sides::kNegativeOnly) {
@@ -199,7 +201,7 @@ class Search {
 
   struct Split {
     std::size_t n_exits, n_mistakes;
-    bool meet;  // the sides meet: everybody leaves, cut at the negative side's bar
+    bool meet;  // the sides meet: all rows leave, divided at the bar of the negative side
   };
 
   Split split(std::size_t m_negative, std::size_t m_positive) const {
@@ -230,7 +232,7 @@ class Search {
     active_ = std::move(sorted);
   }
 
-  // Evaluates the tree, lets the rows beyond the thresholds go, and records both.
+  // Evaluates the tree, removes the rows beyond the thresholds, and records the thresholds.
   void leave(const Choice& choice) {
     const Thresholds& chosen = choice.thresholds;
     const double* scores = column(choice.tree);

@@ -1,3 +1,4 @@
+// The sweep from the last vote to the first, and the outcome of a rule for every number of positive voters.
 #include "calibrate/votes.h"
 
 #include <algorithm>
@@ -6,12 +7,13 @@
 namespace scurry {
 namespace {
 
-// Below this a weight is nothing; denormal numbers would slow the sweep a hundredfold.
+// Smaller weights count as 0, because denormal numbers would make the sweep a hundred times slower.
 constexpr double kNothing = 1e-280;
 
 double or_nothing(double weight) { return weight < kNothing ? 0.0 : weight; }
 
-// Row i of a measure from row i + 1, in place: by exchangeability a convex average of the two states that follow.
+// Computes row i of a measure from row i + 1, in place: as votes are exchangeable, it is a convex average of the two
+// states that follow.
 void average_measure(double* row, const double* negative, const double* positive, std::size_t first, std::size_t last) {
   for (std::size_t j = first; j <= last; ++j) row[j] = or_nothing(negative[j] * row[j] + positive[j] * row[j + 1]);
 }
@@ -24,14 +26,15 @@ void add_scaled(double* sum, double scale, const double* row, std::size_t begin,
   for (std::size_t j = begin; j < end; ++j) sum[j] += scale * row[j];
 }
 
-// 0, 1, 2, ... as doubles: converting integers inside the loops would keep them from being vectorised.
+// 0, 1, 2, ... as doubles. Converting integers inside the loops would prevent their vectorisation.
 std::vector<double> counts(std::size_t n) {
   std::vector<double> ramp(n);
   std::iota(ramp.begin(), ramp.end(), 0.0);
   return ramp;
 }
 
-// The chances that vote i + 1 is negative or positive at (i, j) when all n are alike: (i + 1 - j, j + 1) / (i + 2).
+// The probabilities that vote i + 1 is negative or positive at (i, j) if all n are equally likely: (i + 1 - j, j + 1) /
+// (i + 2).
 void next_vote_chances(std::size_t i, std::size_t first, std::size_t last, const double* count, double* negative,
                        double* positive) {
   const auto total = static_cast<double>(i + 2);
@@ -55,13 +58,13 @@ struct VoteSweep::Rows {
         continue_cost(width),
         count(counts(width)) {}
 
-  std::vector<std::vector<double>> measure;  // weight m_ij per measure
-  std::vector<std::vector<double>> value;    // what is still to come from (i, j) on, per measure: votes or disagreement
-  std::vector<double> negative, positive;    // chances of the next vote
-  std::vector<double> stop_cost, continue_cost;  // priced cost of either action
+  std::vector<std::vector<double>> measure;      // weight m_ij per measure
+  std::vector<std::vector<double>> value;        // per measure, the votes or disagreement still to come from (i, j) on
+  std::vector<double> negative, positive;        // probabilities of the next vote
+  std::vector<double> stop_cost, continue_cost;  // the priced cost of each action
   std::vector<double> count;                     // 0, 1, 2, ...
-  std::size_t lowest = 0, highest = 0;           // the states whose outcome is open
-  std::size_t first = 0, last = 0;               // a range that holds all states that go on
+  std::size_t lowest = 0, highest = 0;           // the states in which the outcome is open
+  std::size_t first = 0, last = 0;               // a range that contains all states that continue
 };
 
 VoteSweep::VoteSweep(std::size_t n_voters, std::span<const double> time_measures, std::span<const double> risk_measures)
@@ -107,7 +110,7 @@ void VoteSweep::average(Rows& rows, std::size_t i) const {
   }
 }
 
-// What it costs to stop and to go on at the states [first, last] of a row; from `split` on, stopping answers positive.
+// Prices stopping and continuing at the states [first, last] of a row. From `split` on, stopping answers positive.
 void VoteSweep::price(Rows& rows, std::size_t first, std::size_t split, std::size_t last,
                       std::span<const double> prices) const {
   std::fill(rows.stop_cost.begin() + first, rows.stop_cost.begin() + last + 1, 0.0);
@@ -129,8 +132,8 @@ void VoteSweep::price(Rows& rows, std::size_t first, std::size_t split, std::siz
 
 // Chooses the cheaper action in row i.
 //
-// Where both following states stop and give the same answer, waiting costs a vote and gains nothing. So only the
-// neighbours of states that go on, and the one state whose followers answer differently, need be looked at.
+// If both following states stop and give the same answer, one more vote gains nothing. So only the neighbours of states
+// that continue, and the one state whose followers answer differently, have to be looked at.
 void VoteSweep::decide(Rows& rows, std::size_t i, std::span<const double> prices, VotePolicy& policy,
                        std::span<std::uint8_t> stops) const {
   const std::size_t between = (i + 1) / 2;
@@ -164,7 +167,7 @@ void VoteSweep::decide(Rows& rows, std::size_t i, std::span<const double> prices
       rows.last = std::max(rows.last, j);
     }
   }
-  if (first > rows.lowest) stop_at(first - 1);  // the next row looks one state further
+  if (first > rows.lowest) stop_at(first - 1);  // because the next row looks one state further
   if (last < rows.highest) stop_at(last + 1);
 }
 
@@ -191,8 +194,8 @@ PricedPolicy VoteSweep::cheapest(std::span<const double> time_price, std::span<c
 
 namespace {
 
-// A quantity conditional on j of the first i votes being positive, by j. Moving to i + 1 votes is a convex average: the
-// last of them is positive with chance j / (i + 1). Row N holds the quantity for every n at once.
+// A quantity given that j of the first i votes are positive, by j. Moving to i + 1 votes is a convex average: the last
+// of them is positive with probability j / (i + 1). Row N is the quantity for every n at once.
 class Conditional {
  public:
   explicit Conditional(std::size_t n_voters) : row_(n_voters + 2), next_(n_voters + 2) {}

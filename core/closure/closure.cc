@@ -1,3 +1,4 @@
+// Checks the weights of a closure and solves it from the tops of the trees down.
 #include "closure/closure.h"
 
 #include <algorithm>
@@ -16,6 +17,7 @@ constexpr std::int64_t kMaxWeight = std::int64_t{1} << 62;
 
 [[noreturn]] void overflow() { throw std::overflow_error("the weights of a closure need more than 62 bits"); }
 
+// The arithmetic of weights, which throws instead of wrapping round.
 std::int64_t multiply(std::int64_t a, std::int64_t b) {
   std::int64_t result;
   if (__builtin_mul_overflow(a, b, &result) || result > kMaxWeight || result < -kMaxWeight) overflow();
@@ -61,8 +63,8 @@ std::vector<std::uint8_t> largest_closure(const ClosureProblem& problem, Price p
   check_weights(problem, price);
   if (problem.item_node.size() < one_cut_below) return cut_closure(problem, price);
   // What is worth keeping without the nodes below it is worth keeping with them, and what it buys is then paid for. So
-  // the tops of the trees, settled first, leave a small problem. Where they are worth nothing alone, nothing is left
-  // out.
+  // the tops of the trees are solved first, which leaves a small problem. If the tops alone are worth nothing, the
+  // whole problem is solved.
   const std::vector<std::int32_t> depth = depths(problem);
   const std::int32_t deepest = depth.empty() ? 0 : *std::max_element(depth.begin(), depth.end());
   std::vector<Fate> fate(problem.n_nodes(), Fate::kDropped);
@@ -88,7 +90,8 @@ std::vector<std::uint8_t> largest_closure(const ClosureProblem& problem, Price p
 
 std::vector<std::uint8_t> largest_free_closure(const ClosureProblem& problem,
                                                const std::vector<std::uint8_t>& eligible) {
-  std::vector<std::int64_t> best = problem.gain;  // of a node with the part of its subtree that is worth keeping
+  std::vector<std::int64_t> best =
+      problem.gain;  // the gain of a node with the part of its subtree that is worth keeping
   for (std::size_t v = problem.n_nodes(); v-- > 0;) {
     const std::int32_t parent = problem.parent[v];
     if (eligible[v] && parent >= 0 && best[v] > 0) best[parent] += best[v];

@@ -1,3 +1,4 @@
+// Collects the charges of each row by walking up from its leaves.
 #include "closure/items.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ std::strong_ordering compare(const Items& one, std::size_t i, const Items& other
                                                 other_nodes + other.offset[j], other_nodes + other.offset[j + 1]);
 }
 
-// To items that it does not come before.
+// Appends item i of `source`, which must not come before the last of `items`; equal items become one.
 void append(Items& items, const Items& source, std::size_t i) {
   if (items.size() > 0 && compare(items, items.size() - 1, source, i) == 0) {
     items.n_rows.back() += source.n_rows[i];
@@ -37,13 +38,13 @@ Items sort_and_merge(const Items& items) {
   return result;
 }
 
-// The nodes that cause each charge of one row; used again for the next row.
+// The nodes that cause each charge of one row. It is reused for the next row, to avoid allocations.
 class RowCauses {
  public:
   RowCauses(const ForestPaths& paths, const Charges& charges)
       : paths_(paths), charges_(charges), causes_(charges.n_charges), first_(charges.n_charges, -1) {}
 
-  // Walking up, so the node met last is the one nearest to the root: the first to read the feature.
+  // The walk goes up, so the node met last is the one nearest to the root, which reads the feature first.
   void meet(std::int32_t node) {
     meet_charge(charges_.of_feature[paths_.feature[node]], node);
     meet_charge(charges_.of_group[paths_.feature[node]], node);

@@ -1,3 +1,4 @@
+// Finds all breakpoints: divides a part at the price at which keeping all of it is worth as much as keeping none.
 #include "closure/path.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace scurry {
 
 namespace {
 
-// Nodes that can be kept, with those above them, at no cost.
+// The nodes that can be kept, with those above them, at no cost.
 std::vector<std::uint8_t> free_nodes(const ClosureProblem& problem) {
   std::vector<std::uint8_t> free(problem.n_nodes(), 1);
   for (const std::int32_t buyer : problem.item_node) free[buyer] = 0;
@@ -21,7 +22,7 @@ std::vector<std::uint8_t> free_nodes(const ClosureProblem& problem) {
   return free;
 }
 
-// A part of a part, by what becomes of the nodes that a cut keeps and of the others.
+// The open nodes of `whole`, given the fate of the nodes that a cut keeps and of the others.
 ClosurePart take_part(const ClosurePart& whole, const std::vector<std::uint8_t>& kept, Fate of_kept, Fate of_others) {
   std::vector<Fate> fate(kept.size());
   std::transform(kept.begin(), kept.end(), fate.begin(), [=](std::uint8_t k) { return k ? of_kept : of_others; });
@@ -43,7 +44,7 @@ ClosurePath closure_path(const ClosureProblem& problem, const Progress& progress
   for (std::size_t v = 0; v < fate.size(); ++v) {
     fate[v] = smallest[v] ? Fate::kKept : largest[v] ? Fate::kOpen : Fate::kDropped;
   }
-  // The nodes between two optimal sets; the smaller set is taken for granted.
+  // Each part is the nodes between two optimal sets; the smaller of the two sets is already kept.
   std::vector<ClosurePart> open_parts{open_part(problem, fate)};
   std::size_t n_settled = problem.n_nodes() - open_parts[0].nodes.size();
   if (open_parts[0].nodes.empty()) open_parts.clear();
@@ -51,13 +52,13 @@ ClosurePath closure_path(const ClosureProblem& problem, const Progress& progress
     const ClosurePart part = std::move(open_parts.back());
     open_parts.pop_back();
     const Breakpoint breakpoint{part.problem.total_gain(), part.problem.total_cost()};
-    // Without a gain it goes as soon as costs count at all: it is in no optimal set of a positive theta.
+    // A part without a gain goes as soon as costs count at all: it is in no optimal set of a positive theta.
     if (breakpoint.gain > 0) {
       const std::int64_t common = std::gcd(breakpoint.gain, breakpoint.cost);
       const std::vector<std::uint8_t> kept =
           largest_closure(part.problem, {breakpoint.cost / common, breakpoint.gain / common});
       if (std::find(kept.begin(), kept.end(), 0) != kept.end()) {
-        // Some of it is worth more than this theta, and the rest less.
+        // Some of the part is worth more than this theta, and the rest less.
         open_parts.push_back(take_part(part, kept, Fate::kOpen, Fate::kDropped));
         open_parts.push_back(take_part(part, kept, Fate::kKept, Fate::kOpen));
         progress(n_settled);

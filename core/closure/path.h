@@ -1,4 +1,4 @@
-// Maximum closures at every price: as costs weigh more, the largest optimal set shrinks in steps.
+// Maximum closures at every price: as costs weigh more, the largest optimal set shrinks at some breakpoints.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ struct Breakpoint {
 
 struct ClosurePath {
   std::vector<Breakpoint> breakpoints;   // theta > 0, rising
-  std::vector<std::int32_t> kept_until;  // by node: it is in the optimal set after s steps iff s < kept_until
+  std::vector<std::int32_t> kept_until;  // by node: it is in the optimal set after s breakpoints iff s < kept_until
 };
 
 // Called after every cut with the number of nodes settled; may throw to stop the search.

@@ -1,3 +1,4 @@
+// The criterion of least cost per impurity removed.
 #include "grow/classes.h"
 
 #include <algorithm>
@@ -8,9 +9,9 @@
 namespace scurry {
 namespace {
 
-constexpr double kNoGain = 1e-7;
+constexpr double kNoGain = 1e-7;  // less may be rounding alone
 
-// The impurity of a set of rows given how many of each class it has.
+// The impurity of a set of rows, given the number of rows of each class.
 class ImpurityMeasure {
  public:
   ImpurityMeasure(const ClassTask& task, std::int64_t n_rows) : kind_(task.impurity), alpha_(task.alpha) {
@@ -108,7 +109,7 @@ class CheapestSplit {
     double left_over, threshold;
   };
 
-  // The threshold after which least impurity is left over, the lowest such.
+  // The threshold that leaves the least impurity, the lowest one of equals.
   Halving purest_halves(const NodeRows& rows, Range node, std::size_t feature) {
     const auto order = rows.rows(feature, node);
     const float* values = rows.columns().values(feature);
@@ -137,7 +138,7 @@ class CheapestSplit {
     return (static_cast<double>(n_left) * left + static_cast<double>(n_right) * right) / static_cast<double>(n_);
   }
 
-  // Uniform on [0, n), the same on every platform; the bias of 2^-32 cannot be noticed.
+  // Uniform on [0, n) and the same on every platform, up to a bias of 2^-32 that cannot be noticed.
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(((random_() >> 32) * n) >> 32); }
 
   const ClassTask& task_;

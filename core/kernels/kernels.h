@@ -101,8 +101,8 @@ struct RivalSteps {
   std::size_t width;            // 8 or a multiple of 16
 };
 
-constexpr std::size_t kRivalsTogether =
-    8;  // take() works on so many rows at once; arrays of rows have space for as many more
+// Rows that take() works on at once. Its arrays of rows have space for as many more.
+constexpr std::size_t kRivalsTogether = 8;
 
 struct RivalBounds {
   const std::int32_t* safe;  // [row] if all margins are at least this, no single step makes the row wrong;
@@ -136,8 +136,7 @@ struct RivalKernels {
   std::size_t (*take)(const RivalSteps&, const std::uint32_t* leaf, const RivalBounds&, std::size_t n,
                       std::int32_t* margins, std::uint32_t* open, std::size_t* n_lost);
   // wrong[tree] += the number of the n open rows that the step of this tree would leave with a negative margin; leaves
-  // are
-  // [tree][row].
+  // are [tree][row].
   void (*count)(const RivalSteps&, const std::uint32_t* const* leaves, std::size_t n_trees, const std::uint32_t* open,
                 std::size_t n, const std::int32_t* margins, std::size_t* wrong);
 };
@@ -162,7 +161,7 @@ struct StateKernels {
   // The summed score of n rows, given their margins and what is added to them, both [margin][kScoreRows].
   std::int32_t (*score)(const std::int32_t* margins, const std::int32_t* changes, std::size_t n, std::size_t n_margins,
                         float steepness);
-  // out[state] rows are wrong, the last tree's level running fastest. sum and least have room for all margins and all
+  // out[state] rows are wrong, the last tree's level running fastest. sum and least have space for all margins and all
   // rows.
   void (*count_wrong)(const StateBlock&, std::int32_t* sum, std::int32_t* least, std::uint32_t* out);
 };

@@ -247,8 +247,7 @@ void steps_in(const Walk<Node>& walk, const u32* trees, std::size_t n, const u32
   u32 tree = trees[0], node = at[tree];
   for (std::size_t i = 0; i < n; ++i) {
     // A branch, not a select: in the same tree the row continues from a register, and in another tree it does not have
-    // to
-    // wait for this one.
+    // to wait for this one.
     if (trees[i] != tree) {
       tree = trees[i];
       node = at[tree];

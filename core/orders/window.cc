@@ -49,8 +49,7 @@ class Window {
   std::vector<std::int32_t> best() const {
     constexpr double kNone = std::numeric_limits<double>::infinity();
     // total[state][k] is the cost of the cheapest path to a state that ends with a step of tree k; previous[state][k]
-    // is the
-    // tree of the step before that one.
+    // is the tree of the step before that one.
     std::vector<double> total(excess_.size() * n_trees(), kNone);
     std::vector<std::size_t> previous(total.size(), 0);
     for (std::size_t state = 1; state < excess_.size(); ++state) {

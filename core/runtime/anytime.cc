@@ -233,7 +233,7 @@ void Anytime::answer_as(const RowState& state, const AnytimeOutcome& outcome, st
   write(sums.data(), 1, outcome, row);
 }
 
-// How many of the first n_steps steps are in each tree: so many levels every row goes down in it.
+// How many of the first n_steps steps are in each tree: every row goes down that many levels in it.
 std::vector<std::uint32_t> Anytime::levels_after(std::size_t n_steps) const {
   std::vector<std::uint32_t> levels(walker_.trees().size());
   for (std::size_t i = 0; i < n_steps; ++i) ++levels[steps_[i]];

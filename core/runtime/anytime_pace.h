@@ -7,7 +7,7 @@
 
 namespace scurry {
 
-// A run is so many steps of the order in which no row is interrupted, so that its steps may be taken in any order. This
+// The number of steps in a run. No row is interrupted within a run, so its steps may be taken in any order. This
 // matters because a step must wait for the step before it if both are in the same tree; steps in different trees
 // overlap in the processor.
 constexpr std::size_t kRun = 64;
