@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scurry import Forest, _core
 from scurry.forest import reference
 from scurry.plan import StepRule
-from scurry.runners.steps import AbortFlag, AnytimeRunner
+from scurry.runners.steps import AbortFlag, StepRunner
 from support.anytime_oracle import anytime_of, depth_steps, labels_of, nodes_after, scores_of, shuffled_steps
 from support.strategies import SPECIAL, adversarial_rows, complete_forest, trees
 
@@ -158,7 +158,7 @@ def steps_under_fake_clock(n_steps: int, time_us: float, tick_us: float) -> int:
 def test_deadlines_by_a_fake_clock(tick_us, time_us, max_steps):
     forest = complete_forest(n_trees=60, depth=10)
     steps, rows = depth_steps(forest), RNG.normal(size=(20, 6))
-    native = AnytimeRunner(forest, steps, StepRule())._native
+    native = StepRunner(forest, steps, StepRule())._native
     labels, n_steps = np.empty(20, np.int64), np.empty(20, np.int32)
     reasons = np.empty(20, np.uint8)
     _core.testing.run_by_fake_clock(
@@ -238,7 +238,7 @@ def test_abort_before_the_start():
 def test_abort_from_another_thread():
     forest = complete_forest(n_trees=200, depth=10, n_features=6)
     steps = shuffled_steps(forest)
-    native = AnytimeRunner(forest, steps, StepRule())._native
+    native = StepRunner(forest, steps, StepRule())._native
     n_rows = 2_000_000  # minutes of work, were it not for the flag
     rows = np.broadcast_to(RNG.normal(size=(1, 6)), (n_rows, 6))
     labels, n_steps = np.full(n_rows, -1), np.full(n_rows, -1, np.int32)

@@ -17,7 +17,7 @@ import scurry
 from scurry import Forest, Plan, Predictor
 from scurry.errors import FormatError, InputError
 from scurry.plan import ExitRule, StepRule
-from scurry.runners.steps import AbortFlag
+from scurry.runners.runner import AbortFlag
 from support.anytime_oracle import anytime_of
 from support.strategies import complete_forest
 

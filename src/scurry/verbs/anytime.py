@@ -15,7 +15,7 @@ from scurry.importers import from_model
 from scurry.orders.search import StepOrder, find
 from scurry.plan import Plan, StepRule
 from scurry.predictor import Predictor
-from scurry.runners.steps import AnytimeRunner
+from scurry.runners.steps import StepRunner
 
 OBJECTIVES = ("steps", "time")
 _MAX_TIMED_ROWS = 200
@@ -114,12 +114,12 @@ def step_costs(forest: Forest, rows: NDArray[Any]) -> tuple[float, float]:
     by_tree = np.repeat(np.arange(forest.n_trees, dtype=np.int32), forest.tree_depth)
     level = np.concatenate([np.arange(depth) for depth in forest.tree_depth])
     orders = [by_tree, by_tree[np.argsort(level, kind="stable")]]
-    runners = [AnytimeRunner(forest, order, StepRule()) for order in orders]
+    runners = [StepRunner(forest, order, StepRule()) for order in orders]
     sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), _MAX_TIMED_ROWS)).astype(np.intp)]
     best = np.full((len(orders), len(sample)), np.inf)
     for _ in range(_N_REPEATS):
         for times_us, runner in zip(best, runners, strict=True):
-            np.minimum(times_us, runner.walking_times_us(sample), out=times_us)
+            np.minimum(times_us, runner.measure_walk_us(sample), out=times_us)
     n_same = np.array([(np.diff(order) == 0).sum() for order in orders])
     spent_us = best.mean(axis=1)
     if n_same[0] == n_same[1]:  # one tree, or none deeper than a step
