@@ -129,7 +129,7 @@ def test_weighted_probabilities_are_probabilities():
 
 
 def steps_under_fake_clock(n_steps: int, time_us: float, tick_us: float) -> int:
-    """What the walk must do if every reading of the clock comes `tick_us` after the one before."""
+    """Return the steps that a row must take if every reading of the clock is `tick_us` after the one before."""
     rate = _core.testing.ticks_per_us()
     tick, deadline, interval = int(tick_us * rate), time_us * rate, 0.4 * rate
     done, now, pace = 0, 0, 64 / interval
