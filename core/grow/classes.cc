@@ -73,8 +73,9 @@ class CheapestSplit {
     std::ranges::fill(total_, 0);
     for (const std::uint32_t row : rows.rows(node)) total_[task_.classes[row]] += task_.weights[row];
     n_ = std::accumulate(total_.begin(), total_.end(), std::int64_t{0});
-    for (std::size_t c = 0; c < total_.size(); ++c)
+    for (std::size_t c = 0; c < total_.size(); ++c) {
       shares_[c] = static_cast<double>(total_[c]) / static_cast<double>(n_);
+    }
   }
 
   std::span<const double> value() const { return shares_; }

@@ -34,8 +34,9 @@ inline u32 test_node(const Walk<Node>& walk, const Node& node, const u32* keys) 
     }
   }
   if constexpr (kTests != Tests::kNumbers) {
-    if (x == kNanKey) [[unlikely]]
+    if (x == kNanKey) [[unlikely]] {
       return node.left + !is_marked(walk, node);
+    }
   }
   return node.left + (x > node.key);
 }

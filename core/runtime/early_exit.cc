@@ -256,8 +256,8 @@ void EarlyExit::enter(AliveRows& alive, const Record& record) const {
   alive.fit_block();
   for (std::size_t n_trees = 1; n_trees <= first_open_ && alive.n > 0; ++n_trees) {
     walker_.walk(plan_[n_trees - 1], scratch);
-    if (n_trees == first_open_)
-      scratch.block.by_column = nullptr;  // finish() makes it again for the rows that continue
+    // finish() makes it again, of the rows that continue.
+    if (n_trees == first_open_) scratch.block.by_column = nullptr;
     add(alive, n_trees, record);
   }
 }
