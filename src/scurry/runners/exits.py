@@ -59,7 +59,6 @@ class ExitRunner:
             piece_offset=rule.piece_offset,
             piece_edges=rule.piece_edges,
             piece_sides=rule.piece_sides,
-            start=0,
             seed=rule.seed,
             shuffle_rows=rule.shuffle == "row",
         )
