@@ -102,7 +102,7 @@ def test_float_thresholds_and_steps_as_an_independent_evaluator_has_them(forest,
     if layout != "float32":
         rows = rows[settled(forest, rows)]
     leaves = reference.apply(forest, rows)
-    for n_steps, (sums, _) in enumerate(replay.states(lowered, rows)):
+    for n_steps, (sums, _) in enumerate(replay.walk_steps(lowered, rows)):
         scores = scores_of(forest, nodes_after(forest, steps, n_steps, leaves))
         two = np.sort(scores, axis=1)[:, -2:]
         clear = two[:, 1] - two[:, 0] > 2 * lowered.values.unit
