@@ -49,7 +49,7 @@ void ${name}_scores(const ${name}_state *state, int32_t sums[${NAME}_N_SUMS]);
 ANYTIME_USAGE = """\
  * ${name}_quantize(row, x); ${name}_init(&state); ${name}_run(&state, x, &stop);
  * An interrupt may call ${name}_predict(&state) or ${name}_scores(&state, sums) at any moment and set stop: every step
- * changes the state by a single store of $index_bits bits, which must be atomic on the target."""
+ * moves the row with a single store of $index_bits bits, which must be atomic on the target."""
 
 ANYTIME_STATE = """\
 /* The state of a row: its node in every tree, and the number of ${unit}s taken. */

@@ -94,7 +94,8 @@ class Candidate:
 def list_candidates(pred: Predictor, name: str, layout: str, rows: NDArray[Any] | None) -> list[Candidate]:
     """Return the model in the layout of this name, or with "auto" in every layout that fits it."""
     check_choice("layout", layout, ["auto", *LAYOUTS])
-    found, errors = [], []
+    found: list[Candidate] = []
+    errors = []
     for option in LAYOUTS.values() if layout == "auto" else [LAYOUTS[layout]]:
         if found and option.if_else and not found[0].lowered.is_anytime:
             continue  # only anytime plans become code; the user did not ask for it, so this is no error
