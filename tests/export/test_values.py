@@ -72,18 +72,20 @@ def test_exits_of_a_rule_are_those_of_its_tables(cancer):
         np.testing.assert_array_equal(sides == NEGATIVE, sums <= rule.lower[0, n_trees])
 
 
-def one_by_one(tables: ExitTables, running: np.ndarray, policy: int) -> list[tuple[int, int]]:
+def one_by_one(rule: ExitRule, running: np.ndarray, policy: int) -> list[tuple[int, int]]:
     """Trees and side of each row, walked as the C does; side 0 if it never stops."""
     found = []
     for row in range(running.shape[1]):
         trees, side = len(running) - 1, 0
         for i, total in enumerate(running[:, row, 0]):
-            if tables.pieces:
-                edges, sides = tables.pieces[i]
-                here = int(sides[sum(edge <= total for edge in edges)])
+            if rule.piece_offset.size:
+                piece = rule.piece_offset[i]
+                while piece < rule.piece_offset[i + 1] and rule.piece_edges[piece] <= total:
+                    piece += 1
+                here = int(rule.piece_sides[piece + i])
             else:
-                here = NEGATIVE if total <= tables.lower[policy, i] else 0
-                here = POSITIVE if total >= tables.upper[policy, i] else here
+                here = POSITIVE if total >= rule.upper[policy, i] else 0
+                here = NEGATIVE if total <= rule.lower[policy, i] else here
             if here == FULL:
                 break
             if here:
@@ -98,18 +100,18 @@ def test_exits_are_found_as_a_loop_over_rows_finds_them(with_pieces):
     rng = np.random.default_rng(0)
     n_trees, n_rows = 6, 50
     running = np.cumsum(rng.integers(-2, 3, (n_trees + 1, n_rows, 1)), axis=0)
-    lower = rng.integers(-6, -1, (2, n_trees + 1))
-    pieces = [
-        (np.sort(rng.choice(np.arange(-5, 6), 3, replace=False)), rng.integers(0, 4, 4).astype(np.uint8))
-        for _ in range(n_trees + 1)
-    ]
-    tables = ExitTables(
-        weights=np.array([0.25, 0.75]), lower=lower, upper=lower + 5, pieces=pieces if with_pieces else []
-    )
+    lower = rng.integers(-6, -1, (2, n_trees + 1)).astype(np.int32)
+    pieces = {}
+    if with_pieces:
+        edges = [np.sort(rng.choice(np.arange(-5, 6), 3, replace=False)) for _ in range(n_trees + 1)]
+        pieces["piece_offset"] = 3 * np.arange(n_trees + 2, dtype=np.uint32)
+        pieces["piece_edges"] = np.concatenate(edges).astype(np.int32)
+        pieces["piece_sides"] = rng.integers(0, 4, 4 * (n_trees + 1)).astype(np.uint8)
+    rule = ExitRule(kind="scores", weights=np.array([1.0, 3.0]), lower=lower, upper=lower + 5, **pieces)
     full_codes = rng.integers(0, 2, n_rows)
     for policy, draw in ((0, 2**14 - 1), (1, 2**14)):
-        trees, codes = tables.find_exits(running, full_codes, np.full(n_rows, draw))
-        expected = one_by_one(tables, running, policy)
+        trees, codes = ExitTables(rule).find_exits(running, full_codes, np.full(n_rows, draw))
+        expected = one_by_one(rule, running, policy)
         assert trees.tolist() == [n for n, _ in expected]
         assert codes.tolist() == [
             int(side == POSITIVE) if side else full for (_, side), full in zip(expected, full_codes, strict=True)

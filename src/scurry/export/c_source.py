@@ -175,18 +175,17 @@ class CSource:
         np.maximum.at(of_tree, lowered.tree, np.abs(lowered.codes).max(axis=1))
         largest = int(of_tree.sum()) + int(np.abs(lowered.values.start).max()) + 1
         match lowered.values.stop:
-            case ExitTables(pieces=[]) as stop:
-                tables.add_array("lower", np.clip(stop.lower, -largest, largest))
-                tables.add_array("upper", np.clip(stop.upper, -largest, largest))
+            case ExitTables(rule=rule) if len(rule.piece_offset):
+                tables.add_array("piece_offset", rule.piece_offset)
+                tables.add_array("piece_edge", np.clip(rule.piece_edges, -largest, largest))
+                tables.add_array("piece_side", rule.piece_sides)
+                return self._fill(c_text.PIECE_TEST)
+            case ExitTables(rule=rule) as stop:
+                tables.add_array("lower", np.clip(rule.lower, -largest, largest))
+                tables.add_array("upper", np.clip(rule.upper, -largest, largest))
                 if stop.n_policies > 1:
                     tables.add_array("policy_bound", stop.policy_bounds, "uint32_t")
                 return self._fill(c_text.THRESHOLD_TEST)
-            case ExitTables() as stop:
-                edges, sides = zip(*stop.pieces, strict=True)
-                tables.add_array("piece_offset", np.cumsum([0, *map(len, edges)]))
-                tables.add_array("piece_edge", np.clip(np.concatenate(edges), -largest, largest))
-                tables.add_array("piece_side", np.concatenate(sides))
-                return self._fill(c_text.PIECE_TEST)
             case LeadTables() as stop:
                 if stop.need:
                     tables.add_array("need_offset", np.cumsum([0, *map(len, stop.need)])[:-1])

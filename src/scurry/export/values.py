@@ -34,42 +34,40 @@ _LARGEST_SUM = 2**31 - 1
 _FIXED_POINT_BITS = 29  # two less than a sum has: room for what rounding adds
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class ExitTables:
-    """Thresholds of an `ExitRule`, in the units of exported sums.
+    """An early exit with two classes.
 
     Attributes
     ----------
-    weights : float64 array of shape (n_policies,)
-        The probability of each policy.
-    lower, upper : int64 arrays of shape (n_policies, n_trees + 1)
-    pieces : list of (edges, sides), or empty
-        Where it is not empty it replaces the thresholds: one entry per number of trees evaluated.
+    rule : ExitRule
+        Thresholds and pieces, in the units of exported sums.
     """
 
-    weights: NDArray[np.float64]
-    lower: NDArray[np.int64]
-    upper: NDArray[np.int64]
-    pieces: list[tuple[NDArray[np.int64], NDArray[np.uint8]]]
+    rule: ExitRule
 
     @property
     def n_policies(self) -> int:
         """Number of policies that rows are divided among at random."""
-        return len(self.weights)
+        return len(self.rule.weights)
 
     @property
     def policy_bounds(self) -> NDArray[np.int64]:
         """Draws from bound p - 1 up to bound p choose policy p, larger ones the last; shape (n_policies - 1,)."""
-        bounds: NDArray[np.int64] = np.rint(np.cumsum(self.weights)[:-1] * 2**DRAW_BITS).astype(np.int64)
+        shares = np.cumsum(self.rule.weights / self.rule.weights.sum())
+        bounds: NDArray[np.int64] = np.rint(shares[:-1] * 2**DRAW_BITS).astype(np.int64)
         return bounds
 
     def side_of(self, policy: NDArray[np.int64], n_trees: int, sums: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the side each row's sum is on after `n_trees` trees, shape (n_rows,)."""
-        if self.pieces:
-            edges, sides = self.pieces[n_trees]
-            return sides[np.searchsorted(edges, sums, side="right")].astype(np.int64)
-        side = np.where(sums >= self.upper[policy, n_trees], POSITIVE, CONTINUE)
-        return np.where(sums <= self.lower[policy, n_trees], NEGATIVE, side)
+        rule = self.rule
+        if len(rule.piece_offset):
+            first, last = (int(at) for at in rule.piece_offset[n_trees : n_trees + 2])
+            piece = np.searchsorted(rule.piece_edges[first:last], sums, side="right")
+            # n edges make n + 1 pieces, so each smaller number of trees has one side more than edges.
+            return rule.piece_sides[first + n_trees + piece].astype(np.int64)
+        side = np.where(sums >= rule.upper[policy, n_trees], POSITIVE, CONTINUE)
+        return np.where(sums <= rule.lower[policy, n_trees], NEGATIVE, side)
 
     def find_exits(
         self, running: NDArray[np.int64], full_codes: NDArray[np.int64], draws: NDArray[np.int64] | None
@@ -190,9 +188,9 @@ def lower_plan(forest: Forest, plan: Plan, bits: int) -> Values:
         case LeaderRule() as rule:
             values = _lower_leads(forest, rule, bits)
         case StepRule() as rule:
-            values = _lower_scores(forest, bits, is_anytime=True, weights=rule.weights(forest))
+            values = _lower_scores(forest, rule.weights(forest), bits, is_anytime=True)
         case None:
-            values = _lower_scores(forest, bits)
+            values = _lower_scores(forest, np.empty(0), bits, is_anytime=False)
     # The code of a vote is a class, not an amount: each tree adds 1.
     largest = np.maximum.reduceat(np.abs(values.codes).max(axis=1), forest.tree_offset[:-1]).sum()
     if values.kind != "vote" and max(int(largest) + int(np.abs(values.start).max()), abs(values.limit)) > _LARGEST_SUM:
@@ -202,21 +200,18 @@ def lower_plan(forest: Forest, plan: Plan, bits: int) -> Values:
     return values
 
 
-def _lower_scores(
-    forest: Forest, bits: int, *, is_anytime: bool = False, weights: NDArray[np.float64] | None = None
-) -> Values:
-    """Return the values of a forest all of whose trees count; each node counts `weights` times."""
+def _lower_scores(forest: Forest, weights: NDArray[np.float64], bits: int, *, is_anytime: bool) -> Values:
+    """Return the values of a forest all of whose trees count; each node counts `weights` times, once if it is empty."""
     if forest.n_classes < 2:
         kind = "a regressor" if forest.classes is None else "a model of a single class"
         raise UnsupportedModelError(f"only classifiers of two or more classes are exported as C, this is {kind}")
-    is_weighted = weights is not None and len(weights) > 0
-    base = forest.base_score
+    is_weighted, base = len(weights) > 0, forest.base_score
     if is_weighted and base.any():
         raise UnsupportedModelError(f'readout="weighted" with base scores ({base}) is not exported; use "plain"')
     if forest.aggregation == "vote" and forest.n_classes > 2 and not is_weighted:
         return replace(_count_votes(forest), is_anytime=is_anytime)
     used = np.ones(forest.n_nodes, np.bool_) if is_anytime else forest.is_leaf
-    weight = weights[:, None] if weights is not None and is_weighted else 1.0
+    weight = weights[:, None] if is_weighted else 1.0
     serves_one_class = bool(forest.tree_output[0] >= 0)
     if forest.n_classes == 2 and (forest.n_outputs == 1 or not serves_one_class):
         margins, threshold = leaf_scores(forest)[:, None] * weight, score_threshold(forest)
@@ -250,22 +245,23 @@ def _lower_exits(forest: Forest, rule: ExitRule, bits: int) -> Values:
     strict = rule.kind == "scores" and forest.n_outputs == 2
     limit = _smallest_above((rule.threshold(forest) - forest.n_trees * offset) / unit, strict=strict)
 
-    # After i trees a sum of codes lacks i offsets. Thresholds are rounded away from each other: where codes are
-    # coarser than the rule's units, a row continues rather than stop at a sum the rule would not stop it at.
-    shift = offset * np.arange(forest.n_trees + 1)
-    lower = np.clip(np.floor((rule.lower - shift) / unit), NEVER_BELOW, NEVER_ABOVE)
-    upper = np.clip(np.ceil((rule.upper - shift) / unit), NEVER_BELOW, NEVER_ABOVE)
-    pieces = []
-    for i in range(forest.n_trees + 1 if len(rule.piece_offset) else 0):
-        first, last = (int(at) for at in rule.piece_offset[i : i + 2])
-        edges = np.clip(np.ceil((rule.piece_edges[first:last] - shift[i]) / unit), NEVER_BELOW, NEVER_ABOVE)
-        # n edges make n + 1 intervals, so the sides of earlier tree counts take one place more each.
-        pieces.append((edges.astype(np.int64), rule.piece_sides[first + i : last + i + 1]))
+    def convert(sums: NDArray[np.int32], n_trees: NDArray[np.int64], rounding: np.ufunc) -> NDArray[np.int32]:
+        # A sum of codes lacks one offset per tree.
+        codes = np.clip(rounding((sums - n_trees * offset) / unit), NEVER_BELOW, NEVER_ABOVE)
+        return np.where(np.isin(sums, (NEVER_BELOW, NEVER_ABOVE)), sums, codes).astype(np.int32)
+
+    # Thresholds are rounded away from each other: where codes are coarser than the rule's units, a row continues
+    # rather than stop at a sum the rule would not stop it at.
+    n_trees = np.arange(forest.n_trees + 1)
+    offsets = rule.piece_offset.astype(np.int64)
+    n_edges = offsets[1:] - offsets[:-1]
     stop = ExitTables(
-        weights=rule.weights / rule.weights.sum(),
-        lower=np.where(rule.lower == NEVER_BELOW, NEVER_BELOW, lower).astype(np.int64),
-        upper=np.where(rule.upper == NEVER_ABOVE, NEVER_ABOVE, upper).astype(np.int64),
-        pieces=pieces,
+        replace(
+            rule,
+            lower=convert(rule.lower, n_trees, np.floor),
+            upper=convert(rule.upper, n_trees, np.ceil),
+            piece_edges=convert(rule.piece_edges, np.repeat(n_trees[: len(n_edges)], n_edges), np.ceil),
+        )
     )
     start = np.zeros(1, np.int64)
     return Values(kind="margin", codes=codes, start=start, limit=limit, offset=offset, unit=unit, stop=stop)
