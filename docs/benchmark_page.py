@@ -18,34 +18,35 @@ PAGE = """\
 
 <!-- Written by docs/benchmark_page.py from benchmarks/results. Do not edit by hand. -->
 
-The figures on this page come from the result files in `benchmarks/results`. Speeds depend on the machine, so they are given as
-ratios between programs that took turns in one run. Run the command under each table to get your own figures.
+The figures on this page come from the result files in `benchmarks/results`. Speeds depend on the machine, so they are
+given as ratios between programs that took turns in one run. Run the command under each table to get your own figures.
 
 ## Three budgets on data that come with scurry
 
-8,281 census rows and 2,400 patients that no model has seen. `× scikit-learn` is the speed of a batch on one thread compared with
-scikit-learn's own `predict`.
+8,281 census rows and 2,400 patients that no model has seen. `× scikit-learn` is the speed of a batch on one thread
+compared with scikit-learn's own `predict`.
 
 {demo}
 
-{demo_origin} The settings of the anytime and thyroid rows were chosen after looking at these test rows. Those of the early exits
-were not.
+{demo_origin} The settings of the anytime and thyroid rows were chosen after looking at these test rows. Those of the
+early exits were not.
 
 ## Evaluating all trees
 
 scurry without any plan, compared with other engines. It changed no label in any of these cells. The columns are:
 
 - **krows/s**: thousands of rows per second of CPU time, on one thread, in batches of 20,000 float32 rows.
-- **× own framework** and **× oneDAL**: how many times as fast as the framework that trained the model, and as Intel's oneDAL.
+- **× own framework** and **× oneDAL**: how many times as fast as the framework that trained the model, and as Intel's
+  oneDAL.
 - **speed-up, 2 threads**: two threads compared with one, by wall time. Two figures are two runs.
 - **one row, p50 µs**: the median time of one call from Python with a single row.
-- **latency relative to the fastest other engine**: that time divided by the best time among oneDAL, lleaves, onnxruntime and the
-  framework itself. Below 1 means that scurry is faster: 0.25 is a quarter of the time.
+- **latency relative to the fastest other engine**: that time divided by the best time among oneDAL, lleaves,
+  onnxruntime and the framework itself. Below 1 means that scurry is faster: 0.25 is a quarter of the time.
 
 {full}
 
-{full_origin} The closest competitor in batches is lleaves on covertype; scurry is 1.13 times as fast there. oneDAL does not run
-forests with more than two classes, and changes some labels of others.
+{full_origin} The closest competitor in batches is lleaves on covertype; scurry is 1.13 times as fast there. oneDAL
+does not run forests with more than two classes, and changes some labels of others.
 
 ## More figures
 
@@ -53,7 +54,8 @@ forests with more than two classes, and changes some labels of others.
   `benchmarks/papers/early-exit-results.md`.
 - Anytime prediction: step orders and deadlines under a real clock are in `benchmarks/papers/squirrel-results.md`.
 - Pruning: solver times and the papers' tables are in `benchmarks/papers/pruning-results.md`.
-- [What we found in the papers](findings.md) sums them up. A server under load is measured on [its own page](serving.md).
+- [What we found in the papers](findings.md) sums them up. A server under load is measured on [its own
+  page](serving.md).
 """
 
 

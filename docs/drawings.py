@@ -29,6 +29,7 @@ class Drawing:
         ]
 
     def line(self, points, color=INK, width=1.5, dash="", opacity=1.0) -> None:
+        """Add a line through points."""
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
         self.parts.append(
@@ -37,15 +38,18 @@ class Drawing:
         )
 
     def area(self, points, color, opacity) -> None:
+        """Add a filled area."""
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         self.parts.append(f'<polygon points="{path}" fill="{color}" opacity="{opacity}"/>')
 
     def circle(self, x, y, radius, fill, stroke="none") -> None:
+        """Add a circle."""
         self.parts.append(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}" stroke="{stroke}" stroke-width="2"/>'
         )
 
     def box(self, x, y, width, height, fill, stroke=INK, dash="") -> None:
+        """Add a rectangle."""
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
         self.parts.append(
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{width}" height="{height}" rx="4" fill="{fill}" '
@@ -53,12 +57,14 @@ class Drawing:
         )
 
     def text(self, x, y, words, color=INK, anchor="middle", size=14, weight="normal") -> None:
+        """Add a line of text."""
         self.parts.append(
             f'<text x="{x:.1f}" y="{y:.1f}" fill="{color}" text-anchor="{anchor}" font-size="{size}" '
             f'font-weight="{weight}">{words}</text>'
         )
 
     def save(self, name: str) -> None:
+        """Write the picture as an SVG file."""
         (FOLDER / f"{name}.svg").write_text("\n".join([*self.parts, "</svg>"]) + "\n", encoding="utf-8")
 
 
