@@ -102,7 +102,7 @@ def exit_rule() -> None:
     drawing.text(at(17.5, 0)[0], y0 + 38, "trees evaluated", INK, size=13)
     drawing.text(766, 46, "above this line: stop, answer “yes”", BLUE, "end")
     drawing.text(766, 356, "below this line: stop, answer “no”", ORANGE, "end")
-    note = f"Six rows, {n_trees} trees. The number at each dot is how many trees that row needed."
+    note = f"Six simulated rows, {n_trees} trees. The number at each dot is how many trees that row needed."
     drawing.text(390, 405, note, GREY, size=13)
     drawing.save("exit-rule")
 
