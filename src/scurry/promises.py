@@ -264,10 +264,9 @@ class RowSummary:
     missing: NDArray[np.float64]
 
     @classmethod
-    def of(cls, rows: NDArray[Any], n_quantiles: int = 21, max_rows: int = 20_000) -> Self:
-        """Summarise `rows` of shape (n_rows, n_features); of more than `max_rows`, an even selection."""
-        chosen = np.linspace(0, len(rows) - 1, min(len(rows), max_rows)).astype(np.intp)
-        values = np.asarray(rows)[chosen].astype(np.float64)
+    def of(cls, rows: NDArray[Any], n_quantiles: int = 21) -> Self:
+        """Summarise `rows` of shape (n_rows, n_features)."""
+        values = np.asarray(rows).astype(np.float64)
         missing = np.isnan(values)
         quantiles = np.full((values.shape[1], n_quantiles), np.nan)
         for feature in np.flatnonzero(~missing.all(axis=0)):

@@ -35,7 +35,7 @@ from scurry.errors import InputError, UnsupportedModelError
 from scurry.export.values import ExitTables, LeadTables, Values, exit_values, leader_values, step_values
 from scurry.forest import Forest
 from scurry.forest.structure import MISSING_NONE, MISSING_ZERO
-from scurry.plan import ExitRule, LeaderRule, StepRule, trees_per_round
+from scurry.plan import ExitRule, LeaderRule, StepRule
 from scurry.predictor import Predictor
 
 _MOST_NODES = {16: 2**16, 32: 2**31}
@@ -176,7 +176,7 @@ def _values(
         case ExitRule():
             return exit_values(forest, rule, layout.value_bits)
         case LeaderRule():
-            return leader_values(forest, rule, trees_per_round(forest), layout.value_bits)
+            return leader_values(forest, rule, forest.trees_per_round, layout.value_bits)
     return step_values(forest, rule, layout.value_bits), None
 
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import Forest
-from scurry.forest.reference import leaf_values
 from scurry.plan import NEVER_ABOVE, NEVER_BELOW, ExitRule, LeaderRule, StepRule, leaf_scores, score_threshold
 
 _LARGEST_SUM = 2**31 - 1
@@ -82,7 +81,7 @@ def step_values(forest: Forest, rule: StepRule | None, bits: int) -> Values:
         return _checked(
             forest, Values(kind="margin", codes=codes, start=_zero(), limit=limit, offset=offset, unit=unit)
         )
-    values, base = leaf_values(forest) * weight, forest.base_score
+    values, base = forest.leaf_values() * weight, forest.base_score
     codes, offset, unit = _quantised(forest, values, used, bits, extra=float(np.abs(base).max()))
     own = forest.tree_output[0] >= 0
     n_counted = np.bincount(forest.tree_output, minlength=len(base)) if own else forest.n_trees
