@@ -13,9 +13,9 @@ from scurry.estimators.budgeted import BudgetedClassifier
 from scurry.forest import Forest
 from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.pruning import prune
 from scurry.verbs.anytime import anytime
 from scurry.verbs.early_exit import early_exit
+from scurry.verbs.prune import prune
 
 
 class EarlyExitClassifier(BudgetedClassifier):
