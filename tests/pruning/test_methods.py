@@ -58,7 +58,10 @@ def test_nonsense_choices_are_named(options, message):
         ({"node_errors": [1, -2, 0], "n_error": 3}, r"node_errors\[1\] is -2; an error count is finite and 0 or more"),
         ({"node_errors": [1, np.nan, 0], "n_error": 3}, r"node_errors\[1\] is nan"),
         ({"node_errors": ["x", 1, 0], "n_error": 3}, "node_errors must be numbers"),
-        ({"node_errors": [1, 0, 0]}, "n_error must be a number above 0, got None: the rows that node_errors are counted on"),
+        (
+            {"node_errors": [1, 0, 0]},
+            "n_error must be a number above 0, got None",
+        ),
         ({"node_errors": [1, 0, 0], "n_error": 0}, "n_error must be a number above 0, got 0"),
         ({"n_error": 4}, "n_error goes with node_errors"),
     ],
