@@ -116,7 +116,8 @@ class GrownClassifier(ClassifierMixin, BaseEstimator):
         -------
         array of shape (n_rows,)
         """
-        return self.forest_.predict(self._check_rows(X))
+        rows = self._check_rows(X)  # before forest_, so that unfitted classifiers say so
+        return self.forest_.predict(rows)
 
     @available_if(lambda classifier: classifier._has_probabilities())
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -130,4 +131,5 @@ class GrownClassifier(ClassifierMixin, BaseEstimator):
         -------
         float64 array of shape (n_rows, n_classes)
         """
-        return self.forest_.predict_proba(self._check_rows(X))
+        rows = self._check_rows(X)
+        return self.forest_.predict_proba(rows)

@@ -46,7 +46,7 @@ def independent_path(problem: PruningProblem, progress: Progress | None = None) 
     """
     closure = problem.closure
     unshared = closure.item_cost[closure.item_of_purchase].astype(np.float64)
-    price: NDArray[np.float64] = closure.cost + np.bincount(closure.item_node, unshared, closure.n_nodes)
+    price = closure.cost.astype(np.float64) + np.bincount(closure.item_node, unshared, closure.n_nodes)
     return _by_levels(problem, "independent", price, problem.error_unit / problem.cost_unit, progress)
 
 
