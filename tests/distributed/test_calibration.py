@@ -68,7 +68,7 @@ def models():
 
 
 class Pieces(Sample):
-    """Rows in pieces, asked in any order; chosen rows and functions reach them as they reach files."""
+    """Rows in pieces that answer in any order; chosen rows and functions reach them as they reach files."""
 
     def __init__(self, pieces, order):
         self.pieces, self.order = pieces, order
@@ -157,19 +157,19 @@ def test_files_give_the_plan_of_one_machine(models, folders, cluster, case):
     name, asked = CASES[case]
     model, X = models[name]
     alone = scurry.early_exit(model, X, max_disagreement=ALPHA, random_state=1, **asked)
-    told = []
+    calls = []
     found = distributed.early_exit(
         model,
         folders[name],
         max_disagreement=ALPHA,
         random_state=1,
         cluster=cluster,
-        progress=lambda *state: told.append(state),
+        progress=lambda *call: calls.append(call),
         **asked,
     )
     assert found.digest == alone.digest
     assert found.plan.facts == alone.plan.facts
-    assert told[-1] == (5, 5)
+    assert calls[-1] == (5, 5)
 
 
 @pytest.mark.parametrize("method", ["qwyc", "auto", "minimean"])

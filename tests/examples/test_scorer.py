@@ -13,7 +13,7 @@ ROW_S = 1e-4
 
 
 class Clock:
-    """Stands in for the `time` of the scorer, and for a predictor all of whose rows take as long."""
+    """A replacement for the `time` module of the scorer, and for a predictor whose rows all take the same time."""
 
     def __init__(self):
         self.now, self.calls = 0.0, []

@@ -28,7 +28,7 @@ from scurry.runners.exits import Run
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _N_SEEDS = 2**31 - 1  # some frameworks keep seeds as int32
-_MAX_BUDGETS = 32  # predictors kept for budgets given at prediction time; a server may be asked for any number
+_MAX_BUDGETS = 32  # predictors kept for budgets given at prediction time; callers may pass any number of them
 
 
 @dataclass(frozen=True, eq=False)
