@@ -20,7 +20,7 @@ from scurry.distributed.cluster import Partition, gathered, shared, submitted
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.rows import as_rows
-from scurry.verbs.sample import Sample, Sums
+from scurry.stopping.sample import Sample, Sums
 
 T = TypeVar("T")
 Progress = Callable[[float, str], object]

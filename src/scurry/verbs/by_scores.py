@@ -28,10 +28,10 @@ from scurry.plan import (
     score_threshold,
     trees_per_round,
 )
-from scurry.stopping import FanRule, LeadRule, MarginRule, fan, multiclass_qwyc, qwyc
+from scurry.stopping import FanFit, LeaderFit, MarginFit, fan, multiclass_qwyc, qwyc
 from scurry.stopping.guarantee import certified_rate, certify_rates, rows_needed
+from scurry.stopping.sample import InMemory, Sample, Sums, random_part
 from scurry.verbs.options import Request
-from scurry.verbs.sample import InMemory, Sample, Sums, random_part
 
 _LARGEST_SUM = 2**31 - 2
 # In units of the spread of full scores (or of gamma): from "as fitted" to "hardly ever stop".
@@ -41,7 +41,7 @@ _FIT_SHARE = 0.3
 _MIN_BIN_ROWS = 5  # bins of fewer rows show no deviation, and would stop rows at any gamma
 _ROUNDING = 1e-4  # steps: far above the error of products near 2**31, far below one step
 
-ScoredRule: TypeAlias = MarginRule | LeadRule | FanRule
+ScoredRule: TypeAlias = MarginFit | LeaderFit | FanFit
 
 
 def score_step(forest: Forest) -> float:
@@ -68,7 +68,7 @@ def plan_by_scores(request: Request, method: str) -> Plan:
         rule = _fit_many_classes(request, method, step, fit_rows)
     amount, measured = _certified_amount(request, rule, step, held_out)
     measured["fitted_on_rows"] = len(fit_rows)
-    return _plan(request, method, rule.widened(amount), step, measured)
+    return _plan(request, method, rule.widen(amount), step, measured)
 
 
 def _split(request: Request) -> tuple[NDArray[Any], NDArray[Any] | None, Sample]:
@@ -118,7 +118,7 @@ def _decisions(forest: Forest, rows: NDArray[Any]) -> NDArray[Any]:
 
 def _fit_two_classes(
     request: Request, method: str, step: float, rows: NDArray[Any], y: NDArray[Any] | None
-) -> MarginRule | FanRule:
+) -> MarginFit | FanFit:
     forest = request.forest
     decisions = _decisions(forest, rows)
     if decisions.all() or not decisions.any():
@@ -153,7 +153,7 @@ def _fitted_disagreement(request: Request) -> float:
     return request.max_disagreement * share
 
 
-def _fit_many_classes(request: Request, method: str, step: float, rows: NDArray[Any]) -> LeadRule:
+def _fit_many_classes(request: Request, method: str, step: float, rows: NDArray[Any]) -> LeaderFit:
     if request.keep_scores is not None:
         raise InputError('keep_scores="positive" needs a model with two classes')
     forest = request.forest
@@ -228,7 +228,7 @@ def _infeasible(request: Request, n_mistakes: int, n_rows: int) -> InfeasibleErr
 
 
 def _plan(request: Request, method: str, rule: ScoredRule, step: float, measured: dict[str, Any]) -> Plan:
-    if isinstance(rule, LeadRule):
+    if isinstance(rule, LeaderFit):
         lead = np.full(rule.n_models + 1, NEVER_ABOVE, np.int32)
         lead[1:-1] = _grid(np.ceil(rule.lead / step))
         size = trees_per_round(request.forest)
@@ -239,11 +239,11 @@ def _plan(request: Request, method: str, rule: ScoredRule, step: float, measured
     return Plan(order=order.astype(np.int32), stop=stop, facts=request.facts(method, **measured))
 
 
-def _exit_rule(rule: MarginRule | FanRule, step: float) -> ExitRule:
+def _exit_rule(rule: MarginFit | FanFit, step: float) -> ExitRule:
     lower = np.full((1, rule.n_models + 1), NEVER_BELOW, np.int32)
     upper = np.full((1, rule.n_models + 1), NEVER_ABOVE, np.int32)
     pieces: dict[str, Any] = {}
-    if isinstance(rule, FanRule):
+    if isinstance(rule, FanFit):
         pieces = _pieces(rule, step)
     else:
         lower[0, 1:-1] = _grid(np.floor(rule.lower / step))
@@ -255,7 +255,7 @@ def _grid(values: NDArray[np.float64]) -> NDArray[np.int32]:
     return np.clip(values, NEVER_BELOW, NEVER_ABOVE).astype(np.int32)
 
 
-def _pieces(rule: FanRule, step: float) -> dict[str, NDArray[Any]]:
+def _pieces(rule: FanFit, step: float) -> dict[str, NDArray[Any]]:
     """Fan's bins as intervals of the running sum: negative up to a bin's lower threshold, positive from its upper."""
     offset, edges, sides = [0, 0], [np.empty(0, np.int32)], [np.zeros(1, np.uint8)]
     for position in range(rule.n_models - 1):

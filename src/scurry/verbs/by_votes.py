@@ -19,11 +19,11 @@ from scurry.forest import Forest
 from scurry.plan import NEVER_ABOVE, ExitRule, LeaderRule, Plan
 from scurry.stopping import VotePolicy, VoteRule, fit_votes, solve_plurality
 from scurry.stopping.guarantee import rows_needed
+from scurry.stopping.sample import Sample, Sums
 from scurry.stopping.votes.order import OrderFit, fit_majority_order, fit_plurality_order
 from scurry.stopping.votes.plurality import PairwisePolicy
 from scurry.stopping.votes.policy import outcomes
 from scurry.verbs.options import Request
-from scurry.verbs.sample import Sample, Sums
 
 _LOTS_IN_TREES = 1.0  # what a row's draw, and the split of its block, cost beside walking a tree
 

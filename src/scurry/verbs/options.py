@@ -19,8 +19,8 @@ from scurry.forest import Forest
 from scurry.forest.forest import fields_of
 from scurry.forest.reference import leaf_values
 from scurry.forest.rows import as_rows
-from scurry.stopping.scores.matrix import model_costs
-from scurry.verbs.sample import InMemory, Sample, Sums
+from scurry.stopping.sample import InMemory, Sample, Sums
+from scurry.stopping.scores.matrix import check_costs
 
 METHODS = ("auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan")
 
@@ -63,7 +63,7 @@ class Request:
         if asked["keep_scores"] not in (None, "positive"):
             raise InputError(f'keep_scores must be None or "positive", got {asked["keep_scores"]!r}')
         if not isinstance(asked["costs"], str):
-            asked["costs"] = model_costs(asked["costs"], forest.n_trees)
+            asked["costs"] = check_costs(asked["costs"], forest.n_trees)
         elif asked["costs"] not in ("trees", "steps"):
             raise InputError(f'costs must be "trees", "steps" or a number per tree, got {asked["costs"]!r}')
         if asked["threshold"] is not None:
