@@ -1,7 +1,7 @@
 """Early exit on votes: each tree votes for a class, and a row stops once the full vote is clear enough.
 
 What is promised depends on who draws the order of trees. One order for all rows, with a confidence: the mistakes of
-that very order are counted on rows it was not chosen by (`scurry.stopping.vote_order`). An order for each row: the
+that very order are counted on rows it was not chosen by (`scurry.stopping.votes.order`). An order for each row: the
 rule's bounds, which are chances over orders, hold for the predictor as they stand. Without a confidence: the papers'
 rules as fitted, whose bounds hold on average over the orders that might have been drawn.
 """

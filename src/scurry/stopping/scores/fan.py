@@ -114,7 +114,9 @@ class FanFit(ScoreFit):
         first, past = self.bin_offset[position : position + 2]
         if first == past:
             return np.full(len(sums), np.nan), np.zeros(len(sums), dtype=np.bool_)
+        # The same expression as in `_measure_bins`, so that both put a sum into the same bin.
         number = np.floor(sums / self.bin_width)
+        # A bin beyond the last is clipped here and made NaN below, where the numbers differ.
         found = np.minimum(first + np.searchsorted(self.bins[first:past], number), past - 1)
         excess = sums - self.mean[found] - self.decision_threshold
         with np.errstate(divide="ignore"):
@@ -249,8 +251,9 @@ def _find_smallest_gamma(
         begins.append(record[wrong])
         ends.append(ratio[wrong])
         record[higher] = ratio[higher]
-        goes_on = ~np.isnan(ratio) & (record < np.inf)
-        rows, sums, record = rows[goes_on], sums[goes_on], record[goes_on]
+        # A row in an empty bin is evaluated in full, and nothing exceeds an infinite record.
+        continues = ~np.isnan(ratio) & (record < np.inf)
+        rows, sums, record = rows[continues], sums[continues], record[continues]
     begin, end = np.sort(np.concatenate(begins)), np.sort(np.concatenate(ends))
     gammas = np.concatenate([[0.0], end[end < np.inf]])
     n_mistakes = np.searchsorted(begin, gammas, side="right") - np.searchsorted(end, gammas, side="right")

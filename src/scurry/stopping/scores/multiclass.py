@@ -152,6 +152,7 @@ def multiclass_qwyc(
     start = snap(base, grid.unit)
     full = start + grid.values.sum(axis=0)
     answers = _find_leaders(array, full, grid.unit, base)
+    # With one answer any lead would do, and new rows of other classes would all be wrong.
     if (answers == answers[0]).all():
         raise InputError(
             f"the full ensemble answers class {answers[0]} on all {n_rows} calibration rows: nothing can be learnt "
@@ -231,6 +232,7 @@ def _find_leaving(
     """Return which rows may leave if `allowed` of them may be wrong, which rows are wrong, and all leads."""
     leads, wrong = _measure_leads(sums), np.argmax(sums, axis=1) != answers
     barred = leads[wrong]
+    # Closed thresholds: the first wrong row beyond the allowed ones must stay, and all rows of its lead with it.
     if len(barred) <= allowed:
         return np.ones(len(sums), dtype=np.bool_), wrong, leads
     return leads > -np.partition(-barred, allowed)[allowed], wrong, leads

@@ -216,6 +216,7 @@ def qwyc(
         costs=model_cost,
         decision_threshold=float(decision_threshold),
         step=grid.unit,
+        # The unit of widening; it makes the same amounts useful for ensembles of any scale.
         spread=float(np.std(grid.values.sum(axis=0))),
         n_rows=n_rows,
         mean_cost=float(model_cost[found] @ n_entering) / n_rows,

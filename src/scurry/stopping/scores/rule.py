@@ -115,6 +115,7 @@ class ScoreFit(StoredRule):
                 raise InputError(f"{field.name} must be a finite number, got {value!r}")
         if not self.step > 0.0:
             raise InputError(f"step must be positive, got {self.step}")
+        # The dataclass is frozen, so its arrays should be too.
         for name in self.ARRAYS:
             getattr(self, name).flags.writeable = False
 
@@ -261,6 +262,7 @@ class ScoreFit(StoredRule):
             yield _Exits(last, rows[stuck], left_for[stuck], np.full(n_stuck, len(amounts)), full[rows[stuck]])
             left_for = np.maximum(left_for, leaves_for)
             stays = (left_for < len(amounts)) & ~stuck
+            # Copies cost more than they save while every row stays.
             if not stays.all():
                 rows, sums, left_for = rows[stays], sums[stays], left_for[stays]
         yield _Exits(last, rows, left_for, np.full(len(rows), len(amounts)), full[rows])
@@ -338,6 +340,7 @@ class ScoreStopper:
             )
         self._scores.append(value)
         self._sums += snap(value, self._rule.step)
+        # The original scores are kept for the last decision, which must not depend on the grid.
         if self.n_seen == self._rule.n_models:
             self.decision = self._rule._full_decision(np.stack(self._scores)[np.newaxis], self._sums).item()
         elif not self._never:

@@ -122,6 +122,7 @@ def solve_class_counts(n_voters: int, n_classes: int, distribution: FloatArray, 
         Weights of the full votes of all classes but the first; sums to one.
     max_disagreement : float in (0, 1)
     """
+    # Stopping where the outcome is certain never disagrees: the feasible policy to start from.
     certain = make_stop_rows(n_voters, n_classes)
     votes, _ = outcomes(n_voters, n_classes, [1.0], [certain])
     stakes = _weigh_states(distribution)
@@ -145,6 +146,7 @@ def _weigh_states(distribution: FloatArray) -> list[FloatArray]:
     """Return the weight of every state, and how much of it ends with another leader; shapes (2, n_seen + 1, …)."""
     n_voters, n_classes = len(distribution) - 1, distribution.ndim + 1
     winner = find_leader(counts_after(n_voters, n_classes))
+    # C(N + K - 1, K - 1): the factor of m_c for the last row, see the module docstring.
     weight = distribution * np.prod([(n_voters + k) / k for k in range(1, n_classes)])
     rows = np.stack([weight, *(np.where(winner == k, 0.0, weight) for k in range(n_classes))])
     stakes = []

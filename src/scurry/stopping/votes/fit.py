@@ -137,6 +137,7 @@ def _certify(alpha: float, method: str, confidence: float, shape: FloatArray, te
     """Fit a rule to the distribution `shape` and test it on rows with these counts of positive votes."""
     n_voters, n_rows = len(shape) - 1, int(tested.sum())
     bounds = [float(alpha * fraction) for fraction in _FRACTIONS if alpha * fraction < 1.0]
+    # A generator: no rule is solved after the first that fails its test.
     candidates = (solve(n_voters, bound, method, shape) for bound in bounds)
 
     def p_value_of(rule: VoteRule) -> float:

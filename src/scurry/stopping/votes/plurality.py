@@ -135,6 +135,7 @@ class PluralityRule(StoredRule):
     @cached_property
     def _outcomes(self) -> tuple[FloatArray, FloatArray]:
         _check_states(self.n_voters, self.n_classes, "exact outcomes")
+        # Outcomes need every state, so a pairwise policy is written out like one by class counts.
         rows = [
             p.rows if isinstance(p, ClassCountPolicy) else make_stop_rows(self.n_voters, self.n_classes, p.stops)
             for p in self.policies
@@ -322,6 +323,7 @@ def _pairwise_policies(n_voters: int, max_crossing: float) -> tuple[PairwisePoli
     while True:
         weights: dict[bytes, float] = {}
         for weight, _, upper in solve(n_voters, bound, "minimixed").policies:
+            # The proof needs thresholds that never decrease; bytes, because members may become equal.
             rising = np.maximum.accumulate(upper).tobytes()
             weights[rising] = weights.get(rising, 0.0) + weight
         policies = [PairwisePolicy(w, np.frombuffer(rising, dtype=np.int32)) for rising, w in weights.items()]
@@ -357,7 +359,7 @@ def crossing_chances(upper: IntArray) -> FloatArray:
 
 def _check_states(n_voters: int, n_classes: int, what: str) -> None:
     """Check that the states of such a vote fit in memory."""
-    n_states = (n_voters + 1) ** n_classes / n_classes
+    n_states = (n_voters + 1) ** n_classes / n_classes  # rows of (i + 1) ** (n_classes - 1) cells, summed over i
     if n_states > _MAX_STATES:
         raise InputError(
             f"{what} for {n_voters} voters and {n_classes} classes would list {n_states:.2g} states, more than "

@@ -34,6 +34,7 @@ class Thresholds(NamedTuple):
     def mirror(self) -> Thresholds:
         """Return the policy with the two answers exchanged; ties remain negative."""
         seen = np.arange(len(self.lower), dtype=np.int32)
+        # The two limits matter at a tie, which has no mirror image because it is negative.
         return Thresholds(np.minimum(seen - self.upper, seen // 2), np.maximum(seen - self.lower, seen // 2 + 1))
 
     def tidy(self) -> Thresholds:
@@ -113,6 +114,7 @@ def stop_when_certain(n_voters: int, support: BoolArray | None = None) -> Thresh
     support : bool array of shape (n_voters + 1,), optional
         The numbers of positive votes that can happen; all by default.
     """
+    # Only the possible n next to the change of the full vote matter: they bound what the remaining votes can do.
     possible = np.arange(n_voters + 1) if support is None else np.flatnonzero(support)
     negative, positive = possible[2 * possible <= n_voters], possible[2 * possible > n_voters]
     seen = np.arange(n_voters + 1)

@@ -186,6 +186,7 @@ class VoteRule(StoredRule):
         self.max_conditional = request.max_conditional
         self.distribution = _read_only(request.distribution)
         self.exact = exact
+        # Arrays are read-only because outcomes are computed once, here, and must stay those of the policies.
         self._policies = tuple(VotePolicy(w, _read_only(low), _read_only(up)) for w, low, up in policies)
         if theta is not None:
             self.theta = _read_only(theta)
@@ -276,6 +277,7 @@ class VoteRule(StoredRule):
         if not self._policies:
             return (self.theta > 0.0) & (self.theta < 1.0)
         weights = [policy.weight for policy in self._policies]
+        # Not theta: it may lie between 0 and 1 at states that the rule never reaches.
         reach, stop = reach_and_stop(weights, [policy.thresholds.stop_matrix() for policy in self._policies])
         return (stop > 0.0) & (stop < reach * (1.0 - 1e-9))
 
@@ -401,6 +403,7 @@ class VoteStopper:
 
     def update(self, vote: bool) -> bool:
         """Count one answer and return whether to stop; answers after the stop are ignored."""
+        # Not isinstance: 0, 1 and numpy's bools are answers too.
         if vote not in (True, False):
             raise InputError(
                 f"a vote must be True or False, got {vote!r}; for more answers use solve_plurality", argument="vote"
@@ -443,12 +446,14 @@ class VoteStopper:
     def _weight_and_votes(self, distribution: FloatArray) -> tuple[float, float]:
         """Return the current state's weight under `distribution`, and that weight times the votes still to come."""
         n_voters = self.rule.n_voters
+        # The sweep of `core/calibrate/votes.cc` with one policy: weights of a row of states from those of the next.
         weight, votes = (n_voters + 1) * distribution, np.zeros(n_voters + 1)
         for i in range(n_voters - 1, self.n_seen - 1, -1):
             positives = np.arange(i + 1)
             weight, votes = (
                 ((positives + 1) * row[1:] + (i + 1 - positives) * row[:-1]) / (i + 2) for row in (weight, votes)
             )
+            # The vote has not stopped where it is now, whatever the chance was.
             continues = 1.0 - self._stop_chances(i) if i > self.n_seen else 1.0
             votes = continues * (weight + votes)
         return float(weight[self.n_positive]), float(votes[self.n_positive])
@@ -465,7 +470,7 @@ def make_strategy(weights: Sequence[float], stop_matrices: Sequence[BoolArray]) 
     reach, stop = reach_and_stop(weights, stop_matrices)
     would_stop = np.tensordot(np.asarray(weights, dtype=np.float64), np.stack(stop_matrices), axes=1)
     theta = np.tril(np.minimum(np.divide(stop, reach, out=would_stop, where=reach > 0.0), 1.0))
-    theta[-1] = 1.0
+    theta[-1] = 1.0  # all voters were asked
     return theta
 
 

@@ -135,6 +135,7 @@ def solve(
         return VoteRule(request, theta=optimum.theta, lower_bound=optimum.lower_bound)
     if solver == "exact":
         _check_size(n_voters, MAX_EXACT_VOTERS, 'solver="exact"')
+        # From the arguments, not the request: its distribution was normalised in floats.
         weights = None if distribution is None else np.asarray(distribution).tolist()
         exact_cap = None if max_conditional is None else _read_decimal(max_conditional)
         return _solve_exactly(request, weights, _read_decimal(max_disagreement), exact_cap)
@@ -213,7 +214,7 @@ def _find_worse_n(
     if program.worst_case and slowest not in known and votes[slowest] > max_votes:
         return slowest
     wrongest = max(range(len(votes)), key=lambda n: disagreement[n])
-    bounds_every_n = len(program.risk) >= len(known)
+    bounds_every_n = len(program.risk) >= len(known)  # all but "minimean" without a cap
     if bounds_every_n and wrongest not in known and disagreement[wrongest] > program.bounds[-1] * tolerance:
         return wrongest
     return None
@@ -255,6 +256,7 @@ def _solve_certain(request: VoteRequest) -> VoteRule:
     fastest = stop_when_certain(n_voters, distribution > 0.0) if method == "minimean" and cap != 0.0 else certain
     votes = outcomes([VotePolicy(1.0, *fastest)])[0]
     lower_bound = float(votes.max() if method == "minimax" else distribution @ votes)
+    # With a cap every n counts, also those that the distribution excludes.
     chosen = fastest if cap is None else certain
     return VoteRule(request, policies=[VotePolicy(1.0, *chosen.tidy())], lower_bound=lower_bound)
 
