@@ -22,9 +22,9 @@ from sklearn.ensemble import (
 import scurry
 from scurry import distributed
 from scurry.errors import FormatError, InfeasibleError, InputError
+from scurry.stopping.sample import Sample, random_part
 from scurry.verbs.early_exit import calibrate
 from scurry.verbs.options import Calibration, ExitOptions
-from scurry.verbs.sample import Sample, random_part
 
 N_TRAIN, N_ROWS = 500, 4000
 ALPHA = 0.02

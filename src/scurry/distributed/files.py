@@ -22,7 +22,7 @@ from scurry.distributed.cluster import gather, share, submit
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.rows import as_rows, columns_read, float_columns
-from scurry.verbs.sample import Sample, Sums
+from scurry.stopping.sample import Sample, Sums
 
 T = TypeVar("T")
 _N_ROWS_PER_BATCH = 1 << 14  # questions make arrays of this many rows by all trees
