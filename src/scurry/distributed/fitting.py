@@ -21,7 +21,7 @@ from scurry.distributed.cluster import Partition, connected, gathered, kept, sha
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.importers import from_model
-from scurry.orders.curves import curve_of
+from scurry.orders.curves import measure_curve
 from scurry.orders.ordering_set import OrderingSet
 from scurry.orders.search import StepOrder
 from scurry.predictor import Predictor
@@ -165,4 +165,4 @@ def _correct(partition: Partition, forest: Forest, readout: str, steps: NDArray[
     """How many of the partition's rows are answered correctly after each step; then, how many it has."""
     ordering = _ordering_set(partition, forest, readout)
     rows, _ = partition.read(forest)
-    return np.append(curve_of(ordering, steps, rows) * ordering.n_rows, ordering.n_rows).round()
+    return np.append(measure_curve(ordering, steps, rows) * ordering.n_rows, ordering.n_rows).round()
