@@ -22,7 +22,7 @@ from scurry.distributed.files import Partition
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.importers import from_model
-from scurry.orders.curves import curve_of
+from scurry.orders.curves import measure_curve
 from scurry.orders.ordering_set import OrderingSet
 from scurry.orders.search import StepOrder
 from scurry.predictor import Predictor
@@ -200,4 +200,4 @@ def _count_correct(partition: Partition, forest: Forest, readout: str, steps: ND
     """Return how many rows get the right label after each number of steps; the last entry is the number of rows."""
     ordering = _get_ordering_set(partition, forest, readout)
     rows, _ = partition.read(forest)
-    return np.append(curve_of(ordering, steps, rows) * ordering.n_rows, ordering.n_rows).round()
+    return np.append(measure_curve(ordering, steps, rows) * ordering.n_rows, ordering.n_rows).round()
