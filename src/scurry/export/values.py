@@ -15,21 +15,19 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import Forest
-from scurry.forest.reference import leaf_values
 from scurry.plan import (
     NEVER_ABOVE,
     NEVER_BELOW,
     ExitRule,
+    ExitSide,
     LeaderRule,
     Plan,
     StepRule,
     leaf_scores,
     score_threshold,
-    trees_per_round,
 )
 
 DRAW_BITS = 16
-CONTINUE, NEGATIVE, POSITIVE, FULL = range(4)  # the sides of ExitRule; FULL: evaluate every tree
 _LARGEST_SUM = 2**31 - 1
 _FIXED_POINT_BITS = 29  # two less than a sum has: room for what rounding adds
 
@@ -58,17 +56,6 @@ class ExitTables:
         bounds: NDArray[np.int64] = np.rint(shares[:-1] * 2**DRAW_BITS).astype(np.int64)
         return bounds
 
-    def side_of(self, policy: NDArray[np.int64], n_trees: int, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the side each row's sum is on after `n_trees` trees, shape (n_rows,)."""
-        rule = self.rule
-        if len(rule.piece_offset):
-            first, last = (int(at) for at in rule.piece_offset[n_trees : n_trees + 2])
-            piece = np.searchsorted(rule.piece_edges[first:last], sums, side="right")
-            # n edges make n + 1 pieces, so each smaller number of trees has one side more than edges.
-            return rule.piece_sides[first + n_trees + piece].astype(np.int64)
-        side = np.where(sums >= rule.upper[policy, n_trees], POSITIVE, CONTINUE)
-        return np.where(sums <= rule.lower[policy, n_trees], NEGATIVE, side)
-
     def find_exits(
         self, running: NDArray[np.int64], full_codes: NDArray[np.int64], draws: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -88,11 +75,11 @@ class ExitTables:
         trees, codes = np.full(len(full_codes), len(running) - 1), full_codes.copy()
         undecided = np.ones(len(full_codes), np.bool_)
         for i, sums in enumerate(running):
-            side = self.side_of(policy, i, sums[:, 0])
-            exits = undecided & ((side == NEGATIVE) | (side == POSITIVE))
-            trees[exits], codes[exits] = i, side[exits] == POSITIVE
+            side = self.rule.side_of(policy, i, sums[:, 0])
+            exits = undecided & ((side == ExitSide.NEGATIVE) | (side == ExitSide.POSITIVE))
+            trees[exits], codes[exits] = i, side[exits] == ExitSide.POSITIVE
             # A row sent to every tree is never tested again, although it has no answer yet.
-            undecided &= side == CONTINUE
+            undecided &= side == ExitSide.CONTINUE
         return trees, codes
 
 
@@ -227,7 +214,7 @@ def _lower_scores(forest: Forest, weights: NDArray[np.float64], bits: int, *, is
         start, kind = np.zeros(1, np.int64), "margin"
     else:
         codes, offset, unit = _quantise(
-            forest, leaf_values(forest) * weight, used, bits, extra=float(np.abs(base).max())
+            forest, forest.leaf_values() * weight, used, bits, extra=float(np.abs(base).max())
         )
         n_counted = np.bincount(forest.tree_output, minlength=len(base)) if serves_one_class else forest.n_trees
         start = np.rint((base + n_counted * offset) / unit).astype(np.int64)
@@ -284,7 +271,7 @@ def _lower_leads(forest: Forest, rule: LeaderRule, bits: int) -> Values:
         )
     lead = np.clip(np.ceil(rule.lead / values.unit), NEVER_BELOW, NEVER_ABOVE)
     stop = LeadTables(
-        trees_per_round=trees_per_round(forest),
+        trees_per_round=forest.trees_per_round,
         lead=np.where(rule.lead == NEVER_ABOVE, NEVER_ABOVE, lead).astype(np.int64),
         # The second class never has more than half of the r votes.
         need=[row[: r // 2 + 1].astype(np.int64) for r, row in enumerate(rule.need)],

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.costs import parents
-from scurry.forest.forest import NODE_ARRAYS, Forest, fields_of
+from scurry.forest.forest import Forest
+from scurry.forest.structure import NODE_ARRAYS
 
 
 def trimmed(forest: Forest, stays: NDArray[np.bool_]) -> Forest:
@@ -33,13 +33,11 @@ def trimmed(forest: Forest, stays: NDArray[np.bool_]) -> Forest:
     (1, [[0.7, 0.3]])
     """
     split = stays & (forest.left >= 0)
-    parent = parents(forest)
+    parent = forest.parent
     present = (parent < 0) | split[parent]
     index = np.append(np.cumsum(present, dtype=np.int32) - 1, np.int32(-1))
     leaf = ~split[present]
-    arrays = fields_of(forest)
-    for name in (*NODE_ARRAYS, "value"):
-        arrays[name] = arrays[name][present]
+    arrays = {name: getattr(forest, name)[present] for name in (*NODE_ARRAYS, "value")}
     for side in ("left", "right"):
         arrays[side] = np.where(leaf, np.int32(-1), index[arrays[side]])
     for name, nothing in {
@@ -51,4 +49,4 @@ def trimmed(forest: Forest, stays: NDArray[np.bool_]) -> Forest:
     }.items():
         arrays[name] = np.where(leaf, np.asarray(nothing, arrays[name].dtype), arrays[name])
     arrays["tree_offset"] = np.append(index[forest.tree_offset[:-1]], present.sum())
-    return Forest(**arrays)
+    return forest.replace(**arrays)

@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import OptimizeResult, linprog
 
-from scurry.costs import parents
 from scurry.errors import ScurryError
 from scurry.forest import Forest
 from scurry.pruning.path import Progress, PruningPath, solve_each
@@ -168,7 +167,7 @@ def level_set(share: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 def _paths(forest: Forest) -> sparse.csr_array:
     """A row for each node with ones at the node and all nodes above it."""
-    parent = parents(forest)
+    parent = forest.parent
     nodes = above = np.arange(forest.n_nodes, dtype=np.int32)
     row, column = [], []
     while len(nodes):

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.costs import FeatureCosts, parents
+from scurry.costs import FeatureCosts
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.pruning.row_charges import RowCharges
@@ -202,7 +202,7 @@ def pose(
     index = np.append(np.cumsum(inner, dtype=np.int32) - 1, np.int32(-1))
     offset, buyer, item_cost = _items(charges, units)
     return PruningProblem(
-        index[parents(forest)[nodes]],
+        index[forest.parent[nodes]],
         errors[nodes] - errors[forest.left[nodes]] - errors[forest.right[nodes]],
         _own_cost(forest, nodes, charges, costs, units),
         offset,
