@@ -83,11 +83,11 @@ class Model:
     @staticmethod
     def wanted(body: dict[str, object]) -> list[str]:
         """Return the names of the requested output tensors, all by default; raise InputError if one does not exist."""
-        asked = body.get("outputs") or [{"name": name} for name in OUTPUTS]
-        named = isinstance(asked, list) and all(isinstance(tensor, dict) and "name" in tensor for tensor in asked)
-        if not named or not all(tensor["name"] in list(OUTPUTS) for tensor in asked):
+        outputs = body.get("outputs") or [{"name": name} for name in OUTPUTS]
+        named = isinstance(outputs, list) and all(isinstance(tensor, dict) and "name" in tensor for tensor in outputs)
+        if not named or not all(tensor["name"] in list(OUTPUTS) for tensor in outputs):
             raise InputError(f'outputs is a list such as [{{"name": "label"}}]; there are {", ".join(OUTPUTS)}')
-        return [tensor["name"] for tensor in asked]
+        return [tensor["name"] for tensor in outputs]
 
     async def answer(self, job: Job, wanted: list[str]) -> list[dict[str, object]]:
         """Score a job and return its output tensors."""
