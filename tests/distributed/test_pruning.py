@@ -38,8 +38,8 @@ def assert_same(path, alone):
     assert path.objectives.tolist() == alone.objectives.tolist()
     assert path.errors.tolist() == alone.errors.tolist()
     assert path.costs.tolist() == alone.costs.tolist()
-    for name, array in alone.problem.arrays.items():
-        np.testing.assert_array_equal(path.problem.arrays[name], array, err_msg=name)
+    for name, array in alone.problem.closure.arrays.items():
+        np.testing.assert_array_equal(path.problem.closure.arrays[name], array, err_msg=name)
     assert all(path[i].digest == alone[i].digest for i in range(0, len(alone), 5))
     budget = 0.6 * alone.costs[0]
     assert path.at(max_cost=budget).digest == alone.at(max_cost=budget).digest

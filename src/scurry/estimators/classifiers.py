@@ -14,9 +14,9 @@ from scurry.forest import Forest
 from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, Labels
-from scurry.pruning import prune
 from scurry.verbs.anytime import anytime
 from scurry.verbs.early_exit import early_exit
+from scurry.verbs.prune import prune
 
 
 class EarlyExitClassifier(BudgetedClassifier):
