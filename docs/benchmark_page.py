@@ -7,6 +7,7 @@ A test compares both documents with what this script makes, so that no figure ca
 
 import json
 import re
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,9 @@ compared with scikit-learn's own `predict`.
 
 {demo}
 
-{demo_origin} The settings of the anytime and thyroid rows were chosen after looking at these test rows. Those of the
-early exits were not.
+{demo_origin}
+The settings of the anytime and thyroid rows were chosen after looking at these test rows. Those of the early exits
+were not.
 
 ## Evaluating all trees
 
@@ -45,8 +47,9 @@ scurry without any plan, compared with other engines. It changed no label in any
 
 {full}
 
-{full_origin} The closest competitor in batches is lleaves on covertype; scurry is 1.13 times as fast there. oneDAL
-does not run forests with more than two classes, and changes some labels of others.
+{full_origin}
+The closest competitor in batches is lleaves on covertype; scurry is 1.13 times as fast there. oneDAL does not run
+forests with more than two classes, and changes some labels of others.
 
 ## More figures
 
@@ -124,7 +127,8 @@ def full_table(result: dict[str, Any]) -> str:
 def origin(result: dict[str, Any]) -> str:
     """Return where, when and how a result was measured."""
     machine, date, commit = result["machine"], result["date"], result["commit"]
-    return f"{machine}, {date}, commit {commit}; {result['conditions']}. Repeat it with `{result['command']}`."
+    text = f"{machine}, {date}, commit {commit}; {result['conditions']}. Repeat it with `{result['command']}`."
+    return textwrap.fill(text, 120, break_on_hyphens=False)
 
 
 def page() -> str:

@@ -19,7 +19,7 @@ exclude_patterns = ["_build"]
 suppress_warnings = ["config.cache", "ref.ref"]  # labels in docstrings inherited from scikit-learn
 nitpicky = False
 
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
@@ -40,6 +40,8 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = "scurry"
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["scurry.css"]
 html_theme_options = {
     "navigation_with_keys": True,
     "secondary_sidebar_items": ["page-toc"],
