@@ -30,7 +30,7 @@ from scurry import Plan, Predictor, datasets
 from scurry.display import AnytimeDisplay
 from scurry.errors import ScurryError
 from scurry.plan import StepRule
-from scurry.runners.steps import AbortFlag
+from scurry.runners.runner import AbortFlag
 from scurry.verbs.anytime import step_costs
 
 CASES = {

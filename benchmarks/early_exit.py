@@ -172,13 +172,12 @@ def _exits(case: Case, forest: scurry.Forest) -> tuple[dict[str, _Exit], list[st
         except InfeasibleError as error:
             notes.append(f"{name}: {error}.")
             continue
-        facts = predictor.plan.facts
         run = predictor.run(case.batch)
-        changed = float((run.labels != _reference(forest, case.batch, facts["method"])).mean())
-        if why := facts.get("chosen_because"):
-            notes.append(f"{name} takes {facts['method']!r}: {why}.")
+        changed = float((run.labels != _reference(forest, case.batch, predictor.plan.method)).mean())
+        if why := predictor.certificate.why:
+            notes.append(f"{name} takes {predictor.plan.method!r}: {why}.")
         predict = partial(predictor.predict, case.batch)
-        exits[name] = _Exit(predict, run.mean_trees / forest.n_trees, changed, facts["method"])
+        exits[name] = _Exit(predict, run.mean_trees / forest.n_trees, changed, predictor.plan.method)
     return exits, notes
 
 

@@ -94,8 +94,8 @@ def _effort(task: Task) -> Effort:
         forest.max_depth,
         min(imports),
         min(lowerings),
-        forest._engine.node_bytes,
-        forest._engine.leaf_bytes,
+        forest.engine.node_bytes,
+        forest.engine.leaf_bytes,
     )
 
 

@@ -31,7 +31,7 @@ import scurry
 from cost_curves import Rows, Task, file_name, kept, load, measured, split
 from report import Report, subplots
 from scurry import Forest
-from scurry.forest.forest import ARRAYS, HEADER
+from scurry.forest.structure import ARRAYS, HEADER
 from scurry.growing import BudgetedForestClassifier
 from scurry.pruning import PruningPath
 

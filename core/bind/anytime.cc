@@ -1,8 +1,10 @@
+// Python's Anytime, AnytimeRow and AbortFlag.
+#include "runtime/anytime.h"
+
 #include <nanobind/stl/optional.h>
 
 #include <optional>
 
-#include "runtime/anytime.h"
 #include "bind/bind.h"
 
 namespace scurry {
@@ -15,7 +17,7 @@ struct AbortFlag {
   std::atomic<bool> is_set{false};
 };
 
-// A row that is walked from Python, a few steps at a time.
+// A row that is walked from Python, a few tree steps at a time.
 struct AnytimeRow {
   const Anytime& anytime;
   RowState state;
@@ -32,7 +34,7 @@ void run(const Anytime& anytime, const Rows& rows, std::size_t n_threads, std::s
          const AbortFlag* abort, const std::optional<Out<std::int64_t>>& labels,
          const std::optional<Out<double>>& probabilities, const std::optional<Out<double>>& scores,
          const std::optional<Out<std::int32_t>>& n_steps, const std::optional<Out<std::uint8_t>>& reasons,
-         const std::optional<Out<double>>& times_us, double fake_us) {
+         const std::optional<Out<double>>& times_us) {
   const RowsView view = view_of(anytime, rows);
   const AnytimeOutcome outcome{data_of(labels, view.n_rows),
                                data_of(probabilities, view.n_rows * anytime.n_probabilities()),
@@ -40,9 +42,9 @@ void run(const Anytime& anytime, const Rows& rows, std::size_t n_threads, std::s
                                data_of(n_steps, view.n_rows),
                                data_of(reasons, view.n_rows),
                                data_of(times_us, view.n_rows)};
-  const StepBudget budget{max_steps, time_us, abort == nullptr ? nullptr : &abort->is_set, fake_us};
-  // Few rows keep the interpreter lock: an answer given in time should not have to wait for it. But where there is a flag,
-  // another thread must be able to raise it.
+  const StepBudget budget{max_steps, time_us, abort == nullptr ? nullptr : &abort->is_set};
+  // Few rows keep the interpreter lock, because an answer that is ready in time should not have to wait for the lock.
+  // But if there is a flag, another thread must be able to set it.
   if (abort == nullptr && view.n_rows <= 16) return anytime.run(view, budget, outcome, n_threads);
   nb::gil_scoped_release release;
   anytime.run(view, budget, outcome, n_threads);
@@ -51,21 +53,11 @@ void run(const Anytime& anytime, const Rows& rows, std::size_t n_threads, std::s
 }  // namespace
 
 void bind_anytime(nb::module_& m) {
-  m.def("ticks_per_us", &ticks_per_us);
   nb::class_<AbortFlag>(m, "AbortFlag")
       .def(nb::init<>())
       .def("set", [](AbortFlag& flag) { flag.is_set = true; })
       .def("clear", [](AbortFlag& flag) { flag.is_set = false; })
       .def("is_set", [](const AbortFlag& flag) { return flag.is_set.load(); });
-  nb::class_<AnswerTime>(m, "AnswerTime")
-      .def("__init__",
-           [](AnswerTime* self, double from_roots) {
-             new (self) AnswerTime;
-             self->set(from_roots);
-           })
-      .def("learn", &AnswerTime::learn)
-      .def("doubt", &AnswerTime::doubt)
-      .def("expected", &AnswerTime::expected);
   nb::class_<Anytime>(m, "Anytime")
       .def(
           "__init__",
@@ -80,7 +72,7 @@ void bind_anytime(nb::module_& m) {
           "forest"_a, nb::kw_only(), "classes"_a, "steps"_a, "weights"_a)
       .def("run", &run, "rows"_a, "n_threads"_a, "max_steps"_a, "time_us"_a, "abort"_a.none(), nb::kw_only(),
            "labels"_a = nb::none(), "probabilities"_a = nb::none(), "scores"_a = nb::none(), "n_steps"_a = nb::none(),
-           "reasons"_a = nb::none(), "times_us"_a = nb::none(), "fake_us"_a = 0.0)
+           "reasons"_a = nb::none(), "times_us"_a = nb::none())
       .def_prop_ro("bytes", &Anytime::bytes);
   nb::class_<AnytimeRow>(m, "AnytimeRow")
       .def(

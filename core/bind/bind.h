@@ -1,4 +1,7 @@
-// What the Python module is made of, one function per file of core/bind, and the array types they share.
+// The Python module _core: one function per file of bind/, and the array types they share.
+//
+// Only bind/ knows Python. Each file checks the shapes of arrays, calls the core without the interpreter lock where
+// that pays, and turns results into arrays; errors are std::invalid_argument, which Python sees as ValueError.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -22,6 +25,7 @@ void bind_exits(nb::module_& m);
 void bind_grow(nb::module_& m);
 void bind_margins(nb::module_& m);
 void bind_orders(nb::module_& m);
+void bind_testing(nb::module_& m);
 void bind_votes(nb::module_& m);
 
 template <class T>
@@ -42,7 +46,7 @@ std::vector<T> vector_of(const Array<T>& array) {
   return {array.data(), array.data() + array.shape(0)};
 }
 
-// A numpy array that owns the vector's memory; with n_columns, of two dimensions.
+// A numpy array that owns the memory of the vector; with n_columns, it has two dimensions.
 template <class T>
 nb::object array_of(std::vector<T>&& values, std::size_t n_columns = 0) {
   auto* owned = new std::vector<T>(std::move(values));
@@ -51,7 +55,7 @@ nb::object array_of(std::vector<T>&& values, std::size_t n_columns = 0) {
   return nb::cast(nb::ndarray<nb::numpy, T>(owned->data(), {owned->size() / n_columns, n_columns}, owner));
 }
 
-// A forest's arrays, kept alive, and the view of them that core/ works with.
+// The arrays of a forest, kept alive, and the view of them that the core works with.
 struct ForestArrays {
   nb::object arrays;
   ForestView view;
@@ -60,13 +64,15 @@ struct ForestArrays {
 template <class Runner>
 RowsView view_of(const Runner& engine, const Rows& rows) {
   const bool is_float32 = rows.dtype() == nb::dtype<float>();
-  if (!is_float32 && rows.dtype() != nb::dtype<double>()) throw std::invalid_argument("rows must be float32 or float64");
+  if (!is_float32 && rows.dtype() != nb::dtype<double>()) {
+    throw std::invalid_argument("rows must be float32 or float64");
+  }
   if (rows.shape(1) != engine.n_features()) throw std::invalid_argument("rows have the wrong number of columns");
   return {rows.data(), rows.shape(0), rows.stride(0), rows.stride(1), is_float32};
 }
 
-// Runs `work`, in which a tree is walked by a row at most n_walks times, without the interpreter lock, unless it is too
-// short to be worth letting go.
+// Runs `work` without the interpreter lock, unless it is so short that releasing the lock does not pay: n_walks is how
+// often a row walks a tree in it.
 template <class Work>
 void without_gil(std::size_t n_walks, Work work) {
   if (n_walks <= 1024) return work();
@@ -74,14 +80,14 @@ void without_gil(std::size_t n_walks, Work work) {
   work();
 }
 
-// The result of work done without the interpreter lock.
+// Returns the result of `work`, which runs without the interpreter lock.
 template <class Work>
-auto released(Work work) {
+auto without_gil(Work work) {
   nb::gil_scoped_release release;
   return work();
 }
 
-// From work done without the interpreter lock: tells Python how far it is, and lets Ctrl-C stop it.
+// Reports progress to Python from work done without the interpreter lock, and lets Ctrl-C stop that work.
 template <class... Numbers>
 void report(const nb::object& progress, Numbers... numbers) {
   nb::gil_scoped_acquire acquire;

@@ -1,7 +1,7 @@
-#include "bind/bind.h"
-
+// Python's functions for closures: charges, cuts, paths.
 #include <utility>
 
+#include "bind/bind.h"
 #include "closure/families.h"
 #include "closure/items.h"
 #include "closure/levels.h"
@@ -44,10 +44,10 @@ Items items_of(const nb::tuple& arrays) {
   return items;
 }
 
-nb::tuple find_charges_in(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const IntMatrix& leaves,
-                          const Array<std::int32_t>& charge_of_feature, const Array<std::int32_t>& charge_of_group,
-                          std::size_t n_charges) {
-  RowCharges found = released([&] {
+nb::tuple find_charges_in(const Array<std::int32_t>& feature, const Array<std::int32_t>& parent,
+                          const IntMatrix& leaves, const Array<std::int32_t>& charge_of_feature,
+                          const Array<std::int32_t>& charge_of_group, std::size_t n_charges) {
+  RowCharges found = without_gil([&] {
     return find_charges(paths_of(feature, parent, leaves),
                         {span_of(charge_of_feature), span_of(charge_of_group), n_charges});
   });
@@ -59,14 +59,14 @@ nb::tuple closure_path_of(const Array<std::int32_t>& parent, const Array<std::in
                           const Array<std::int64_t>& cost, const Array<std::int64_t>& item_offset,
                           const Array<std::int32_t>& item_node, const Array<std::int64_t>& item_cost,
                           const nb::object& progress) {
-  ClosurePath path = released([&] {
+  ClosurePath path = without_gil([&] {
     return closure_path(problem_of(parent, gain, cost, item_offset, item_node, item_cost),
                         [&](std::size_t n_settled) { report(progress, n_settled); });
   });
   std::vector<std::int64_t> gains, costs;
-  for (const PathStep& step : path.steps) {
-    gains.push_back(step.gain);
-    costs.push_back(step.cost);
+  for (const Breakpoint& breakpoint : path.breakpoints) {
+    gains.push_back(breakpoint.gain);
+    costs.push_back(breakpoint.cost);
   }
   return nb::make_tuple(array_of(std::move(gains)), array_of(std::move(costs)), array_of(std::move(path.kept_until)));
 }
@@ -80,14 +80,15 @@ void bind_closure(nb::module_& m) {
       "merge_items",
       [](const nb::tuple& one, const nb::tuple& other) {
         const Items first = items_of(one), second = items_of(other);
-        return tuple_of(released([&] { return merged(first, second); }));
+        return tuple_of(without_gil([&] { return merge(first, second); }));
       },
       "one"_a, "other"_a);
   m.def(
       "count_uses",
       [](const Array<std::int32_t>& feature, const Array<std::int32_t>& parent, const IntMatrix& leaves,
          std::size_t n_features) {
-        return array_of(released([&] { return count_uses(paths_of(feature, parent, leaves), n_features); }), n_features);
+        return array_of(without_gil([&] { return count_uses(paths_of(feature, parent, leaves), n_features); }),
+                        n_features);
       },
       "feature"_a, "parent"_a, "leaves"_a, "n_features"_a);
   m.def(
@@ -96,7 +97,7 @@ void bind_closure(nb::module_& m) {
          const Array<std::int64_t>& item_offset, const Array<std::int32_t>& item_node,
          const Array<std::int64_t>& item_cost, std::int64_t gain_weight, std::int64_t cost_weight,
          std::size_t one_cut_below) {
-        return array_of(released([&] {
+        return array_of(without_gil([&] {
           return largest_closure(problem_of(parent, gain, cost, item_offset, item_node, item_cost),
                                  {gain_weight, cost_weight}, one_cut_below);
         }));
@@ -108,13 +109,13 @@ void bind_closure(nb::module_& m) {
   m.def(
       "tree_levels",
       [](const Array<std::int32_t>& parent, const Array<double>& gain, const Array<double>& cost) {
-        return array_of(released([&] { return tree_levels(span_of(parent), span_of(gain), span_of(cost)); }));
+        return array_of(without_gil([&] { return tree_levels(span_of(parent), span_of(gain), span_of(cost)); }));
       },
       "parent"_a, "gain"_a, "cost"_a);
   m.def(
       "best_subtrees",
       [](const Array<std::int32_t>& parent, const Array<double>& weight) {
-        return array_of(released([&] { return best_subtrees(span_of(parent), span_of(weight)); }));
+        return array_of(without_gil([&] { return best_subtrees(span_of(parent), span_of(weight)); }));
       },
       "parent"_a, "weight"_a);
   m.def(
@@ -125,7 +126,7 @@ void bind_closure(nb::module_& m) {
         if (goes_with.size() != kept.size() * ((n_families + 63) / 64)) {
           throw std::invalid_argument("goes_with must have a bit for every node and family");
         }
-        return array_of(released([&] {
+        return array_of(without_gil([&] {
           return family_savings({span_of(item_offset), span_of(item_node), span_of(item_cost)}, span_of(kept),
                                 span_of(goes_with), n_families);
         }));

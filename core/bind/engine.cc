@@ -1,10 +1,12 @@
+// Python's ForestArrays and Engine.
+#include "runtime/engine.h"
+
 #include <nanobind/stl/string.h>
 
 #include <cmath>
 #include <string>
 
 #include "bind/bind.h"
-#include "runtime/engine.h"
 
 namespace scurry {
 
@@ -22,7 +24,7 @@ Enum parse(const std::string& name, const std::string& value, std::initializer_l
   throw std::invalid_argument("unknown " + name + " " + value);
 }
 
-// Never converted: a converted copy would be gone before the view is read.
+// Without conversion: a converted copy would be freed before the view is read.
 template <class ArrayType>
 ArrayType as_it_is(const nb::dict& arrays, const char* name) {
   return nb::cast<ArrayType>(arrays[name], false);
@@ -61,8 +63,9 @@ ForestArrays make_forest(const nb::dict& arrays, const nb::dict& header) {
   view.strict_comparison = text("comparison") == "<";
   view.label_from_score = text("label_from") == "score";
   view.truncate_categories = text("category_rounding") == "trunc";
-  view.link = parse<Link>("link", text("link"), {"identity", "logistic", "softmax", "logistic-each", "exp",
-                                                 "signed-square", "log1p-exp", "step"});
+  view.link =
+      parse<Link>("link", text("link"),
+                  {"identity", "logistic", "softmax", "logistic-each", "exp", "signed-square", "log1p-exp", "step"});
   view.link_scale = nb::cast<double>(header["link_scale"]);
   view.decision_threshold = nb::cast<double>(header["decision_threshold"]);
   return {arrays, view};
@@ -110,7 +113,7 @@ void bind_engine(nb::module_& m) {
       .def_prop_ro("node_bytes", &Engine::node_bytes)
       .def_prop_ro("leaf_bytes", &Engine::leaf_bytes);
   m.def("logistic_threshold", &logistic_threshold, "scale"_a, "float32"_a);
-  // The C library's own logf, which numpy's vectorised float32 logarithm differs from in the last bit.
+  // The logf of the C library, as XGBoost uses it; the vectorised one of numpy differs in the last bit.
   m.def("log_float32", [](float x) { return std::log(x); }, "x"_a);
   m.def("kernels", [] { return kernels().name; });
 }

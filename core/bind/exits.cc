@@ -1,3 +1,4 @@
+// Python's EarlyExit and LeaderExit.
 #include <algorithm>
 #include <cstdlib>
 
@@ -17,8 +18,10 @@ std::int64_t largest(std::span<const std::int32_t> values) {
   return most;
 }
 
-// Throws unless sums fit 32 bits, whatever the order of the trees: a leaf adds its row of increments, beginning at `start`.
-void check_sums(const ForestView& forest, std::span<const std::int32_t> increments, std::span<const std::int32_t> start) {
+// Throws unless all sums fit in 32 bits, whatever the order of the trees: they begin at `start`, and a leaf adds its
+// row of increments.
+void check_sums(const ForestView& forest, std::span<const std::int32_t> increments,
+                std::span<const std::int32_t> start) {
   const std::size_t width = increments.size() / forest.n_nodes();
   std::int64_t most = largest(start);
   for (std::size_t tree = 0; tree < forest.n_trees(); ++tree) {
@@ -36,23 +39,26 @@ void check_exact(std::size_t n_features, const Engine& exact) {
   if (exact.n_features() != n_features) throw std::invalid_argument("the exact engine is of another forest");
 }
 
-EarlyExit make_early_exit(const ForestArrays& forest, const Array<std::int32_t>& order, const Array<std::int32_t>& increments,
-                          const Array<double>& weights, const IntMatrix& lower, const IntMatrix& upper,
-                          const Array<std::uint32_t>& piece_offset, const Array<std::int32_t>& piece_edges,
-                          const Array<std::uint8_t>& piece_sides, std::int32_t start, std::uint64_t seed,
-                          bool shuffle_rows) {
-  if (increments.shape(0) != forest.view.n_nodes()) throw std::invalid_argument("an increment is needed for every node");
+EarlyExit make_early_exit(const ForestArrays& forest, const Array<std::int32_t>& order,
+                          const Array<std::int32_t>& increments, const Array<double>& weights, const IntMatrix& lower,
+                          const IntMatrix& upper, const Array<std::uint32_t>& piece_offset,
+                          const Array<std::int32_t>& piece_edges, const Array<std::uint8_t>& piece_sides,
+                          std::uint64_t seed, bool shuffle_rows) {
+  if (increments.shape(0) != forest.view.n_nodes()) {
+    throw std::invalid_argument("an increment is needed for every node");
+  }
   if (lower.shape(0) != weights.shape(0) || upper.shape(0) != weights.shape(0)) {
     throw std::invalid_argument("a policy needs a weight and thresholds");
   }
-  check_sums(forest.view, span_of(increments), {&start, 1});
+  check_sums(forest.view, span_of(increments), {});
   std::vector<ExitPolicy> policies;
   for (std::size_t p = 0; p < weights.shape(0); ++p) {
     const std::int32_t *low = lower.data() + p * lower.shape(1), *high = upper.data() + p * upper.shape(1);
     policies.push_back({weights(p), {low, low + lower.shape(1)}, {high, high + upper.shape(1)}});
   }
-  ExitPieces pieces{vector_of(piece_offset), vector_of(piece_edges), vector_of(piece_sides)};
-  return EarlyExit(forest.view, span_of(order), span_of(increments), std::move(policies), std::move(pieces), start, seed,
+  ExitPieces pieces{vector_of(piece_offset), vector_of(piece_edges), std::vector<ExitSide>(piece_sides.size())};
+  std::ranges::transform(span_of(piece_sides), pieces.sides.begin(), [](auto side) { return ExitSide{side}; });
+  return EarlyExit(forest.view, span_of(order), span_of(increments), std::move(policies), std::move(pieces), seed,
                    shuffle_rows);
 }
 
@@ -80,13 +86,13 @@ void bind_early_exit(nb::module_& m) {
           [](EarlyExit* self, const ForestArrays& forest, const Array<std::int32_t>& order,
              const Array<std::int32_t>& increments, const Array<double>& weights, const IntMatrix& lower,
              const IntMatrix& upper, const Array<std::uint32_t>& piece_offset, const Array<std::int32_t>& piece_edges,
-             const Array<std::uint8_t>& piece_sides, std::int32_t start, std::uint64_t seed, bool shuffle_rows) {
+             const Array<std::uint8_t>& piece_sides, std::uint64_t seed, bool shuffle_rows) {
             nb::gil_scoped_release release;
             new (self) EarlyExit(make_early_exit(forest, order, increments, weights, lower, upper, piece_offset,
-                                                 piece_edges, piece_sides, start, seed, shuffle_rows));
+                                                 piece_edges, piece_sides, seed, shuffle_rows));
           },
           "forest"_a, nb::kw_only(), "order"_a, "increments"_a, "weights"_a, "lower"_a, "upper"_a, "piece_offset"_a,
-          "piece_edges"_a, "piece_sides"_a, "start"_a, "seed"_a, "shuffle_rows"_a)
+          "piece_edges"_a, "piece_sides"_a, "seed"_a, "shuffle_rows"_a)
       .def("run",
            [](const EarlyExit& exit, const Rows& rows, const Out<std::int32_t>& sums, const Out<std::int32_t>& n_trees,
               const Out<std::uint8_t>& sides, std::size_t n_threads) {
@@ -94,18 +100,19 @@ void bind_early_exit(nb::module_& m) {
              check_output(sums.size(), view.n_rows);
              check_output(n_trees.size(), view.n_rows);
              check_output(sides.size(), view.n_rows);
-             without_gil(view.n_rows * exit.n_trees(),
-                         [&] { exit.run(view, {sums.data(), n_trees.data(), sides.data()}, n_threads); });
+             without_gil(view.n_rows * exit.n_trees(), [&] {
+               exit.run(view, {sums.data(), n_trees.data(), reinterpret_cast<ExitSide*>(sides.data())}, n_threads);
+             });
            })
       .def("labels",
            [](const EarlyExit& exit, const Rows& rows, const Out<std::int64_t>& out, const Engine& exact,
-              std::int64_t lower_label, std::int64_t upper_label, std::int32_t threshold, std::int32_t tolerance,
+              std::int64_t negative_label, std::int64_t positive_label, std::int32_t threshold, std::int32_t tolerance,
               std::size_t n_threads) {
              const RowsView view = view_of(exit, rows);
              check_output(out.size(), view.n_rows);
              check_exact(exit.n_features(), exact);
              without_gil(view.n_rows * exit.n_trees(), [&] {
-               exit.labels(view, {lower_label, upper_label, threshold, tolerance}, exact, out.data(), n_threads);
+               exit.labels(view, {negative_label, positive_label, threshold, tolerance}, exact, out.data(), n_threads);
              });
            })
       .def_prop_ro("bytes", &EarlyExit::bytes);
@@ -115,9 +122,9 @@ void bind_leader_exit(nb::module_& m) {
   nb::class_<LeaderExit>(m, "LeaderExit")
       .def(
           "__init__",
-          [](LeaderExit* self, const ForestArrays& forest, const Array<std::int32_t>& order, std::size_t trees_per_round,
-             const IntMatrix& increments, const Array<std::int32_t>& start, const Array<std::int32_t>& lead,
-             const IntMatrix& need) {
+          [](LeaderExit* self, const ForestArrays& forest, const Array<std::int32_t>& order,
+             std::size_t trees_per_round, const IntMatrix& increments, const Array<std::int32_t>& start,
+             const Array<std::int32_t>& lead, const IntMatrix& need) {
             nb::gil_scoped_release release;
             new (self) LeaderExit(make_leader_exit(forest, order, trees_per_round, increments, start, lead, need));
           },

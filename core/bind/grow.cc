@@ -1,3 +1,4 @@
+// Python's ColumnOrders and the two kinds of tree growing.
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -33,7 +34,9 @@ void construct(ColumnOrders* self, const FloatColumns& values) {
   if (values.size() == 0) throw std::invalid_argument("values must have rows and columns");
   if (values.shape(0) > 0x7FFFFFFFu) throw std::invalid_argument("more than 2^31 - 1 rows");
   const std::span<const float> all{values.data(), values.size()};
-  if (!std::ranges::all_of(all, [](float x) { return std::isfinite(x); })) throw std::invalid_argument("a value is not finite");
+  if (!std::ranges::all_of(all, [](float x) { return std::isfinite(x); })) {
+    throw std::invalid_argument("a value is not finite");
+  }
   nb::gil_scoped_release release;
   new (self) ColumnOrders(all, values.shape(0));
 }
@@ -43,8 +46,8 @@ void check(bool fine, const char* what) {
 }
 
 nb::dict classes(const ColumnOrders& columns, const Array<std::int32_t>& codes, const Array<std::int32_t>& weights,
-                 const Array<double>& costs, std::size_t n_classes, const std::string& impurity, bool worst, double alpha,
-                 std::size_t max_features, std::size_t max_depth, std::uint64_t seed) {
+                 const Array<double>& costs, std::size_t n_classes, const std::string& impurity, bool worst,
+                 double alpha, std::size_t max_features, std::size_t max_depth, std::uint64_t seed) {
   const ClassTask task{span_of(codes),
                        span_of(weights),
                        span_of(costs),
@@ -59,7 +62,8 @@ nb::dict classes(const ColumnOrders& columns, const Array<std::int32_t>& codes, 
   check(task.classes.size() == columns.n_rows() && task.weights.size() == columns.n_rows() &&
             task.costs.size() == columns.n_features(),
         "the parts of a task do not fit together");
-  check(std::ranges::all_of(task.classes, [&](std::int32_t c) { return c >= 0 && static_cast<std::size_t>(c) < n_classes; }),
+  check(std::ranges::all_of(task.classes,
+                            [&](std::int32_t c) { return c >= 0 && static_cast<std::size_t>(c) < n_classes; }),
         "a class is out of range");
   check(std::ranges::all_of(task.weights, [](std::int32_t w) { return w >= 0; }) &&
             std::ranges::any_of(task.weights, [](std::int32_t w) { return w > 0; }),
@@ -67,7 +71,7 @@ nb::dict classes(const ColumnOrders& columns, const Array<std::int32_t>& codes, 
   check(std::ranges::all_of(task.costs, [](double c) { return c >= 0 && std::isfinite(c); }) && alpha >= 0 &&
             max_features > 0,
         "costs and alpha must not be negative, max_features must be positive");
-  return as_dict(released([&] { return grow_classes(columns, task); }), n_classes);
+  return as_dict(without_gil([&] { return grow_classes(columns, task); }), n_classes);
 }
 
 nb::dict residuals(const ColumnOrders& columns, const Array<double>& targets, const Out<double>& prices,
@@ -75,10 +79,11 @@ nb::dict residuals(const ColumnOrders& columns, const Array<double>& targets, co
   check(targets.shape(0) == columns.n_rows() && leaf_of_row.size() == columns.n_rows() &&
             prices.size() == columns.n_features(),
         "the parts of a task do not fit together");
-  return as_dict(released([&] {
-    return grow_residuals(columns, span_of(targets), {prices.data(), prices.size()}, max_depth,
-                          {leaf_of_row.data(), leaf_of_row.size()});
-  }), 1);
+  return as_dict(without_gil([&] {
+                   return grow_residuals(columns, span_of(targets), {prices.data(), prices.size()}, max_depth,
+                                         {leaf_of_row.data(), leaf_of_row.size()});
+                 }),
+                 1);
 }
 
 }  // namespace

@@ -1,3 +1,6 @@
+// Python's fit_margins.
+#include "calibrate/margins.h"
+
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -5,7 +8,6 @@
 #include <string>
 
 #include "bind/bind.h"
-#include "calibrate/margins.h"
 
 namespace scurry {
 
@@ -16,15 +18,15 @@ namespace {
 void check_shapes(const Matrix& scores, const Array<bool>& positive, const Array<double>& costs,
                   const Array<std::int64_t>& order) {
   if (scores.shape(0) != costs.shape(0) || scores.shape(1) != positive.shape(0) || scores.size() == 0) {
-    throw std::invalid_argument("scores must have shape (n_models, n_rows), neither zero");
+    throw std::invalid_argument("scores must have shape (n_trees, n_rows), neither zero");
   }
   if (positive.shape(0) > 0xFFFFFFFFu) throw std::invalid_argument("more than 2^32 - 1 rows");
   if (order.shape(0) == 0) return;
   std::vector<std::int64_t> sorted(order.data(), order.data() + order.shape(0));
   std::sort(sorted.begin(), sorted.end());
-  if (sorted.size() != costs.shape(0)) throw std::invalid_argument("order must name every model once");
+  if (sorted.size() != costs.shape(0)) throw std::invalid_argument("order must name every tree once");
   for (std::size_t i = 0; i < sorted.size(); ++i) {
-    if (sorted[i] != static_cast<std::int64_t>(i)) throw std::invalid_argument("order must name every model once");
+    if (sorted[i] != static_cast<std::int64_t>(i)) throw std::invalid_argument("order must name every tree once");
   }
 }
 
@@ -48,11 +50,10 @@ nb::tuple fit(const Matrix& scores, const Array<bool>& positive, const Array<dou
   task.spending = upfront ? Spending::kUpfront : Spending::kProportional;
   task.sides = parse_sides(sides);
   task.slack = slack;
-  MarginFit result = released([&] {
-    return fit_margins(task, [&](std::size_t n_done) { report(progress, n_done, task.n_models()); });
-  });
-  return nb::make_tuple(array_of(std::move(result.order)), array_of(std::move(result.lower)), array_of(std::move(result.upper)),
-                        array_of(std::move(result.n_entering)), result.n_mistakes);
+  MarginFit result = without_gil(
+      [&] { return fit_margins(task, [&](std::size_t n_done) { report(progress, n_done, task.n_trees()); }); });
+  return nb::make_tuple(array_of(std::move(result.order)), array_of(std::move(result.lower)),
+                        array_of(std::move(result.upper)), array_of(std::move(result.n_entering)), result.n_mistakes);
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
-// The Python module. Only the files of core/bind know Python.
+// Defines the Python module _core.
 #include "bind/bind.h"
 
 NB_MODULE(_core, m) {
 #ifdef NDEBUG
-  scurry::nb::set_leak_warnings(false);  // a cache of the user's that outlives the interpreter is no leak of ours
+  scurry::nb::set_leak_warnings(false);  // objects that outlive the interpreter in a cache of the user are not leaks
 #endif
   scurry::bind_anytime(m);
   scurry::bind_closure(m);
@@ -12,5 +12,6 @@ NB_MODULE(_core, m) {
   scurry::bind_grow(m);
   scurry::bind_margins(m);
   scurry::bind_orders(m);
+  scurry::bind_testing(m);
   scurry::bind_votes(m);
 }

@@ -1,3 +1,4 @@
+// Python's Descent and the searches for step orders.
 #include <algorithm>
 #include <stdexcept>
 
@@ -13,10 +14,10 @@ using namespace nb::literals;
 
 namespace {
 
-// What work done without the interpreter lock returns, as an array.
+// Runs `work` without the interpreter lock and returns its result as an array.
 template <class Work>
-nb::object found_by(Work work) {
-  return array_of(released(work));
+nb::object array_from(Work work) {
+  return array_of(without_gil(work));
 }
 
 DescentInput make_input(const Array<std::int64_t>& tree_offset, const Array<std::int32_t>& left,
@@ -59,13 +60,13 @@ void check_steps(const Descent& descent, const Array<std::int32_t>& steps, bool 
 void bind_searches(nb::module_& m) {
   m.def(
       "squirrel_order",
-      [](const Descent& descent, bool down) { return found_by([&] { return squirrel_order(descent, down); }); },
+      [](const Descent& descent, bool down) { return array_from([&] { return squirrel_order(descent, down); }); },
       "descent"_a, nb::kw_only(), "down"_a);
   m.def(
       "beam_order",
       [](const Descent& descent, double steepness, double same_tree, double other_tree, std::size_t width, bool down) {
         if (width == 0) throw std::invalid_argument("width must be positive");
-        return found_by([&] {
+        return array_from([&] {
           Scorer scorer(descent, steepness);
           return beam_order(scorer, {same_tree, other_tree}, width, down);
         });
@@ -76,7 +77,7 @@ void bind_searches(nb::module_& m) {
       [](const Descent& descent, const Array<std::int32_t>& steps, double steepness, double same_tree,
          double other_tree, std::size_t max_states, std::size_t max_sweeps) {
         check_steps(descent, steps, true);
-        return found_by([&] {
+        return array_from([&] {
           Scorer scorer(descent, steepness);
           return refined_order(scorer, {same_tree, other_tree}, vector_of(steps), max_states, max_sweeps);
         });
@@ -92,9 +93,9 @@ void bind_orders(nb::module_& m) {
       .def(
           "__init__",
           [](Descent* self, const Array<std::int64_t>& tree_offset, const Array<std::int32_t>& left,
-             const Array<std::int32_t>& right, const Array<std::int32_t>& level, const IntMatrix& change, const IntMatrix& leaf,
-             const Array<std::int32_t>& target, const Array<std::int32_t>& start, bool regression,
-             bool last_class_wins_ties) {
+             const Array<std::int32_t>& right, const Array<std::int32_t>& level, const IntMatrix& change,
+             const IntMatrix& leaf, const Array<std::int32_t>& target, const Array<std::int32_t>& start,
+             bool regression, bool last_class_wins_ties) {
             DescentInput input = make_input(tree_offset, left, right, level, change, leaf, target, start);
             input.regression = regression;
             input.last_class_wins_ties = last_class_wins_ties;
@@ -108,13 +109,13 @@ void bind_orders(nb::module_& m) {
           "losses",
           [](const Descent& descent, const Array<std::int32_t>& steps) {
             check_steps(descent, steps, false);
-            return found_by([&] { return losses_along(descent, span_of(steps)); });
+            return array_from([&] { return losses_along(descent, span_of(steps)); });
           },
           "steps"_a);
   nb::class_<Squirrel>(m, "Squirrel")
       .def(nb::init<const Descent&, bool>(), "descent"_a, nb::kw_only(), "down"_a, nb::keep_alive<1, 2>(),
            nb::call_guard<nb::gil_scoped_release>())
-      .def("look", [](Squirrel& squirrel) { return found_by([&] { return squirrel.look(); }); })
+      .def("look", [](Squirrel& squirrel) { return array_from([&] { return squirrel.look(); }); })
       .def(
           "step",
           [](Squirrel& squirrel, std::size_t tree) {
@@ -135,7 +136,7 @@ void bind_orders(nb::module_& m) {
             options.worst = worst;
             options.n_threads = n_threads;
             options.progress = [&](double share) { report(progress, share); };
-            return found_by([&] { return optimal_order(grid, options); });
+            return array_from([&] { return optimal_order(grid, options); });
           },
           nb::kw_only(), "worst"_a, "n_threads"_a, "progress"_a.none());
   bind_searches(m);

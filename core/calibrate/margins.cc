@@ -1,3 +1,4 @@
+// Searches position by position for the tree with the least cost per row that leaves.
 #include "calibrate/margins.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// The rows still running, by ascending running sum.
+// The rows that have not left, by ascending running sum.
 struct Active {
   std::vector<double> sum;
   std::vector<std::uint32_t> row;
@@ -22,22 +23,23 @@ struct Range {
   double least, most;
 };
 
-// The rows one side may answer, with values oriented so that this side answers the small ones (the upper side
-// negates). Answering every value below bar(m) makes at most m mistakes.
+// The rows that one side may answer. Values are oriented so that this side answers the small ones (the upper side
+// negates them). Answering every value below bar(m) makes at most m mistakes.
 class Side {
  public:
   explicit Side(bool upper) : upper_(upper) {}
 
-  // Reads the candidate's column from this side's end, only as far as values below bar(max_mistakes) can occur.
+  // Reads the column of the candidate from the end of this side, only as far as values below bar(max_mistakes) can
+  // occur.
   void scan(const Active& active, const double* column, Range range, std::size_t max_mistakes) {
     return upper_ ? scan_oriented<true>(active, column, -range.most, max_mistakes)
                   : scan_oriented<false>(active, column, range.least, max_mistakes);
   }
 
-  // Rows answered with all the mistakes allowed.
+  // The number of rows answered if all allowed mistakes are made.
   std::size_t most_exits() const { return values_.size(); }
 
-  // Prepares bar, exits and mistakes; most candidates are dismissed by most_exits() alone.
+  // Prepares bar, exits and mistakes. This is separate because most candidates are dismissed by most_exits() alone.
   void count() {
     std::sort(bars_.begin(), bars_.end());
     exits_.assign(bars_.size() + 1, 0);
@@ -101,40 +103,40 @@ struct Thresholds {
 };
 
 struct Choice {
-  std::size_t model;
+  std::size_t tree;
   Thresholds thresholds;
 };
 
 class Search {
  public:
-  explicit Search(const MarginTask& task) : task_(task), remaining_(task.n_models()) {
+  explicit Search(const MarginTask& task) : task_(task), remaining_(task.n_trees()) {
     const std::size_t n = task.n_rows();
     active_.sum.assign(n, 0.0);
     active_.row.resize(n);
     std::iota(active_.row.begin(), active_.row.end(), 0u);
     active_.positive.assign(task.positive.begin(), task.positive.end());
     std::iota(remaining_.begin(), remaining_.end(), std::size_t{0});
-    ranges_.reserve(task.n_models());
-    for (std::size_t model = 0; model < task.n_models(); ++model) {
-      const auto [least, most] = std::minmax_element(column(model), column(model) + n);
+    ranges_.reserve(task.n_trees());
+    for (std::size_t tree = 0; tree < task.n_trees(); ++tree) {
+      const auto [least, most] = std::minmax_element(column(tree), column(tree) + n);
       ranges_.push_back({*least, *most});
     }
   }
 
   MarginFit run(const std::function<void(std::size_t)>& between_positions) {
-    for (std::size_t position = 0; position < task_.n_models(); ++position) {
+    for (std::size_t position = 0; position < task_.n_trees(); ++position) {
       fit_.n_entering.push_back(static_cast<std::int64_t>(active_.size()));
       const Choice choice = choose(position);
-      fit_.order.push_back(static_cast<std::int64_t>(choice.model));
-      std::erase(remaining_, choice.model);
-      if (position + 1 < task_.n_models()) leave(choice);
+      fit_.order.push_back(static_cast<std::int64_t>(choice.tree));
+      std::erase(remaining_, choice.tree);
+      if (position + 1 < task_.n_trees()) leave(choice);
       between_positions(position + 1);
     }
     return std::move(fit_);
   }
 
  private:
-  const double* column(std::size_t model) const { return task_.scores + model * task_.n_rows(); }
+  const double* column(std::size_t tree) const { return task_.scores + tree * task_.n_rows(); }
 
   std::size_t allowance() const {
     if (task_.spending == Spending::kUpfront) return task_.max_mistakes - fit_.n_mistakes;
@@ -143,40 +145,40 @@ class Search {
     return earned - std::min(earned, fit_.n_mistakes);
   }
 
-  // The given model, or the one with the least cost per row that leaves: the lowest index on ties.
+  // The given tree, or the one with the least cost per row that leaves; the lowest index on ties.
   Choice choose(std::size_t position) {
     const bool search = task_.order.empty();
     Choice best{search ? remaining_.front() : static_cast<std::size_t>(task_.order[position]), {}};
-    if (active_.size() == 0 || position + 1 == task_.n_models()) return best;
+    if (active_.size() == 0 || position + 1 == task_.n_trees()) return best;
     sort_active();
     const std::size_t allowed = allowance();
     if (!search) {
-      scan(best.model, allowed);
-      return {best.model, optimise(allowed)};
+      scan(best.tree, allowed);
+      return {best.tree, optimise(allowed)};
     }
-    for (std::size_t model : remaining_) {
-      if (!cheaper(model, scan(model, allowed), best)) continue;
+    for (std::size_t tree : remaining_) {
+      if (!cheaper(tree, scan(tree, allowed), best)) continue;
       const Thresholds found = optimise(allowed);
-      if (cheaper(model, found.n_exits, best)) best = {model, found};
+      if (cheaper(tree, found.n_exits, best)) best = {tree, found};
     }
     return best;
   }
 
-  bool cheaper(std::size_t model, std::size_t n_exits, const Choice& best) const {
+  bool cheaper(std::size_t tree, std::size_t n_exits, const Choice& best) const {
     if (best.thresholds.n_exits == 0) return n_exits > 0;
-    return task_.costs[model] * static_cast<double>(best.thresholds.n_exits) <
-           task_.costs[best.model] * static_cast<double>(n_exits);
+    return task_.costs[tree] * static_cast<double>(best.thresholds.n_exits) <
+           task_.costs[best.tree] * static_cast<double>(n_exits);
   }
 
-  // Reads the model's scores for both sides; returns a bound on the rows that can leave.
-  std::size_t scan(std::size_t model, std::size_t allowed) {
-    negative_.scan(active_, column(model), ranges_[model], allowed);
+  // Reads the tree's scores for both sides; returns a bound on the rows that can leave.
+  std::size_t scan(std::size_t tree, std::size_t allowed) {
+    negative_.scan(active_, column(tree), ranges_[tree], allowed);
     if (task_.sides == Sides::kNegativeOnly) return negative_.most_exits();
-    positive_.scan(active_, column(model), ranges_[model], allowed);
+    positive_.scan(active_, column(tree), ranges_[tree], allowed);
     return std::min(active_.size(), negative_.most_exits() + positive_.most_exits());
   }
 
-  // Most exits, then fewest mistakes, then fewest of them on the negative side.
+  // Finds the thresholds with the most exits, then the fewest mistakes, then the fewest of them on the negative side.
   Thresholds optimise(std::size_t allowed) {
     negative_.count();
     if (task_.sides == Sides::kNegativeOnly) {
@@ -199,7 +201,7 @@ class Search {
 
   struct Split {
     std::size_t n_exits, n_mistakes;
-    bool meet;  // the sides meet: everybody leaves, cut at the negative side's bar
+    bool meet;  // the sides meet: all rows leave, divided at the bar of the negative side
   };
 
   Split split(std::size_t m_negative, std::size_t m_positive) const {
@@ -213,8 +215,8 @@ class Search {
 
   Thresholds thresholds(std::size_t m_negative, std::size_t m_positive) const {
     const Split found = split(m_negative, m_positive);
-    return {negative_.last_exit(m_negative),
-            found.meet ? negative_.bar(m_negative) : -positive_.last_exit(m_positive), found.n_exits, found.n_mistakes};
+    return {negative_.last_exit(m_negative), found.meet ? negative_.bar(m_negative) : -positive_.last_exit(m_positive),
+            found.n_exits, found.n_mistakes};
   }
 
   void sort_active() {
@@ -230,10 +232,10 @@ class Search {
     active_ = std::move(sorted);
   }
 
-  // Evaluates the model, lets the rows beyond the thresholds go, and records both.
+  // Evaluates the tree, removes the rows beyond the thresholds, and records the thresholds.
   void leave(const Choice& choice) {
     const Thresholds& chosen = choice.thresholds;
-    const double* scores = column(choice.model);
+    const double* scores = column(choice.tree);
     double above_lower = kInf, below_upper = -kInf;
     std::size_t kept = 0;
     for (std::size_t i = 0; i < active_.size(); ++i) {

@@ -1,3 +1,4 @@
+// The sweep from the last vote to the first, and the outcome of a rule for every number of positive voters.
 #include "calibrate/votes.h"
 
 #include <algorithm>
@@ -6,12 +7,13 @@
 namespace scurry {
 namespace {
 
-// Below this a weight is nothing; denormal numbers would slow the sweep a hundredfold.
+// Smaller weights count as 0, because denormal numbers would make the sweep a hundred times slower.
 constexpr double kNothing = 1e-280;
 
 double or_nothing(double weight) { return weight < kNothing ? 0.0 : weight; }
 
-// Row i of a measure from row i + 1, in place: by exchangeability a convex average of the two states that follow.
+// Computes row i of a measure from row i + 1, in place: as votes are exchangeable, it is a convex average of the two
+// states that follow.
 void average_measure(double* row, const double* negative, const double* positive, std::size_t first, std::size_t last) {
   for (std::size_t j = first; j <= last; ++j) row[j] = or_nothing(negative[j] * row[j] + positive[j] * row[j + 1]);
 }
@@ -24,14 +26,15 @@ void add_scaled(double* sum, double scale, const double* row, std::size_t begin,
   for (std::size_t j = begin; j < end; ++j) sum[j] += scale * row[j];
 }
 
-// 0, 1, 2, ... as doubles: converting integers inside the loops would keep them from being vectorised.
+// 0, 1, 2, ... as doubles. Converting integers inside the loops would prevent their vectorisation.
 std::vector<double> counts(std::size_t n) {
   std::vector<double> ramp(n);
   std::iota(ramp.begin(), ramp.end(), 0.0);
   return ramp;
 }
 
-// The chances that vote i + 1 is negative or positive at (i, j) when all n are alike: (i + 1 - j, j + 1) / (i + 2).
+// The probabilities that vote i + 1 is negative or positive at (i, j) if all n are equally likely: (i + 1 - j, j + 1) /
+// (i + 2).
 void next_vote_chances(std::size_t i, std::size_t first, std::size_t last, const double* count, double* negative,
                        double* positive) {
   const auto total = static_cast<double>(i + 2);
@@ -51,17 +54,17 @@ struct VoteSweep::Rows {
         value(n_measures, std::vector<double>(width)),
         negative(width),
         positive(width),
-        stop(width),
-        go_on(width),
+        stop_cost(width),
+        continue_cost(width),
         count(counts(width)) {}
 
-  std::vector<std::vector<double>> measure;  // weight m_ij per measure
-  std::vector<std::vector<double>> value;    // what is still to come from (i, j) on, per measure: votes or disagreement
-  std::vector<double> negative, positive;    // chances of the next vote
-  std::vector<double> stop, go_on;           // priced cost of either action
-  std::vector<double> count;                 // 0, 1, 2, ...
-  std::size_t lowest = 0, highest = 0;       // the states whose outcome is open
-  std::size_t first = 0, last = 0;           // a range that holds all states that go on
+  std::vector<std::vector<double>> measure;      // weight m_ij per measure
+  std::vector<std::vector<double>> value;        // per measure, the votes or disagreement still to come from (i, j) on
+  std::vector<double> negative, positive;        // probabilities of the next vote
+  std::vector<double> stop_cost, continue_cost;  // the priced cost of each action
+  std::vector<double> count;                     // 0, 1, 2, ...
+  std::size_t lowest = 0, highest = 0;           // the states in which the outcome is open
+  std::size_t first = 0, last = 0;               // a range that contains all states that continue
 };
 
 VoteSweep::VoteSweep(std::size_t n_voters, std::span<const double> time_measures, std::span<const double> risk_measures)
@@ -107,11 +110,11 @@ void VoteSweep::average(Rows& rows, std::size_t i) const {
   }
 }
 
-// What it costs to stop and to go on at the states [first, last] of a row; from `split` on, stopping answers positive.
+// Prices stopping and continuing at the states [first, last] of a row. From `split` on, stopping answers positive.
 void VoteSweep::price(Rows& rows, std::size_t first, std::size_t split, std::size_t last,
                       std::span<const double> prices) const {
-  std::fill(rows.stop.begin() + first, rows.stop.begin() + last + 1, 0.0);
-  std::fill(rows.go_on.begin() + first, rows.go_on.begin() + last + 1, 0.0);
+  std::fill(rows.stop_cost.begin() + first, rows.stop_cost.begin() + last + 1, 0.0);
+  std::fill(rows.continue_cost.begin() + first, rows.continue_cost.begin() + last + 1, 0.0);
   for (std::size_t k = 0; k < measures_.size(); ++k) {
     double* value = rows.value[k].data();
     const double* measure = rows.measure[k].data();
@@ -119,18 +122,18 @@ void VoteSweep::price(Rows& rows, std::size_t first, std::size_t split, std::siz
     if (k < n_time_) {
       add_scaled(value, 1.0, measure, first, last + 1);
     } else if (measures_[k].risks_positive_answer) {
-      add_scaled(rows.stop.data(), prices[k], measure, split, last + 1);
+      add_scaled(rows.stop_cost.data(), prices[k], measure, split, last + 1);
     } else {
-      add_scaled(rows.stop.data(), prices[k], measure, first, split);
+      add_scaled(rows.stop_cost.data(), prices[k], measure, first, split);
     }
-    add_scaled(rows.go_on.data(), prices[k], value, first, last + 1);
+    add_scaled(rows.continue_cost.data(), prices[k], value, first, last + 1);
   }
 }
 
 // Chooses the cheaper action in row i.
 //
-// Where both following states stop and give the same answer, waiting costs a vote and gains nothing. So only the
-// neighbours of states that go on, and the one state whose followers answer differently, need be looked at.
+// If both following states stop and give the same answer, one more vote gains nothing. So only the neighbours of states
+// that continue, and the one state whose followers answer differently, have to be looked at.
 void VoteSweep::decide(Rows& rows, std::size_t i, std::span<const double> prices, VotePolicy& policy,
                        std::span<std::uint8_t> stops) const {
   const std::size_t between = (i + 1) / 2;
@@ -139,7 +142,7 @@ void VoteSweep::decide(Rows& rows, std::size_t i, std::span<const double> prices
   const std::size_t split = std::clamp(i / 2 + 1, first, last + 1);
   price(rows, first, split, last, prices);
 
-  const auto stops_at = [&](std::size_t j) { return rows.stop[j] < rows.go_on[j]; };
+  const auto stops_at = [&](std::size_t j) { return rows.stop_cost[j] < rows.continue_cost[j]; };
   const auto stop_at = [&](std::size_t j) {
     for (std::size_t k = 0; k < measures_.size(); ++k) {
       const bool disagrees = k >= n_time_ && measures_[k].risks_positive_answer == (2 * j > i);
@@ -159,12 +162,12 @@ void VoteSweep::decide(Rows& rows, std::size_t i, std::span<const double> prices
       continue;
     }
     if (!stops.empty()) stops[i * (n_voters_ + 1) + j] = 0;
-    if (rows.stop[j] > 0.0) {
+    if (rows.stop_cost[j] > 0.0) {
       rows.first = std::min(rows.first, j);
       rows.last = std::max(rows.last, j);
     }
   }
-  if (first > rows.lowest) stop_at(first - 1);  // the next row looks one state further
+  if (first > rows.lowest) stop_at(first - 1);  // because the next row looks one state further
   if (last < rows.highest) stop_at(last + 1);
 }
 
@@ -191,8 +194,8 @@ PricedPolicy VoteSweep::cheapest(std::span<const double> time_price, std::span<c
 
 namespace {
 
-// A quantity conditional on j of the first i votes being positive, by j. Moving to i + 1 votes is a convex average: the
-// last of them is positive with chance j / (i + 1). Row N holds the quantity for every n at once.
+// A quantity given that j of the first i votes are positive, by j. Moving to i + 1 votes is a convex average: the last
+// of them is positive with probability j / (i + 1). Row N is the quantity for every n at once.
 class Conditional {
  public:
   explicit Conditional(std::size_t n_voters) : row_(n_voters + 2), next_(n_voters + 2) {}
@@ -221,7 +224,7 @@ void vote_outcomes(std::size_t n_voters, std::span<const double> weight, std::sp
                    std::span<const std::int32_t> upper, std::span<double> votes, std::span<double> disagreement) {
   const std::size_t n = n_voters;
   const std::vector<double> count = counts(n + 2);
-  Conditional asked(n), said_negative(n), said_positive(n);
+  Conditional expected_votes(n), said_negative(n), said_positive(n);
   std::vector<Conditional> reached(weight.size(), Conditional(n));
   for (Conditional& row : reached) row[0] = 1.0;
   for (std::size_t i = 0;; ++i) {
@@ -232,16 +235,16 @@ void vote_outcomes(std::size_t n_voters, std::span<const double> weight, std::sp
         if (here == 0.0) continue;
         const auto positives = static_cast<std::int32_t>(j);
         const bool stops = positives <= low || positives >= high || i == n;
-        (!stops ? asked : 2 * j > i ? said_positive : said_negative)[j] += weight[k] * here;
+        (!stops ? expected_votes : 2 * j > i ? said_positive : said_negative)[j] += weight[k] * here;
         if (stops) here = 0.0;
       }
       if (i < n) reached[k].add_vote(i, count);
     }
     if (i == n) break;
-    for (Conditional* row : {&asked, &said_negative, &said_positive}) row->add_vote(i, count);
+    for (Conditional* row : {&expected_votes, &said_negative, &said_positive}) row->add_vote(i, count);
   }
   for (std::size_t positives = 0; positives <= n; ++positives) {
-    votes[positives] = asked[positives];
+    votes[positives] = expected_votes[positives];
     disagreement[positives] = 2 * positives > n ? said_negative[positives] : said_positive[positives];
   }
 }

@@ -1,3 +1,4 @@
+// Checks the weights of a closure and solves it from the tops of the trees down.
 #include "closure/closure.h"
 
 #include <algorithm>
@@ -16,20 +17,21 @@ constexpr std::int64_t kMaxWeight = std::int64_t{1} << 62;
 
 [[noreturn]] void overflow() { throw std::overflow_error("the weights of a closure need more than 62 bits"); }
 
-std::int64_t checked_product(std::int64_t a, std::int64_t b) {
+// The arithmetic of weights, which throws instead of wrapping round.
+std::int64_t multiply(std::int64_t a, std::int64_t b) {
   std::int64_t result;
   if (__builtin_mul_overflow(a, b, &result) || result > kMaxWeight || result < -kMaxWeight) overflow();
   return result;
 }
 
-std::int64_t checked_sum(std::int64_t a, std::int64_t b) {
+std::int64_t add(std::int64_t a, std::int64_t b) {
   std::int64_t result;
   if (__builtin_add_overflow(a, b, &result) || result > kMaxWeight || result < -kMaxWeight) overflow();
   return result;
 }
 
 std::int64_t total(const std::vector<std::int64_t>& values) {
-  return std::accumulate(values.begin(), values.end(), std::int64_t{0}, checked_sum);
+  return std::accumulate(values.begin(), values.end(), std::int64_t{0}, add);
 }
 
 void check_weights(const ClosureProblem& problem, Price price) {
@@ -37,9 +39,11 @@ void check_weights(const ClosureProblem& problem, Price price) {
     throw std::length_error("a closure can have at most 2^30 nodes and purchases");
   }
   std::int64_t gains = 0, losses = 0;
-  for (const std::int64_t gain : problem.gain) (gain > 0 ? gains : losses) = checked_sum(gain > 0 ? gains : losses, std::abs(gain));
-  checked_product(price.gain, gains);
-  checked_sum(checked_product(price.gain, losses), checked_product(price.cost, problem.total_cost()));
+  for (const std::int64_t gain : problem.gain) {
+    (gain > 0 ? gains : losses) = add(gain > 0 ? gains : losses, std::abs(gain));
+  }
+  multiply(price.gain, gains);
+  add(multiply(price.gain, losses), multiply(price.cost, problem.total_cost()));
 }
 
 std::vector<std::int32_t> depths(const ClosureProblem& problem) {
@@ -53,13 +57,14 @@ std::vector<std::int32_t> depths(const ClosureProblem& problem) {
 }  // namespace
 
 std::int64_t ClosureProblem::total_gain() const { return total(gain); }
-std::int64_t ClosureProblem::total_cost() const { return checked_sum(total(cost), total(item_cost)); }
+std::int64_t ClosureProblem::total_cost() const { return add(total(cost), total(item_cost)); }
 
 std::vector<std::uint8_t> largest_closure(const ClosureProblem& problem, Price price, std::size_t one_cut_below) {
   check_weights(problem, price);
   if (problem.item_node.size() < one_cut_below) return cut_closure(problem, price);
   // What is worth keeping without the nodes below it is worth keeping with them, and what it buys is then paid for. So
-  // the tops of the trees, settled first, leave a small problem. Where they are worth nothing alone, nothing is left out.
+  // the tops of the trees are solved first, which leaves a small problem. If the tops alone are worth nothing, the
+  // whole problem is solved.
   const std::vector<std::int32_t> depth = depths(problem);
   const std::int32_t deepest = depth.empty() ? 0 : *std::max_element(depth.begin(), depth.end());
   std::vector<Fate> fate(problem.n_nodes(), Fate::kDropped);
@@ -83,8 +88,10 @@ std::vector<std::uint8_t> largest_closure(const ClosureProblem& problem, Price p
   return kept;
 }
 
-std::vector<std::uint8_t> largest_free_closure(const ClosureProblem& problem, const std::vector<std::uint8_t>& eligible) {
-  std::vector<std::int64_t> best = problem.gain;  // of a node with the part of its subtree that is worth keeping
+std::vector<std::uint8_t> largest_free_closure(const ClosureProblem& problem,
+                                               const std::vector<std::uint8_t>& eligible) {
+  std::vector<std::int64_t> best =
+      problem.gain;  // the gain of a node with the part of its subtree that is worth keeping
   for (std::size_t v = problem.n_nodes(); v-- > 0;) {
     const std::int32_t parent = problem.parent[v];
     if (eligible[v] && parent >= 0 && best[v] > 0) best[parent] += best[v];

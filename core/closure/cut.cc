@@ -1,3 +1,4 @@
+// Minimum cuts by push-relabel, on the implicit graph of a closure problem.
 #include "closure/cut.h"
 
 #include <algorithm>
@@ -11,12 +12,12 @@ namespace {
 
 using Vertex = std::int32_t;
 
-// Minimum cut of a closure by push-relabel: first in, first out, with exact distances recomputed now and then. Picking
-// the highest label instead scans three to eight times as many arcs on forests.
+// The minimum cut of a closure by push-relabel: first in, first out, with exact distances recomputed now and then. To
+// pick the vertex with the highest label instead scans three to eight times as many arcs on forests.
 //
-// Flow runs from nodes with a gain, along node -> parent and node -> item, to whatever has to be paid; with kReversed
-// all of it runs backwards, from payments to gains. These arcs have no capacity, so the state of an arc is its flow:
-// one end may add to it freely, the other may send it back. Vertices are the nodes, then the items.
+// Flow runs from nodes with a gain, along node -> parent and node -> item, to what has to be paid; with kReversed all
+// of it runs backwards, from payments to gains. The arcs have no limit, so the state of an arc is its flow: one end may
+// add to it freely, the other may send it back. Vertices are the nodes, then the items.
 template <bool kReversed>
 class Cut {
  public:
@@ -31,8 +32,8 @@ class Cut {
   void see_arcs(Vertex v, std::int32_t position, See see);
   std::int32_t degree(Vertex v) const;
 
-  void maximise();     // moves as much excess as can go to where there is room
-  void measure_all();  // exact distances to the nearest room
+  void maximise();     // moves as much excess as possible to vertices with room
+  void measure_all();  // computes exact distances to the nearest vertex with room
   void discharge(Vertex v);
   void raise(Vertex v);
   bool any_excess() const;
@@ -41,7 +42,7 @@ class Cut {
   static constexpr std::int32_t kTreeArcs = 3;  // to the parent and two children
 
   const ClosureProblem& p_;
-  const Vertex n_nodes_, n_vertices_, far_;  // far_: a distance that means never
+  const Vertex n_nodes_, n_vertices_, far_;  // far_: the distance of vertices that reach no room
   std::vector<std::array<Vertex, 2>> children_;
   std::vector<std::int64_t> purchase_offset_;  // by node
   std::vector<std::int32_t> purchase_item_;
@@ -70,8 +71,8 @@ Cut<kReversed>::Cut(const ClosureProblem& problem, Price price)
       distance_(n_vertices_),
       cursor_(n_vertices_) {
   for (Vertex v = 0; v < n_vertices_; ++v) {
-    std::int64_t weight = v < n_nodes_ ? price.gain * p_.gain[v] - price.cost * p_.cost[v]
-                                       : -price.cost * p_.item_cost[v - n_nodes_];
+    std::int64_t weight =
+        v < n_nodes_ ? price.gain * p_.gain[v] - price.cost * p_.cost[v] : -price.cost * p_.item_cost[v - n_nodes_];
     if (kReversed) weight = -weight;
     (weight > 0 ? supply_ : room_)[v] = std::abs(weight);
   }
@@ -162,24 +163,26 @@ void Cut<kReversed>::discharge(Vertex v) {
   room_[v] -= settled;
   std::int64_t left = excess_[v] - settled;
   while (left > 0 && distance_[v] < far_) {
-    see_arcs(v, cursor_[v], [&, near = distance_[v] - 1](std::int32_t position, Vertex to, std::int64_t& flow, auto add) {
-      if (distance_[to] != near || !(add || flow > 0)) return false;
-      // What finds room there is settled at once; more is not sent before the room is known to be gone.
-      const bool settles = room_[to] > 0 && excess_[to] == 0;
-      const std::int64_t wanted = settles ? std::min(left, room_[to]) : left;
-      const std::int64_t amount = add ? wanted : std::min(wanted, flow);
-      flow += add ? amount : -amount;
-      left -= amount;
-      cursor_[v] = position;
-      if (settles) {
-        room_[to] -= amount;
-        if (room_[to] == 0) raise(to);
-      } else {
-        if (excess_[to] == 0) active_.push_back(to);
-        excess_[to] += amount;
-      }
-      return left == 0;
-    });
+    see_arcs(v, cursor_[v],
+             [&, near = distance_[v] - 1](std::int32_t position, Vertex to, std::int64_t& flow, auto add) {
+               if (distance_[to] != near || !(add || flow > 0)) return false;
+               // What finds room at the next vertex is settled at once. More is sent only after that room is known to
+               // be used up.
+               const bool settles = room_[to] > 0 && excess_[to] == 0;
+               const std::int64_t wanted = settles ? std::min(left, room_[to]) : left;
+               const std::int64_t amount = add ? wanted : std::min(wanted, flow);
+               flow += add ? amount : -amount;
+               left -= amount;
+               cursor_[v] = position;
+               if (settles) {
+                 room_[to] -= amount;
+                 if (room_[to] == 0) raise(to);
+               } else {
+                 if (excess_[to] == 0) active_.push_back(to);
+                 excess_[to] += amount;
+               }
+               return left == 0;
+             });
     if (left > 0) raise(v);
   }
   excess_[v] = left;
@@ -187,7 +190,7 @@ void Cut<kReversed>::discharge(Vertex v) {
 
 template <bool kReversed>
 void Cut<kReversed>::maximise() {
-  // Measuring scans every arc twice; it pays once raising has scanned as many arcs as there are.
+  // To measure scans every arc twice. It pays once raising has scanned as many arcs as there are.
   const std::int64_t patience = n_vertices_ + static_cast<std::int64_t>(p_.item_node.size());
   std::vector<Vertex> wave;
   measure_all();
@@ -231,11 +234,11 @@ std::vector<std::uint8_t> Cut<kReversed>::largest_closure() {
   maximise();
   std::vector<std::uint8_t> kept(n_nodes_, 1);
   if constexpr (!kReversed) {
-    // A gain that could still be spent was spent: what can reach unpaid costs is not worth them.
+    // All gain that could pay for something did. What can still reach unpaid costs is not worth them.
     measure_all();
     for (Vertex v = 0; v < n_nodes_; ++v) kept[v] = distance_[v] == far_;
   } else if (any_excess()) {
-    // Costs that no gain pays for go back to where they came from. What such costs can reach is not worth them.
+    // Costs that no gain pays for go back to where they came from. What they can reach is not worth them.
     room_ = supply_;
     maximise();
     std::vector<Vertex> unpaid;
@@ -253,7 +256,7 @@ std::vector<std::uint8_t> Cut<kReversed>::largest_closure() {
 std::vector<std::uint8_t> cut_closure(const ClosureProblem& problem, Price price) {
   std::int64_t to_gain = 0, to_pay = price.cost * problem.total_cost();
   for (const std::int64_t gain : problem.gain) (gain > 0 ? to_gain : to_pay) += price.gain * std::abs(gain);
-  // The less has to be pushed the better.
+  // The direction in which less has to be pushed is faster.
   return to_pay <= to_gain ? Cut<true>(problem, price).largest_closure() : Cut<false>(problem, price).largest_closure();
 }
 

@@ -1,4 +1,4 @@
-// One minimum cut.
+// Solves a closure problem by one minimum cut.
 #pragma once
 
 #include "closure/closure.h"

@@ -1,3 +1,4 @@
+// Sums, per family of nodes, the costs of the items whose buyers all belong to it.
 #include "closure/families.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What goes if all nodes that read some feature go.
+// What is saved if all nodes that read some feature go: the families of nodes that a refinement drops together.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Collects the charges of each row by walking up from its leaves.
 #include "closure/items.h"
 
 #include <algorithm>
@@ -8,41 +9,42 @@ namespace scurry {
 
 namespace {
 
-std::strong_ordering compared(const Items& one, std::size_t i, const Items& other, std::size_t j) {
+std::strong_ordering compare(const Items& one, std::size_t i, const Items& other, std::size_t j) {
   if (one.charge[i] != other.charge[j]) return one.charge[i] <=> other.charge[j];
   const std::int32_t *nodes = one.node.data(), *other_nodes = other.node.data();
   return std::lexicographical_compare_three_way(nodes + one.offset[i], nodes + one.offset[i + 1],
                                                 other_nodes + other.offset[j], other_nodes + other.offset[j + 1]);
 }
 
-// To items that it does not come before.
+// Appends item i of `source`, which must not come before the last of `items`; equal items become one.
 void append(Items& items, const Items& source, std::size_t i) {
-  if (items.size() > 0 && compared(items, items.size() - 1, source, i) == 0) {
+  if (items.size() > 0 && compare(items, items.size() - 1, source, i) == 0) {
     items.n_rows.back() += source.n_rows[i];
     return;
   }
-  items.node.insert(items.node.end(), source.node.begin() + source.offset[i], source.node.begin() + source.offset[i + 1]);
+  items.node.insert(items.node.end(), source.node.begin() + source.offset[i],
+                    source.node.begin() + source.offset[i + 1]);
   items.offset.push_back(static_cast<std::int64_t>(items.node.size()));
   items.charge.push_back(source.charge[i]);
   items.n_rows.push_back(source.n_rows[i]);
 }
 
-Items distinct(const Items& items) {
+Items sort_and_merge(const Items& items) {
   std::vector<std::size_t> order(items.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) { return compared(items, i, items, j) < 0; });
+  std::sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) { return compare(items, i, items, j) < 0; });
   Items result;
   for (const std::size_t i : order) append(result, items, i);
   return result;
 }
 
-// The nodes that cause each charge of one row; used again for the next row.
+// The nodes that cause each charge of one row. It is reused for the next row, to avoid allocations.
 class RowCauses {
  public:
   RowCauses(const ForestPaths& paths, const Charges& charges)
       : paths_(paths), charges_(charges), causes_(charges.n_charges), first_(charges.n_charges, -1) {}
 
-  // Walking up, so the node met last is the one nearest to the root: the first to read the feature.
+  // The walk goes up, so the node met last is the one nearest to the root, which reads the feature first.
   void meet(std::int32_t node) {
     meet_charge(charges_.of_feature[paths_.feature[node]], node);
     meet_charge(charges_.of_group[paths_.feature[node]], node);
@@ -107,17 +109,19 @@ RowCharges find_charges(const ForestPaths& paths, const Charges& charges) {
     }
     row.end_row(items, found.alone);
   }
-  found.items = distinct(items);
+  found.items = sort_and_merge(items);
   return found;
 }
 
-Items merged(const Items& one, const Items& other) {
+Items merge(const Items& one, const Items& other) {
   Items result;
   std::size_t i = 0, j = 0;
   while (i < one.size() || j < other.size()) {
-    const bool from_one = j == other.size() || (i < one.size() && compared(one, i, other, j) < 0);
-    if (from_one) append(result, one, i++);
-    else append(result, other, j++);
+    const bool from_one = j == other.size() || (i < one.size() && compare(one, i, other, j) < 0);
+    if (from_one) {
+      append(result, one, i++);
+    } else
+      append(result, other, j++);
   }
   return result;
 }

@@ -1,4 +1,4 @@
-// What rows pay for features in a forest: which nodes make a row buy which charge.
+// What rows pay for features in a forest: which nodes make a row pay which charge.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace scurry {
 
-// A charge is paid by a row once, at the first node on any of its paths that reads one of the charge's features. A
-// feature has at most two: its own and its group's; -1 is none.
+// A row pays a charge once, at the first node on any of its paths that reads a feature of the charge. A feature has at
+// most two charges, its own and that of its group; -1 is none.
 struct Charges {
   std::span<const std::int32_t> of_feature;
   std::span<const std::int32_t> of_group;
@@ -22,8 +22,8 @@ struct ForestPaths {
   std::size_t n_trees = 0;
 };
 
-// Charges that several nodes can cause, one in each of some trees, and for how many rows they do. Each is there once,
-// by rising charge and nodes, so that rows in any order make the same items.
+// Charges that several nodes can cause, one in each of some trees, and the number of rows for which they do. Items are
+// distinct and sorted by charge and nodes, so that rows in any order make the same items.
 struct Items {
   std::vector<std::int64_t> offset{0};  // item i is caused by node[offset[i]:offset[i + 1]]
   std::vector<std::int32_t> node;
@@ -35,14 +35,15 @@ struct Items {
 
 struct RowCharges {
   Items items;
-  std::vector<std::int64_t> alone;   // [n_nodes][2]: rows of which this node alone causes its feature's, its group's charge
+  std::vector<std::int64_t>
+      alone;  // [n_nodes][2]: rows for which this node alone causes the charge of its feature, of its group
   std::vector<std::int64_t> visits;  // rows through each inner node, 0 at leaves
 };
 
 RowCharges find_charges(const ForestPaths& paths, const Charges& charges);
 
-// The items of the rows of both.
-Items merged(const Items& one, const Items& other);
+// The items of all rows of both.
+Items merge(const Items& one, const Items& other);
 
 // How many nodes on each row's paths read each feature: [n_rows][n_features].
 std::vector<std::int32_t> count_uses(const ForestPaths& paths, std::size_t n_features);

@@ -1,3 +1,4 @@
+// Merges nodes into blocks that leave together, from the leaves up.
 #include "closure/levels.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace {
 
 using Level = std::pair<double, std::int32_t>;  // a block's level, and the block's topmost node
 
-// Nodes that leave together: connected, with the blocks hanging below it that leave earlier.
+// Connected nodes that leave together, and the blocks below them, which leave earlier.
 struct Block {
   double gain;
   double cost;
@@ -49,7 +50,7 @@ std::vector<double> tree_levels(std::span<const std::int32_t> parent, std::span<
   for (std::size_t v = 0; v < n; ++v) blocks[v] = {gain[v], cost[v], {}};
   for (std::size_t v = n; v-- > 0;) {
     Block& block = blocks[v];
-    // A child cannot outlive its parent: one that would stays with it instead.
+    // A child cannot stay longer than its parent. One that would is merged with it.
     while (!block.below.empty() && block.below.front().first >= block.level()) {
       const std::int32_t child = block.take().second;
       is_top[child] = 0;

@@ -1,4 +1,4 @@
-// Closures of trees that share nothing, at every price.
+// Closures at every price of trees that share no costs.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace scurry {
 
-// The price theta up to which each node is kept where a set, closed under parents, of maximum gain - theta * cost is
-// kept: what weakest-link pruning computes, for any costs. A parent comes before its children; -1 is none.
-// Infinite for nodes worth keeping at any price, minus infinity for those that only take away from what is free.
+// The price theta up to which each node belongs to the set, closed under parents, of maximum gain - theta * cost. This
+// is what weakest-link pruning computes, but for any costs. A parent comes before its children; -1 is none. The price
+// is infinite for nodes that are worth keeping at any price, and minus infinity for free nodes that lose gain.
 std::vector<double> tree_levels(std::span<const std::int32_t> parent, std::span<const double> gain,
                                 std::span<const double> cost);
 

@@ -1,3 +1,4 @@
+// Restricts a closure problem to its open nodes.
 #include "closure/part.h"
 
 namespace scurry {

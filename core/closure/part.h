@@ -1,4 +1,4 @@
-// A closure problem given what has been decided about some of its nodes.
+// The part of a closure problem that is still open after some of its nodes were decided.
 #pragma once
 
 #include "closure/closure.h"

@@ -1,4 +1,4 @@
-// Maximum closures at every price: as costs weigh more, the largest optimal set shrinks in steps.
+// Maximum closures at every price: as costs weigh more, the largest optimal set shrinks at some breakpoints.
 #pragma once
 
 #include <functional>
@@ -8,14 +8,14 @@
 namespace scurry {
 
 // What is given up when theta = gain / cost is passed.
-struct PathStep {
+struct Breakpoint {
   std::int64_t gain;
   std::int64_t cost;
 };
 
 struct ClosurePath {
-  std::vector<PathStep> steps;           // theta > 0, rising
-  std::vector<std::int32_t> kept_until;  // by node: it is in the optimal set after s steps iff s < kept_until
+  std::vector<Breakpoint> breakpoints;   // theta > 0, rising
+  std::vector<std::int32_t> kept_until;  // by node: it is in the optimal set after s breakpoints iff s < kept_until
 };
 
 // Called after every cut with the number of nodes settled; may throw to stop the search.

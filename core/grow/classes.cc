@@ -1,3 +1,4 @@
+// The criterion of least cost per impurity removed.
 #include "grow/classes.h"
 
 #include <algorithm>
@@ -8,15 +9,17 @@
 namespace scurry {
 namespace {
 
-constexpr double kNoGain = 1e-7;
+constexpr double kNoGain = 1e-7;  // less may be rounding alone
 
-// The impurity of a set of rows given how many of each class it has.
+// The impurity of a set of rows, given the number of rows of each class.
 class ImpurityMeasure {
  public:
   ImpurityMeasure(const ClassTask& task, std::int64_t n_rows) : kind_(task.impurity), alpha_(task.alpha) {
     if (kind_ == Impurity::kPairs) return;
     x_log_x_.resize(static_cast<std::size_t>(n_rows) + 1);
-    for (std::size_t x = 2; x < x_log_x_.size(); ++x) x_log_x_[x] = static_cast<double>(x) * std::log(static_cast<double>(x));
+    for (std::size_t x = 2; x < x_log_x_.size(); ++x) {
+      x_log_x_[x] = static_cast<double>(x) * std::log(static_cast<double>(x));
+    }
   }
 
   double operator()(const std::vector<std::int64_t>& counts, std::int64_t n) const {
@@ -70,7 +73,9 @@ class CheapestSplit {
     std::ranges::fill(total_, 0);
     for (const std::uint32_t row : rows.rows(node)) total_[task_.classes[row]] += task_.weights[row];
     n_ = std::accumulate(total_.begin(), total_.end(), std::int64_t{0});
-    for (std::size_t c = 0; c < total_.size(); ++c) shares_[c] = static_cast<double>(total_[c]) / static_cast<double>(n_);
+    for (std::size_t c = 0; c < total_.size(); ++c) {
+      shares_[c] = static_cast<double>(total_[c]) / static_cast<double>(n_);
+    }
   }
 
   std::span<const double> value() const { return shares_; }
@@ -105,7 +110,7 @@ class CheapestSplit {
     double left_over, threshold;
   };
 
-  // The threshold after which least impurity is left over, the lowest such.
+  // The threshold that leaves the least impurity, the lowest one of equals.
   Halving purest_halves(const NodeRows& rows, Range node, std::size_t feature) {
     const auto order = rows.rows(feature, node);
     const float* values = rows.columns().values(feature);
@@ -134,7 +139,7 @@ class CheapestSplit {
     return (static_cast<double>(n_left) * left + static_cast<double>(n_right) * right) / static_cast<double>(n_);
   }
 
-  // Uniform on [0, n), the same on every platform; the bias of 2^-32 cannot be noticed.
+  // Uniform on [0, n) and the same on every platform, up to a bias of 2^-32 that cannot be noticed.
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(((random_() >> 32) * n) >> 32); }
 
   const ClassTask& task_;

@@ -1,4 +1,4 @@
-// Trees that tell classes apart by cheap features: the split of least cost per impurity removed.
+// Trees that separate classes by cheap features: each split has the least cost per impurity removed.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct ClassTask {
   std::size_t n_classes;
   Impurity impurity;
   Halves halves;
-  double alpha;  // impurity that is tolerated
+  double alpha;  // how much impurity is tolerated
   std::size_t max_features, max_depth;
   std::uint64_t seed;
 };

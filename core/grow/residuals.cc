@@ -1,3 +1,4 @@
+// The criterion of least squares with prices.
 #include "grow/residuals.h"
 
 #include <vector>
@@ -5,7 +6,7 @@
 namespace scurry {
 namespace {
 
-constexpr double kNoGain = 1e-12;  // relative to the sum of squares: what rounding alone can make of nothing
+constexpr double kNoGain = 1e-12;  // relative to the sum of squares: rounding alone can give so much
 
 class PricedSquares {
  public:

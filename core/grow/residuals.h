@@ -1,4 +1,4 @@
-// Trees that fit residuals by least squares and pay a price for each feature they are first to use.
+// Trees that fit residuals by least squares and pay a price for each feature that no tree has used before.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Sorts rows by every feature, and divides them at a split.
 #include "grow/rows.h"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ std::size_t NodeRows::split(Range node, Cut cut, bool into_leaves) {
     std::uint32_t* column = rows_.data() + feature * n_rows_ + node.begin;
     n_left = 0;
     std::size_t n_right = 0;
-    // Both places are written and one of them counts: which way a row goes is too random for a branch.
+    // Both places are written and only one is counted: which way a row goes is too random for a branch.
     for (std::size_t at = 0; at < node.size(); ++at) {
       const std::uint32_t row = column[at];
       const std::size_t left = goes_left_[row];

@@ -1,4 +1,8 @@
-// What growing a tree needs, whatever it grows for: rows in the order of every feature, cut in two node by node.
+// What every kind of tree growing needs: rows in the order of every feature, divided node by node, and the growing
+// itself.
+//
+// grow() is the algorithm; a criterion chooses the splits. classes.h (cheap features for classification) and
+// residuals.h (least squares with prices, for boosting) are the two criteria.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +13,7 @@
 
 namespace scurry {
 
-// Training values and, for every feature, the rows in rising order of it; equal values in order of rows.
+// The training values and, for every feature, the rows in ascending order of its values; ties are in order of rows.
 class ColumnOrders {
  public:
   // `values` holds n_rows values of each feature, one feature after the other, all finite.
@@ -18,7 +22,9 @@ class ColumnOrders {
   std::size_t n_rows() const { return n_rows_; }
   std::size_t n_features() const { return n_rows_ == 0 ? 0 : values_.size() / n_rows_; }
   const float* values(std::size_t feature) const { return values_.data() + feature * n_rows_; }
-  std::span<const std::uint32_t> order(std::size_t feature) const { return {orders_.data() + feature * n_rows_, n_rows_}; }
+  std::span<const std::uint32_t> order(std::size_t feature) const {
+    return {orders_.data() + feature * n_rows_, n_rows_};
+  }
 
  private:
   std::size_t n_rows_;
@@ -39,10 +45,10 @@ struct Cut {
   double threshold;
 };
 
-// Halfway between two neighbours, which is exact enough in double to lie between any two floats.
+// Halfway between two neighbours. In double precision it lies between any two floats.
 inline double between(float low, float high) { return (static_cast<double>(low) + static_cast<double>(high)) / 2; }
 
-// The rows of one tree: each node's are one range of every column, in the order of that column's feature.
+// The rows of one tree. The rows of a node are the same range of every column, each in the order of its feature.
 class NodeRows {
  public:
   // Rows of weight 0 are left out.
@@ -59,8 +65,8 @@ class NodeRows {
     const std::uint32_t* order = rows_.data() + feature * n_rows_;
     return columns_.values(feature)[order[node.begin]] == columns_.values(feature)[order[node.end - 1]];
   }
-  // Brings the rows that go left to the front and returns where the others begin. If the halves are leaves, they need
-  // no order, and only the rows of the first column are moved.
+  // Moves the rows that go left to the front and returns where the others begin. If the halves are leaves, they need no
+  // order, and only the rows of the first column are moved.
   std::size_t split(Range node, Cut cut, bool into_leaves);
 
  private:
@@ -85,10 +91,10 @@ struct GrownTree {
   }
 };
 
-// Grows a tree depth first. Of a criterion are asked
-//   describe(rows, node): look at a node, whose value() and cover() are then read,
-//   best_cut(rows, node): the split of the node last described, if any,
-//   leaf(rows, node, index): told of every leaf.
+// Grows a tree depth first. A criterion has these functions:
+//   describe(rows, node) looks at a node, whose value() and cover() are then read,
+//   best_cut(rows, node) returns the split of the node last described, if any,
+//   leaf(rows, node, index) is called for every leaf.
 template <class Criterion>
 GrownTree grow(NodeRows& rows, Criterion& criterion, std::size_t max_depth) {
   struct Pending {

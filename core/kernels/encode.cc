@@ -1,3 +1,4 @@
+// Encodes rows of floats and doubles as keys (runtime/columns.h), sixteen columns at a time.
 #include <algorithm>
 #include <limits>
 
@@ -10,15 +11,16 @@ using Floats [[gnu::vector_size(64), gnu::may_alias, gnu::aligned(4)]] = float;
 using HalfFloats [[gnu::vector_size(32)]] = float;
 using Wide [[gnu::vector_size(64)]] = std::int64_t;
 
-// What was met among the values, lane by lane.
+// What was found among the values, lane by lane.
 struct Seen {
-  Wide inexact{};    // not 0 where some number is no float
+  Wide inexact{};    // not 0 where some number is not a float
   Vector highest{};  // the highest key
 };
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// The first `count` values, NaN in the other lanes: what lies behind the columns has 0 as the key of NaN.
+// Loads the first `count` values, and NaN in the other lanes, which lie behind the columns and have 0 as the key of
+// NaN.
 inline Floats load_some(const float* from, std::size_t count) {
   Floats x = Floats{} + kNan;
 #if defined(__AVX512F__)
@@ -55,7 +57,9 @@ inline Floats load(const float* from, std::size_t count, Seen&) {
 inline Floats load(const double* from, std::size_t count, Seen& seen) {
   constexpr std::size_t kHalf = kVectorLanes / 2;
   const HalfFloats low = round_some(from, std::min(count, kHalf), seen);
-  if (count <= kHalf) return __builtin_shufflevector(low, HalfFloats{} + kNan, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  if (count <= kHalf) {
+    return __builtin_shufflevector(low, HalfFloats{} + kNan, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  }
   const HalfFloats high = round_some(from + kHalf, std::min(count - kHalf, kHalf), seen);
   return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
@@ -71,7 +75,7 @@ inline Vector ordered_keys(Floats x) {
   const Vector bits = reinterpret_cast<Vector>(x + 0.0f);
   const Vector sign = reinterpret_cast<Vector>(reinterpret_cast<Signed>(bits) >> 31);
 #if defined(__AVX512F__)
-  // The same in one instruction, which GCC does not find.
+  // The same as below in one instruction, which GCC does not find by itself.
   return reinterpret_cast<Vector>(_mm512_ternarylogic_epi32(
       reinterpret_cast<__m512i>(bits), reinterpret_cast<__m512i>(sign), _mm512_set1_epi32(INT32_MIN), 0x1E));
 #else
@@ -86,11 +90,11 @@ inline bool any(Lanes lanes) {
   return found;
 }
 
-// kVectors hold the columns and the pad; 0: read their number at run time.
+// kVectors vectors hold the columns and the pad; 0: their number is read at run time.
 template <class T, bool kGather, std::size_t kVectors>
-Encoded encode_rows(const FloatColumns& columns, const T* x, std::ptrdiff_t row_stride, std::size_t n, std::size_t ahead,
-                    u32* keys) {
-  // Read once: as far as the compiler knows, writing keys may change them.
+Encoded encode_rows(const FloatColumns& columns, const T* x, std::ptrdiff_t row_stride, std::size_t n,
+                    std::size_t ahead, u32* keys) {
+  // Copies, because the compiler must assume that writing keys could change the originals.
   const auto* nan_keys = reinterpret_cast<const Vector*>(columns.nan_keys.data());
   const u32* feature = columns.feature.data();
   const std::size_t n_columns = columns.n, stride = columns.stride;
@@ -102,7 +106,9 @@ Encoded encode_rows(const FloatColumns& columns, const T* x, std::ptrdiff_t row_
       const std::size_t c = v * kVectorLanes, count = v < last ? kVectorLanes : n_columns - c;
       if (ahead > 0) {
         constexpr std::size_t kLine = 64 / sizeof(T);
-        for (std::size_t lane = 0; lane < kVectorLanes; lane += kLine) __builtin_prefetch(x + to_prefetched + c + lane, 0, 2);
+        for (std::size_t lane = 0; lane < kVectorLanes; lane += kLine) {
+          __builtin_prefetch(x + to_prefetched + c + lane, 0, 2);
+        }
       }
       const Floats value = kGather ? gather(x, feature + c, count, seen) : load(x + c, count, seen);
       const Vector key = value != value ? nan_keys[v] : ordered_keys(value);

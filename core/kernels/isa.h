@@ -1,4 +1,5 @@
-// What the files that are compiled once per instruction set share: its namespace, its vectors, and the kernels of each file.
+// What the files that are compiled once per instruction set share: the namespace, vector types, and the table of each
+// file.
 #pragma once
 
 #include "kernels/kernels.h"
@@ -21,6 +22,7 @@ constexpr std::size_t kVectorLanes = 16;
 
 extern const EncodeKernels kEncodeKernels;
 extern const RivalKernels kRivalKernels;
+extern const StateKernels kStateKernels;
 extern const SumKernels kSumKernels;
 extern const WalkKernels<NarrowNode> kNarrowKernels;
 extern const WalkKernels<WideNode> kWideKernels;

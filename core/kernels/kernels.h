@@ -1,27 +1,34 @@
 // The hot loops, compiled once per instruction set and chosen at run time. Every variant gives the same bits.
+//
+// CMakeLists.txt compiles each file of kernels/ (but dispatch.cc) once per instruction set, with SCURRY_ISA as the
+// namespace; each file fills a table of function pointers (EncodeKernels, WalkKernels, …). kernels() returns the tables
+// of the best set that this processor has. This is the only dispatch: a loop that gains from wide vectors becomes an
+// entry of a table. What is compiled per instruction set takes plain arrays and must not define functions outside its
+// namespace: the linker would keep one copy of an inline function for all sets, and older processors could not run it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "runtime/trees.h"
 
 namespace scurry {
 
-constexpr std::size_t kLanes = 8;   // rows walked together
+constexpr std::size_t kLanes = 8;  // rows walked together
 constexpr std::size_t kIntLanes = 16;
-constexpr std::size_t kChunk = 64;  // rows whose top levels are tested together; blocks are padded to a multiple of it
+constexpr std::size_t kChunk = 64;  // rows whose top levels are tested together; blocks have space for a multiple of it
 
 // A block of encoded rows: by row for the walk, by column for the top levels.
 struct Block {
   const std::uint32_t* by_row;     // [n][stride]
-  const std::uint32_t* by_column;  // [column][column_stride], 64-byte aligned, null if rows are too few to be worth it
+  const std::uint32_t* by_column;  // [column][column_stride], 64-byte aligned; null if rows are too few for it to pay
   std::size_t column_stride;
-  std::size_t n;                   // a multiple of kChunk with by_column, else of kLanes; there is room for whole chunks
-  bool has_missing;                // some row needs the nodes' marks
+  std::size_t n;     // a multiple of kChunk with by_column, else of kLanes; there is space for whole chunks
+  bool has_missing;  // some row needs the nodes' marks
 };
 
-// Everything a walk over one tree needs, for a block of rows or a single one.
+// What a walk needs, whether of a block of rows or of a single one.
 template <class Node>
 struct Walk {
   const Node* nodes;  // of all trees
@@ -41,19 +48,20 @@ struct WalkKernels {
   void (*descend)(const Walk<Node>&, const Tree&, const Block&, std::uint32_t levels, std::uint32_t* at);
   // payload[tree] for one row over n trees.
   void (*row)(const Walk<Node>&, const Tree*, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload);
-  // One row's steps in trees[0], trees[1], …; at[tree] is its place in the array of all nodes.
-  void (*steps)(const Walk<Node>&, const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* at);
+  // Takes one row a tree step in trees[0], in trees[1], and so on; at[tree] is its node in the array of all nodes.
+  void (*steps)(const Walk<Node>&, const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys,
+                std::uint32_t* at);
 };
 
-// What was met among the rows encoded.
+// What was found among the rows encoded.
 struct Encoded {
-  bool any_missing;  // NaN, in a column where that has the key kNanKey
-  bool any_inexact;  // a number that is no float
+  bool any_missing;  // NaN in a column where NaN has the key kNanKey
+  bool any_inexact;  // a number that is not a float
 };
 
 struct EncodeKernels {
-  // keys[row][column] of rows whose values lie side by side; the keys of inexact numbers are left to the caller. Rows
-  // `ahead` of these are fetched into the cache, 0: none.
+  // keys[row][column] of rows whose values lie next to each other; the keys of inexact numbers are left to the caller.
+  // The rows `ahead` of these are prefetched (0: none).
   Encoded (*floats)(const FloatColumns&, const float* x, std::ptrdiff_t row_stride, std::size_t n, std::size_t ahead,
                     std::uint32_t* keys);
   Encoded (*doubles)(const FloatColumns&, const double* x, std::ptrdiff_t row_stride, std::size_t n, std::size_t ahead,
@@ -66,12 +74,14 @@ struct SumKernels {
   // scores[row] += the float whose bits are payload[row]
   void (*add_floats)(const std::uint32_t* payload, std::size_t n, float* scores);
   // scores[row][0..width) += table[payload[row]][0..width), both 64-byte aligned; width is 2 or a multiple of 8
-  void (*add_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n, double* scores);
+  void (*add_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n,
+                      double* scores);
   // sums[0..width) += table[payload[0]][0..width), then table[payload[1]][0..width), …, aligned as above
-  void (*sum_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n, double* sums);
+  void (*sum_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n,
+                      double* sums);
 
-  // sums[row] += the signed payload[row]; the bit of a row in exits, kChunk to a word, says whether its sum is <= lower or
-  // >= upper. Arrays over rows have room for n rounded up to a multiple of kChunk.
+  // sums[row] += the signed payload[row]. The bit of each row in exits (kChunk bits per word) says whether its sum is
+  // <= lower or >= upper. Arrays over rows have space for n rounded up to a multiple of kChunk.
   void (*add_and_test)(const std::uint32_t* payload, std::size_t n, std::int32_t* sums, std::int32_t lower,
                        std::int32_t upper, std::uint64_t* exits);
 
@@ -79,32 +89,81 @@ struct SumKernels {
   void (*add_int_vectors)(const std::int32_t* table, std::size_t width, const std::uint32_t* payload, std::size_t n,
                           std::int32_t* sums);
   // The largest and the second largest of sums[row][0..width).
-  void (*top_two)(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first, std::int32_t* second);
+  void (*top_two)(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first,
+                  std::int32_t* second);
 };
 
-// The next step of every tree, as rows of several classes see it (orders/rivals.h).
+// The next tree step of every tree, for rows of several classes (orders/rivals.h).
 struct RivalSteps {
-  const std::uint32_t* own;  // [row] its class
+  const std::uint32_t* own;  // [row] the class of the row
   const std::uint32_t* change_of_leaf;
   const std::int32_t* changes;  // [change][width] what the step adds to twice the sum of each class, 64-byte aligned
   std::size_t width;            // 8 or a multiple of 16
 };
 
-constexpr std::size_t kRivalsTogether = 8;  // arrays of rows that take() reads or fills have room for as many more
+// Rows that take() works on at once. Its arrays of rows have space for as many more.
+constexpr std::size_t kRivalsTogether = 8;
 
 struct RivalBounds {
-  const std::int32_t* safe;  // [row] one more step puts no row wrong whose margins are all at least this,
-  const std::int32_t* lost;  // and none right that has one below this
+  const std::int32_t* safe;  // [row] if all margins are at least this, no single step makes the row wrong;
+  const std::int32_t* lost;  // if one margin is below this, no single step makes it right
+};
+
+struct Extremes {
+  std::int32_t least, most;
+};
+
+struct LeafRange {
+  std::uint32_t first, count;
+};
+
+// The changes [begin, end) of one tree.
+struct TreeChanges {
+  const LeafRange* reach;  // [change] the leaves whose rows it changes
+  std::size_t begin, end;
+  std::uint32_t first_leaf;  // of the tree
 };
 
 struct RivalKernels {
-  // The step of the tree with these leaves of n rows: margins[row][0..width) += change[own] - change[0..width). open
-  // receives the rows that are neither safe nor lost, and their number is returned; n_lost that of the lost ones.
+  // extremes[i] of changes[i][0..width), for n changes.
+  void (*find_extremes)(const std::int32_t* changes, std::size_t width, std::size_t n, Extremes* extremes);
+  // The bounds of a row of each class, [leaf of the tree][0..width), made wide enough for each of these changes.
+  void (*bound_leaves)(const TreeChanges&, const std::int32_t* changes, const Extremes*, std::size_t width,
+                       std::int32_t* safe, std::int32_t* lost);
+  // Takes a tree step of n rows, given their leaves in that tree: margins[row][0..width) += change[own] -
+  // change[0..width). Writes the rows that are neither safe nor lost to `open` and returns their number; n_lost is the
+  // number of lost rows.
   std::size_t (*take)(const RivalSteps&, const std::uint32_t* leaf, const RivalBounds&, std::size_t n,
                       std::int32_t* margins, std::uint32_t* open, std::size_t* n_lost);
-  // wrong[tree] += how many of n open rows the tree's step would leave with a negative margin; leaves[tree][row].
+  // wrong[tree] += the number of the n open rows that the step of this tree would leave with a negative margin; leaves
+  // are [tree][row].
   void (*count)(const RivalSteps&, const std::uint32_t* const* leaves, std::size_t n_trees, const std::uint32_t* open,
                 std::size_t n, const std::int32_t* margins, std::size_t* wrong);
+};
+
+// The states of three trees, and the rows that are still open there (orders/grid.h). Rows stand next to each other,
+// those with many rivals first: margins [0, slots[0]) are of their first rivals, [slots[0], slots[1]) of the second
+// ones of those that have two, …
+struct StateBlock {
+  const std::int32_t* moves[3];  // of each tree, [level][margin]; the last tree's negated
+  std::size_t n_levels[3];
+  const std::int32_t* margin;
+  std::span<const std::size_t> slots;
+  std::uint32_t wrong;  // rows not listed, wrong in every state
+};
+
+constexpr std::size_t kScoreRows = 256;          // in a tile of scores
+constexpr std::int32_t kScoreOfRight = 1 << 15;  // scores are summed in fixed point: sums do not depend on their order
+
+struct StateKernels {
+  // sum[i] = a[i] + b[i]
+  void (*add)(const std::int32_t* a, const std::int32_t* b, std::size_t n, std::int32_t* sum);
+  // The summed score of n rows, given their margins and what is added to them, both [margin][kScoreRows].
+  std::int32_t (*score)(const std::int32_t* margins, const std::int32_t* changes, std::size_t n, std::size_t n_margins,
+                        float steepness);
+  // out[state] rows are wrong, the last tree's level running fastest. sum and least have space for all margins and all
+  // rows.
+  void (*count_wrong)(const StateBlock&, std::int32_t* sum, std::int32_t* least, std::uint32_t* out);
 };
 
 struct Kernels {
@@ -113,7 +172,8 @@ struct Kernels {
   const WalkKernels<WideNode>& wide;
   const SumKernels& sums;
   const RivalKernels& rivals;
-  std::uint32_t max_register_stride;  // narrow trees need no by-column copy of rows up to this long
+  const StateKernels& states;
+  std::uint32_t max_register_stride;  // narrow trees need no by-column copy of rows whose stride is at most this
   const char* name;
 };
 

@@ -1,3 +1,4 @@
+// Margins of rows against several rival classes, for searches for step orders (orders/rivals.h).
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -7,7 +8,7 @@
 namespace scurry::SCURRY_ISA {
 namespace {
 
-// Margins are added up without a sign, because a change alone may not fit where margins do.
+// Margins are added as unsigned numbers: they fit in 32 bits, but a change alone may not, and wraps round.
 #if defined(__AVX512F__)
 using Narrow [[gnu::vector_size(32), gnu::may_alias]] = u32;
 using Wide = Vector;
@@ -50,10 +51,11 @@ inline Wide smaller(Wide a, Wide b) {
 inline bool any_negative(Wide lanes) { return _mm512_movepi32_mask(reinterpret_cast<__m512i>(lanes)) != 0; }
 #endif
 
-// One row's margins after a change: vector by vector to `visit`, and the smallest of them in each lane. kVectors = 0:
-// read their number at run time.
+// Computes the margins of one row after a change: `visit` gets each vector, and the smallest margin of each lane is
+// returned. kVectors = 0: the number of vectors is read at run time.
 template <class Lanes, std::size_t kVectors, class Visit>
-inline Lanes margins_after(const RivalSteps& steps, std::size_t leaf, const Lanes* before, std::size_t own, Visit visit) {
+inline Lanes margins_after(const RivalSteps& steps, std::size_t leaf, const Lanes* before, std::size_t own,
+                           Visit visit) {
   const std::size_t vectors = kVectors ? kVectors : steps.width * sizeof(u32) / sizeof(Lanes);
   const auto* change = reinterpret_cast<const Lanes*>(steps.changes) + steps.change_of_leaf[leaf] * vectors;
   const u32 change_of_own = reinterpret_cast<const u32*>(change)[own];
@@ -68,22 +70,22 @@ inline Lanes margins_after(const RivalSteps& steps, std::size_t leaf, const Lane
 }
 
 #if defined(__AVX2__)
-inline __m256i folded(Narrow lanes) { return reinterpret_cast<__m256i>(lanes); }
+inline __m256i fold(Narrow lanes) { return reinterpret_cast<__m256i>(lanes); }
 
 #if defined(__AVX512F__)
-inline __m256i folded(Wide lanes) {
+inline __m256i fold(Wide lanes) {
   return reinterpret_cast<__m256i>(smaller(__builtin_shufflevector(lanes, lanes, 0, 1, 2, 3, 4, 5, 6, 7),
                                            __builtin_shufflevector(lanes, lanes, 8, 9, 10, 11, 12, 13, 14, 15)));
 }
 #endif
 
-// The least lane of each of eight rows.
+// The smallest lane of each of eight rows.
 template <class Lanes>
 inline __m256i least_of_each(const Lanes (&rows)[kRivalsTogether]) {
   static_assert(kRivalsTogether == 8);
   __m256i pair[4], four[2];
   for (std::size_t i = 0; i < 4; ++i) {
-    const __m256i a = folded(rows[2 * i]), b = folded(rows[2 * i + 1]);
+    const __m256i a = fold(rows[2 * i]), b = fold(rows[2 * i + 1]);
     pair[i] = _mm256_min_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
   }
   for (std::size_t i = 0; i < 2; ++i) {
@@ -109,15 +111,17 @@ struct Sorted {
   std::size_t n_open = 0, n_lost = 0;
 };
 
-// Rows from `row` on, by the lanes' least margins.
+// Sorts rows from `row` on into open, safe and lost ones by the smallest margins of their lanes.
 template <class Lanes>
-inline void sort_out(const Lanes (&lanes)[kRivalsTogether], const RivalBounds& bounds, std::size_t row, Sorted& sorted) {
+inline void sort_out(const Lanes (&lanes)[kRivalsTogether], const RivalBounds& bounds, std::size_t row,
+                     Sorted& sorted) {
 #if defined(__AVX512F__)
   const __m256i least = least_of_each(lanes);
   const __mmask8 is_lost = _mm256_cmplt_epi32_mask(least, _mm256_loadu_epi32(bounds.lost + row));
   const __mmask8 is_safe = _mm256_cmpge_epi32_mask(least, _mm256_loadu_epi32(bounds.safe + row));
   const auto is_open = static_cast<__mmask8>(~(is_lost | is_safe));
-  const __m256i rows = _mm256_add_epi32(_mm256_set1_epi32(static_cast<int>(row)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  const __m256i rows =
+      _mm256_add_epi32(_mm256_set1_epi32(static_cast<int>(row)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   _mm256_storeu_epi32(sorted.open + sorted.n_open, _mm256_maskz_compress_epi32(is_open, rows));
   sorted.n_open += static_cast<std::size_t>(std::popcount(is_open));
   sorted.n_lost += static_cast<std::size_t>(std::popcount(is_lost));
@@ -157,7 +161,7 @@ std::size_t take_wide(const RivalSteps& steps, const u32* leaf, const RivalBound
   return sorted.n_open;
 }
 
-// Several trees at once, so that the margins of a row are read but once for them.
+// Counts for several trees at once, so that the margins of a row are read only once.
 template <class Lanes, std::size_t kVectors, std::size_t kTrees>
 void count_trees(const RivalSteps& steps, const u32* const* leaves, const u32* open, std::size_t n,
                  const std::int32_t* margins, std::size_t* wrong) {
@@ -205,8 +209,37 @@ void count(const RivalSteps& steps, const u32* const* leaves, std::size_t n_tree
   }
 }
 
+void find_extremes(const std::int32_t* changes, std::size_t width, std::size_t n, Extremes* extremes) {
+  for (std::size_t at = 0; at < n; ++at, changes += width) {
+    std::int32_t least = changes[0], most = changes[0];
+    for (std::size_t lane = 0; lane < width; ++lane) {
+      least = std::min(least, changes[lane]);
+      most = std::max(most, changes[lane]);
+    }
+    extremes[at] = {least, most};
+  }
+}
+
+void bound_leaves(const TreeChanges& tree, const std::int32_t* changes, const Extremes* extremes, std::size_t width,
+                  std::int32_t* safe, std::int32_t* lost) {
+  constexpr u32 kMost = 0x7FFFFFFFu;  // a bound beyond all margins is as good as the largest margin
+  for (std::size_t at = tree.begin; at < tree.end; ++at) {
+    const auto least = static_cast<u32>(extremes[at].least), most = static_cast<u32>(extremes[at].most);
+    const std::size_t first = tree.reach[at].first - tree.first_leaf;
+    for (std::size_t leaf = first; leaf < first + tree.reach[at].count; ++leaf) {
+      std::int32_t *safe_of_leaf = safe + leaf * width, *lost_of_leaf = lost + leaf * width;
+      for (std::size_t lane = 0; lane < width; ++lane) {
+        const auto own = static_cast<u32>(changes[at * width + lane]);
+        const u32 fall = std::min(most - own, kMost), rise = std::min(own - least, kMost);
+        safe_of_leaf[lane] = std::max(safe_of_leaf[lane], static_cast<std::int32_t>(fall));
+        lost_of_leaf[lane] = std::min(lost_of_leaf[lane], -static_cast<std::int32_t>(rise));
+      }
+    }
+  }
+}
+
 }  // namespace
 
-const RivalKernels kRivalKernels = {take, count};
+const RivalKernels kRivalKernels = {find_extremes, bound_leaves, take, count};
 
 }  // namespace scurry::SCURRY_ISA

@@ -1,3 +1,4 @@
+// Adds what leaves are worth to the sums of rows, and tests the sums of early exits.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -17,7 +18,7 @@ void add_floats(const u32* payload, std::size_t n, float* scores) {
   for (std::size_t row = 0; row < n; ++row) scores[row] += std::bit_cast<float>(payload[row]);
 }
 
-// kVectors = 0: read the number of vectors at run time.
+// kVectors = 0: the number of vectors is read at run time.
 template <std::size_t kVectors>
 void add_wide(const double* table, std::size_t width, const u32* payload, std::size_t n, double* scores) {
   const std::size_t vectors = kVectors ? kVectors : width / 8;
@@ -46,7 +47,7 @@ void add_vectors(const double* table, std::size_t width, const u32* payload, std
   }
 }
 
-// kVectors = 0: in memory, not in registers.
+// kVectors = 0: sums stay in memory, not in registers.
 template <std::size_t kVectors>
 void sum_wide(const double* table, std::size_t width, const u32* payload, std::size_t n, double* sums) {
   const std::size_t vectors = kVectors ? kVectors : width / 8;
@@ -101,7 +102,8 @@ void add_and_test(const u32* payload, std::size_t n, std::int32_t* sums, std::in
   for (std::size_t first = 0; first < n; first += kChunk) {
     std::uint64_t bits = 0;
     for (std::size_t row = first; row < first + kChunk; row += kVectorLanes) {
-      const Signed sum = *reinterpret_cast<const AnySigned*>(sums + row) + *reinterpret_cast<const Signed*>(payload + row);
+      const Signed sum =
+          *reinterpret_cast<const AnySigned*>(sums + row) + *reinterpret_cast<const Signed*>(payload + row);
       *reinterpret_cast<AnySigned*>(sums + row) = sum;
       bits |= bits_of((sum <= lower) | (sum >= upper)) << (row - first);
     }
@@ -110,7 +112,8 @@ void add_and_test(const u32* payload, std::size_t n, std::int32_t* sums, std::in
   }
 }
 
-void add_int_vectors(const std::int32_t* table, std::size_t width, const u32* payload, std::size_t n, std::int32_t* sums) {
+void add_int_vectors(const std::int32_t* table, std::size_t width, const u32* payload, std::size_t n,
+                     std::int32_t* sums) {
   const std::size_t vectors = width / kIntLanes;
   for (std::size_t row = 0; row < n; ++row) {
     const auto* from = reinterpret_cast<const Signed*>(table) + payload[row] * vectors;
@@ -133,7 +136,7 @@ void top_two(const std::int32_t* sums, std::size_t width, std::size_t n, std::in
   const std::size_t vectors = width / kIntLanes;
   for (std::size_t row = 0; row < n; ++row) {
     const auto* v = reinterpret_cast<const Signed*>(sums) + row * vectors;
-    // Lane by lane: the largest, and the largest of the others.
+    // In each lane: the largest sum, and the largest of the others.
     Signed high = v[0], low = Signed{} + std::numeric_limits<std::int32_t>::min();
     for (std::size_t i = 1; i < vectors; ++i) {
       low = larger(low, high < v[i] ? high : v[i]);
@@ -147,6 +150,7 @@ void top_two(const std::int32_t* sums, std::size_t width, std::size_t n, std::in
 
 }  // namespace
 
-const SumKernels kSumKernels = {add_doubles, add_floats, add_vectors, sum_vectors, add_and_test, add_int_vectors, top_two};
+const SumKernels kSumKernels = {add_doubles,  add_floats,      add_vectors, sum_vectors,
+                                add_and_test, add_int_vectors, top_two};
 
 }  // namespace scurry::SCURRY_ISA

@@ -1,14 +1,14 @@
-// The top levels of a tree, all of whose tests are made at once on a row held in registers.
+// Makes all node tests in the top levels of a tree at once, on a row that is held in registers.
 //
-// Sixteen tests take one permutation of the row, which picks their columns, and one comparison; the outcomes are bits, and
-// the path through the tree is read off them for sixteen rows together.
+// Sixteen tests take one permutation of the row, which picks their columns, and one comparison. The outcomes are bits,
+// and the path through the tree is read from these bits for sixteen rows at once.
 #pragma once
 
 #include "kernels/isa.h"
 
 namespace scurry::SCURRY_ISA {
 
-// The places reached after `levels` levels of complete binary heaps, bit i of a lane being the outcome of its test i.
+// The nodes reached after `levels` levels of complete binary heaps. Bit i of a lane is the outcome of its test i.
 inline Vector follow(Vector outcomes, u32 levels) {
   Vector node = {};
   for (u32 level = 0; level < levels; ++level) node = 2 * node + 1 + ((outcomes >> node) & 1);
@@ -21,7 +21,7 @@ constexpr std::size_t kMaxRegisterStride = 64;
 constexpr std::size_t kMaxRegisterStride = 0;
 #endif
 
-// Whether rows of a stride are held in registers, 0 being any stride unknown at compile time.
+// Whether rows of a stride are held in registers; 0 is any stride that is not known at compile time.
 constexpr bool fits_registers(std::size_t stride) { return stride != 0 && stride <= kMaxRegisterStride; }
 
 // at[row] after the tree's top `levels` levels.
@@ -44,7 +44,8 @@ class RowInRegisters {
       return _mm512_permutex2var_epi32(parts_[0], columns, parts_[1]);
     } else if constexpr (kParts == 3) {
       const __m512i low = _mm512_permutex2var_epi32(parts_[0], columns, parts_[1]);
-      return _mm512_mask_permutexvar_epi32(low, _mm512_test_epi32_mask(columns, _mm512_set1_epi32(32)), columns, parts_[2]);
+      return _mm512_mask_permutexvar_epi32(low, _mm512_test_epi32_mask(columns, _mm512_set1_epi32(32)), columns,
+                                           parts_[2]);
     } else {
       const __m512i low = _mm512_permutex2var_epi32(parts_[0], columns, parts_[1]);
       const __m512i high = _mm512_permutex2var_epi32(parts_[2], columns, parts_[kParts - 1]);
@@ -57,7 +58,7 @@ class RowInRegisters {
   __m512i parts_[kParts];
 };
 
-// The first 31 nodes of a tree; what lies behind a smaller one is read too, and its outcomes are never asked for.
+// The first 31 nodes of a tree. Behind a smaller tree, other nodes are read as well, but their outcomes are never used.
 template <bool kMissing>
 class TopTests {
  public:

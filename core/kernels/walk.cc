@@ -1,3 +1,4 @@
+// Walks rows down the trees: blocks of rows in one tree, one row in many trees, and tree step by tree step.
 #include <algorithm>
 #include <type_traits>
 
@@ -9,7 +10,7 @@
 namespace scurry::SCURRY_ISA {
 namespace {
 
-// What a walk has to be prepared for.
+// The kinds of node tests that a walk may meet. Fewer kinds make faster code.
 enum class Tests { kNumbers, kMissing, kCategories };
 
 inline bool in_category_set(const CategoryTest& test, const u32* bits, u32 code) {
@@ -23,9 +24,9 @@ inline bool is_marked(const Walk<Node>& walk, const Node& node) {
   return (walk.marks[at / 32] >> (at % 32)) & 1u;
 }
 
-// The distance to the child a row goes to.
+// Makes one node test. Returns the distance to the child that the row goes to.
 template <class Node, Tests kTests>
-inline u32 step(const Walk<Node>& walk, const Node& node, const u32* keys) {
+inline u32 test_node(const Walk<Node>& walk, const Node& node, const u32* keys) {
   const u32 x = keys[node.column];
   if constexpr (kTests == Tests::kCategories) {
     if (node.column > walk.pad) {
@@ -33,7 +34,9 @@ inline u32 step(const Walk<Node>& walk, const Node& node, const u32* keys) {
     }
   }
   if constexpr (kTests != Tests::kNumbers) {
-    if (x == kNanKey) [[unlikely]] return node.left + !is_marked(walk, node);
+    if (x == kNanKey) [[unlikely]] {
+      return node.left + !is_marked(walk, node);
+    }
   }
   return node.left + (x > node.key);
 }
@@ -42,16 +45,16 @@ inline u32 step(const Walk<Node>& walk, const Node& node, const u32* keys) {
 template <class Node, std::size_t kStride, Tests kTests>
 inline void descend(const Walk<Node>& walk, const Node* nodes, const u32* keys, u32 levels, u32 (&at)[kLanes]) {
   const std::size_t stride = kStride ? kStride : walk.stride;
-  asm("" : "+r"(nodes));  // one base register: GCC would add the tree's offset again at every step
+  asm("" : "+r"(nodes));  // one base register: GCC would add the offset of the tree again at every test
   for (u32 level = 0; level < levels; ++level) {
 #pragma GCC unroll 8
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      at[lane] += step<Node, kTests>(walk, nodes[at[lane]], keys + lane * stride);
+      at[lane] += test_node<Node, kTests>(walk, nodes[at[lane]], keys + lane * stride);
     }
   }
 }
 
-// Rows not yet at a leaf, gathered and walked a few levels at a time until none is left.
+// Gathers the rows that are not at a leaf yet and walks them a few levels at a time until none is left.
 template <class Node, std::size_t kStride, Tests kTests>
 void finish(const Walk<Node>& walk, const Node* nodes, const u32* keys, std::size_t n, u32* at, u32* rows) {
   constexpr u32 kLevels = 5;
@@ -75,7 +78,7 @@ void finish(const Walk<Node>& walk, const Node* nodes, const u32* keys, std::siz
       for (u32 level = 0; level < kLevels; ++level) {
 #pragma GCC unroll 8
         for (std::size_t lane = 0; lane < kLanes; ++lane) {
-          lane_at[lane] += step<Node, kTests>(walk, nodes[lane_at[lane]], lane_keys[lane]);
+          lane_at[lane] += test_node<Node, kTests>(walk, nodes[lane_at[lane]], lane_keys[lane]);
         }
       }
       for (std::size_t lane = 0; lane < lanes; ++lane) {
@@ -88,8 +91,9 @@ void finish(const Walk<Node>& walk, const Node* nodes, const u32* keys, std::siz
   }
 }
 
-// at[row] after the tree's top levels: every test of the heap for kChunk rows, its outcomes as bits of one word a row,
-// then the path through those bits. Far fewer instructions than walking, and no load depends on another.
+// Writes at[row] after the top levels of the tree: makes every test of the heap for kChunk rows, keeps the outcomes as
+// the bits of one word per row, then follows the path through those bits. This takes far fewer instructions than
+// walking, and no load depends on another.
 template <class Node, bool kMissing>
 void walk_top(const Walk<Node>& walk, const Node* nodes, u32 levels, const Block& block, u32* at) {
   constexpr std::size_t kVectors = kChunk / kVectorLanes;
@@ -97,10 +101,13 @@ void walk_top(const Walk<Node>& walk, const Node* nodes, u32 levels, const Block
   for (std::size_t row = 0; row < block.n; row += kChunk) {
     Vector outcome[kVectors] = {};
     for (u32 test = 0; test < n_tests; ++test) {
-      const Vector* x = reinterpret_cast<const Vector*>(block.by_column + nodes[test].column * block.column_stride + row);
+      const Vector* x =
+          reinterpret_cast<const Vector*>(block.by_column + nodes[test].column * block.column_stride + row);
       const u32 key = nodes[test].key, bit = 1u << test;
       if (kMissing && is_marked(walk, nodes[test])) {
-        for (std::size_t v = 0; v < kVectors; ++v) outcome[v] = ((x[v] > key) & (x[v] != kNanKey)) ? outcome[v] | bit : outcome[v];
+        for (std::size_t v = 0; v < kVectors; ++v) {
+          outcome[v] = ((x[v] > key) & (x[v] != kNanKey)) ? outcome[v] | bit : outcome[v];
+        }
       } else {
         for (std::size_t v = 0; v < kVectors; ++v) outcome[v] = x[v] > key ? outcome[v] | bit : outcome[v];
       }
@@ -114,7 +121,7 @@ void walk_top(const Walk<Node>& walk, const Node* nodes, u32 levels, const Block
 template <class Node, std::size_t kStride>
 constexpr bool kInRegisters = std::is_same_v<Node, NarrowNode> && fits_registers(kStride);
 
-// out[row] is the place of the node each row reaches after `levels` levels, or what that node holds as a payload.
+// out[row] is the node that each row reaches after `levels` levels, or the payload of that node.
 template <class Node, std::size_t kStride, Tests kTests>
 inline void descend_block(const Walk<Node>& walk, const Tree& tree, const Block& block, u32 levels, bool read_payload,
                           u32* out) {
@@ -149,7 +156,7 @@ void walk_block(const Walk<Node>& walk, const Tree& tree, const Block& block, u3
   for (std::size_t row = 0; row < block.n; ++row) payload[row] = nodes[payload[row]].key;
 }
 
-// Calls work<kStride>() with the rows' stride, or 0 if it is none of those known at compile time.
+// Calls work<kStride>() with the stride of the rows, or 0 if it is none of those known at compile time.
 template <class Work>
 void with_stride(u32 stride, Work work) {
   switch (stride) {
@@ -162,33 +169,34 @@ void with_stride(u32 stride, Work work) {
   }
 }
 
-// Calls work<kStride, kTests>() as fits the rows.
+// Calls work<kStride, kTests>() as the rows require.
 template <class Node, class Work>
-void specialised(const Walk<Node>& walk, bool missing, Work work) {
+void specialise(const Walk<Node>& walk, bool missing, Work work) {
   if (walk.has_categories) return work.template operator()<0, Tests::kCategories>();
   with_stride(walk.stride, [&]<std::size_t kStride>() {
-    missing ? work.template operator()<kStride, Tests::kMissing>() : work.template operator()<kStride, Tests::kNumbers>();
+    missing ? work.template operator()<kStride, Tests::kMissing>()
+            : work.template operator()<kStride, Tests::kNumbers>();
   });
 }
 
 template <class Node>
 void walk_tree(const Walk<Node>& walk, const Tree& tree, const Block& block, u32* payload, u32* scratch) {
-  specialised(walk, block.has_missing, [&]<std::size_t kStride, Tests kTests>() {
+  specialise(walk, block.has_missing, [&]<std::size_t kStride, Tests kTests>() {
     walk_block<Node, kStride, kTests>(walk, tree, block, payload, scratch);
   });
 }
 
 template <class Node>
 void descend_tree(const Walk<Node>& walk, const Tree& tree, const Block& block, u32 levels, u32* at) {
-  specialised(walk, block.has_missing, [&]<std::size_t kStride, Tests kTests>() {
+  specialise(walk, block.has_missing, [&]<std::size_t kStride, Tests kTests>() {
     descend_block<Node, kStride, kTests>(walk, tree, block, levels, false, at);
   });
 }
 
-// One row: many trees at once hide the latency that many rows hide in a block. Trees walked together are `kTogether`.
+// Walks one row in kTogether trees at once, which hides the latency of memory as many rows do in a block.
 template <class Node, Tests kTests, std::size_t kTogether>
 void walk_row(const Walk<Node>& walk, const Tree* trees, std::size_t n, const u32* keys, u32* payload) {
-  constexpr u32 kLevels = 4, kNoCheck = 8;  // in deep trees, see now and then whether all have come to a leaf
+  constexpr u32 kLevels = 4, kNoCheck = 8;  // in deep trees, test now and then whether all have reached a leaf
   const Node* nodes = walk.nodes;
   for (std::size_t first = 0; first < n; first += kTogether) {
     u32 at[kTogether], depth = 0;
@@ -202,7 +210,9 @@ void walk_row(const Walk<Node>& walk, const Tree* trees, std::size_t n, const u3
       const u32 levels = depth <= kNoCheck ? depth : kLevels;
       for (u32 level = 0; level < levels; ++level) {
 #pragma GCC unroll 16
-        for (std::size_t lane = 0; lane < kTogether; ++lane) at[lane] += step<Node, kTests>(walk, nodes[at[lane]], keys);
+        for (std::size_t lane = 0; lane < kTogether; ++lane) {
+          at[lane] += test_node<Node, kTests>(walk, nodes[at[lane]], keys);
+        }
       }
       depth -= levels;
       walking = 0;
@@ -237,12 +247,13 @@ void steps_in(const Walk<Node>& walk, const u32* trees, std::size_t n, const u32
   const Node* nodes = walk.nodes;
   u32 tree = trees[0], node = at[tree];
   for (std::size_t i = 0; i < n; ++i) {
-    // A branch, not a select: in the same tree a row goes on from a register, in another it need not wait for this one.
+    // A branch, not a select: in the same tree the row continues from a register, and in another tree it does not have
+    // to wait for this one.
     if (trees[i] != tree) {
       tree = trees[i];
       node = at[tree];
     }
-    node += step<Node, kTests>(walk, nodes[node], keys);
+    node += test_node<Node, kTests>(walk, nodes[node], keys);
     at[tree] = node;
   }
 }
@@ -250,7 +261,7 @@ void steps_in(const Walk<Node>& walk, const u32* trees, std::size_t n, const u32
 template <class Node>
 void take_steps(const Walk<Node>& walk, const u32* trees, std::size_t n, const u32* keys, u32* at) {
   if (walk.has_categories) return steps_in<Node, Tests::kCategories>(walk, trees, n, keys, at);
-  // Few steps are taken at once: looking for missing values first would cost more than minding them.
+  // Only a few steps are taken at once. Searching for missing values first would cost more than testing for them.
   if (walk.marks) return steps_in<Node, Tests::kMissing>(walk, trees, n, keys, at);
   steps_in<Node, Tests::kNumbers>(walk, trees, n, keys, at);
 }
@@ -264,7 +275,7 @@ const WalkKernels<NarrowNode> kNarrowKernels = kWalkKernels<NarrowNode>;
 const WalkKernels<WideNode> kWideKernels = kWalkKernels<WideNode>;
 
 extern const Kernels kTable;
-const Kernels kTable = {kEncodeKernels, kNarrowKernels,     kWideKernels,           kSumKernels,
-                        kRivalKernels,  kMaxRegisterStride, SCURRY_TEXT(SCURRY_ISA)};
+const Kernels kTable = {kEncodeKernels, kNarrowKernels, kWideKernels,       kSumKernels,
+                        kRivalKernels,  kStateKernels,  kMaxRegisterStride, SCURRY_TEXT(SCURRY_ISA)};
 
 }  // namespace scurry::SCURRY_ISA

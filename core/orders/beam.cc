@@ -1,3 +1,4 @@
+// Beam search for step orders.
 #include "orders/beam.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@ namespace scurry {
 namespace {
 
 // Mixes the bits of x (the finaliser of SplitMix64).
-std::uint64_t mixed(std::uint64_t x) {
+std::uint64_t mix(std::uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
@@ -49,8 +50,8 @@ class Beam {
     std::vector<std::size_t> level;  // of each tree
     std::uint64_t hash;              // of the levels
     Tiles margins;
-    std::int32_t moved;              // the tree of the step that led here
-    double total;                    // what the steps so far cost
+    std::int32_t moved;  // the tree of the step that led here
+    double total;        // what the steps so far cost
     double score;
   };
   struct Move {
@@ -66,8 +67,8 @@ class Beam {
 
   std::size_t step_level(const State& state, std::size_t tree) const { return state.level[tree] + (down_ ? 1 : 0); }
 
-  // Several parents may lead to one state: the cheapest way there is kept. Two states are taken to be one if their
-  // levels hash alike, and the last tree is the same where it bears on the cost of the next step.
+  // Several parents may lead to one state: the cheapest path is kept. Two states count as one if the hashes of their
+  // levels are equal and, if costs depend on it, the last tree is the same.
   std::vector<Candidate> candidates() const {
     std::vector<Candidate> found;
     std::unordered_map<std::uint64_t, std::size_t> place;
@@ -76,10 +77,10 @@ class Beam {
       for (std::size_t tree = 0; tree < descent_.n_trees(); ++tree) {
         if (state.level[tree] == (down_ ? descent_.depth(tree) : 0)) continue;
         const auto moved = static_cast<std::int32_t>(tree);
-        const std::uint64_t step = mixed(static_cast<std::uint64_t>(tree) << 32 | step_level(state, tree));
+        const std::uint64_t step = mix(static_cast<std::uint64_t>(tree) << 32 | step_level(state, tree));
         const std::uint64_t hash = down_ ? state.hash + step : state.hash - step;
         const double total = state.total + (last_score_ - state.score) * costs_.of(state.moved, moved);
-        const std::uint64_t key = costs_.same_tree == costs_.other_tree ? hash : mixed(hash ^ tree);
+        const std::uint64_t key = costs_.same_tree == costs_.other_tree ? hash : mix(hash ^ tree);
         const auto [entry, is_new] = place.try_emplace(key, found.size());
         const Candidate candidate{{parent, moved}, hash, total, 0};
         if (is_new) {
@@ -98,7 +99,7 @@ class Beam {
     return entry->second;
   }
 
-  // A step is read once for all states that may take it, and a state is scored once.
+  // Scores each state once, and reads each step once for all states that may take it.
   void score(std::vector<Candidate>& found) {
     std::map<Step, std::vector<Candidate*>> by_step;
     std::unordered_map<std::uint64_t, double> score_of;
@@ -145,7 +146,7 @@ class Beam {
   double last_score_;
   std::vector<State> beam_;
   std::vector<std::vector<Move>> history_;
-  std::map<Step, Tiles> changes_;  // of the steps looked at last: most of them can still be taken
+  std::map<Step, Tiles> changes_;  // of the steps tried last, because most of them can still be taken
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Step orders by beam search on the smooth score, and their refinement by exact search in windows.
 //
-// What is minimised is the sum over steps of (score at the end - score before the step) * cost of the step: with equal
-// costs that is to maximise the mean score over states, else the mean over time.
+// They minimise the sum over steps of (score at the end - score before the step) * cost of the step. With equal costs,
+// that maximises the mean score over states; otherwise, the mean score over time.
 #pragma once
 
 #include "orders/score.h"
@@ -15,11 +15,12 @@ struct StepCosts {
   double of(std::int32_t before, std::int32_t tree) const { return before == tree ? same_tree : other_tree; }
 };
 
-// The trees of the steps from the roots to the leaves, searched in that direction (`down`) or back from the leaves.
+// Returns the tree of each step from the roots to the leaves, searched in that direction (`down`) or from the leaves
+// up.
 std::vector<std::int32_t> beam_order(Scorer& scorer, const StepCosts& costs, std::size_t width, bool down);
 
-// Replaces runs of steps by the best way between the same two states, looking at up to `max_states` states each time,
-// until a sweep over the order improves nothing or `max_sweeps` are done.
+// Replaces windows of steps by the best path between the same two states, among up to `max_states` states each time,
+// until a sweep over the order improves nothing or `max_sweeps` sweeps are done.
 std::vector<std::int32_t> refined_order(Scorer& scorer, const StepCosts& costs, std::vector<std::int32_t> order,
                                         std::size_t max_states, std::size_t max_sweeps);
 

@@ -1,3 +1,4 @@
+// Sorts rows by class and lists, for each tree step, what it changes for the rows of each leaf.
 #include "orders/descent.h"
 
 #include <algorithm>
@@ -33,7 +34,7 @@ void Descent::sort_rows(const DescentInput& input) {
   for (std::uint32_t row = 0; row < n_rows(); ++row) row_order_[next[input.target[row]]++] = row;
 }
 
-// From left to right, so that the leaves below any node are a range.
+// Numbers leaves from left to right, so that the leaves below any node are a range.
 void Descent::number_leaves(const DescentInput& input) {
   const std::size_t n_nodes = input.left.size(), n_trees = input.tree_offset.size() - 1;
   std::vector<std::uint32_t> count(n_nodes, 1), first(n_nodes, 0);
@@ -51,7 +52,7 @@ void Descent::number_leaves(const DescentInput& input) {
     first[input.right[node]] = first[node] + count[input.left[node]];
   }
   leaf_.resize(n_trees * n_rows());
-  constexpr std::size_t kTile = 64;  // rows transposed together
+  constexpr std::size_t kTile = 64;  // rows that are transposed together, so that both sides stay in cache
   for (std::size_t top = 0; top < n_rows(); top += kTile) {
     const std::size_t end = std::min(n_rows(), top + kTile);
     for (std::size_t tree = 0; tree < n_trees; ++tree) {
@@ -130,7 +131,7 @@ std::vector<std::int32_t> Descent::start_of(std::size_t y) const {
 }
 
 void Descent::read_step(std::size_t tree, std::size_t level, std::uint32_t* change_of_leaf) const {
-  // A leaf above this level stays where it is: the last change, which is 0.
+  // Rows at a leaf above this level stay there: theirs is the last change, which is 0.
   std::fill(change_of_leaf + leaf_begin_[tree], change_of_leaf + leaf_begin_[tree + 1],
             static_cast<std::uint32_t>(reach_.size()));
   const std::size_t step = first_step_[tree] + level - 1;

@@ -1,15 +1,16 @@
+// Computes the losses of all states of a grid, dropping rows as soon as they are decided.
 #include "orders/grid.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "orders/count.h"
+#include "kernels/kernels.h"
 
 namespace scurry {
 
 namespace {
 
-// Without a sign: what trees can add may not fit where the margins do that it leads to.
+// Adds as unsigned numbers: margins fit in 32 bits, but the sum of what trees can add may not, and wraps round.
 std::int32_t plus(std::int32_t a, std::int32_t b) {
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
 }
@@ -18,10 +19,10 @@ std::int32_t plus(std::int32_t a, std::int32_t b) {
 
 // Pairs of a row and a class, in order of rows. With one margin a pair is a row.
 struct Grid::Open {
-  std::vector<std::uint32_t> pair;    // row * n_margins + class
+  std::vector<std::uint32_t> pair;  // row * n_margins + class
   std::vector<std::int32_t> margin;
-  std::vector<std::uint32_t> row_end; // several margins: where each row's pairs end
-  std::uint32_t wrong = 0;            // rows dropped because they are wrong in every state left
+  std::vector<std::uint32_t> row_end;  // several margins: where each row's pairs end
+  std::uint32_t wrong = 0;             // rows that were dropped because they are wrong in every remaining state
 };
 
 Grid::Grid(const Descent& descent)
@@ -206,12 +207,13 @@ void Grid::count(const Open& open, std::uint32_t* out) const {
       for (std::size_t level = 0; level < n_levels; ++level) moves[k][level * n + i] = sign * move[level];
     }
   }
-  count_wrong({{moves[0].data(), moves[1].data(), moves[2].data()},
-               {n_levels_[first], n_levels_[first + 1], n_levels_[first + 2]},
-               margin.data(),
-               slots,
-               open.wrong},
-              out);
+  const StateBlock block{{moves[0].data(), moves[1].data(), moves[2].data()},
+                         {n_levels_[first], n_levels_[first + 1], n_levels_[first + 2]},
+                         margin.data(),
+                         slots,
+                         open.wrong};
+  std::vector<std::int32_t> sum(slots.back()), least(slots.front());
+  kernels().states.count_wrong(block, sum.data(), least.data(), out);
 }
 
 template void Grid::losses<std::uint32_t>(std::span<const std::size_t>, std::uint32_t*) const;

@@ -1,3 +1,4 @@
+// The sweep over all states of a grid, shared by several threads.
 #include "orders/optimal.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// A slice is the unit of work: the states that share the levels of the outer trees.
+// The states, cut into units of work: a slice is the states that share the levels of the outer trees.
 struct Slices {
   static constexpr std::size_t kMaxStates = 1 << 18;
 
@@ -58,7 +59,7 @@ class Sweep {
         helpers.emplace_back([this] { work(false); });
       }
     } catch (const std::exception&) {
-      // The system has no more threads to give: those there are do all the work.
+      // The system has no more threads. Those that were started do all the work.
     }
     work(true);
     for (std::thread& helper : helpers) helper.join();
@@ -67,7 +68,7 @@ class Sweep {
   }
 
  private:
-  // Losses are computed by all threads at once; the sweep over each slice waits for its turn.
+  // All threads compute losses at the same time; the sweeps over slices wait for their turn.
   void work(bool caller) {
     try {
       std::vector<Loss> losses(slices_.n_states);
@@ -111,7 +112,7 @@ class Sweep {
       std::fill(least.begin(), least.end(), std::numeric_limits<Loss>::max());
       for (std::size_t k = 0; k + 1 < n_trees; ++k) {
         if (levels[k] == 0) continue;
-        const Loss* before = k == 0 ? best : best - grid_.stride(k);  // the outermost tree's step is made in place
+        const Loss* before = k == 0 ? best : best - grid_.stride(k);  // the step of the outermost tree is made in place
         for (std::size_t i = 0; i < length; ++i) {
           const bool better = before[i] < least[i];
           least[i] = better ? before[i] : least[i];
@@ -158,13 +159,13 @@ class Sweep {
 };
 
 template <class Loss>
-double sampled_seconds(const Grid& grid, std::size_t n_threads) {
-  constexpr double kSweepSeconds = 4e-9;  // a state's share of the sweep, which no second thread shortens
+double sample_seconds(const Grid& grid, std::size_t n_threads) {
+  constexpr double kSweepSeconds = 4e-9;  // per state, for the sweep, which more threads do not make faster
   const Slices slices(grid);
   std::vector<Loss> losses(slices.n_states);
   const auto start = Clock::now();
   std::size_t sampled = 0;
-  // Steps of the golden ratio spread any number of samples evenly.
+  // Multiples of the golden ratio spread any number of samples evenly.
   for (double at = 0.5; sampled == 0 || (seconds_since(start) < 0.2 && sampled < slices.count); ++sampled) {
     grid.losses<Loss>(slices.levels(static_cast<std::size_t>(at * static_cast<double>(slices.count))), losses.data());
     at += 0.6180339887498949;
@@ -182,8 +183,8 @@ std::vector<std::int32_t> optimal_order(const Grid& grid, const OptimalOptions& 
 }
 
 double optimal_seconds(const Grid& grid, std::size_t n_threads) {
-  return grid.descent().regression() ? sampled_seconds<double>(grid, n_threads)
-                                     : sampled_seconds<std::uint32_t>(grid, n_threads);
+  return grid.descent().regression() ? sample_seconds<double>(grid, n_threads)
+                                     : sample_seconds<std::uint32_t>(grid, n_threads);
 }
 
 }  // namespace scurry

@@ -1,3 +1,4 @@
+// Moves all rows by one tree step and counts how many are wrong.
 #include "orders/position.h"
 
 #include <algorithm>

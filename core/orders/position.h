@@ -1,4 +1,4 @@
-// Position: a forest part-way down its trees, and how well it answers there.
+// Position: the state of a forest after some tree steps, and how well it answers there.
 #pragma once
 
 #include "orders/descent.h"

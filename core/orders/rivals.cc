@@ -1,57 +1,16 @@
+// Sorts rows of several classes into safe, lost and open ones, and counts the open ones for every tree.
 #include "orders/rivals.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
-
-#include "kernels/vectorised.h"
 
 namespace scurry {
 
 namespace {
 
-constexpr std::uint32_t kMost = std::numeric_limits<std::int32_t>::max();
-
 constexpr std::size_t lanes_for(std::size_t n_classes) {
   return n_classes <= 8 ? 8 : (n_classes + kIntLanes - 1) / kIntLanes * kIntLanes;
 }
-
-struct Extremes {
-  std::int32_t least, most;
-};
-
-struct FindExtremes {
-  [[gnu::always_inline]] static inline void run(const std::int32_t* changes, std::size_t n_lanes, std::size_t n,
-                                                Extremes* extremes) {
-    for (std::size_t at = 0; at < n; ++at, changes += n_lanes) {
-      std::int32_t least = changes[0], most = changes[0];
-      for (std::size_t lane = 0; lane < n_lanes; ++lane) {
-        least = std::min(least, changes[lane]);
-        most = std::max(most, changes[lane]);
-      }
-      extremes[at] = {least, most};
-    }
-  }
-};
-
-// The bounds of a row of each class, [leaf of the tree][lane]: a bound beyond all margins is as good as the most of them.
-struct BoundLeaves {
-  [[gnu::always_inline]] static inline void run(const Descent* descent, std::size_t tree, const std::int32_t* changes,
-                                                const Extremes* extremes, std::size_t n_lanes, std::int32_t* safe,
-                                                std::int32_t* lost) {
-    descent->for_each_change(tree, [=, first = descent->leaf_range(tree).first](std::size_t leaf, std::uint32_t at) {
-      const auto least = static_cast<std::uint32_t>(extremes[at].least);
-      const auto most = static_cast<std::uint32_t>(extremes[at].most);
-      std::int32_t *safe_of_leaf = safe + (leaf - first) * n_lanes, *lost_of_leaf = lost + (leaf - first) * n_lanes;
-      for (std::size_t lane = 0; lane < n_lanes; ++lane) {
-        const auto own = static_cast<std::uint32_t>(changes[at * n_lanes + lane]);
-        const std::uint32_t fall = std::min(most - own, kMost), rise = std::min(own - least, kMost);
-        safe_of_leaf[lane] = std::max(safe_of_leaf[lane], static_cast<std::int32_t>(fall));
-        lost_of_leaf[lane] = std::min(lost_of_leaf[lane], -static_cast<std::int32_t>(rise));
-      }
-    });
-  }
-};
 
 }  // namespace
 
@@ -68,7 +27,7 @@ RivalRows::RivalRows(const Descent& descent, bool down)
   start();
   bound_changes();
   if (!down) go_to_leaves();
-  // A step that changes nothing sorts the rows out.
+  // A step that changes nothing, to sort the rows.
   const std::vector<std::uint32_t> none(descent.n_leaves(), static_cast<std::uint32_t>(descent.n_changes()));
   step(0, none.data());
 }
@@ -96,13 +55,14 @@ void RivalRows::start() {
 
 void RivalRows::bound_changes() {
   std::vector<Extremes> extremes(descent_.n_changes() + 1);
-  vectorised<FindExtremes>(changes_.data(), n_lanes_, extremes.size(), extremes.data());
+  kernels().rivals.find_extremes(changes_.data(), n_lanes_, extremes.size(), extremes.data());
   std::vector<std::int32_t> safe, lost;  // [leaf of a tree][class]
   for (std::size_t tree = 0; tree < descent_.n_trees(); ++tree) {
     const auto [begin, end] = descent_.leaf_range(tree);
     safe.assign((end - begin) * n_lanes_, 0);
     lost.assign((end - begin) * n_lanes_, 0);
-    vectorised<BoundLeaves>(&descent_, tree, changes_.data(), extremes.data(), n_lanes_, safe.data(), lost.data());
+    kernels().rivals.bound_leaves(descent_.changes_of(tree), changes_.data(), extremes.data(), n_lanes_, safe.data(),
+                                  lost.data());
     for (std::size_t y = 0; y < descent_.n_margins(); ++y) {
       for (std::size_t row = descent_.class_begin(y); row < descent_.class_begin(y + 1); ++row) {
         const std::size_t at = (descent_.leaves(tree)[row] - begin) * n_lanes_ + y;

@@ -1,11 +1,11 @@
-// RivalRows: rows of several classes on their way, and which of them one more step could put right or wrong.
+// RivalRows: rows of several classes on their way, and which of them one more tree step could make right or wrong.
 //
-// Margins as in Descent, which are odd; lanes beyond the classes repeat the first.
+// Margins are those of Descent, which are odd; lanes beyond the classes repeat the first.
 #pragma once
 
-#include "runtime/aligned.h"
 #include "kernels/kernels.h"
 #include "orders/descent.h"
+#include "runtime/aligned.h"
 
 namespace scurry {
 
@@ -32,8 +32,8 @@ class RivalRows {
   AlignedVector<std::int32_t> changes_;    // [change + 1][lane] what a step adds to twice a class's sum
   AlignedVector<std::int32_t> margins_;    // [row][lane]
   std::vector<std::int32_t> safe_, lost_;  // [row] the RivalBounds, whatever the step
-  std::vector<std::uint32_t> open_;        // the rows that are neither,
-  std::size_t n_open_ = 0;                 // so many
+  std::vector<std::uint32_t> open_;        // the rows that are neither safe nor lost,
+  std::size_t n_open_ = 0;                 // and their number
   std::size_t surely_wrong_ = 0;
 };
 

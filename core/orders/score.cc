@@ -1,44 +1,13 @@
+// Lays margins out in tiles and scores them.
 #include "orders/score.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "kernels/vectorised.h"
+#include "kernels/kernels.h"
 
 namespace scurry {
 
 namespace {
-
-constexpr std::size_t kTile = 256;        // rows
-constexpr std::int32_t kRight = 1 << 15;  // scores are summed in fixed point: sums do not depend on their order
-
-struct ScoreTile {
-  [[gnu::always_inline]] static inline void run(const std::int32_t* margins, const std::int32_t* changes, std::size_t n,
-                                                std::size_t n_margins, float steepness, std::int32_t* out) {
-    std::int32_t least[kTile];
-    for (std::size_t i = 0; i < n; ++i) least[i] = margins[i] + changes[i];
-    for (std::size_t m = 1; m < n_margins; ++m) {
-      const std::int32_t *margin = margins + m * kTile, *change = changes + m * kTile;
-      for (std::size_t i = 0; i < n; ++i) {
-        const std::int32_t other = margin[i] + change[i];
-        least[i] = other < least[i] ? other : least[i];
-      }
-    }
-    std::int32_t sum = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-      const float x = steepness * static_cast<float>(least[i]);
-      sum += static_cast<std::int32_t>(x / (1.0f + std::fabs(x)) * (kRight / 2)) + (least[i] > 0 ? kRight : 0);
-    }
-    *out = sum;
-  }
-};
-
-struct Add {
-  [[gnu::always_inline]] static inline void run(const std::int32_t* a, const std::int32_t* b, std::size_t n,
-                                                std::int32_t* sum) {
-    for (std::size_t i = 0; i < n; ++i) sum[i] = a[i] + b[i];
-  }
-};
 
 double squares_of(const std::int32_t* residuals, const std::int32_t* changes, std::size_t n) {
   double sum = 0;
@@ -56,15 +25,15 @@ Scorer::Scorer(const Descent& descent, double steepness)
       steepness_(static_cast<float>(steepness)),
       change_of_leaf_(descent.n_leaves()),
       by_row_(descent.n_rows() * descent.n_margins()),
-      no_changes_(kTile * descent.n_margins(), 0) {}
+      no_changes_(kScoreRows * descent.n_margins(), 0) {}
 
-Tiles Scorer::tiled(const std::vector<std::int32_t>& by_row, std::int32_t sign) const {
+Tiles Scorer::tile_rows(const std::vector<std::int32_t>& by_row, std::int32_t sign) const {
   const std::size_t n_rows = descent_.n_rows(), n_margins = descent_.n_margins();
   Tiles tiles(n_tiles() * tile_size(), 0);
-  for (std::size_t first = 0; first < n_rows; first += kTile) {
+  for (std::size_t first = 0; first < n_rows; first += kScoreRows) {
     for (std::size_t m = 0; m < n_margins; ++m) {
-      std::int32_t* tile = &tiles[first * n_margins + m * kTile];
-      for (std::size_t row = first; row < std::min(first + kTile, n_rows); ++row) {
+      std::int32_t* tile = &tiles[first * n_margins + m * kScoreRows];
+      for (std::size_t row = first; row < std::min(first + kScoreRows, n_rows); ++row) {
         tile[row - first] = sign * by_row[row * n_margins + m];
       }
     }
@@ -72,12 +41,12 @@ Tiles Scorer::tiled(const std::vector<std::int32_t>& by_row, std::int32_t sign) 
   return tiles;
 }
 
-Tiles Scorer::start() const { return tiled(descent_.start(), 1); }
+Tiles Scorer::start() const { return tile_rows(descent_.start(), 1); }
 
 Tiles Scorer::changes(std::size_t tree, std::size_t level, bool down) {
   descent_.read_step(tree, level, change_of_leaf_.data());
   descent_.changes(tree, change_of_leaf_.data(), 0, descent_.n_rows(), by_row_.data());
-  return tiled(by_row_, down ? 1 : -1);
+  return tile_rows(by_row_, down ? 1 : -1);
 }
 
 double Scorer::score(const Tiles& margins, const Tiles* changes) const {
@@ -89,23 +58,21 @@ double Scorer::score(const Tiles& margins, const Tiles* changes) const {
   return score_of(sum);
 }
 
-std::size_t Scorer::n_tiles() const { return (descent_.n_rows() + kTile - 1) / kTile; }
+std::size_t Scorer::n_tiles() const { return (descent_.n_rows() + kScoreRows - 1) / kScoreRows; }
 
 double Scorer::sum_of_tile(std::size_t tile, const std::int32_t* margins, const std::int32_t* changes) const {
-  const std::size_t n = std::min(kTile, descent_.n_rows() - tile * kTile);
+  const std::size_t n = std::min(kScoreRows, descent_.n_rows() - tile * kScoreRows);
   if (changes == nullptr) changes = no_changes_.data();
   if (descent_.regression()) return squares_of(margins, changes, n);
-  std::int32_t sum;
-  vectorised<ScoreTile>(margins, changes, n, descent_.n_margins(), steepness_, &sum);
-  return sum;
+  return kernels().states.score(margins, changes, n, descent_.n_margins(), steepness_);
 }
 
 double Scorer::score_of(double sum) const {
-  return descent_.regression() ? -sum : sum / kRight + 0.5 * static_cast<double>(descent_.n_rows());
+  return descent_.regression() ? -sum : sum / kScoreOfRight + 0.5 * static_cast<double>(descent_.n_rows());
 }
 
 void add(const std::int32_t* a, const std::int32_t* b, std::size_t n, std::int32_t* sum) {
-  vectorised<Add>(a, b, n, sum);
+  kernels().states.add(a, b, n, sum);
 }
 
 }  // namespace scurry

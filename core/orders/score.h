@@ -1,8 +1,8 @@
-// Score: how well a state answers, as a smooth function, for searches whose order will be judged on other rows.
+// Scorer: how well a state answers, as a smooth function, for searches whose order will be judged on other rows.
 //
-// The number of rows right jumps with every row whose margin crosses 0. The score adds to it, for each row,
-// (1 + x / (1 + |x|)) / 2 with x = steepness times the row's least margin: being nearly right counts nearly half.
-// A regressor's score is minus its squared error.
+// The number of right rows jumps whenever the margin of a row crosses 0. The score adds to it, for each row, (1 + x /
+// (1 + |x|)) / 2 with x = steepness times the smallest margin of the row: being nearly right counts nearly half. The
+// score of a regressor is minus its squared error.
 #pragma once
 
 #include "orders/descent.h"
@@ -27,7 +27,7 @@ class Scorer {
   // The score of margins, after changes if there are any.
   double score(const Tiles& margins, const Tiles* changes = nullptr) const;
 
-  // The same in parts: the score of a state is score_of(the sum over its tiles, in their order). A tile has tile_size()
+  // The same in parts: the score of a state is score_of(the sum over its tiles, in order). A tile has tile_size()
   // numbers; changes may be null.
   std::size_t n_tiles() const;
   std::size_t tile_size() const { return no_changes_.size(); }
@@ -35,7 +35,7 @@ class Scorer {
   double score_of(double sum) const;
 
  private:
-  Tiles tiled(const std::vector<std::int32_t>& by_row, std::int32_t sign) const;
+  Tiles tile_rows(const std::vector<std::int32_t>& by_row, std::int32_t sign) const;
 
   const Descent& descent_;
   float steepness_;

@@ -1,3 +1,4 @@
+// Sorts rows with one margin into safe, lost and open ones, and computes the loss for every tree.
 #include "orders/single.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ SingleRows::SingleRows(const Descent& descent, bool down)
   }
   bound_changes();
   if (!down) go_to_leaves();
-  add(0, next_.data());  // nothing yet, which sorts the rows out
+  add(0, next_.data());  // changes nothing yet, but sorts the rows
 }
 
 void SingleRows::bound_changes() {

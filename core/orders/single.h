@@ -1,5 +1,5 @@
-// SingleRows: rows with one margin each, of two classes or a regressor, on their way, and what one more step in each
-// tree would lead to.
+// SingleRows: rows with one margin each (two classes, or a regressor) on their way, and the loss after one more step in
+// each tree.
 #pragma once
 
 #include "orders/descent.h"
@@ -26,13 +26,14 @@ class SingleRows {
   std::int32_t sign_of(std::size_t y) const { return y == 0 ? 1 : -1; }
 
   const Descent& descent_;
-  std::int32_t factor_;                    // from a change on the way down to what a step adds
-  std::vector<std::int32_t> margins_;      // [row]
-  std::vector<std::int32_t> next_;         // [leaf] what its tree's next step adds to a row of the first class
-  std::vector<std::uint32_t> leaf_;        // [row][tree]
-  std::vector<std::int32_t> safe_, lost_;  // [row] a margin above is right, one up to this wrong, whatever the step
-  std::vector<std::uint32_t> open_;        // the rows that are neither,
-  std::size_t n_open_ = 0;                 // so many
+  std::int32_t factor_;                // from a change on the way down to what a step adds
+  std::vector<std::int32_t> margins_;  // [row]
+  std::vector<std::int32_t> next_;     // [leaf] what its tree's next step adds to a row of the first class
+  std::vector<std::uint32_t> leaf_;    // [row][tree]
+  std::vector<std::int32_t> safe_,
+      lost_;  // [row] a margin above safe stays right, one up to lost stays wrong, whatever the step
+  std::vector<std::uint32_t> open_;  // the rows that are neither safe nor lost,
+  std::size_t n_open_ = 0;           // and their number
   std::size_t surely_wrong_ = 0;
 };
 

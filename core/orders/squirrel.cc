@@ -1,3 +1,4 @@
+// The greedy search for step orders.
 #include "orders/squirrel.h"
 
 #include <algorithm>

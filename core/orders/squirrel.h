@@ -1,7 +1,7 @@
-// Squirrel: a position that sees what one more step in each tree would lead to, in one direction.
+// Squirrel: a position from which one sees the loss after one more step in each tree, in one direction.
 //
-// No single step moves a row's margin by more than a bound known from the start. Rows whose answer no step can change
-// are counted once; only the others (about one in a hundred in a large forest) are looked at for every tree.
+// No single step moves the margin of a row by more than a bound that is known from the start. Rows whose answer no step
+// can change are counted once; only the others (about one in a hundred in a large forest) are counted for every tree.
 #pragma once
 
 #include <optional>

@@ -1,3 +1,4 @@
+// Refines a step order by exact search in overlapping windows (orders/beam.h).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,10 +10,10 @@ namespace scurry {
 
 namespace {
 
-// All states between two states of an order, and the cheapest way from the one to the other.
+// All states between two states of an order, and the cheapest path from one to the other.
 class Window {
  public:
-  // `steps` is the run to replace; the tree of the step before and of the one after it, -1 if there is none.
+  // `steps` are the steps to replace, `before` and `after` the trees of the steps around them, -1 if there is none.
   Window(const StepCosts& costs, std::span<const std::int32_t> steps, std::int32_t before, std::int32_t after)
       : costs_(costs), steps_(steps), before_(before), after_(after) {
     std::map<std::int32_t, std::size_t> n_steps;
@@ -35,7 +36,7 @@ class Window {
         if (i > 1) add(moves[i - 2], moves[i - 1]);
       }
     }
-    // Tile by tile, which stay in cache while all states are visited.
+    // Tile by tile, so that each stays in cache while all states are visited.
     Tiles moved(n_trees() * scorer.tile_size());
     std::fill(excess_.begin(), excess_.end(), 0.0);
     for (std::size_t tile = 0; tile < scorer.n_tiles(); ++tile) {
@@ -44,10 +45,11 @@ class Window {
     for (double& excess : excess_) excess = last_score - scorer.score_of(excess);
   }
 
-  // The cheapest run of steps, empty if the given one is as good.
+  // The cheapest steps, empty if the given ones are as good.
   std::vector<std::int32_t> best() const {
     constexpr double kNone = std::numeric_limits<double>::infinity();
-    // total[state][k]: of the cheapest way to a state that ends with a step of tree k, and the step before that one.
+    // total[state][k] is the cost of the cheapest path to a state that ends with a step of tree k; previous[state][k]
+    // is the tree of the step before that one.
     std::vector<double> total(excess_.size() * n_trees(), kNone);
     std::vector<std::size_t> previous(total.size(), 0);
     for (std::size_t state = 1; state < excess_.size(); ++state) {
@@ -71,7 +73,7 @@ class Window {
     for (std::size_t k = 1; k < n_trees(); ++k) {
       if (total_by(k) < total_by(last)) last = k;
     }
-    // Rounding must not make two equal runs replace each other forever.
+    // Because of rounding, two equal paths could replace each other forever.
     if (total_by(last) >= given_total() - 1e-9 * std::abs(given_total())) return {};
     std::vector<std::int32_t> steps;
     while (state > 0) {
@@ -87,7 +89,7 @@ class Window {
  private:
   std::size_t n_trees() const { return tree_.size(); }
 
-  // Adds one tile's part to the sums of all states in which trees from the k-th on differ.
+  // Adds what one tile contributes to the sums of all states in which trees from the k-th on differ.
   void sum_from(std::size_t k, std::size_t state, const Scorer& scorer, std::size_t tile, const std::int32_t* margins,
                 std::int32_t* scratch) {
     const std::size_t size = scorer.tile_size();
@@ -125,7 +127,7 @@ class Window {
   std::vector<double> excess_;             // [state] score at the end of the order, less the state's
 };
 
-// Where the longest run of steps from `first` on ends that has at most max_states states, and at least two steps.
+// The end of the longest window from `first` on that has at most max_states states, and at least two steps.
 std::size_t window_end(std::span<const std::int32_t> order, std::size_t first, std::size_t max_states) {
   std::map<std::int32_t, std::size_t> n_levels;
   std::size_t n_states = 1, end = first;
@@ -164,7 +166,7 @@ std::vector<std::int32_t> refined_order(Scorer& scorer, const StepCosts& costs, 
       const std::vector<std::int32_t> best = window.best();
       improved |= !best.empty();
       std::copy(best.begin(), best.end(), order.begin() + static_cast<std::ptrdiff_t>(first));
-      // Windows overlap by half, so that every step is also tried away from a window's ends.
+      // Windows overlap by half, so that every step is also tried far from the ends of a window.
       for (const std::size_t next = first + std::max<std::size_t>(1, (end - first) / 2); first < next; ++first) {
         step(order[first]);
       }

@@ -1,4 +1,4 @@
-// A vector whose data starts on a cache line, as the kernels' vector loads need.
+// AlignedVector: a vector whose data starts on a cache line, as the vector loads of the kernels require.
 #pragma once
 
 #include <cstddef>

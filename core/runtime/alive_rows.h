@@ -1,4 +1,4 @@
-// AliveRows: the rows of a block that have not stopped, kept together at its front.
+// AliveRows: the rows of a block that have not stopped yet, kept together at the front of the block.
 #pragma once
 
 #include <bit>
@@ -13,12 +13,12 @@ struct AliveRows {
   std::size_t stride, n_columns;  // words of a row's keys; columns of the by-column copy
   std::size_t width;              // sums per row
   std::uint32_t* keys;            // [n][stride], the block's rows
-  std::uint32_t* ids;             // each row's place in the block as it was loaded
+  std::uint32_t* ids;             // the place each row had when the block was loaded
   std::int32_t* sums;             // [n][width]
-  std::uint64_t* exits;           // marks, a bit per row; a word more than n rows need
+  std::uint64_t* exits;           // a bit per row, set if it stops; one word more than n rows need
   std::size_t n;
 
-  // The room behind the rows at hand, for n that enter.
+  // The space behind these rows, for n_entering new ones.
   AliveRows behind(std::size_t n_entering) const {
     return {scratch, stride, n_columns, width, keys + n * stride, ids + n, sums + n * width, exits, n_entering};
   }
@@ -29,10 +29,10 @@ struct AliveRows {
     }
   }
 
-  // Closes the gaps of the n_exits marked rows with rows from the end: never more moves than exits.
+  // Removes the n_exits marked rows. Rows from the end fill the gaps, so there are never more moves than exits.
   void remove(std::size_t n_exits) {
     const std::size_t left = n - n_exits;
-    if (n % kChunk == 0) exits[n / kChunk] = 0;  // an end to the search
+    if (n % kChunk == 0) exits[n / kChunk] = 0;  // so that next() finds an end
     std::size_t gap = 0;
     for (std::size_t from = next(left, 0); from < n; from = next(from + 1, 0)) {
       gap = next(gap, ~std::uint64_t{0});
@@ -41,7 +41,7 @@ struct AliveRows {
     n = left;
   }
 
-  // The first row from `at` on whose mark is that of `marks`, all ones or 0.
+  // The first row from `at` on that is marked (`marks` is all ones) or is not (`marks` is 0).
   std::size_t next(std::size_t at, std::uint64_t marks) const {
     std::uint64_t found = ~(exits[at / kChunk] ^ marks) >> (at % kChunk);
     while (found == 0) {
@@ -61,13 +61,13 @@ struct AliveRows {
     copy(sums + from * width, width, sums + to * width);
   }
 
-  // A few words: less than a call of memmove takes.
+  // A loop, because a call of memmove takes longer than copying these few words.
   template <class T>
   static void copy(const T* from, std::size_t n, T* to) {
     for (std::size_t i = 0; i < n; ++i) to[i] = from[i];
   }
 
-  // Makes the block cover the rows that are left; too few of them are not worth the by-column copy.
+  // Makes the block cover the rows that are left. The by-column copy is dropped when they are too few to be worth it.
   void fit_block() {
     Block& block = scratch.block;
     block.by_row = keys;
@@ -75,11 +75,11 @@ struct AliveRows {
     block.n = round_up(n, block.by_column != nullptr ? kChunk : kLanes);
   }
 
-  // Whether the by-column copy pays: rows that soon stop use it little, and each move has to mend it.
+  // Whether the by-column copy pays: rows that stop soon hardly use it, and every moved row has to be moved there too.
   bool worth_columns() const { return n >= kEnoughForColumns && n_columns <= 32; }
 
   static constexpr std::size_t kEnoughForColumns = kChunk / 2;
-  static constexpr std::size_t kFew = 4;  // as many or fewer finish one by one, many trees at a time
+  static constexpr std::size_t kFew = 4;  // this many rows or fewer finish one by one, several trees at a time
 };
 
 }  // namespace scurry

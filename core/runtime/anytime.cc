@@ -1,3 +1,4 @@
+// The walk by tree steps: row by row under a deadline, block by block where nothing can interrupt it.
 #include "runtime/anytime.h"
 
 #include <algorithm>
@@ -6,13 +7,15 @@
 namespace scurry {
 namespace {
 
-constexpr std::size_t kFewRows = 16;  // as many or fewer are walked one by one, not as a block
+constexpr std::size_t kFewRows = 16;  // this many or fewer are walked one by one, not as a block
 
-constexpr double kInterval_us = 0.4;  // between two looks at the clock
-constexpr double kAllowance = 0.125;  // the share of its time that a row gives up lest its answer takes longer than usual
-constexpr double kSlow = 1.3;         // a walk so many times slower than usual is slowed by memory,
-constexpr double kSlowest = 4;        // and delays the answer at most so many times
-constexpr std::size_t kSurely = 4;    // a row with time for so many times its first steps takes them without a look
+constexpr double kInterval_us = 0.4;  // between two readings of the clock
+constexpr double kAllowance =
+    0.125;                      // the share of its time that a row gives up in case its answer takes longer than usual
+constexpr double kSlow = 1.3;   // a walk this many times slower than usual is slowed by memory,
+constexpr double kSlowest = 4;  // which makes the answer at most this many times slower
+constexpr std::size_t kSurely =
+    4;  // with time for this many times its first steps, a row takes them without reading the clock
 
 template <class T>
 AlignedVector<T>& buffer_of_this_thread() {
@@ -25,27 +28,27 @@ RowState& row_of_this_thread() {
   return state;
 }
 
-std::vector<std::uint32_t> checked(std::span<const std::int32_t> steps, std::size_t n_trees) {
+std::vector<std::uint32_t> check_steps(std::span<const std::int32_t> steps, std::size_t n_trees) {
   for (std::int32_t tree : steps) {
     if (tree < 0 || static_cast<std::size_t>(tree) >= n_trees) throw std::invalid_argument("a step in no tree");
   }
   return {steps.begin(), steps.end()};
 }
 
-// In each stretch the first steps of all its trees, then the second ones, …
+// Orders the steps of each run: first the first step in each of its trees, then the second ones, and so on.
 std::vector<std::uint32_t> arrange(const std::vector<std::uint32_t>& steps, std::size_t n_trees) {
   struct Turn {
     std::uint32_t number, tree;
   };
   std::vector<std::uint32_t> arranged, n_turns(n_trees);
-  std::vector<Turn> stretch;
-  for (std::size_t first = 0; first < steps.size(); first += kStretch) {
-    stretch.clear();
-    for (std::size_t i = first; i < std::min(first + kStretch, steps.size()); ++i) {
-      stretch.push_back({n_turns[steps[i]]++, steps[i]});
+  std::vector<Turn> run;
+  for (std::size_t first = 0; first < steps.size(); first += kRun) {
+    run.clear();
+    for (std::size_t i = first; i < std::min(first + kRun, steps.size()); ++i) {
+      run.push_back({n_turns[steps[i]]++, steps[i]});
     }
-    std::ranges::stable_sort(stretch, {}, &Turn::number);
-    for (const Turn& turn : stretch) {
+    std::ranges::stable_sort(run, {}, &Turn::number);
+    for (const Turn& turn : run) {
       arranged.push_back(turn.tree);
       n_turns[turn.tree] = 0;
     }
@@ -65,12 +68,12 @@ std::vector<T> in_lowered_order(std::span<const T> by_node, const std::vector<st
 Anytime::Anytime(const ForestView& forest, std::vector<std::int64_t> labels, std::span<const std::int32_t> steps,
                  std::span<const double> weights)
     : n_features_(forest.n_features),
-      steps_(checked(steps, forest.n_trees())),
+      steps_(check_steps(steps, forest.n_trees())),
       arranged_(arrange(steps_, forest.n_trees())),
       values_(forest),
       payload_(values_.are_small() ? values_.index_leaves(forest) : values_.index_nodes(forest, weights)),
       walker_(forest, {payload_, false, true}),
-      readout_(forest, std::move(labels)),
+      answers_(forest, std::move(labels)),
       rate_(ticks_per_us()) {
   for (std::size_t node = 0; node < weights.size(); ++node) {
     if (forest.left[node] < 0 && weights[node] != 1.0) throw std::invalid_argument("the weight of a leaf must be 1");
@@ -90,7 +93,8 @@ Anytime::Anytime(const ForestView& forest, std::vector<std::int64_t> labels, std
   measure();
 }
 
-// Times an answer from the roots, which is kept, and the walk of some row: the best of several, when memory has been touched.
+// Measures how long an answer from the roots takes (the answer is kept) and the walk of some row. The best of several
+// attempts counts: the first ones wait for memory.
 void Anytime::measure() {
   const AnytimeOutcome outcome{&root_answer_.label, root_answer_.probabilities.data(), root_answer_.scores.data()};
   RowState row;
@@ -141,7 +145,7 @@ void Anytime::run_row(const RowsView& rows, std::size_t row, const StepBudget& b
   RowState& state = row_of_this_thread();
   state.n_steps = 0;
   StopReason reason = StopReason::kAbort;
-  if (!budget.is_aborted()) {  // rows that come too late are answered without being read
+  if (!budget.is_aborted()) {  // aborted rows are answered without being read
     begin(rows, row, state);
     reason = walk(state, budget, watch);
   }
@@ -159,7 +163,7 @@ StopReason Anytime::walk(RowState& state, const StepBudget& budget, Stopwatch& w
   const std::size_t limit = std::min(budget.max_steps, n_steps());
   const double time = budget.time_us * rate_, interval = kInterval_us * rate_;
   const double answer = budget.is_measured() ? answer_time_.expected(kAllowance * time) : 0.0;
-  const double usual_pace = budget.is_measured() ? pace_.get() : kStretch / interval;
+  const double usual_pace = budget.is_measured() ? pace_.get() : kRun / interval;
   double deadline = std::max(time - answer, 0.0), pace = usual_pace;
   std::size_t n = budget.can_interrupt() ? steps_before_next_look(pace, interval, deadline) : limit;
   bool looks = deadline * pace <= static_cast<double>(kSurely * std::min(n, limit));
@@ -171,9 +175,9 @@ StopReason Anytime::walk(RowState& state, const StepBudget& budget, Stopwatch& w
       if (state.n_steps > 0) {
         pace = static_cast<double>(n) / static_cast<double>(now - before);
         if (budget.is_measured()) pace_.follow(pace);
-        // What slows the walk, mostly memory pushed out of the caches, will slow the answer. A few steps, or the first,
-        // which come with the reading of the row, tell nothing.
-        if (n >= kStretch && before > 0) {
+        // What slows the walk (mostly memory that has left the caches) will slow the answer too. A few steps say
+        // nothing about that, nor do the first ones: their time includes the reading of the row.
+        if (n >= kRun && before > 0) {
           deadline = time - answer * std::clamp(usual_pace / (kSlow * pace), 1.0, kSlowest);
         }
       }
@@ -196,9 +200,9 @@ void Anytime::begin(const RowsView& rows, std::size_t row, RowState& state) cons
 void Anytime::advance(RowState& state, std::size_t n) const {
   const std::size_t end = state.n_steps + std::min(n, n_steps() - state.n_steps);
   while (state.n_steps < end) {
-    const std::size_t begun = state.n_steps % kStretch, left = end - state.n_steps;
-    const std::size_t whole = begun > 0 ? 0 : end == n_steps() ? left : left / kStretch * kStretch;
-    const std::size_t taken = whole > 0 ? whole : std::min(left, kStretch - begun);
+    const std::size_t begun = state.n_steps % kRun, left = end - state.n_steps;
+    const std::size_t whole = begun > 0 ? 0 : end == n_steps() ? left : left / kRun * kRun;
+    const std::size_t taken = whole > 0 ? whole : std::min(left, kRun - begun);
     const std::vector<std::uint32_t>& order = whole > 0 ? arranged_ : steps_;
     walker_.take_steps(order.data() + state.n_steps, taken, state.keys.data(), state.at.data());
     state.n_steps += taken;
@@ -229,7 +233,7 @@ void Anytime::answer_as(const RowState& state, const AnytimeOutcome& outcome, st
   write(sums.data(), 1, outcome, row);
 }
 
-// How many of the first steps each tree gets, which is how many levels every row goes down in it.
+// How many of the first n_steps steps are in each tree: every row goes down that many levels in it.
 std::vector<std::uint32_t> Anytime::levels_after(std::size_t n_steps) const {
   std::vector<std::uint32_t> levels(walker_.trees().size());
   for (std::size_t i = 0; i < n_steps; ++i) ++levels[steps_[i]];
@@ -237,8 +241,8 @@ std::vector<std::uint32_t> Anytime::levels_after(std::size_t n_steps) const {
 }
 
 template <class Real>
-void Anytime::run_block(const RowsView& rows, std::size_t first, std::size_t n, const std::vector<std::uint32_t>& levels,
-                        const AnytimeOutcome& outcome) const {
+void Anytime::run_block(const RowsView& rows, std::size_t first, std::size_t n,
+                        const std::vector<std::uint32_t>& levels, const AnytimeOutcome& outcome) const {
   Scratch& scratch = Scratch::of_this_thread();
   walker_.load(rows, first, n, scratch);
   if (n >= kChunk / 2) walker_.index_columns(scratch);
@@ -274,17 +278,17 @@ template <class Real>
 void Anytime::average(Real* sums, std::size_t spacing, const double* weights, std::size_t weight_spacing) const {
   for (std::size_t k = 0; k < n_outputs(); ++k) {
     const double weight = weights[(values_.are_vectors() ? 0 : k) * weight_spacing];
-    if (weight == readout_.divisor()) continue;  // all at leaves: the sum is the source's own
+    if (weight == answers_.divisor()) continue;  // all at leaves: this is already the sum of the source model
     const double base = values_.base_score(k), sum = static_cast<double>(sums[k * spacing]);
-    sums[k * spacing] = static_cast<Real>(base + (sum - base) * readout_.divisor() / weight);
+    sums[k * spacing] = static_cast<Real>(base + (sum - base) * answers_.divisor() / weight);
   }
 }
 
 template <class Real>
 void Anytime::write(const Real* sums, std::size_t spacing, const AnytimeOutcome& outcome, std::size_t row) const {
-  if (outcome.labels) outcome.labels[row] = readout_.label(sums, spacing);
-  if (outcome.probabilities) readout_.probabilities(sums, spacing, outcome.probabilities + row * n_probabilities());
-  if (outcome.scores) readout_.scores(sums, spacing, outcome.scores + row * n_outputs());
+  if (outcome.labels) outcome.labels[row] = answers_.label(sums, spacing);
+  if (outcome.probabilities) answers_.probabilities(sums, spacing, outcome.probabilities + row * n_probabilities());
+  if (outcome.scores) answers_.scores(sums, spacing, outcome.scores + row * n_outputs());
 }
 
 void Anytime::write(const Answer& answer, const AnytimeOutcome& outcome, std::size_t row) const {

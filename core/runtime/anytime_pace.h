@@ -1,4 +1,4 @@
-// How a row keeps a deadline: how often its walk looks at the clock, and how long before the deadline it answers.
+// How a row meets its deadline: how often its walk reads the clock, and how long before the deadline it answers.
 #pragma once
 
 #include <algorithm>
@@ -7,27 +7,29 @@
 
 namespace scurry {
 
-// Nobody looks at a row within a stretch of the order, so its steps may be taken in any order. A step in the same tree as
-// the one before must wait for it; steps in different trees overlap in the processor.
-constexpr std::size_t kStretch = 64;
+// The number of steps in a run. No row is interrupted within a run, so its steps may be taken in any order. This
+// matters because a step must wait for the step before it if both are in the same tree; steps in different trees
+// overlap in the processor.
+constexpr std::size_t kRun = 64;
 
-// Steps between two looks at the clock, in whole stretches. Reading it costs as much as a few steps, so where steps are
-// quick it is read less often, yet often enough for a deadline to be missed by little. Only before the deadline are there
-// fewer, as many as still fit. `interval` and `left` are in ticks, `pace` in steps per tick.
+// The number of steps until the clock is read again, in whole runs. Reading the clock costs as much as a few steps, so
+// it is read less often where steps are fast, but often enough that a deadline is missed by little. Just before the
+// deadline there are fewer steps: as many as still fit. `interval` and `left` are in ticks, `pace` is in steps per
+// tick.
 inline std::size_t steps_before_next_look(double pace, double interval, double left) {
   constexpr std::size_t kMost = 256, kFewest = 8;
-  const double usual = std::max(interval * pace, static_cast<double>(kStretch));
+  const double usual = std::max(interval * pace, static_cast<double>(kRun));
   const auto n = static_cast<std::size_t>(std::min({usual, left * pace, static_cast<double>(kMost)}));
-  return n >= kStretch ? n / kStretch * kStretch : std::max(n, kFewest);
+  return n >= kRun ? n / kRun * kRun : std::max(n, kFewest);
 }
 
-// A value that moves by a little towards what is seen: in the end `odds` times as many are below it as above. How far
-// above, as when the system interrupts a row, does not matter.
+// An estimated quantile: it moves a little towards every value seen, so that in the end `odds` times as many values are
+// below it as above. How far above does not matter: a row that the system interrupts does no harm.
 class Estimate {
  public:
   explicit Estimate(double odds) : odds_(odds), little_(1 / (64 + 16 * odds)) {}
 
-  // It never falls far below the value it is set to: from 0 it would not move.
+  // It never falls far below the value it is set to, because it is multiplied and could not leave 0.
   void set(double value) {
     value_.store(value, std::memory_order_relaxed);
     least_ = value / 64;
@@ -43,8 +45,8 @@ class Estimate {
   std::atomic<double> value_{0};
 };
 
-// How long an answer takes: as long as one from the roots, and then longer, since fewer of the nodes reached are in the
-// processor's caches.
+// How long an answer takes: as long as one from the roots, and some time more, because fewer of the nodes reached are
+// in the processor's caches.
 class AnswerTime {
  public:
   void set(double from_roots) {
@@ -56,12 +58,13 @@ class AnswerTime {
     usual_.follow(taken - from_roots_);
     slow_.follow(taken - from_roots_);
   }
-  // A row had no time for a step, perhaps because too much is expected.
+  // A row had no time for a single step. Perhaps the expected time is too long.
   void doubt() {
     usual_.sink();
     slow_.sink();
   }
-  // What most answers take, but at most `allowance` more than half of them do: the system may interrupt any number.
+  // The time that most answers take, but at most `allowance` more than the median, because the system may interrupt any
+  // number of answers.
   double expected(double allowance) const {
     return from_roots_ + usual_.get() + std::clamp(slow_.get() - usual_.get(), 0.0, allowance);
   }

@@ -1,3 +1,4 @@
+// Finds out whether the processor's counter can be used, and how fast it runs.
 #include "runtime/clock.h"
 
 #include <limits>
@@ -11,7 +12,7 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-// Both clocks at the same moment: the pair read with the least delay between them, of several.
+// Both clocks at the same moment: of several readings, the pair with the shortest delay between its two parts.
 std::pair<Steady::time_point, std::uint64_t> read_both() {
   std::pair<Steady::time_point, std::uint64_t> best;
   Steady::duration least_delay = Steady::duration::max();

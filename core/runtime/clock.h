@@ -1,4 +1,5 @@
-// A clock cheap enough to be read every few steps: the processor's counter where its rate is constant, else the system's.
+// A clock that is cheap enough to be read every few steps: the processor's counter if its rate is constant, else the
+// system's clock.
 #pragma once
 
 #include <chrono>
@@ -10,10 +11,10 @@
 namespace scurry {
 
 bool has_constant_counter();
-// Measured at the first call, which takes some milliseconds.
+// Measured at the first call, which takes a few milliseconds.
 double ticks_per_us();
 
-// Time since it was made, in ticks. A fake one does not measure: each reading is `fake_ticks` after the one before.
+// Ticks since it was made. A fake stopwatch, for tests, does not measure: each reading is `fake_ticks` after the last.
 class Stopwatch {
  public:
   explicit Stopwatch(std::uint64_t fake_ticks = 0) : fake_ticks_(fake_ticks), start_(fake_ticks > 0 ? 0 : now()) {}
@@ -30,7 +31,8 @@ class Stopwatch {
     __asm__ volatile("mrs %0, cntvct_el0" : "=r"(count));
     return count;
 #endif
-    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                                      std::chrono::nanoseconds(1));
   }
 
  private:

@@ -1,3 +1,4 @@
+// Chooses the columns of a forest and encodes rows as keys.
 #include "runtime/columns.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace scurry {
 namespace {
 
-constexpr double kZeroThreshold = static_cast<double>(1e-35f);
+constexpr double kZeroThreshold = static_cast<double>(1e-35f);  // of LightGBM
 constexpr std::uint32_t kLanesOfKeys = 16;
 constexpr std::size_t kTileRows = 16;  // a cache line of floats of each column
 
@@ -41,7 +42,7 @@ std::uint32_t key_below(double x) { return ordered_key(round_down(x)); }
 
 bool is_inexact(double x) { return static_cast<double>(static_cast<float>(x)) != x && x == x; }
 
-// Strides the kernels know at compile time: rows are then addressed from one base register.
+// Rounded up to strides that the kernels know at compile time: they then address all rows from one base register.
 std::uint32_t stride_for(std::uint32_t n_columns) {
   for (std::uint32_t stride : {16u, 32u, 48u, 64u, 128u}) {
     if (n_columns <= stride) return stride;
@@ -58,7 +59,7 @@ Columns::Columns(const ForestView& forest)
   describe_floats();
 }
 
-// One column per feature and meaning of NaN in use, ordered by feature within numeric and categorical.
+// Makes one column per feature and meaning of NaN in use. Numeric columns come first, both kinds ordered by feature.
 void Columns::collect(const ForestView& forest) {
   std::map<std::tuple<bool, std::uint32_t, Missing>, std::uint32_t> index;
   const auto entry_of = [&](std::size_t node) {
@@ -68,7 +69,7 @@ void Columns::collect(const ForestView& forest) {
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     if (forest.left[node] >= 0) index.try_emplace(entry_of(node), 0);
   }
-  // Columns for features that no node reads cost nothing while rows get no longer; rows are then encoded as they lie.
+  // Features that no node reads get a column too if rows become no longer by it: rows can then be encoded as they lie.
   std::vector<std::uint32_t> unread;
   for (std::uint32_t feature = 0; feature < forest.n_features; ++feature) {
     const auto at = index.lower_bound({false, feature, Missing::kNan});
@@ -78,7 +79,8 @@ void Columns::collect(const ForestView& forest) {
   if (n_read + 1 + unread.size() <= stride_for(n_read + 1)) {
     for (const std::uint32_t feature : unread) index.emplace(std::tuple(false, feature, Missing::kNan), 0);
   }
-  const auto n_numeric = std::count_if(index.begin(), index.end(), [](auto& entry) { return !std::get<0>(entry.first); });
+  const auto n_numeric =
+      std::count_if(index.begin(), index.end(), [](auto& entry) { return !std::get<0>(entry.first); });
   pad_ = static_cast<std::uint32_t>(n_numeric);
   for (auto& [key, column] : index) {
     const auto& [categorical, feature, missing] = key;
@@ -133,7 +135,9 @@ void Columns::describe_floats() {
     const Column& column = columns_[c];
     all_floats_ = all_floats_ && !column.ranked && column.missing != Missing::kZero;
     in_order = in_order && column.feature == c;
-    floats_.nan_keys[c] = !column.is_read ? 0 : column.missing == Missing::kAsZero ? ordered_key(0.0f) : column.missing_key;
+    floats_.nan_keys[c] = !column.is_read                      ? 0
+                          : column.missing == Missing::kAsZero ? ordered_key(0.0f)
+                                                               : column.missing_key;
   }
   tiled_ = floats_;
   if (in_order) return;
@@ -154,7 +158,7 @@ std::uint32_t Columns::key_of_node(const ForestView& forest, std::size_t node) c
   return static_cast<std::uint32_t>(std::lower_bound(first, first + column.n_thresholds, last) - first);
 }
 
-// Of a number, in a column whose source compares in float64.
+// The key of a number in a column whose source compares in float64.
 std::uint32_t Columns::key_of_double(const Column& column, double value) const {
   if (!column.ranked && !is_inexact(value)) return ordered_key(static_cast<float>(value));
   const double* thresholds = thresholds_.data() + column.first_threshold;
@@ -165,14 +169,16 @@ std::uint32_t Columns::key_of_double(const Column& column, double value) const {
   return column.ranked || rank == 0 ? rank : key_below(thresholds[rank - 1]) + 1;
 }
 
-bool Columns::encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys, std::size_t ahead) const {
+bool Columns::encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys,
+                     std::size_t ahead) const {
   const auto offset = static_cast<std::ptrdiff_t>(first) * rows.row_stride;
   if (rows.is_float32) return encode_rows(static_cast<const float*>(rows.data) + offset, rows, n, keys, ahead);
   return encode_rows(static_cast<const double*>(rows.data) + offset, rows, n, keys, ahead);
 }
 
 template <class T>
-bool Columns::encode_rows(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys, std::size_t ahead) const {
+bool Columns::encode_rows(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys,
+                          std::size_t ahead) const {
   std::uint32_t first_column = 0;
   bool any_missing = true;
   if (all_floats_) {
@@ -191,7 +197,7 @@ bool Columns::encode_rows(const T* x, const RowsView& rows, std::size_t n, std::
   return has_mixed_ && any_missing;
 }
 
-// Numeric columns of rows whose values lie side by side. Returns whether any is missing.
+// Encodes the numeric columns of rows whose values lie next to each other. Returns whether any value is missing.
 template <class T>
 bool Columns::encode_floats(const FloatColumns& floats, const T* x, std::ptrdiff_t row_stride, std::size_t n,
                             std::uint32_t* keys, std::size_t ahead) const {
@@ -204,7 +210,7 @@ bool Columns::encode_floats(const FloatColumns& floats, const T* x, std::ptrdiff
   }
 }
 
-// The same for rows that lie otherwise, such as columns one after the other: what is read of a few is put side by side.
+// The same for other layouts, such as one column after the other: a few rows at a time are copied into a tile first.
 template <class T>
 bool Columns::encode_tiles(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const {
   thread_local std::vector<T> tile;
@@ -221,7 +227,8 @@ bool Columns::encode_tiles(const T* x, const RowsView& rows, std::size_t n, std:
         tile[row * width + c] = from[static_cast<std::ptrdiff_t>(row) * rows.row_stride];
       }
     }
-    any_missing |= encode_floats(tiled_, tile.data(), static_cast<std::ptrdiff_t>(width), n_rows, keys + first * stride(), 0);
+    any_missing |=
+        encode_floats(tiled_, tile.data(), static_cast<std::ptrdiff_t>(width), n_rows, keys + first * stride(), 0);
   }
   return any_missing;
 }
@@ -249,7 +256,7 @@ void Columns::encode_column(const Column& column, const T* x, std::ptrdiff_t x_s
   }
 }
 
-// Mends the keys of numbers that are no floats.
+// Corrects the keys of numbers that are not floats, which the kernels leave to this.
 void Columns::encode_inexact(const FloatColumns& floats, const double* x, std::ptrdiff_t row_stride, std::size_t n,
                              std::uint32_t* keys) const {
   for (std::size_t row = 0; row < n; ++row, x += row_stride, keys += stride()) {

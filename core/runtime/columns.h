@@ -1,12 +1,13 @@
 // Columns: inputs as unsigned keys, so that every numeric split is `key(x) > key(node)`.
 //
-// A key is the bits of a float in an order-preserving form. Where the source compares in float64 the key of a threshold
-// is that of the largest float not above it; an input between two floats gets the key just above the last threshold below
-// it. Only a column with thresholds that no float separates uses ranks among them instead. All of this is exact.
+// A key is the bits of a float in an order-preserving form. If the source compares in float64, the key of a threshold
+// is that of the largest float not above it, and an input between two floats gets the key just above the last threshold
+// below it. A column uses ranks among its thresholds instead if no float lies between two of them. All of this is
+// exact.
 //
 // A missing value has one key per column: below all thresholds if it goes left at every node of the column, else above
-// them. Where it goes left at some nodes only, those nodes are marked (Trees) and walks over rows with missing values
-// look at the marks.
+// them. If it goes left at some nodes only, those nodes are marked (Trees), and walks over rows with missing values
+// read the marks.
 #pragma once
 
 #include <bit>
@@ -18,10 +19,10 @@
 
 namespace scurry {
 
-constexpr std::uint32_t kNanKey = 0xFFFFFFFFu;       // above every number
-constexpr std::uint32_t kNoCategory = 0xFFFFFFFEu;   // in no set
+constexpr std::uint32_t kNanKey = 0xFFFFFFFFu;      // above every number
+constexpr std::uint32_t kNoCategory = 0xFFFFFFFEu;  // in no set
 
-// What a column reads NaN as; kZero: |x| <= 1e-35 too is missing.
+// How a column treats NaN. With kZero, |x| <= 1e-35 is missing too.
 enum class Missing : std::uint8_t { kNan, kZero, kAsZero, kCategory };
 
 struct Column {
@@ -41,7 +42,7 @@ inline std::uint32_t ordered_key(float x) {
   return bits ^ (static_cast<std::uint32_t>(static_cast<std::int32_t>(bits) >> 31) | 0x80000000u);
 }
 
-// What the encoding kernels need: arrays over the numeric columns and the pad, with room for whole vectors of 16.
+// What the encoding kernels need: arrays over the numeric columns and the pad, with space for whole vectors of 16.
 struct FloatColumns {
   AlignedVector<std::uint32_t> nan_keys;
   AlignedVector<std::uint32_t> feature;  // empty: column j is feature j
@@ -69,20 +70,21 @@ class Columns {
   }
   void forget_nodes() { node_column_ = {}; }
 
-  // Writes keys[row * stride() + column] for rows [first, first + n). Returns whether a walk has to look at marks. Rows
-  // `ahead` of these are fetched into the cache where that pays, 0: none.
+  // Writes keys[row * stride() + column] for rows [first, first + n). Returns whether a walk has to read marks. The
+  // rows `ahead` of these are prefetched where that pays (0: none).
   bool encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys, std::size_t ahead = 0) const;
 
  private:
   template <class T>
   bool encode_rows(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys, std::size_t ahead) const;
   template <class T>
-  bool encode_floats(const FloatColumns& floats, const T* x, std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys,
-                     std::size_t ahead) const;
+  bool encode_floats(const FloatColumns& floats, const T* x, std::ptrdiff_t row_stride, std::size_t n,
+                     std::uint32_t* keys, std::size_t ahead) const;
   template <class T>
   bool encode_tiles(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const;
   template <class T>
-  void encode_column(const Column& column, const T* x, std::ptrdiff_t x_stride, std::size_t n, std::uint32_t* keys) const;
+  void encode_column(const Column& column, const T* x, std::ptrdiff_t x_stride, std::size_t n,
+                     std::uint32_t* keys) const;
   void encode_inexact(const FloatColumns& floats, const double* x, std::ptrdiff_t row_stride, std::size_t n,
                       std::uint32_t* keys) const;
   std::uint32_t key_of_double(const Column& column, double value) const;

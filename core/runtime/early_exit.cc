@@ -1,3 +1,4 @@
+// Runs early exits block by block: rows that stop leave the block, and the others move together.
 #include "runtime/early_exit.h"
 
 #include <algorithm>
@@ -18,12 +19,12 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// A generator good enough to shuffle trees, seeded per row.
+// A random generator, good enough to shuffle trees and cheap enough to be seeded for every row (SplitMix64).
 class Draws {
  public:
   explicit Draws(std::uint64_t state) : state_(state) {}
   std::uint64_t next() { return mix(state_ += 0x9E3779B97F4A7C15u); }
-  // Uniform on [0, n); the bias of 2^-32 is far below what any rule can notice.
+  // Uniform on [0, n), up to a bias of 2^-32 that no rule can notice.
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(((next() >> 32) * n) >> 32); }
 
  private:
@@ -39,8 +40,8 @@ Leaves leaves_of(std::span<const std::int32_t> increments) {
 }
 
 // The least and the greatest increment of a tree's leaves.
-std::pair<std::int32_t, std::int32_t> range_of_leaves(const ForestView& forest, std::span<const std::int32_t> increments,
-                                                      std::size_t tree) {
+std::pair<std::int32_t, std::int32_t> range_of_leaves(const ForestView& forest,
+                                                      std::span<const std::int32_t> increments, std::size_t tree) {
   std::int32_t least = kNeverAbove, most = kNeverBelow;
   for (std::int64_t node = forest.tree_offset[tree]; node < forest.tree_offset[tree + 1]; ++node) {
     if (forest.left[node] >= 0) continue;
@@ -50,11 +51,11 @@ std::pair<std::int32_t, std::int32_t> range_of_leaves(const ForestView& forest, 
   return {least, most};
 }
 
-// Rows enter so many at a time that their keys are still in the nearest cache for the trees that all of them ask. Those
-// that go on gather, up to so many that the next cache holds them.
+// Rows enter in lots so small that their keys stay in the first-level cache for the trees that all of them evaluate.
+// Rows that continue are gathered, up to as many as the second-level cache holds.
 constexpr std::size_t kEntryBytes = 24 * 1024, kGatheredBytes = 512 * 1024;
 
-// Rows under way are numbered in 32 bits.
+// Rows in a block are numbered with 32 bits.
 constexpr std::size_t kMaxRows = std::size_t{1} << 30;
 
 struct Buffers {
@@ -72,17 +73,16 @@ struct Buffers {
 
 ExitSide ExitPieces::side_of(std::size_t n_trees, std::int32_t sum) const {
   const auto first = edges.begin() + offset[n_trees], last = edges.begin() + offset[n_trees + 1];
-  return static_cast<ExitSide>(sides[offset[n_trees] + n_trees + static_cast<std::size_t>(std::upper_bound(first, last, sum) - first)]);
+  return sides[offset[n_trees] + n_trees + static_cast<std::size_t>(std::upper_bound(first, last, sum) - first)];
 }
 
 EarlyExit::EarlyExit(const ForestView& forest, std::span<const std::int32_t> order,
                      std::span<const std::int32_t> increments, std::vector<ExitPolicy> policies, ExitPieces pieces,
-                     std::int32_t start, std::uint64_t seed, bool shuffle_rows)
+                     std::uint64_t seed, bool shuffle_rows)
     : n_features_(forest.n_features),
       walker_(forest, leaves_of(increments)),
       policies_(std::move(policies)),
       pieces_(std::move(pieces)),
-      start_(start),
       seed_(mix(seed + 0x9E3779B97F4A7C15u)),
       shuffle_rows_(shuffle_rows) {
   for (const std::int32_t tree : order) plan_.push_back(walker_.trees().at(static_cast<std::size_t>(tree)));
@@ -94,8 +94,10 @@ EarlyExit::EarlyExit(const ForestView& forest, std::span<const std::int32_t> ord
     }
     ends_.push_back(policy.weight + (ends_.empty() ? 0.0 : ends_.back()));
   }
-  if (!pieces_.empty() && (pieces_.offset.size() != n + 1 || pieces_.offset[0] != 0 || pieces_.offset[n] != pieces_.edges.size() ||
-      !std::is_sorted(pieces_.offset.begin(), pieces_.offset.end()) || pieces_.sides.size() != pieces_.edges.size() + n)) {
+  if (!pieces_.empty() &&
+      (pieces_.offset.size() != n + 1 || pieces_.offset[0] != 0 || pieces_.offset[n] != pieces_.edges.size() ||
+       !std::is_sorted(pieces_.offset.begin(), pieces_.offset.end()) ||
+       pieces_.sides.size() != pieces_.edges.size() + n)) {
     throw std::invalid_argument("the pieces of an early exit do not fit together");
   }
   make_gates(forest, order, increments);
@@ -108,7 +110,7 @@ EarlyExit::EarlyExit(const ForestView& forest, std::span<const std::int32_t> ord
 
 void EarlyExit::make_gates(const ForestView& forest, std::span<const std::int32_t> order,
                            std::span<const std::int32_t> increments) {
-  std::int64_t least = start_, most = start_;  // sums that the trees so far can give
+  std::int64_t least = 0, most = 0;  // the sums that the trees so far can give
   for (std::size_t r = 0; r <= plan_.size(); ++r) {
     if (r > 0) {
       const auto [low, high] = range_of_leaves(forest, increments, static_cast<std::size_t>(order[r - 1]));
@@ -132,15 +134,17 @@ void EarlyExit::make_gates(const ForestView& forest, std::span<const std::int32_
 ExitSide EarlyExit::side_of(std::uint32_t policy, std::size_t n_trees, std::int32_t sum) const {
   if (!pieces_.empty()) return pieces_.side_of(n_trees, sum);
   const auto& [weight, lower, upper] = policies_[policy];
-  return sum <= lower[n_trees] ? ExitSide::kLower : sum >= upper[n_trees] ? ExitSide::kUpper : ExitSide::kNone;
+  return sum <= lower[n_trees]   ? ExitSide::kNegative
+         : sum >= upper[n_trees] ? ExitSide::kPositive
+                                 : ExitSide::kContinue;
 }
 
-// The same of a row under way, which draws its policy only where that matters.
+// The same for a row of a block, which draws its policy only if that matters.
 ExitSide EarlyExit::side_of(const AliveRows& alive, std::size_t at, std::size_t n_trees) const {
   const Gate& gate = gates_[n_trees];
   const std::int32_t sum = alive.sums[at];
   const bool all_stop = sum <= gate.outer_lower || (sum >= gate.outer_upper && sum > gate.inner_lower);
-  if (all_stop && pieces_.empty()) return sum <= gate.outer_lower ? ExitSide::kLower : ExitSide::kUpper;
+  if (all_stop && pieces_.empty()) return sum <= gate.outer_lower ? ExitSide::kNegative : ExitSide::kPositive;
   return side_of(draw_policy(alive.keys + at * alive.stride), n_trees, sum);
 }
 
@@ -149,31 +153,31 @@ void EarlyExit::run(const RowsView& rows, const ExitOutcome& outcome, std::size_
     run_block(rows, first, n, [&](std::size_t row, std::int32_t sum, std::size_t n_trees, ExitSide side) {
       outcome.sums[first + row] = sum;
       outcome.n_trees[first + row] = static_cast<std::int32_t>(n_trees);
-      outcome.sides[first + row] = static_cast<std::uint8_t>(side);
+      outcome.sides[first + row] = side;
     });
   });
 }
 
 void EarlyExit::labels(const RowsView& rows, const ExitDecision& decision, const Engine& exact, std::int64_t* out,
                        std::size_t n_threads) const {
-  const std::int64_t label_of[] = {decision.lower_label, decision.upper_label};
+  const std::int64_t label_of[] = {decision.negative_label, decision.positive_label};
   for_each_range(rows.n_rows, kMaxRows, n_threads, [&](std::size_t first, std::size_t n) {
     thread_local std::vector<std::size_t> close;
     close.clear();
     run_block(rows, first, n, [&](std::size_t row, std::int32_t sum, std::size_t, ExitSide side) {
-      if (side == ExitSide::kNone) {
+      if (side == ExitSide::kContinue) {
         const std::int64_t above = std::int64_t{sum} - decision.threshold;
         if (std::abs(above) <= decision.tolerance) close.push_back(first + row);
-        side = above >= 0 ? ExitSide::kUpper : ExitSide::kLower;
+        side = above >= 0 ? ExitSide::kPositive : ExitSide::kNegative;
       }
-      out[first + row] = label_of[side == ExitSide::kUpper];
+      out[first + row] = label_of[side == ExitSide::kPositive];
     });
     for (const std::size_t row : close) exact.labels(rows.row(row), out + row, 1);
   });
 }
 
-// Only what the forest reads is hashed, in the form it is compared: float32 and float64 input draw alike. A sum of products
-// of salted pairs: two different rows collide with a chance of 2^-32 over the salts.
+// Hashes only what the forest reads, in the form in which it is compared, so that float32 and float64 input draw alike.
+// It is a sum of products of salted pairs: over the salts, two different rows collide with probability 2^-32.
 std::uint64_t EarlyExit::hash_row(const std::uint32_t* keys) const {
   const std::size_t n = walker_.columns().size();
   const auto salted = [&](std::size_t c) { return std::uint64_t{(keys[c] & read_[c]) + salt_[c]}; };
@@ -201,7 +205,7 @@ void EarlyExit::run_block(const RowsView& rows, std::size_t first, std::size_t n
       if (shuffle_rows_) {
         run_shuffled(keys, row, record);
       } else {
-        run_row(draw_policy(keys), plan_, keys, 0, start_, row, record);
+        run_row(draw_policy(keys), plan_, keys, 0, 0, row, record);
       }
     }
     return;
@@ -229,7 +233,7 @@ void EarlyExit::run_block(const RowsView& rows, std::size_t first, std::size_t n
     walker_.load(rows, first + row, entering.n, scratch, alive.n, entering.n);
     has_missing |= scratch.block.has_missing;
     std::iota(entering.ids, entering.ids + entering.n, static_cast<std::uint32_t>(row));
-    std::fill_n(entering.sums, entering.n, start_);
+    std::fill_n(entering.sums, entering.n, 0);
     row += entering.n;
     enter(entering, record);
     alive.n += entering.n;
@@ -240,7 +244,7 @@ void EarlyExit::run_block(const RowsView& rows, std::size_t first, std::size_t n
   }
 }
 
-// Takes rows just loaded through the trees after which the first of them may stop.
+// Evaluates the first trees of rows just loaded, up to the first tree after which a row may stop.
 template <class Record>
 void EarlyExit::enter(AliveRows& alive, const Record& record) const {
   if (gates_[0].is_open) {
@@ -252,12 +256,13 @@ void EarlyExit::enter(AliveRows& alive, const Record& record) const {
   alive.fit_block();
   for (std::size_t n_trees = 1; n_trees <= first_open_ && alive.n > 0; ++n_trees) {
     walker_.walk(plan_[n_trees - 1], scratch);
-    if (n_trees == first_open_) scratch.block.by_column = nullptr;  // made anew of the rows that go on
+    // finish() makes it again, of the rows that continue.
+    if (n_trees == first_open_) scratch.block.by_column = nullptr;
     add(alive, n_trees, record);
   }
 }
 
-// Takes rows that have entered through the other trees.
+// Evaluates the remaining trees of rows that have entered.
 template <class Record>
 void EarlyExit::finish(AliveRows& alive, const Record& record) const {
   Scratch& scratch = alive.scratch;
@@ -274,7 +279,7 @@ void EarlyExit::finish(AliveRows& alive, const Record& record) const {
   }
 }
 
-// Adds the payloads of the tree just walked, and stops the rows that may.
+// Adds the increments of the tree just walked and stops the rows that may stop.
 template <class Record>
 void EarlyExit::add(AliveRows& alive, std::size_t n_trees, const Record& record) const {
   const std::uint32_t* payload = alive.scratch.payload.data();
@@ -289,7 +294,7 @@ void EarlyExit::add(AliveRows& alive, std::size_t n_trees, const Record& record)
   stop(alive, n_trees, record);
 }
 
-// Records and removes those of the marked rows whose own policy stops them.
+// Of the marked rows, records and removes those that their own policy stops.
 template <class Record>
 void EarlyExit::stop(AliveRows& alive, std::size_t n_trees, const Record& record) const {
   const Gate gate = gates_[n_trees];
@@ -299,11 +304,11 @@ void EarlyExit::stop(AliveRows& alive, std::size_t n_trees, const Record& record
     for (std::uint64_t left = exits; left != 0; left &= left - 1) {
       const std::size_t at = first + static_cast<std::size_t>(std::countr_zero(left));
       const std::int32_t sum = alive.sums[at];
-      const ExitSide certain = sum <= gate.outer_lower ? ExitSide::kLower : ExitSide::kUpper;
+      const ExitSide certain = sum <= gate.outer_lower ? ExitSide::kNegative : ExitSide::kPositive;
       const ExitSide side = gate.is_sure ? certain : side_of(alive, at, n_trees);
-      if (side == ExitSide::kNone) {
+      if (side == ExitSide::kContinue) {
         exits &= ~(left & -left);
-      } else if (side == ExitSide::kNever) {
+      } else if (side == ExitSide::kFull) {
         run_row(0, plan_, alive.keys + at * alive.stride, n_trees, sum, alive.ids[at], record);
       } else {
         record(alive.ids[at], sum, n_trees, side);
@@ -314,23 +319,26 @@ void EarlyExit::stop(AliveRows& alive, std::size_t n_trees, const Record& record
   if (n_exits > 0) alive.remove(n_exits);
 }
 
-// One row from its first `n_trees` trees on: several are walked ahead, their increments then tested one by one.
+// Runs one row from its first `n_trees` trees on. Several trees are walked at once, then their increments are tested
+// one by one.
 template <class Record>
 void EarlyExit::run_row(std::uint32_t policy, const std::vector<Tree>& plan, const std::uint32_t* keys,
                         std::size_t n_trees, std::int32_t sum, std::size_t row, const Record& record) const {
   std::uint32_t payload[kLanes];
   ExitSide side = side_of(policy, n_trees, sum);
-  const auto goes_on = [&] { return n_trees < plan.size() && (side == ExitSide::kNone || side == ExitSide::kNever); };
-  while (goes_on()) {
+  const auto continues = [&] {
+    return n_trees < plan.size() && (side == ExitSide::kContinue || side == ExitSide::kFull);
+  };
+  while (continues()) {
     const std::size_t ahead = std::min(kLanes, plan.size() - n_trees);
     walker_.walk_row(plan.data() + n_trees, ahead, keys, payload);
-    for (std::size_t i = 0; i < ahead && goes_on(); ++i) {
+    for (std::size_t i = 0; i < ahead && continues(); ++i) {
       sum += static_cast<std::int32_t>(payload[i]);
       ++n_trees;
-      if (side != ExitSide::kNever) side = side_of(policy, n_trees, sum);
+      if (side != ExitSide::kFull) side = side_of(policy, n_trees, sum);
     }
   }
-  record(row, sum, n_trees, side == ExitSide::kNever ? ExitSide::kNone : side);
+  record(row, sum, n_trees, side == ExitSide::kFull ? ExitSide::kContinue : side);
 }
 
 template <class Record>
@@ -339,7 +347,7 @@ void EarlyExit::run_shuffled(const std::uint32_t* keys, std::size_t row, const R
   plan = plan_;
   Draws draws(hash_row(keys));
   for (std::size_t i = plan.size(); i > 1; --i) std::swap(plan[i - 1], plan[draws.below(i)]);
-  run_row(draw_policy(keys), plan, keys, 0, start_, row, record);
+  run_row(draw_policy(keys), plan, keys, 0, 0, row, record);
 }
 
 }  // namespace scurry

@@ -1,8 +1,9 @@
-// EarlyExit: trees in a fixed order, a running integer per row, and after every tree a test whether the row may stop.
+// EarlyExit: evaluates trees in a fixed order, keeps one integer sum per row, and tests after every tree whether the
+// row may stop.
 //
-// Votes and margins are the same thing here: a leaf's payload is a signed increment (a vote, or a leaf score in fixed
-// point), and a row stops after r trees once its sum is <= lower[r] or >= upper[r]. Sums of integers do not depend on
-// order or rounding, so batch, block size, threads and a single row give identical outcomes.
+// Votes and scores are the same thing here: a leaf adds a signed increment (a vote, or a leaf score in grid units), and
+// a row stops after r trees once its sum is <= lower[r] or >= upper[r]. Sums of integers depend neither on order nor on
+// rounding, so a batch, a single row, any block size and any number of threads give identical outcomes.
 #pragma once
 
 #include <cstdint>
@@ -19,46 +20,51 @@ struct AliveRows;
 constexpr std::int32_t kNeverBelow = std::numeric_limits<std::int32_t>::min();
 constexpr std::int32_t kNeverAbove = std::numeric_limits<std::int32_t>::max();
 
-// Thresholds by number of trees seen, from 0 to all of them. A row draws one policy, with these weights, from the seed and
-// its own values.
+// Thresholds by number of trees evaluated, from 0 to all of them. A row draws one policy with these weights, by the
+// seed and its own values alone.
 struct ExitPolicy {
   double weight;
   std::vector<std::int32_t> lower, upper;
 };
 
-enum class ExitSide : std::uint8_t { kNone = 0, kLower = 1, kUpper = 2, kNever = 3 };
+// What a test of a row's sum decides. Plans store these numbers: they are part of the file format (docs/format.md).
+enum class ExitSide : std::uint8_t {
+  kContinue = 0,  // evaluate the next tree and test again
+  kNegative = 1,  // stop with the first class
+  kPositive = 2,  // stop with the second class
+  kFull = 3,      // evaluate every tree and test no more
+};
 
-// Instead of two thresholds: after r trees the sums are cut at edges[offset[r]..offset[r + 1]) and each interval
-// [edge, next edge) has a side; kNever means that the row asks every tree. Empty if thresholds are used.
+// Instead of two thresholds: after r trees the sums are cut at edges[offset[r]..offset[r + 1]) and each interval [edge,
+// next edge) has a side; Empty if thresholds are used.
 struct ExitPieces {
   std::vector<std::uint32_t> offset;  // n_trees + 2 entries
   std::vector<std::int32_t> edges;
-  std::vector<std::uint8_t> sides;  // one more than edges at every r, those of r starting at offset[r] + r
+  std::vector<ExitSide> sides;  // one more than edges at every r, those of r starting at offset[r] + r
 
   bool empty() const { return offset.empty(); }
   ExitSide side_of(std::size_t n_trees, std::int32_t sum) const;
 };
 
-// How outcomes become labels: by the side a row left on, or, having asked every tree, by its sum.
+// How outcomes become labels: by the side on which a row stopped, or by its sum if every tree was evaluated.
 struct ExitDecision {
-  std::int64_t lower_label, upper_label;
-  std::int32_t threshold;  // sums >= threshold are on the upper side ...
+  std::int64_t negative_label, positive_label;
+  std::int32_t threshold;  // sums >= threshold are positive ...
   std::int32_t tolerance;  // ... and sums this close to it are decided by the exact engine
 };
 
-// Where a batch's outcomes go, one entry a row.
+// Where outcomes go, one entry per row.
 struct ExitOutcome {
   std::int32_t* sums;
   std::int32_t* n_trees;
-  std::uint8_t* sides;
+  ExitSide* sides;
 };
 
 class EarlyExit {
  public:
-  // `increments` holds a leaf's payload at its node's index. With shuffle_rows every row draws its own tree order.
+  // `increments` are by node and read at leaves. With shuffle_rows every row draws its own order of trees.
   EarlyExit(const ForestView& forest, std::span<const std::int32_t> order, std::span<const std::int32_t> increments,
-            std::vector<ExitPolicy> policies, ExitPieces pieces, std::int32_t start, std::uint64_t seed,
-            bool shuffle_rows);
+            std::vector<ExitPolicy> policies, ExitPieces pieces, std::uint64_t seed, bool shuffle_rows);
 
   void run(const RowsView& rows, const ExitOutcome& outcome, std::size_t n_threads) const;
   void labels(const RowsView& rows, const ExitDecision& decision, const Engine& exact, std::int64_t* out,
@@ -68,15 +74,16 @@ class EarlyExit {
   std::size_t bytes() const { return walker_.bytes(); }
 
  private:
-  // The policies together, after a number of trees: outside the inner bounds some of them stop a row, outside the outer
-  // bounds all do. Few rows are ever between the two, so that few need to draw.
+  // All policies together, after a number of trees. Outside the inner bounds some policy stops a row, outside the outer
+  // bounds all do. Few rows are ever between the two, so few rows have to draw a policy.
   struct Gate {
     std::int32_t inner_lower, inner_upper, outer_lower, outer_upper;
-    bool is_open;  // some sum that the trees can give is outside the inner bounds
+    bool is_open;  // the trees can give a sum outside the inner bounds
     bool is_sure;  // the bounds are the same
   };
 
-  void make_gates(const ForestView& forest, std::span<const std::int32_t> order, std::span<const std::int32_t> increments);
+  void make_gates(const ForestView& forest, std::span<const std::int32_t> order,
+                  std::span<const std::int32_t> increments);
   ExitSide side_of(std::uint32_t policy, std::size_t n_trees, std::int32_t sum) const;
   ExitSide side_of(const AliveRows& alive, std::size_t at, std::size_t n_trees) const;
   std::uint64_t hash_row(const std::uint32_t* keys) const;
@@ -100,15 +107,14 @@ class EarlyExit {
 
   std::size_t n_features_;
   Walker walker_;
-  std::vector<Tree> plan_;  // trees in the order they are asked
+  std::vector<Tree> plan_;  // trees in the order of evaluation
   std::vector<ExitPolicy> policies_;
-  std::vector<double> ends_;  // where in [0, 1) the draws of each policy end
+  std::vector<double> ends_;  // cumulative weights: where in [0, 1) the draws of each policy end
   ExitPieces pieces_;
   std::vector<Gate> gates_;     // by number of trees
   std::size_t first_open_ = 0;  // the fewest trees, at least one, after which a row may stop
-  std::int32_t start_;
   std::uint64_t seed_;
-  std::vector<std::uint32_t> salt_;  // a word per column, and one more
+  std::vector<std::uint32_t> salt_;  // random words, one per column and one more
   std::vector<std::uint32_t> read_;  // all ones where some node reads the column
   bool shuffle_rows_;
 };

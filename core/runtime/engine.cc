@@ -1,3 +1,4 @@
+// Sums leaves block by block, or over all trees at once for a single row.
 #include "runtime/engine.h"
 
 #include <numeric>
@@ -19,7 +20,7 @@ Engine::Engine(const ForestView& forest, std::vector<std::int64_t> labels, bool 
       leaf_ids_(leaf_ids),
       values_(forest),
       walker_(forest, make_leaves(forest)),
-      readout_(forest, std::move(labels)) {}
+      answers_(forest, std::move(labels)) {}
 
 Leaves Engine::make_leaves(const ForestView& forest) {
   if (!leaf_ids_) return {values_.index_leaves(forest)};
@@ -77,21 +78,21 @@ void Engine::sum(const RowsView& rows, std::size_t n_threads, Finish finish) con
 
 void Engine::labels(const RowsView& rows, std::int64_t* out, std::size_t n_threads) const {
   sum(rows, n_threads, [&](std::size_t first, std::size_t n, const auto* sums, std::size_t row, std::size_t output) {
-    for (std::size_t i = 0; i < n; ++i) out[first + i] = readout_.label(sums + i * row, output);
+    for (std::size_t i = 0; i < n; ++i) out[first + i] = answers_.label(sums + i * row, output);
   });
 }
 
 void Engine::probabilities(const RowsView& rows, double* out, std::size_t n_threads) const {
   const std::size_t width = n_probabilities();
   sum(rows, n_threads, [&](std::size_t first, std::size_t n, const auto* sums, std::size_t row, std::size_t output) {
-    for (std::size_t i = 0; i < n; ++i) readout_.probabilities(sums + i * row, output, out + (first + i) * width);
+    for (std::size_t i = 0; i < n; ++i) answers_.probabilities(sums + i * row, output, out + (first + i) * width);
   });
 }
 
 void Engine::scores(const RowsView& rows, double* out, std::size_t n_threads) const {
   const std::size_t width = n_outputs();
   sum(rows, n_threads, [&](std::size_t first, std::size_t n, const auto* sums, std::size_t row, std::size_t output) {
-    for (std::size_t i = 0; i < n; ++i) readout_.scores(sums + i * row, output, out + (first + i) * width);
+    for (std::size_t i = 0; i < n; ++i) answers_.scores(sums + i * row, output, out + (first + i) * width);
   });
 }
 

@@ -1,18 +1,28 @@
-// Engine: a forest ready to predict: leaves summed in the source's order and precision, then read out.
+// Engine: a forest ready to predict. It sums leaves in the order and precision of the source model.
+//
+// How the parts of runtime/ fit together, from the bottom up:
+//   ForestView     the arrays of a forest as Python holds them
+//   Columns        encodes the values of rows as unsigned keys, so that every numeric split is one comparison
+//   Trees          the nodes in the layout that the kernels (kernels/kernels.h) walk
+//   Walker         both of them: takes blocks of rows to their leaves, on several threads
+//   NodeValues     what nodes add to the sums of rows
+//   Answers        what sums say: scores, probabilities, labels
+// and the four ways to run a forest that are made of them: Engine (every tree), EarlyExit (two classes, rows stop
+// early), LeaderExit (the same for more classes) and Anytime (tree step by tree step, under a deadline).
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "runtime/answers.h"
 #include "runtime/node_values.h"
-#include "runtime/readout.h"
 #include "runtime/walker.h"
 
 namespace scurry {
 
 class Engine {
  public:
-  // With leaf_ids a payload is the leaf's node index in the forest, and only leaves() may be called.
+  // With leaf_ids, payloads are indices of leaves in the forest, and only leaves() may be called.
   Engine(const ForestView& forest, std::vector<std::int64_t> labels, bool leaf_ids);
 
   void labels(const RowsView& rows, std::int64_t* out, std::size_t n_threads) const;
@@ -22,8 +32,8 @@ class Engine {
 
   std::size_t n_features() const { return n_features_; }
   std::size_t n_trees() const { return walker_.trees().size(); }
-  std::size_t n_outputs() const { return readout_.n_outputs(); }
-  std::size_t n_probabilities() const { return readout_.n_probabilities(); }
+  std::size_t n_outputs() const { return answers_.n_outputs(); }
+  std::size_t n_probabilities() const { return answers_.n_probabilities(); }
   std::size_t node_bytes() const { return walker_.bytes(); }
   std::size_t leaf_bytes() const { return values_.bytes(); }
 
@@ -44,7 +54,7 @@ class Engine {
   bool leaf_ids_;
   NodeValues values_;
   Walker walker_;
-  Readout readout_;
+  Answers answers_;
 };
 
 }  // namespace scurry

@@ -1,4 +1,5 @@
-// A forest as Python holds it: pointers into its arrays, valid while an Engine is built, and the header's enums.
+// ForestView: pointers into the arrays of a forest that Python holds, valid while an Engine is built; RowsView
+// likewise.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +9,7 @@
 namespace scurry {
 
 enum class Aggregation : std::uint8_t { kMean, kVote, kSum };
-enum class Link : std::uint8_t {
-  kIdentity, kLogistic, kSoftmax, kLogisticEach, kExp, kSignedSquare, kLog1pExp, kStep
-};
+enum class Link : std::uint8_t { kIdentity, kLogistic, kSoftmax, kLogisticEach, kExp, kSignedSquare, kLog1pExp, kStep };
 enum class MissingKind : std::uint8_t { kNan = 0, kNanAndZero = 1, kNothing = 2 };
 
 struct ForestView {
@@ -42,7 +41,7 @@ struct ForestView {
   std::size_t n_outputs() const { return base_score.size(); }
 };
 
-// Rows of a caller's matrix, any strides (in elements), float or double.
+// The rows of a matrix of floats or doubles, with any strides (in elements).
 struct RowsView {
   const void* data = nullptr;
   std::size_t n_rows = 0;

@@ -1,3 +1,4 @@
+// Runs leader exits block by block; the last few rows finish one by one.
 #include "runtime/leader_exit.h"
 
 #include <limits>
@@ -55,7 +56,8 @@ Leaves LeaderExit::make_leaves(const ForestView& forest, std::span<const std::in
       leaves.payload_of_node[node] = static_cast<std::uint32_t>(*vector);
       continue;
     }
-    const auto [entry, added] = index.try_emplace({vector, vector + n_classes_}, static_cast<std::uint32_t>(index.size()));
+    const auto [entry, added] =
+        index.try_emplace({vector, vector + n_classes_}, static_cast<std::uint32_t>(index.size()));
     if (added) {
       table_.insert(table_.end(), vector, vector + n_classes_);
       table_.resize(index.size() * width_);
@@ -94,8 +96,9 @@ void LeaderExit::record(const std::int32_t* sums, std::size_t round, bool decide
 
 void LeaderExit::run(const RowsView& rows, const LeaderOutcome& outcome, std::size_t n_threads) const {
   walker_.for_each_block(rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
-    run_block(rows, first, n,
-              {outcome.sums + first * n_classes_, outcome.n_trees + first, outcome.leaders + first, outcome.decided + first});
+    run_block(
+        rows, first, n,
+        {outcome.sums + first * n_classes_, outcome.n_trees + first, outcome.leaders + first, outcome.decided + first});
   });
 }
 
@@ -132,7 +135,9 @@ void LeaderExit::run_block(const RowsView& rows, std::size_t first, std::size_t 
   buffers.first.resize(n);
   buffers.second.resize(n);
   buffers.sums.resize(n * width_);
-  for (std::size_t row = 0; row < n; ++row) std::copy(start_.begin(), start_.end(), buffers.sums.begin() + row * width_);
+  for (std::size_t row = 0; row < n; ++row) {
+    std::copy(start_.begin(), start_.end(), buffers.sums.begin() + row * width_);
+  }
   AliveRows alive{scratch,
                   walker_.columns().stride(),
                   walker_.columns().pad() + 1,

@@ -1,5 +1,5 @@
-// LeaderExit: early exit for more than two classes: one running integer per class, and a row stops once the leading
-// class is far enough ahead of the second.
+// LeaderExit: early exit for more than two classes. It keeps one integer sum per class, and a row stops once the
+// leading class is far enough ahead of the second.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +13,30 @@ namespace scurry {
 
 struct AliveRows;
 
-// After r rounds a row stops if leader - second >= lead[r]; no row does if that is the largest number. For votes,
-// need[r][second] asks for a number of votes of the leader instead; it is empty where leads are used.
+// After r rounds a row stops if leader - second >= lead[r]; the largest number means that no row stops. For votes,
+// need[r][second] is the number of votes that the leader needs instead; it is empty if leads are used.
 struct LeaderRule {
   std::vector<std::int32_t> lead;
   std::vector<std::int32_t> need;  // [n_rounds + 1][n_rounds + 1]
 };
 
-// Where a batch's outcomes go, one entry a row; sums has a row of n_classes entries each.
+// Where outcomes go, one entry per row; sums has n_classes entries per row.
 struct LeaderOutcome {
   std::int32_t* sums;
   std::int32_t* n_trees;
-  std::int32_t* leaders;   // the leading class, the lowest of equals
-  std::uint8_t* decided;   // whether the row stopped early
+  std::int32_t* leaders;  // the leading class, the first of equals
+  std::uint8_t* decided;  // whether the row stopped early
 };
 
 class LeaderExit {
  public:
-  // A round is one tree whose leaf adds a vector, or one tree per class whose leaf adds to its own: trees of `order` in
-  // groups of `trees_per_round`. `increments` is [n_nodes][n_columns], read at leaves.
+  // A round is one tree whose leaves add a vector, or one tree per class: trees of `order` in groups of
+  // `trees_per_round`. `increments` is [n_nodes][n_columns] and read at leaves.
   LeaderExit(const ForestView& forest, std::span<const std::int32_t> order, std::size_t trees_per_round,
              std::span<const std::int32_t> increments, std::vector<std::int32_t> start, LeaderRule rule);
 
   void run(const RowsView& rows, const LeaderOutcome& outcome, std::size_t n_threads) const;
-  // Labels; a row that asked every tree and leads by at most `tolerance` is decided by the exact engine.
+  // If every tree was evaluated and the lead is at most `tolerance`, the exact engine decides.
   void labels(const RowsView& rows, std::span<const std::int64_t> classes, std::int32_t tolerance, const Engine& exact,
               std::int64_t* out, std::size_t n_threads) const;
 
@@ -54,11 +54,12 @@ class LeaderExit {
   void run_block(const RowsView& rows, std::size_t first, std::size_t n, const LeaderOutcome& outcome) const;
   void finish_row(const std::uint32_t* keys, std::size_t round, std::int32_t* sums, std::size_t row,
                   const LeaderOutcome& outcome) const;
-  void record(const std::int32_t* sums, std::size_t round, bool decided, std::size_t row, const LeaderOutcome& outcome) const;
+  void record(const std::int32_t* sums, std::size_t round, bool decided, std::size_t row,
+              const LeaderOutcome& outcome) const;
 
   std::size_t n_features_, n_classes_;
   bool vector_leaves_;
-  std::size_t width_;                  // sums per row: the classes, and lanes that never lead
+  std::size_t width_;                  // sums per row: the classes, padded with sums that never lead
   AlignedVector<std::int32_t> table_;  // distinct leaf vectors, [payload][width_]
   Walker walker_;
   std::vector<Tree> plan_;

@@ -1,3 +1,4 @@
+// Tables of node values, and the sums over them.
 #include "runtime/node_values.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ namespace {
 
 static_assert(FLT_EVAL_METHOD == 0, "sums must be rounded to their own type after every addition, as the source's are");
 
-// Distinct vectors of doubles, each given an index: pure leaves of a whole forest share a handful of them.
+// Numbers distinct vectors of doubles. The pure leaves of a whole forest share a few of them, which then stay in cache.
 class VectorTable {
  public:
   VectorTable(std::size_t width, AlignedVector<double>& values) : width_(width), values_(values) {}
@@ -43,9 +44,7 @@ class VectorTable {
 
 std::size_t output_of(const Tree& tree) { return static_cast<std::size_t>(std::max(tree.output, 0)); }
 
-std::size_t padded_width(std::size_t n_columns) {
-  return n_columns <= 2 ? n_columns : (n_columns + 7) / 8 * 8;
-}
+std::size_t padded_width(std::size_t n_columns) { return n_columns <= 2 ? n_columns : (n_columns + 7) / 8 * 8; }
 
 }  // namespace
 
@@ -61,14 +60,16 @@ std::vector<std::uint32_t> NodeValues::index_nodes(const ForestView& forest, std
   return index(forest, false, weights);
 }
 
-std::vector<std::uint32_t> NodeValues::index(const ForestView& forest, bool leaves_only, std::span<const double> weights) {
+std::vector<std::uint32_t> NodeValues::index(const ForestView& forest, bool leaves_only,
+                                             std::span<const double> weights) {
   std::vector<std::uint32_t> payloads(forest.n_nodes());
   VectorTable distinct(width_, table_);
   std::vector<double> vector(width_);
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     if (leaves_only && forest.left[node] >= 0) continue;
     read(forest, weights, node, vector.data());
-    payloads[node] = float32_ ? std::bit_cast<std::uint32_t>(static_cast<float>(vector[0])) : distinct.index_of(vector.data());
+    payloads[node] =
+        float32_ ? std::bit_cast<std::uint32_t>(static_cast<float>(vector[0])) : distinct.index_of(vector.data());
   }
   table_.shrink_to_fit();
   return payloads;
@@ -85,8 +86,9 @@ std::uint32_t NodeValues::append(const ForestView& forest, std::span<const doubl
   return static_cast<std::uint32_t>(first);
 }
 
-// What a node adds to the sums.
-void NodeValues::read(const ForestView& forest, std::span<const double> weights, std::size_t node, double* vector) const {
+// Reads what a node adds to the sums.
+void NodeValues::read(const ForestView& forest, std::span<const double> weights, std::size_t node,
+                      double* vector) const {
   const double* value = forest.value + node * forest.n_columns;
   const double weight = weights.empty() ? 1.0 : weights[node];
   if (forest.aggregation == Aggregation::kVote) {
@@ -125,15 +127,17 @@ void NodeValues::add(const Tree& tree, const std::uint32_t* payload, std::size_t
 template <class Real>
 void NodeValues::add_row(const std::vector<Tree>& trees, const std::uint32_t* payload, Real* sums) const {
   const auto value_of = [&](std::size_t t) {
-    if constexpr (std::is_same_v<Real, float>) return std::bit_cast<float>(payload[t]);
-    else return table_[payload[t]];
+    if constexpr (std::is_same_v<Real, float>)
+      return std::bit_cast<float>(payload[t]);
+    else
+      return table_[payload[t]];
   };
   if (vectors_) {
     if constexpr (std::is_same_v<Real, double>) {
       kernels().sums.sum_vectors(table_.data(), width_, payload, trees.size(), sums);
     }
   } else if (base_score_.size() == 1) {
-    Real sum = sums[0];  // in a register: through memory, each addition would wait for the last one's store
+    Real sum = sums[0];  // in a register: in memory, each addition would wait for the store of the last one
     for (std::size_t t = 0; t < trees.size(); ++t) sum += value_of(t);
     sums[0] = sum;
   } else {

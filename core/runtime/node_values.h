@@ -1,4 +1,4 @@
-// NodeValues: what nodes add to the sums of rows, and those sums, in the source's order and precision.
+// NodeValues: what nodes add to the sums of rows, and those sums, in the order and precision of the source model.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,28 @@ class NodeValues {
  public:
   explicit NodeValues(const ForestView& forest);
 
-  // Payloads by which the sums know nodes, by the forest's node index. With weights, a node's value counts that many times.
+  // The payloads that stand for the values of nodes, by node of the forest. With weights, values are multiplied by
+  // them.
   std::vector<std::uint32_t> index_leaves(const ForestView& forest);
   std::vector<std::uint32_t> index_nodes(const ForestView& forest, std::span<const double> weights);
 
-  // Whether values are so small that a walk which may end at any node has them all in a row: a table of distinct ones would
-  // be looked up in two places of memory instead of one.
+  // Whether values are so small that a walk which may end at any node keeps one per node, in the order of nodes: a
+  // table of distinct values would take two look-ups in memory instead of one.
   bool are_small() const { return !float32_ && width_ <= 2; }
-  // Adds the values of these nodes, in this order. Returns the payload of the first, which others follow.
+  // Appends the values of these nodes, in this order. Returns the payload of the first; the others follow it.
   std::uint32_t append(const ForestView& forest, std::span<const double> weights, std::span<const std::int32_t> nodes);
 
-  // Whether the source sums in float32. It never does so with vectors.
+  // Whether the source sums in float32, which it never does with vectors.
   bool in_float32() const { return float32_; }
   bool are_vectors() const { return vectors_; }  // a node adds to every output, not to its tree's one
   double base_score(std::size_t output) const { return base_score_[output]; }
   std::size_t bytes() const { return table_.size() * sizeof(double); }
 
-  // The sums of n rows are spaced so.
+  // How the sums of n rows are laid out.
   std::size_t row_spacing() const { return vectors_ ? width_ : 1; }
   std::size_t output_spacing(std::size_t n) const { return vectors_ ? 1 : n; }
 
-  // Makes the sums of n rows their base scores.
+  // Sets the sums of n rows to the base scores.
   template <class Real>
   void start(std::size_t n, AlignedVector<Real>& sums) const;
   // Adds the values of the nodes that n rows reached in a tree.

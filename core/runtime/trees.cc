@@ -1,3 +1,4 @@
+// Lowers the trees of a forest to the layout of the kernels.
 #include "runtime/trees.h"
 
 #include <algorithm>
@@ -7,11 +8,11 @@
 namespace scurry {
 namespace {
 
-constexpr std::size_t kTopNodes = 1u << Trees::kMaxTop;  // read together, past the end of a small tree
+constexpr std::size_t kTopNodes = 1u << Trees::kMaxTop;  // they are read together, even past the end of a small tree
 constexpr std::size_t kMaxNodes = std::numeric_limits<std::uint32_t>::max() - 2 * kTopNodes + 1;
 constexpr std::uint32_t kMaxOnePhase = 12;  // deeper trees are walked in phases
 
-// Nodes that act as leaves: the forest's own, and inner nodes whose whole subtree has one payload.
+// Finds the nodes that act as leaves: the leaves, and inner nodes whose whole subtree has one payload.
 std::vector<std::uint8_t> merge_equal_siblings(const ForestView& forest, Leaves& leaves) {
   std::vector<std::uint8_t> is_leaf(forest.n_nodes());
   for (std::size_t node = forest.n_nodes(); node-- > 0;) {
@@ -25,7 +26,7 @@ std::vector<std::uint8_t> merge_equal_siblings(const ForestView& forest, Leaves&
   return is_leaf;
 }
 
-// How many levels from the root can be tested for all rows at once: as deep as the tree, at most kMaxTop, no category.
+// How many levels below the root are tested for many rows at once: no more than kMaxTop, without categorical splits.
 std::uint32_t top_levels(const ForestView& forest, const std::vector<std::uint8_t>& is_leaf, std::int32_t root) {
   std::vector<std::int32_t> level{root}, next;
   for (std::uint32_t depth = 0; depth < Trees::kMaxTop; ++depth, level.swap(next)) {
@@ -76,7 +77,7 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
       }
       const auto node = static_cast<std::size_t>(queue[at]);
       if (is_leaf[node] && tree.depth < tree.top) {
-        // A leaf above the heap's last level becomes a split that always goes left, to a copy of the leaf.
+        // Above the last level of the heap, a leaf becomes a split that always goes left, to a copy of the leaf.
         nodes.push_back({0xFFFFFFFFu, static_cast<Index>(columns.pad()), static_cast<Index>(queue.size() - at)});
         queue.insert(queue.end(), 2, queue[at]);
         continue;
@@ -91,7 +92,8 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
       if (forest.category_set[node] >= 0) {
         key = static_cast<std::uint32_t>(category_tests_.size());
         const std::int64_t* words = &forest.category_offset[forest.category_set[node]];
-        category_tests_.push_back({static_cast<std::uint32_t>(words[0]), static_cast<std::uint32_t>(32 * (words[1] - words[0])),
+        category_tests_.push_back({static_cast<std::uint32_t>(words[0]),
+                                   static_cast<std::uint32_t>(32 * (words[1] - words[0])),
                                    forest.default_left[node] != 0});
       } else {
         key = columns.key_of_node(forest, node);

@@ -1,4 +1,5 @@
-// Trees as the kernels walk them: breadth first, siblings adjacent, children found by their distance, 0 at a leaf.
+// Trees in the layout that the kernels walk: breadth first, siblings next to each other, children found by their
+// distance.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +10,15 @@
 
 namespace scurry {
 
-// A step is `at += left + (keys[column] > key)`, left being the distance to the left child. A leaf has left = 0 and the
-// pad as its column, whose key 0 exceeds nothing: walking on from it is harmless, and its `key` is free to hold what the
-// leaf is worth (a payload).
+// A node test is `at += left + (keys[column] > key)`, `left` being the distance to the left child. A leaf has left = 0
+// and the pad as its column, whose key 0 exceeds nothing: testing a leaf again is harmless, so that rows which arrive
+// early need no branch, and its `key` is free to hold what the leaf is worth (a payload).
 struct NarrowNode {
   std::uint32_t key;
   std::uint16_t column;
   std::uint16_t left;
 };
+// For trees too large for 16 bits.
 struct WideNode {
   std::uint32_t key;
   std::uint32_t column;
@@ -33,15 +35,15 @@ struct Tree {
   std::uint32_t first;  // its root in the node array
   std::uint32_t depth;
   std::uint32_t top;          // levels laid out as a complete binary heap, without leaves or categories
-  std::uint32_t first_phase;  // levels walked by every row before the unfinished ones are gathered
+  std::uint32_t first_phase;  // levels that every row walks before the rows that are not at a leaf are gathered
   std::int32_t output;        // the score it adds to, -1: all
 };
 
-// What a leaf's payload means is decided by whoever lowers the forest.
+// What the payload of a leaf means is up to the user of the trees.
 struct Leaves {
   std::vector<std::uint32_t> payload_of_node;  // by the forest's node index; read at leaves only
-  bool mergeable = true;      // equal siblings may become one leaf
-  bool keep_origins = false;  // Trees::take_origins() will be called
+  bool mergeable = true;                       // equal siblings may become one leaf
+  bool keep_origins = false;                   // Trees::take_origins() will be called
 };
 
 class Trees {
@@ -56,7 +58,7 @@ class Trees {
   const std::vector<std::uint32_t>& category_bits() const { return category_bits_; }
   // A bit per node, set where missing values of a mixed column go left; empty if no walk needs them.
   const std::vector<std::uint32_t>& marks() const { return marks_; }
-  // The forest's node that each lowered one stands for, if the leaves asked for it.
+  // The node of the forest that each lowered node stands for, if Leaves::keep_origins.
   std::vector<std::int32_t> take_origins() { return std::move(origins_); }
   std::size_t bytes() const;
 

@@ -1,3 +1,4 @@
+// Loads blocks of rows, spreads them over threads, and calls the kernels.
 #include "runtime/walker.h"
 
 #include <atomic>
@@ -8,9 +9,10 @@
 namespace scurry {
 namespace {
 
-constexpr std::size_t kColumnPadding = 16;  // words: columns of a power-of-two length would share cache sets
+constexpr std::size_t kColumnPadding =
+    16;  // in words; without it, columns whose length is a power of two would compete for the same cache sets
 
-std::uint32_t* grown(AlignedVector<std::uint32_t>& buffer, std::size_t n) {
+std::uint32_t* grow_to(AlignedVector<std::uint32_t>& buffer, std::size_t n) {
   if (buffer.size() < n) buffer.resize(n);
   return buffer.data();
 }
@@ -28,7 +30,7 @@ Walk<Node> walk_of(const std::vector<Node>& nodes, const Trees& trees, const Col
 
 }  // namespace
 
-std::size_t round_up(std::size_t n, std::size_t step) { return (n + step - 1) / step * step; }
+std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 
 void parallel_for(std::size_t n_tasks, std::size_t n_threads, const std::function<void(std::size_t)>& task) {
   std::atomic<std::size_t> next{0};
@@ -47,7 +49,7 @@ void parallel_for(std::size_t n_tasks, std::size_t n_threads, const std::functio
   try {
     for (std::size_t t = 1; t < std::min(n_threads, n_tasks); ++t) threads.emplace_back(run);
   } catch (const std::exception&) {
-    // The system has no more threads to give: those there are do all the work.
+    // The system has no more threads. Those that were started do all the work.
   }
   run();
   for (std::thread& thread : threads) thread.join();
@@ -68,9 +70,9 @@ Walker::Walker(const ForestView& forest, Leaves leaves)
 }
 
 void Walker::reserve(std::size_t n, Scratch& scratch) const {
-  grown(scratch.keys, n * columns_.stride());
-  grown(scratch.payload, n);
-  grown(scratch.walk, n);
+  grow_to(scratch.keys, n * columns_.stride());
+  grow_to(scratch.payload, n);
+  grow_to(scratch.walk, n);
 }
 
 void Walker::load(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch, std::size_t at,
@@ -87,9 +89,11 @@ void Walker::index_columns(Scratch& scratch) const {
   Block& block = scratch.block;
   const std::size_t stride = columns_.stride(), n_columns = columns_.pad() + 1;
   block.column_stride = block.n + kColumnPadding;
-  std::uint32_t* by_column = grown(scratch.columns, block.column_stride * n_columns);
+  std::uint32_t* by_column = grow_to(scratch.columns, block.column_stride * n_columns);
   for (std::size_t row = 0; row < block.n; ++row) {
-    for (std::size_t c = 0; c < n_columns; ++c) by_column[c * block.column_stride + row] = block.by_row[row * stride + c];
+    for (std::size_t c = 0; c < n_columns; ++c) {
+      by_column[c * block.column_stride + row] = block.by_row[row * stride + c];
+    }
   }
   block.by_column = by_column;
 }
@@ -113,8 +117,8 @@ void Walker::descend(const Tree& tree, std::uint32_t levels, Scratch& scratch) c
 }
 
 void Walker::load_row(const RowsView& rows, std::size_t row, std::size_t n_payloads, Scratch& scratch) const {
-  grown(scratch.payload, n_payloads);
-  columns_.encode(rows, row, 1, grown(scratch.keys, columns_.stride()));
+  grow_to(scratch.payload, n_payloads);
+  columns_.encode(rows, row, 1, grow_to(scratch.keys, columns_.stride()));
 }
 
 void Walker::walk_row(const Tree* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload) const {

@@ -1,4 +1,5 @@
-// Walker: a lowered forest that takes blocks of rows to their leaves. Immutable, shared by threads; each brings a Scratch.
+// Walker: a lowered forest that takes blocks of rows to their leaves. It is immutable and shared by threads; each
+// thread brings a Scratch.
 #pragma once
 
 #include <algorithm>
@@ -6,9 +7,9 @@
 #include <functional>
 #include <vector>
 
+#include "kernels/kernels.h"
 #include "runtime/aligned.h"
 #include "runtime/columns.h"
-#include "kernels/kernels.h"
 #include "runtime/trees.h"
 
 namespace scurry {
@@ -32,17 +33,17 @@ class Walker {
   std::vector<std::int32_t> take_origins() { return trees_.take_origins(); }
   std::size_t bytes() const { return trees_.bytes(); }
 
-  // Makes room for n rows, a multiple of kChunk: up to it, nothing that is loaded moves.
+  // Makes space for n rows, a multiple of kChunk. Loading up to that many moves nothing that is already loaded.
   void reserve(std::size_t n, Scratch& scratch) const;
-  // Encodes rows [first, first + n) as the scratch's block, from place `at` of its keys on, padded with rows of zero keys.
-  // Rows `ahead` of these are fetched into the cache, 0: none.
+  // Encodes rows [first, first + n) as the block of the scratch, from place `at` of its keys on, and pads it with rows
+  // of zero keys. The rows `ahead` of these are prefetched (0: none).
   void load(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch, std::size_t at = 0,
             std::size_t ahead = 0) const;
-  // Whether rows that soon stop are better off without a by-column copy.
+  // Whether rows that stop soon are walked faster without a by-column copy.
   bool prefers_rows() const {
     return !trees_.is_wide() && !columns_.has_categories() && columns_.stride() <= kernels().max_register_stride;
   }
-  // Fills the block's by-column copy from its rows, which pays if there are half a chunk of them or more.
+  // Makes the by-column copy of the block, which pays from half a chunk of rows on.
   void index_columns(Scratch& scratch) const;
   // payload[row] of the leaf each row of the block reaches in a tree.
   void walk(const Tree& tree, Scratch& scratch) const;
@@ -53,19 +54,21 @@ class Walker {
   void load_row(const RowsView& rows, std::size_t row, std::size_t n_payloads, Scratch& scratch) const;
   // payload[i] of the leaf that the row with these keys reaches in trees[i].
   void walk_row(const Tree* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload) const;
-  // Takes a step in trees[0], then in trees[1], …; at[tree] is where in the array of all nodes the row is in that tree.
+  // Takes a tree step in trees[0], then in trees[1], and so on; at[tree] is the node of the row in the array of all
+  // nodes.
   void take_steps(const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* at) const;
 
-  // How many rows have their keys in so many bytes, a multiple of kChunk.
+  // How many rows have keys that fit in this many bytes, a multiple of kChunk.
   std::size_t rows_in(std::size_t bytes) const {
     return std::max(kChunk, bytes / (columns_.stride() * sizeof(std::uint32_t)) / kChunk * kChunk);
   }
 
-  // Calls work(first, n) for blocks of rows, on several threads; an exception of any of them is rethrown.
+  // Calls work(first, n) for blocks of rows, on several threads. An exception in any thread is rethrown.
   template <class Work>
   void for_each_block(std::size_t n_rows, std::size_t n_threads, Work work) const;
 
  private:
+  // Keys of a block should stay in the second-level cache while all trees are walked.
   static constexpr std::size_t kBlockBytes = 512 * 1024, kMinBlockRows = 512, kMaxBlockRows = 4096;
 
   Columns columns_;
@@ -74,16 +77,18 @@ class Walker {
   Walk<WideNode> wide_;
 };
 
-std::size_t round_up(std::size_t n, std::size_t step);
+// The least multiple of `unit` that is at least n.
+std::size_t round_up(std::size_t n, std::size_t unit);
 
-// Runs task(i) for i in [0, n_tasks) on up to n_threads threads, fewer if the system has no more; an exception of any of
-// them is rethrown.
+// Runs task(i) for i in [0, n_tasks) on up to n_threads threads, fewer if the system has no more. An exception in any
+// thread is rethrown.
 void parallel_for(std::size_t n_tasks, std::size_t n_threads, const std::function<void(std::size_t)>& task);
 
-// Calls work(first, n) for ranges of at most max_rows rows, on several threads; an exception of any of them is rethrown.
+// Calls work(first, n) for ranges of at most max_rows rows, on several threads. An exception in any thread is rethrown.
 template <class Work>
 void for_each_range(std::size_t n_rows, std::size_t max_rows, std::size_t n_threads, Work work) {
   std::size_t range = std::max(max_rows, kChunk);
+  // At least four ranges per thread, so that a slow thread does not keep the others waiting.
   if (n_threads > 1) range = round_up(std::min(range, std::max(kChunk, n_rows / (4 * n_threads))), kChunk);
   parallel_for((n_rows + range - 1) / range, n_threads,
                [&](std::size_t r) { work(r * range, std::min(range, n_rows - r * range)); });

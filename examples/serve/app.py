@@ -1,8 +1,8 @@
-"""A small server that always answers in time: an anytime model behind the Open Inference Protocol, version 2.
+"""A small server that keeps deadlines: an anytime model behind the Open Inference Protocol, version 2.
 
-A request says what it may take, ``"parameters": {"budget_us": 5000}`` counted from its arrival, or how many steps a row
-may make, ``{"max_steps": 40}``. Under load answers are made with fewer steps, and come in time, instead of late or not
-at all; ``/metrics`` says how many.
+A request says how long it may take, ``"parameters": {"budget_us": 5000}`` counted from its arrival, or how many steps
+each row may make, ``{"max_steps": 40}``. Under heavy load the server spends fewer steps on each row instead of
+answering late; ``/metrics`` counts such answers.
 
     pip install ".[serve]"
     python examples/serve/app.py model.scurry --port 8000
@@ -39,12 +39,12 @@ INPUTS = {"FP32": np.float32, "FP64": np.float64, "INT32": np.int32, "INT64": np
 OUTPUTS = {"label": "BYTES", "score": "FP64", "complete": "BOOL", "steps": "INT64", "stop_reason": "BYTES"}
 PARAMETERS = ("budget_us", "max_steps")
 AN_HOUR_US = 3.6e9  # the budget of requests that have none
-MAX_BYTES = 8 << 20  # of a request: while one is read as JSON, all others wait
-ARRIVED: ContextVar[float] = ContextVar("arrived")  # when a request came
+MAX_BYTES = 8 << 20  # limit on a request: while one is parsed as JSON, all others wait
+ARRIVED: ContextVar[float] = ContextVar("arrived")  # when the current request arrived
 
 
 class Model:
-    """An anytime predictor as the protocol sees it, and what it counts."""
+    """An anytime predictor as the protocol presents it, with its metrics."""
 
     def __init__(self, predictor: scurry.Predictor, name: str, default_budget_us: float) -> None:
         self.name, self.default_budget_us = name, default_budget_us
@@ -60,7 +60,7 @@ class Model:
         )  # fmt: skip
 
     def understand(self, body: object, arrived: float) -> Job:
-        """The job a request body asks for; raises InputError."""
+        """Return the job that a request body describes; raise InputError if it is not valid."""
         if not isinstance(body, dict) or not isinstance(body.get("inputs"), list) or len(body["inputs"]) != 1:
             raise InputError('a request is {"inputs": [one tensor], "parameters": {…}}')
         tensor, parameters = body["inputs"][0], body.get("parameters") or {}
@@ -82,7 +82,7 @@ class Model:
 
     @staticmethod
     def wanted(body: dict[str, object]) -> list[str]:
-        """The output tensors a request body asks for, all by default; raises InputError."""
+        """Return the names of the requested output tensors, all by default; raise InputError if one does not exist."""
         asked = body.get("outputs") or [{"name": name} for name in OUTPUTS]
         named = isinstance(asked, list) and all(isinstance(tensor, dict) and "name" in tensor for tensor in asked)
         if not named or not all(tensor["name"] in list(OUTPUTS) for tensor in asked):
@@ -90,7 +90,7 @@ class Model:
         return [tensor["name"] for tensor in asked]
 
     async def answer(self, job: Job, wanted: list[str]) -> list[dict[str, object]]:
-        """The output tensors of a job, made before its deadline."""
+        """Score a job and return its output tensors."""
         runs = await self.scorer.score(job)
         reasons = np.concatenate([run.stop_reason for run in runs]).tolist()
         complete = np.concatenate([run.complete for run in runs])
@@ -112,14 +112,14 @@ class Model:
         ]
 
     async def has_sent(self, job: Job) -> None:
-        """Count a request whose answer is on its way."""
+        """Count a request whose answer has been sent."""
         now = time.perf_counter()
         self.seconds.observe(now - job.arrived)
         self.late.inc(now > job.deadline)
         self.scorer.has_sent(job, now)
 
     def metadata(self) -> dict[str, object]:
-        """What the protocol says about a model."""
+        """Return the description of the model that the protocol defines."""
         return {
             "name": self.name,
             "platform": "scurry",
@@ -129,7 +129,7 @@ class Model:
 
 
 def create_app(predictor: scurry.Predictor, name: str = "model", default_budget_us: float = AN_HOUR_US) -> FastAPI:
-    """The application for one model."""
+    """Return the application for one model."""
     app, model = FastAPI(title=f"scurry: {name}"), Model(predictor, name, default_budget_us)
     app.state.model = model
 
@@ -193,10 +193,19 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="a .scurry file of an anytime predictor")
-    parser.add_argument("--name", default="model", help="what clients call the model (default: %(default)s)")
-    parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 to be reached from elsewhere")
-    parser.add_argument("--port", type=int, default=8000, help="(default: %(default)s)")
-    parser.add_argument("--budget-us", type=float, default=AN_HOUR_US, help="for requests that have none of their own")
+    parser.add_argument("--name", default="model", help="name of the model in addresses (default: %(default)s)")
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on; 0.0.0.0 accepts other machines (default: %(default)s)",
+    )
+    parser.add_argument("--port", type=int, default=8000, help="port to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--budget-us",
+        type=float,
+        default=AN_HOUR_US,
+        help="budget in microseconds for requests without one (default: one hour)",
+    )
     arguments = parser.parse_args()
     try:
         predictor = scurry.load(arguments.model)
@@ -212,7 +221,7 @@ def main() -> None:
             super().data_received(data)
 
     gc.collect()
-    gc.freeze()  # what is loaded by now is never searched for garbage again, which would take longer than a budget
+    gc.freeze()  # excludes what is loaded by now from garbage collection, which would take longer than a budget
     uvicorn.run(
         app, host=arguments.host, port=arguments.port, http=Protocol,
         log_level="warning", access_log=False, timeout_keep_alive=75,

@@ -1,8 +1,8 @@
-"""Put load on the server of `app.py` over loopback: 70 % of what it can do in full, and twice as much as it can.
+"""Put load on the server of `app.py`: 70 % of the full answers it can give, and twice as many as it can give.
 
-Requests are due at random (Poisson) and sent whether or not earlier ones have been answered. Latency counts from the
-moment a request is due to that of its answer's last byte. Where there are two processors, the server has one and this
-test the other.
+Requests are sent at random times (a Poisson process), whether or not earlier ones have been answered. Latency is
+counted from the moment at which a request was due to the last byte of its answer. On two processors, the server runs on
+one and this test on the other.
 
     python examples/serve/load_test.py
 """
@@ -36,7 +36,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of requests: latencies in ms, and the steps and the completeness of their rows."""
+    """Latencies of requests in ms, and the steps and the completeness of their rows."""
 
     n_sent: int
     latency_ms: np.ndarray
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def save_model(path: Path) -> np.ndarray:
-    """A model whose full answer takes far longer than a request's way through HTTP, and rows for it."""
+    """Save a model whose full answer takes far longer than HTTP itself, and return rows for it."""
     X, y = make_classification(6000, N_FEATURES, n_informative=6, random_state=0)
     model = RandomForestClassifier(1500, max_depth=12, max_samples=0.5, random_state=0).fit(X[:4000], y[:4000])
     scurry.anytime(model, X[4000:], y[4000:], order="breadth-ie").save(path)
@@ -108,7 +108,7 @@ def wait_until_ready() -> None:
 
 
 async def full_answers_per_second(idle: list[Connection], rows: np.ndarray, n_clients: int = 4) -> float:
-    """What the server can do for clients each of which sends a request as soon as it has an answer."""
+    """Return the rate of answers for clients that send the next request as soon as they have an answer."""
     message, n_each = request_bytes(rows, budget_us=None), 100
 
     async def client() -> None:
@@ -121,13 +121,15 @@ async def full_answers_per_second(idle: list[Connection], rows: np.ndarray, n_cl
 
 
 async def load(idle: list[Connection], rows: np.ndarray, budget_us: float, rate: float, n_requests: int) -> Outcome:
-    """Send requests at a rate on average."""
+    """Send requests at random times with a given mean rate."""
     message = request_bytes(rows, budget_us)
     received: list[tuple[float, bytes]] = []
 
     async def send_one(due: float) -> None:
         answer = await send(idle, message)
-        received.append((1e3 * (time.perf_counter() - due), answer))  # read later: that would delay other requests
+        received.append(
+            (1e3 * (time.perf_counter() - due), answer)
+        )  # parsed later: parsing now would delay other requests
 
     due, tasks = time.perf_counter(), []
     for gap in np.random.default_rng().exponential(1 / rate, n_requests):
@@ -147,7 +149,7 @@ async def load(idle: list[Connection], rows: np.ndarray, budget_us: float, rate:
 
 
 async def send(idle: list[Connection], message: bytes) -> bytes:
-    """The body of the answer to a message."""
+    """Send a message and return the body of the answer."""
     reader, writer = idle.pop() if idle else await asyncio.open_connection("127.0.0.1", PORT)
     writer.write(message)
     head = await reader.readuntil(b"\r\n\r\n")

@@ -1,8 +1,8 @@
-"""Scoring for a server with deadlines: requests that wait share the time there is.
+"""Score the rows of all waiting requests so that each request meets its deadline.
 
-One thread does everything. It scores a few rows, lets the server look for requests that have come meanwhile, and scores
-on, the nearest deadline first. With a second thread for scoring the system would decide who waits for whom, and for
-milliseconds. To use more processors, start one server on each.
+One thread does everything. It scores a few rows, lets the server check for new requests, and continues with the request
+whose deadline is nearest. With a second thread for scoring, the operating system would decide which of them runs, and
+one could wait milliseconds for the other. To use more processors, start one server on each.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ import numpy as np
 import scurry
 from scurry.runners.exits import Run
 
-SLICE_S = 0.0005  # how long a request that comes may wait before the server looks for it
+SLICE_S = 0.0005  # how long rows are scored before the server checks for new requests
 FIRST_RESERVE_S = 0.001
-N_RECENT, N_BETWEEN = 500, 50  # how many measurements count, and how many are taken before the next look at them
+N_RECENT, N_BETWEEN = 500, 50  # answers whose times count, and answers between two updates of the reserve
 
 
 @dataclass(eq=False)
 class Job:
-    """A request once it is understood, and how far it is."""
+    """A parsed request and its progress."""
 
     rows: np.ndarray
     arrived: float  # on the clock of time.perf_counter
@@ -35,31 +35,33 @@ class Job:
 
     @property
     def n_left(self) -> int:
-        """How many rows are still to be scored."""
+        """Number of rows that are still to be scored."""
         return len(self.rows) - self.n_done
 
     @property
     def deadline(self) -> float:
-        """When the answer is due."""
+        """Time at which the answer is due."""
         return self.arrived + self.budget_s
 
 
 class Scorer:
-    """Scores the rows of all requests that wait, a slice at a time, the nearest deadline first."""
+    """Scores the rows of all waiting requests, one slice at a time, the nearest deadline first."""
 
     def __init__(self, predictor: scurry.Predictor) -> None:
         self.predictor = predictor
         self.waiting: list[tuple[Job, asyncio.Future[list[Run]]]] = []  # by deadline
         self.working: asyncio.Task[None] | None = None
-        self.row_s = SLICE_S  # what a complete row takes, about
-        self.looks: deque[float] = deque(maxlen=2)  # when the last two slices began, each after a look for requests
-        self.answers_s: deque[float] = deque(maxlen=N_RECENT)  # from the score of the last row to the wire
-        self.reserve_s = FIRST_RESERVE_S  # what is kept back of a budget for that
-        self.besides_s = self.request_s = 0.0  # what is done besides scoring, and how much of it for a request
+        self.row_s = SLICE_S  # estimated time of a complete row
+        self.looks: deque[float] = deque(maxlen=2)  # when the last two slices began, each after a check for requests
+        self.answers_s: deque[float] = deque(
+            maxlen=N_RECENT
+        )  # time from the last row's score until the answer was sent
+        self.reserve_s = FIRST_RESERVE_S  # the part of a budget set aside for that
+        self.besides_s = self.request_s = 0.0  # time spent on other things than scoring: so far, and per request
         self.n_sent = 0
 
     async def score(self, job: Job) -> list[Run]:
-        """The runs of a job's rows, one after another."""
+        """Wait until all rows of a job are scored and return their runs in order."""
         scored = asyncio.get_running_loop().create_future()
         bisect.insort(self.waiting, (job, scored), key=lambda entry: entry[0].deadline)
         if self.working is None or self.working.done():
@@ -67,11 +69,15 @@ class Scorer:
         return await scored
 
     def arrival(self) -> float:
-        """When a request that is read now came, at the earliest: it was not there at the look before the last."""
+        """Return the earliest time at which a request that is read now can have arrived.
+
+        It was not there yet at the check before the last one. Taking the earliest time means that waiting unnoticed
+        counts against the request's budget, and never the other way round.
+        """
         return self.looks[0] if self.looks else time.perf_counter()
 
     def has_sent(self, job: Job, now: float) -> None:
-        """Learn from an answer what requests take besides scoring, on average and all but one in a hundred."""
+        """Update the time that requests take apart from scoring: the mean, and the 99th percentile of sending."""
         self.answers_s.append(now - job.done_at)
         self.n_sent += 1
         if self.n_sent % N_BETWEEN == 0:
@@ -110,7 +116,7 @@ class Scorer:
             self.row_s += 0.1 * ((job.done_at - begun) / n - self.row_s)
 
     def _seconds_per_row(self, now: float) -> float:
-        """The most every row may take for all requests that wait to meet their deadlines."""
+        """Return the longest time per row with which all waiting requests still meet their deadlines."""
         allowed_s, n_rows = np.inf, 0
         for n_requests, (job, _) in enumerate(self.waiting, start=1):
             n_rows += job.n_left

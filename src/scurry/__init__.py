@@ -8,7 +8,7 @@ from scurry.forest import Forest
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor, load
-from scurry.runners.steps import AbortFlag
+from scurry.runners.runner import AbortFlag
 
 if TYPE_CHECKING:
     from scurry import (

@@ -9,19 +9,11 @@ _Items = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[
 class ForestArrays:
     def __init__(self, arrays: dict[str, NDArray[Any]], header: dict[str, Any], /) -> None: ...
 
-def ticks_per_us() -> float: ...
-
 class AbortFlag:
     def __init__(self) -> None: ...
     def set(self) -> None: ...
     def clear(self) -> None: ...
     def is_set(self) -> bool: ...
-
-class AnswerTime:
-    def __init__(self, from_roots: float) -> None: ...
-    def learn(self, taken: float) -> None: ...
-    def doubt(self) -> None: ...
-    def expected(self, allowance: float) -> float: ...
 
 class Anytime:
     def __init__(
@@ -46,7 +38,6 @@ class Anytime:
         n_steps: NDArray[np.int32] | None = None,
         reasons: NDArray[np.uint8] | None = None,
         times_us: NDArray[np.float64] | None = None,
-        fake_us: float = 0.0,
     ) -> None: ...
     @property
     def bytes(self) -> int: ...
@@ -71,7 +62,6 @@ class EarlyExit:
         piece_offset: NDArray[np.uint32],
         piece_edges: NDArray[np.int32],
         piece_sides: NDArray[np.uint8],
-        start: int,
         seed: int,
         shuffle_rows: bool,
     ) -> None: ...
@@ -89,8 +79,8 @@ class EarlyExit:
         rows: NDArray[Any],
         out: NDArray[np.int64],
         exact: Engine,
-        lower_label: int,
-        upper_label: int,
+        negative_label: int,
+        positive_label: int,
         threshold: int,
         tolerance: int,
         n_threads: int,
@@ -298,3 +288,26 @@ def grow_residuals(
     max_depth: int,
     leaf_of_row: NDArray[np.int32],
 ) -> dict[str, NDArray[Any]]: ...
+
+# A submodule, which a stub file can only write as a class. Nothing in scurry itself uses it.
+class testing:
+    @staticmethod
+    def ticks_per_us() -> float: ...
+    @staticmethod
+    def run_by_fake_clock(
+        anytime: Anytime,
+        rows: NDArray[Any],
+        *,
+        max_steps: int,
+        time_us: float,
+        tick_us: float,
+        labels: NDArray[np.int64],
+        n_steps: NDArray[np.int32],
+        reasons: NDArray[np.uint8],
+    ) -> None: ...
+
+    class AnswerTime:
+        def __init__(self, from_roots: float) -> None: ...
+        def learn(self, taken: float) -> None: ...
+        def doubt(self) -> None: ...
+        def expected(self, allowance: float) -> float: ...

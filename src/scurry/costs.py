@@ -88,7 +88,7 @@ class FeatureCosts:
         if feature_costs is None:
             per_feature = np.full(forest.n_features, 1.0 if groups is None else 0.0)
         else:
-            per_feature = check_costs("feature_costs", feature_costs, _feature_names(forest), "feature")
+            per_feature = check_costs("feature_costs", feature_costs, forest.names, "feature")
         if group_costs is None:
             per_group = np.ones(len(names))
         else:
@@ -177,21 +177,8 @@ def count_uses(forest: Forest, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
     """
     if forest.n_features == 0:
         return np.zeros((len(nodes), 0), np.int32)
-    uses: NDArray[np.int32] = _core.count_uses(forest.feature, parents(forest), nodes, forest.n_features)
+    uses: NDArray[np.int32] = _core.count_uses(forest.feature, forest.parent, nodes, forest.n_features)
     return uses
-
-
-def parents(forest: Forest) -> NDArray[np.int32]:
-    """Return the parent of each node, -1 at roots; shape (n_nodes,)."""
-    parent = np.full(forest.n_nodes, -1, np.int32)
-    inner = np.flatnonzero(forest.left >= 0).astype(np.int32)
-    parent[forest.left[inner]] = inner
-    parent[forest.right[inner]] = inner
-    return parent
-
-
-def _feature_names(forest: Forest) -> Sequence[str | int]:
-    return forest.feature_names if forest.feature_names is not None else range(forest.n_features)
 
 
 def check_costs(argument: str, given: Any, names: Sequence[Any], kind: str) -> NDArray[np.float64]:
@@ -250,7 +237,7 @@ def _check_groups(forest: Forest, given: Any) -> tuple[NDArray[np.int64], list[A
 
 
 def _check_named_groups(forest: Forest, given: Mapping[Any, Any]) -> tuple[NDArray[np.int64], list[Any]]:
-    names = list(_feature_names(forest))
+    names = list(forest.names)
     membership = np.full(forest.n_features, -1)
     for group, members in enumerate(given.values()):
         # A string is one feature's name, not a list of letters.

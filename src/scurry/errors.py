@@ -22,6 +22,21 @@ class InputError(ScurryError, ValueError):
         super().__init__(message)
         self.argument = argument
 
+    def describe(self, name: str | None = None) -> str:
+        """Return the message with the argument under another `name`, such as that of a command's option.
+
+        Examples
+        --------
+        >>> InputError("n_trees must be positive, got 0", argument="n_trees").describe("--trees")
+        '--trees must be positive, got 0'
+        """
+        message = str(self)
+        if name is None or self.argument is None:
+            return message
+        if message.startswith(self.argument):
+            return name + message.removeprefix(self.argument)
+        return f"{name}: {message}"
+
 
 class UnsupportedModelError(ScurryError, TypeError):
     """The model, or a feature of it, cannot be imported exactly."""
@@ -36,7 +51,7 @@ class OutputError(ScurryError, OSError):
 
 
 class InfeasibleError(ScurryError, ValueError):
-    """No plan meets the budget; the message and `achievable` carry what can be had.
+    """No plan meets the budget; the message and `achievable` carry what is possible instead.
 
     Parameters
     ----------
@@ -44,6 +59,8 @@ class InfeasibleError(ScurryError, ValueError):
         What was asked, and what is achievable instead.
     achievable : float, optional
         The best value of the violated budget.
+    n_rows_needed : int, optional
+        Calibration rows with which what was asked can be certified, where that would help.
 
     Examples
     --------
@@ -58,9 +75,9 @@ class InfeasibleError(ScurryError, ValueError):
     0.030
     """
 
-    def __init__(self, message: str, achievable: float | None = None) -> None:
+    def __init__(self, message: str, achievable: float | None = None, n_rows_needed: int | None = None) -> None:
         super().__init__(message)
-        self.achievable = achievable
+        self.achievable, self.n_rows_needed = achievable, n_rows_needed
 
 
 class MissingDependencyError(ScurryError, ImportError):

@@ -12,7 +12,6 @@ from scurry.checks import check_count
 from scurry.costs import FeatureCosts, count_uses, feature_uses
 from scurry.errors import InputError
 from scurry.importers import from_model
-from scurry.plan import ExitRule, StepRule
 from scurry.predictor import Predictor
 
 
@@ -117,9 +116,9 @@ def feature_bill(
 def _uses_until_exit(predictor: Predictor, X: Any) -> NDArray[np.int32]:
     """Count how often rows read features in the trees that a predictor evaluates."""
     forest, plan = predictor.forest, predictor.plan
-    if plan.stop is None or isinstance(plan.stop, StepRule):
+    if plan.exit_rule is None:
         return feature_uses(forest, X)
-    if isinstance(plan.stop, ExitRule) and plan.stop.shuffle == "row":
+    if plan.exit_rule.shuffle == "row":
         raise InputError(
             'every row evaluates trees in an order of its own, so its features are not known; use shuffle="fixed"'
         )

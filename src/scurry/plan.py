@@ -1,13 +1,15 @@
-"""Plan: how to run a forest cheaper. In which order its trees are walked, and when a row may stop.
+"""Plan: how to run a forest cheaper. It says in which order trees are evaluated and when a row may stop.
 
-Algorithms make plans; what runs them (the native core, exports, the report) never knows which algorithm it was.
+Algorithms make plans. What runs or shows a plan (the native core, exports, the report, plots) knows the three kinds of
+stop rules below and asks them for what it needs; it never knows which algorithm made the plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Self
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields, replace
+from enum import IntEnum
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,64 +17,154 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
-from scurry.forest.reference import leaf_values
 from scurry.forest.storage import Container
+from scurry.promises import Certificate
 
+# Sums are 32-bit integers, so these thresholds are never crossed.
 NEVER_BELOW = int(np.iinfo(np.int32).min)
 NEVER_ABOVE = int(np.iinfo(np.int32).max)
 KINDS = ("votes", "scores")
 READOUTS = ("plain", "weighted")
+# The factor of `with_scaled_thresholds` at which a rule on pieces stops no row any more.
+_LARGEST_FACTOR = 16.0
+
+
+class ExitSide(IntEnum):
+    """Where a running sum leads. The native core (``core/runtime/early_exit.h``) and files use the same numbers."""
+
+    CONTINUE = 0
+    NEGATIVE = 1
+    POSITIVE = 2
+    FULL = 3  # evaluate every tree, whatever comes
+
+
+class Band(NamedTuple):
+    """Thresholds after each number of trees, NaN where no row stops.
+
+    Attributes
+    ----------
+    lower, upper : float64 arrays of shape (n_policies, n_trees + 1)
+        A row stops as negative at or below `lower`, as positive at or above `upper`: numbers of positive votes, or
+        running scores minus the decision threshold.
+    """
+
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+
+
+class Bins(NamedTuple):
+    """Intervals of the running score, minus the decision threshold, that stop a row.
+
+    Attributes
+    ----------
+    trees : int64 array of shape (n_bins,)
+        After how many trees.
+    low, high : float64 arrays of shape (n_bins,)
+    positive : bool array of shape (n_bins,)
+    """
+
+    trees: NDArray[np.int64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    positive: NDArray[np.bool_]
+
+
+class Leads(NamedTuple):
+    """The smallest lead over the second class that stops a row after each round; NaN where none does.
+
+    Attributes
+    ----------
+    lead : float64 array of shape (n_rounds + 1,)
+    """
+
+    lead: NDArray[np.float64]
+
+
+Regions = Band | Bins | Leads
+
+
+class StopRule(ABC):
+    """What every kind of stop rule can say about itself."""
+
+    # How files name this kind. It stays as it is when a class is renamed.
+    TAG: ClassVar[str]
+    ARRAYS: ClassVar[dict[str, type]] = {}
+    # Whether the plan's order names the tree of each step, and a row may stop after any of them.
+    by_step: ClassVar[bool] = False
+    # Whether each row draws an order of trees of its own.
+    shuffle: str = "fixed"
+
+    @abstractmethod
+    def check(self, forest: Forest) -> None:
+        """Raise an error unless this rule can stop `forest`."""
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return a header for JSON and arrays that say everything about the rule."""
+        header = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in self.ARRAYS}  # type: ignore[arg-type]
+        return header | {"rule": self.TAG}, {f"stop_{name}": getattr(self, name) for name in self.ARRAYS}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _StopRule:
-    """What the two kinds of rules share: integer sums of votes, or of leaf scores in units of `step`."""
+class SumRule(StopRule):
+    """What the rules of early exits share: integer sums of votes, or of leaf scores in units of `step`.
+
+    The integers make outcomes independent of batch size, order of rows and threads.
+    """
 
     kind: str
     step: float = 1.0
-
-    ARRAYS: ClassVar[dict[str, type]] = {}
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
         if not isinstance(self.step, int | float) or not np.isfinite(self.step) or self.step <= 0:
             raise InputError(f"step must be a positive number, got {self.step!r}")
 
-    def _in_steps(self, values: NDArray[np.float64], leaves: NDArray[np.bool_] | bool = True) -> NDArray[np.int32]:
-        """`values` in units of `step`; those at `leaves` must fit 32 bits, others add to no sum and are cut to fit."""
+    @abstractmethod
+    def increments(self, forest: Forest) -> NDArray[np.int32]:
+        """Return what each node, as a leaf, adds to a row's sums; shape (n_nodes,) or (n_nodes, n_columns)."""
+
+    @abstractmethod
+    def regions(self, forest: Forest) -> Regions:
+        """Return where the rule stops rows, in units of votes or scores, for plots."""
+
+    @abstractmethod
+    def with_scaled_thresholds(self, forest: Forest, factor: float) -> Self:
+        """Return the rule with the distance between its thresholds times `factor`: above 1 is more cautious."""
+
+    @abstractmethod
+    def without_stops(self) -> Self:
+        """Return the rule without a stop before the last tree."""
+
+    def _to_grid(self, values: NDArray[np.float64], leaves: NDArray[np.bool_] | bool = True) -> NDArray[np.int32]:
+        """Return `values` in grid units. Those at `leaves` must fit 32 bits; others add to no sum, and are cut."""
         units = np.rint(values / self.step)
         if np.abs(units[leaves]).max() >= NEVER_ABOVE:
             raise InputError(f"step {self.step:g} is too small: some score is more than 2^31 of them")
         return units.clip(NEVER_BELOW, NEVER_ABOVE).astype(np.int32)
 
-    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """A JSON-able header and arrays that say everything about the rule."""
-        header = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in self.ARRAYS}
-        return header | {"rule": type(self).__name__}, {f"stop_{name}": getattr(self, name) for name in self.ARRAYS}
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ExitRule(_StopRule):
-    """When a row of a two-class model may stop before all trees are asked.
+class ExitRule(SumRule):
+    """When a row of a two-class model may stop before all trees are evaluated.
 
     Every tree adds an integer to a row's sum: 1 for a positive vote ("votes"), or its leaf's score in units of `step`
     ("scores"). After ``i`` trees the row stops as negative if its sum is at most ``lower[p, i]``, as positive if it is
     at least ``upper[p, i]``, under the policy ``p`` it drew with probability ``weights[p]``. Where `piece_offset` is
     given, the sums after ``i`` trees are cut at ``piece_edges[piece_offset[i]:piece_offset[i + 1]]`` instead, and each
-    interval has a side: 0 go on, 1 negative, 2 positive, 3 ask every tree.
+    interval has an `ExitSide`.
 
     Attributes
     ----------
     kind : {"votes", "scores"}
     step : float
-        What one unit of the sum is worth.
+        What one grid unit of the sum is worth.
     weights : float64 array of shape (n_policies,)
     lower, upper : int32 arrays of shape (n_policies, n_trees + 1)
     piece_offset, piece_edges, piece_sides : uint32, int32 and uint8 arrays
     shuffle : {"fixed", "row"}
         Whether all rows share the plan's order, or each draws its own.
     seed : int
-        Of all draws. They depend on the seed and the row's own values alone.
+        Random seed. Draws depend on the seed and the row's own values alone.
     """
 
     weights: NDArray[np.float64]
@@ -84,6 +176,7 @@ class ExitRule(_StopRule):
     shuffle: str = "fixed"
     seed: int = 0
 
+    TAG: ClassVar[str] = "ExitRule"
     ARRAYS: ClassVar[dict[str, type]] = {
         "weights": np.float64,
         "lower": np.int32,
@@ -107,32 +200,111 @@ class ExitRule(_StopRule):
             raise InputError("every lower threshold must be below its upper one")
 
     def check(self, forest: Forest) -> None:
-        """Raise unless this rule can stop `forest`."""
+        """Raise an error unless this rule can stop `forest`."""
         if forest.n_classes != 2:
             raise InputError(f"the plan is for two classes, the forest has {forest.n_classes}")
         if self.lower.shape[1] != forest.n_trees + 1:
             raise InputError(f"the plan has thresholds for {self.lower.shape[1] - 1} trees, not {forest.n_trees}")
 
     def increments(self, forest: Forest) -> NDArray[np.int32]:
-        """What each node, as a leaf, adds to a row's sum; shape (n_nodes,)."""
+        """Return what each node, as a leaf, adds to a row's sum; shape (n_nodes,)."""
         if self.kind == "votes":
             positive: NDArray[np.bool_] = forest.value.argmax(axis=1) == 1
             return positive.astype(np.int32)
-        return self._in_steps(leaf_scores(forest), forest.is_leaf)
+        return self._to_grid(leaf_scores(forest), forest.is_leaf)
 
     def threshold(self, forest: Forest) -> int:
-        """The sum over all trees from which on a row is positive."""
+        """Return the sum over all trees from which on a row is positive."""
         if self.kind == "votes":
             return forest.n_trees // 2 + 1
         return int(np.rint(score_threshold(forest) / self.step))
 
+    @property
+    def has_pieces(self) -> bool:
+        """Whether sums are cut into pieces instead of two thresholds."""
+        return bool(self.piece_offset.size)
+
+    def side_of(self, policy: NDArray[np.int64] | int, n_trees: int, sums: NDArray[Any] | int) -> NDArray[np.uint8]:
+        """Return the `ExitSide` of rows by their policy and their sum after `n_trees` trees; an array of their shape."""
+        values = np.asarray(sums)
+        if self.has_pieces:
+            first, last = int(self.piece_offset[n_trees]), int(self.piece_offset[n_trees + 1])
+            # After each number of trees there is one piece more than edges: piece k has the index first + n_trees + k.
+            piece = np.searchsorted(self.piece_edges[first:last], values, side="right")
+            return np.asarray(self.piece_sides[first + n_trees + piece])
+        sides = np.where(values >= self.upper[policy, n_trees], ExitSide.POSITIVE, ExitSide.CONTINUE)
+        return np.where(values <= self.lower[policy, n_trees], ExitSide.NEGATIVE, sides).astype(np.uint8)
+
+    def regions(self, forest: Forest) -> Band | Bins:
+        """Return where the rule stops rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from scurry import Forest
+        >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+        ...          "value": [[0.5, 0.5], [1, 0], [0, 1]]}
+        >>> rule = ExitRule(kind="votes", weights=np.ones(1), lower=np.array([[-1, -1, 0, 1]], np.int32),
+        ...                 upper=np.array([[1, 2, 2, 2]], np.int32))
+        >>> rule.regions(Forest.from_trees([stump] * 3)).upper.tolist()
+        [[nan, nan, 2.0, 2.0]]
+        """
+        if self.has_pieces:
+            return self._bins(forest)
+        if self.kind == "votes":
+            n_evaluated = np.arange(self.upper.shape[1])
+            lower, upper = self.lower.astype(np.float64), self.upper.astype(np.float64)
+            return Band(np.where(lower >= 0, lower, np.nan), np.where(upper <= n_evaluated, upper, np.nan))
+        decision = float(self.threshold(forest))
+        return Band(
+            np.where(self.lower > NEVER_BELOW, (self.lower - decision) * self.step, np.nan),
+            np.where(self.upper < NEVER_ABOVE, (self.upper - decision) * self.step, np.nan),
+        )
+
+    def _bins(self, forest: Forest) -> Bins:
+        trees = np.repeat(np.arange(forest.n_trees + 1), np.diff(self.piece_offset))
+        edges = (self.piece_edges - float(self.threshold(forest))) * self.step
+        # The piece above edge k, which belongs to tree t, has the index k + t + 1 (see `side_of`).
+        above = self.piece_sides[np.arange(len(edges)) + trees + 1][:-1]
+        stops = (trees[1:] == trees[:-1]) & np.isin(above, (ExitSide.NEGATIVE, ExitSide.POSITIVE))
+        return Bins(trees[:-1][stops], edges[:-1][stops], edges[1:][stops], above[stops] == ExitSide.POSITIVE)
+
+    def with_scaled_thresholds(self, forest: Forest, factor: float) -> Self:
+        """Return the rule with the distance between its thresholds times `factor`: above 1 is more cautious.
+
+        Pieces cannot be moved apart. Instead no row stops within the first trees; a larger `factor` means more of them.
+        """
+        if self.has_pieces:
+            n_first = round(forest.n_trees * min(max(0.0, np.log(factor) / np.log(_LARGEST_FACTOR)), 1.0))
+            is_early = np.arange(len(self.piece_sides)) < self.piece_offset[n_first] + n_first
+            stops = is_early & (self.piece_sides != ExitSide.FULL)
+            return replace(self, piece_sides=np.where(stops, ExitSide.CONTINUE, self.piece_sides).astype(np.uint8))
+        has_lower, has_upper = self.lower > NEVER_BELOW, self.upper < NEVER_ABOVE
+        lower, upper = self.lower.astype(np.float64), self.upper.astype(np.float64)
+        decision = float(self.threshold(forest))
+        # A threshold without a partner is scaled around the decision, as long as that lies on its inner side.
+        one_sided = np.where(has_upper, np.minimum(decision, upper - 1), np.maximum(decision, lower + 1))
+        centre = np.where(has_lower & has_upper, (lower + upper) / 2, one_sided)
+        return replace(
+            self,
+            lower=to_int32(np.where(has_lower, np.floor(centre + factor * (lower - centre)), NEVER_BELOW)),
+            upper=to_int32(np.where(has_upper, np.ceil(centre + factor * (upper - centre)), NEVER_ABOVE)),
+        )
+
+    def without_stops(self) -> Self:
+        """Return the rule without a stop before the last tree."""
+        lower, upper = np.full_like(self.lower, NEVER_BELOW), np.full_like(self.upper, NEVER_ABOVE)
+        lower[:, -1], upper[:, -1] = self.lower[:, -1], self.upper[:, -1]
+        return replace(self, lower=lower, upper=upper, piece_sides=np.zeros_like(self.piece_sides))
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LeaderRule(_StopRule):
+class LeaderRule(SumRule):
     """When a row of a model with several classes may stop: once its leading class is far enough ahead.
 
-    A round asks one tree, or one tree per class where each serves a single class. After ``r`` rounds a row stops if the
-    largest class sum leads the second by ``lead[r]``; for votes with `need`, if the leader has ``need[r, second]``.
+    A round evaluates one tree, or one tree per class where each serves a single class. After ``r`` rounds a row stops
+    if the largest class sum leads the second by ``lead[r]``; for votes with `need`, if the leader has
+    ``need[r, second]``.
 
     Attributes
     ----------
@@ -145,6 +317,7 @@ class LeaderRule(_StopRule):
     lead: NDArray[np.int32]
     need: NDArray[np.int32] = field(default_factory=lambda: np.empty((0, 0), np.int32))
 
+    TAG: ClassVar[str] = "LeaderRule"
     ARRAYS: ClassVar[dict[str, type]] = {"lead": np.int32, "need": np.int32}
 
     def __post_init__(self) -> None:
@@ -153,27 +326,50 @@ class LeaderRule(_StopRule):
             raise InputError("need is a number of votes, which a rule on scores does not count")
 
     def check(self, forest: Forest) -> None:
-        """Raise unless this rule can stop `forest`."""
-        n_rounds = forest.n_trees // trees_per_round(forest)
+        """Raise an error unless this rule can stop `forest`."""
+        n_rounds = forest.n_rounds
         if forest.n_classes < 2 or forest.n_outputs != forest.n_classes:
             raise InputError("the plan is for a forest with a score per class")
         if self.lead.shape != (n_rounds + 1,) or self.need.shape not in ((0, 0), (n_rounds + 1, n_rounds + 1)):
             raise InputError(f"the plan has leads for {self.lead.size - 1} rounds, not {n_rounds}")
 
     def increments(self, forest: Forest) -> NDArray[np.int32]:
-        """What each node, as a leaf, adds to a row's sums; shape (n_nodes, n_columns)."""
+        """Return what each node, as a leaf, adds to a row's sums; shape (n_nodes, n_columns)."""
         if self.kind == "votes":
             votes: NDArray[np.int32] = np.eye(forest.n_classes, dtype=np.int32)[forest.value.argmax(axis=1)]
             return votes
-        return self._in_steps(leaf_values(forest), forest.is_leaf)
+        return self._to_grid(forest.leaf_values(), forest.is_leaf)
 
     def start(self, forest: Forest) -> NDArray[np.int32]:
-        """Sums before the first tree, shape (n_classes,)."""
-        return self._in_steps((0 if self.kind == "votes" else 1) * forest.base_score)
+        """Return the sums before the first tree, shape (n_classes,)."""
+        return self._to_grid((0 if self.kind == "votes" else 1) * forest.base_score)
+
+    def regions(self, forest: Forest) -> Leads:
+        """Return where the rule stops rows."""
+        if not self.need.size:
+            return Leads(np.where(self.lead < NEVER_ABOVE, self.lead * self.step, np.nan))
+        rounds, second = np.arange(len(self.lead)), np.arange(self.need.shape[1], dtype=np.float64)
+        is_possible = self.need + second <= rounds[:, None]
+        lead = np.where(is_possible, self.need - second, np.inf).min(axis=1)
+        return Leads(np.where(np.isinf(lead), np.nan, lead))
+
+    def with_scaled_thresholds(self, forest: Forest, factor: float) -> Self:
+        """Return the rule with its leads times `factor`: above 1 is more cautious."""
+        second = np.arange(self.need.shape[1])
+        need = second + np.maximum(np.ceil(factor * (self.need - second.astype(np.float64))), 1)
+        return replace(
+            self,
+            lead=to_int32(np.where(self.lead < NEVER_ABOVE, np.ceil(factor * self.lead), NEVER_ABOVE)),
+            need=to_int32(np.where(self.need < NEVER_ABOVE, need, NEVER_ABOVE)),
+        )
+
+    def without_stops(self) -> Self:
+        """Return the rule without a stop before the last tree."""
+        return replace(self, lead=np.full_like(self.lead, NEVER_ABOVE), need=np.full_like(self.need, NEVER_ABOVE))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StepRule:
+class StepRule(StopRule):
     """A row may stop after any step, whenever the caller's budget ends.
 
     The plan's order then names the tree of each step, every tree as often as it is deep. A row answers from the nodes
@@ -188,20 +384,17 @@ class StepRule:
 
     readout: str = "plain"
 
-    ARRAYS: ClassVar[dict[str, type]] = {}
+    TAG: ClassVar[str] = "StepRule"
+    by_step: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_choice("readout", self.readout, READOUTS)
 
-    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """A JSON-able header and arrays that say everything about the rule."""
-        return {"rule": type(self).__name__, "readout": self.readout}, {}
-
     def check(self, forest: Forest) -> None:
-        """Raise unless this rule can stop `forest`: it can stop any."""
+        """Raise an error unless this rule can stop `forest`: it can stop any."""
 
     def weights(self, forest: Forest) -> NDArray[np.float64]:
-        """How many times each node counts, shape (n_nodes,); empty if all count once."""
+        """Return how many times each node counts, shape (n_nodes,); empty if all count once."""
         if self.readout == "plain":
             return np.empty(0)
         height = np.repeat(forest.tree_depth, np.diff(forest.tree_offset)) + 1
@@ -209,13 +402,13 @@ class StepRule:
 
 
 def leaf_scores(forest: Forest) -> NDArray[np.float64]:
-    """What each node adds to the score that decides between two classes, shape (n_nodes,).
+    """Return what each node adds to the score that decides between two classes, shape (n_nodes,).
 
     The model's own leaf value, or half the difference of what it adds to the second class and to the first.
     """
     if forest.n_classes != 2:
         raise InputError(f"scores of two classes are needed, the model has {forest.n_classes or 'none: a regressor'}")
-    values = leaf_values(forest)
+    values = forest.leaf_values()
     if forest.n_outputs == 1:
         return values[:, 0]
     if forest.tree_output[0] >= 0:
@@ -224,39 +417,29 @@ def leaf_scores(forest: Forest) -> NDArray[np.float64]:
 
 
 def score_threshold(forest: Forest) -> float:
-    """A row is positive iff the sum of its `leaf_scores` is at least this (ties of two probabilities aside)."""
+    """Return the sum of `leaf_scores` from which on a row is positive (ties of two probabilities aside)."""
     base = forest.base_score
     if forest.n_outputs == 2:
         return float(base[0] - base[1]) / 2
-    rounds = 1 if forest.aggregation == "sum" else forest.n_trees
-    return forest.decision_threshold * rounds - float(base[0])
+    return forest.decision_threshold * forest.score_divisor - float(base[0])
 
 
-def trees_per_round(forest: Forest) -> int:
-    """How many trees, in the forest's own order, serve every output equally."""
-    output = forest.tree_output
-    if output[0] < 0:
-        return 1
-    size = forest.n_outputs
-    while size < forest.n_trees:
-        rounds = output[: forest.n_trees - forest.n_trees % size].reshape(-1, size)
-        if forest.n_trees % size == 0 and (np.sort(rounds, axis=1) == np.sort(rounds[0])).all():
-            return size
-        size += forest.n_outputs
-    return forest.n_trees
+def to_int32(values: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Return whole numbers as int32, those beyond its range as thresholds that are never crossed."""
+    return values.clip(NEVER_BELOW, NEVER_ABOVE).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
-    """An order of trees or of steps in trees, a rule to stop, and what is known about the pair.
+    """An order of trees, or of steps in trees, a rule to stop, and the certificate of the pair.
 
     Attributes
     ----------
     order : int32 array of shape (n_trees,), or (n_steps,) with a StepRule
     stop : ExitRule, LeaderRule, StepRule or None
-        None runs every tree.
-    facts : dict
-        What was asked, promised and measured when the plan was made: strings, numbers and lists.
+        None evaluates every tree.
+    certificate : Certificate or None
+        What was promised, on which rows it was tested, and what came out.
 
     Examples
     --------
@@ -269,43 +452,67 @@ class Plan:
     """
 
     order: NDArray[np.int32]
-    stop: ExitRule | LeaderRule | StepRule | None = None
-    facts: dict[str, Any] = field(default_factory=dict)
+    stop: SumRule | StepRule | None = None
+    certificate: Certificate | None = None
+
+    @classmethod
+    def full(cls, forest: Forest, certificate: Certificate | None = None) -> Self:
+        """Return the plan that evaluates every tree of `forest`."""
+        return cls(order=np.arange(forest.n_trees, dtype=np.int32), certificate=certificate)
+
+    @property
+    def by_step(self) -> bool:
+        """Whether rows may stop after any step; `order` then names the tree of each step."""
+        return self.stop is not None and self.stop.by_step
+
+    @property
+    def exit_rule(self) -> SumRule | None:
+        """The rule by which rows exit early, None if the plan has none."""
+        return self.stop if isinstance(self.stop, SumRule) else None
+
+    @property
+    def method(self) -> str:
+        """The name of the method that made the plan."""
+        return "full" if self.certificate is None else self.certificate.method
 
     def check(self, forest: Forest) -> None:
-        """Raise unless this plan can run `forest`."""
-        by_step = isinstance(self.stop, StepRule)
-        times = forest.tree_depth if by_step else np.ones(forest.n_trees, np.int32)
+        """Raise an error unless this plan can run `forest`."""
+        times = forest.tree_depth if self.by_step else np.ones(forest.n_trees, np.int32)
         if not np.array_equal(np.sort(self.order), np.repeat(np.arange(forest.n_trees), times)):
-            often = "as often as it is deep" if by_step else "once"
+            often = "as often as it is deep" if self.by_step else "once"
             raise InputError(f"the plan's order must name each of the {forest.n_trees} trees {often}")
         if self.stop is not None:
             self.stop.check(forest)
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """A JSON-able header and arrays from which `from_container` makes the same plan."""
+        """Return a header for JSON and arrays from which `from_container` makes the same plan."""
         stop, arrays = (None, {}) if self.stop is None else self.stop.to_parts()
-        return {"facts": self.facts, "stop": stop}, {"plan_order": self.order} | arrays
+        facts = {} if self.certificate is None else self.certificate.to_json()
+        return {"facts": facts, "stop": stop}, {"plan_order": self.order} | arrays
 
     @classmethod
     def from_container(cls, container: Container) -> Self:
-        """The plan of a ``.scurry`` file."""
+        """Return the plan of a ``.scurry`` file."""
         with container.reading("plan"):
             header = container.field("plan", dict)
             facts, stop = header.get("facts"), header.get("stop")
             if not isinstance(facts, dict) or not isinstance(stop, dict | None):
                 raise FormatError("it lacks facts or stop")
             order = container.array("plan_order", np.int32)
-            return cls(order=order, facts=facts, stop=None if stop is None else _stop_rule(container, stop))
+            return cls(
+                order=order,
+                stop=None if stop is None else _stop_rule(container, stop),
+                certificate=Certificate.from_json(facts) if facts else None,
+            )
+
+
+_RULES: dict[str, type[ExitRule | LeaderRule | StepRule]] = {
+    rule.TAG: rule for rule in (ExitRule, LeaderRule, StepRule)
+}
 
 
 def _stop_rule(container: Container, header: dict[str, Any]) -> ExitRule | LeaderRule | StepRule:
-    rules: dict[str, type[ExitRule | LeaderRule | StepRule]] = {
-        "ExitRule": ExitRule,
-        "LeaderRule": LeaderRule,
-        "StepRule": StepRule,
-    }
-    rule = rules.get(str(header.get("rule")))
+    rule = _RULES.get(str(header.get("rule")))
     if rule is None:
         raise FormatError(f"it has a stop rule of an unknown kind, {header.get('rule')!r}")
     parts: dict[str, Any] = {name: container.array(f"stop_{name}", dtype) for name, dtype in rule.ARRAYS.items()}
@@ -314,22 +521,3 @@ def _stop_rule(container: Container, header: dict[str, Any]) -> ExitRule | Leade
         return rule(**parts)
     except TypeError as error:
         raise FormatError(f"its stop rule has unknown fields: {error}") from error
-
-
-def told(facts: Mapping[str, Any]) -> dict[str, str]:
-    """What a plan says about itself, for readers: shares in percent, means with few digits.
-
-    Examples
-    --------
-    >>> told({"n_calibration_rows": 8000, "max_disagreement": 0.005, "calibration_mean_trees": 5.98562})
-    {'calibration rows': '8,000', 'max disagreement': '0.5 %', 'calibration mean trees': '5.986'}
-    """
-    return {name.removeprefix("n_").replace("_", " "): _in_words(name, value) for name, value in facts.items()}
-
-
-def _in_words(name: str, value: object) -> str:
-    if isinstance(value, float):
-        if name.endswith(("disagreement", "accuracy")):
-            return f"{100 * value:.4g} %"
-        return f"{value:.4g}" if "mean" in name else f"{value:g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -5,38 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scurry.checks import check_count
+from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
-from scurry.forest.forest import fields_of
 from scurry.forest.rows import as_rows, thread_count
 from scurry.forest.storage import digest, read_container, write_container
-from scurry.plan import ExitRule, LeaderRule, Plan, StepRule, told
-from scurry.runners.exits import ExitRunner, FullRunner, LeaderRunner, Run
+from scurry.plan import Plan
+from scurry.promises import Certificate, Promise, align
+from scurry.runners import runner_of
+from scurry.runners.acquire import Acquisition, acquire
 from scurry.runners.ledger import Ledger
-from scurry.runners.steps import AbortFlag, Answer, AnytimeRunner, Budget
-
-if TYPE_CHECKING:
-    from scurry.runners.acquire import Acquisition
+from scurry.runners.runner import AbortFlag, Budget, Run, Runner
+from scurry.runners.steps import Answer, StepRunner
 
 
 class Predictor:
-    """A forest and the plan that runs it.
+    """A forest and the plan that runs it. Immutable, and safe to use from several threads.
 
     Parameters
     ----------
     forest : Forest
     plan : Plan
-
-    Attributes
-    ----------
-    ledger : Ledger
-        What has been paid for features acquired through this predictor: every purchase, until it is cleared.
 
     Examples
     --------
@@ -52,12 +47,12 @@ class Predictor:
 
     def __init__(self, forest: Forest, plan: Plan) -> None:
         plan.check(forest)
-        self.forest, self.plan, self.ledger = forest, plan, Ledger()
+        self.forest, self.plan = forest, plan
 
     @classmethod
     def full(cls, forest: Forest) -> Self:
-        """A predictor that asks every tree."""
-        return cls(forest, Plan(order=np.arange(forest.n_trees, dtype=np.int32)))
+        """Return a predictor that evaluates every tree."""
+        return cls(forest, Plan.full(forest))
 
     @cached_property
     def digest(self) -> str:
@@ -69,36 +64,38 @@ class Predictor:
         """The model's own labels."""
         return self.forest.classes
 
+    @property
+    def certificate(self) -> Certificate | None:
+        """How the plan came about and what proves its promise; None for a plan made by hand."""
+        return self.plan.certificate
+
+    @property
+    def promise(self) -> Promise | None:
+        """What may change, how much and how surely; None if nothing is promised."""
+        return None if self.plan.certificate is None else self.plan.certificate.promise
+
     @cached_property
     def coded(self) -> Predictor:
         """The same predictor, whose labels are the numbers of the classes."""
-        forest = self.forest
-        return Predictor(Forest(**fields_of(forest) | {"classes": np.arange(forest.n_classes)}), self.plan)
+        return Predictor(self.forest.replace(classes=np.arange(self.forest.n_classes)), self.plan)
 
     @cached_property
-    def _runner(self) -> FullRunner | ExitRunner | LeaderRunner | AnytimeRunner:
-        match self.plan.stop:
-            case ExitRule() as rule:
-                return ExitRunner(self.forest, self.plan.order, rule)
-            case LeaderRule() as rule:
-                return LeaderRunner(self.forest, self.plan.order, rule)
-            case StepRule() as rule:
-                return AnytimeRunner(self.forest, self.plan.order, rule)
-        return FullRunner(self.forest)
+    def _runner(self) -> Runner:
+        # Made at the first prediction: lowering a forest to native tables takes longer than loading it.
+        return runner_of(self.forest, self.plan)
 
     def _work(
         self, X: Any, n_threads: int | None, max_steps: int | None, time_us: float | None, abort: AbortFlag | None
-    ) -> tuple[Any, ...]:
-        """What the runner is called with: rows, threads, and the budget if it keeps one."""
+    ) -> tuple[NDArray[Any], int, Budget]:
+        """Check the arguments of a prediction; return what runners are called with."""
         rows, threads = as_rows(self.forest, X), 1 if n_threads == 1 else thread_count(n_threads)
-        if isinstance(self._runner, AnytimeRunner):
-            return rows, threads, Budget.of(max_steps, time_us, abort)
-        if max_steps is not None or time_us is not None or abort is not None:
+        budget = Budget.of(max_steps, time_us, abort)
+        if budget.is_limited and not self.plan.by_step:
             raise InputError(
                 "max_steps, time_us and abort need a plan that can stop after any step, and this one is of method "
-                f"{self.plan.facts.get('method', 'full')!r}; make one with scurry.anytime(model, X_order, y_order)"
+                f"{self.plan.method!r}; make one with scurry.anytime(model, X_order, y_order)"
             )
-        return rows, threads
+        return rows, threads, budget
 
     def predict(
         self,
@@ -109,7 +106,7 @@ class Predictor:
         time_us: float | None = None,
         abort: AbortFlag | None = None,
     ) -> NDArray[Any]:
-        """Labels for each row, stopping early where the plan or the budget says.
+        """Predict the label of each row, stopping early where the plan or the budget says.
 
         Parameters
         ----------
@@ -117,11 +114,11 @@ class Predictor:
         n_threads : int or None, default 1
             None uses all cores.
         max_steps : int, optional
-            Of an anytime plan: how many steps each row may take. With 0 all rows are answered from the roots.
+            For an anytime plan: the number of steps each row may take. With 0 all rows are answered from the roots.
         time_us : float, optional
-            Of an anytime plan: the microseconds from the start of each row's work to its answer.
+            For an anytime plan: the microseconds from the start of each row's work to its answer.
         abort : AbortFlag, optional
-            Of an anytime plan: once another thread sets it, rows are answered with what is known of them.
+            For an anytime plan: once another thread sets it, rows are answered with what is known so far.
 
         Returns
         -------
@@ -138,7 +135,7 @@ class Predictor:
         time_us: float | None = None,
         abort: AbortFlag | None = None,
     ) -> NDArray[np.float64]:
-        """Class probabilities as far as the work done tells; the model's own where all of it was done.
+        """Predict class probabilities from the trees evaluated; the model's own where every tree was.
 
         Parameters
         ----------
@@ -162,7 +159,7 @@ class Predictor:
         time_us: float | None = None,
         abort: AbortFlag | None = None,
     ) -> Run:
-        """Predict and report, per row, how much work that took and why it ended.
+        """Predict, and report how much work each row took and why it ended.
 
         Node tests are counted at their first use, from `X` as it then is: read them before writing to an array that was
         passed.
@@ -181,7 +178,7 @@ class Predictor:
         return self._runner.run(*self._work(X, n_threads, max_steps, time_us, abort))
 
     def stream(self, x: Any, *, every: int = 1) -> Iterator[Answer]:
-        """The answers an anytime plan has for one row: before the first step, after each `every` steps, after the last.
+        """Yield the answers of an anytime plan for one row: before the first step, after each `every`, after the last.
 
         Parameters
         ----------
@@ -196,7 +193,7 @@ class Predictor:
         row = as_rows(self.forest, x)
         if len(row) != 1:
             raise InputError(f"stream answers for one row, got {len(row)}; call it for each")
-        if not isinstance(self._runner, AnytimeRunner):
+        if not isinstance(self._runner, StepRunner):
             raise InputError("stream needs a plan that can stop after any step; make one with scurry.anytime")
         return self._runner.stream(row, check_count("every", every))
 
@@ -210,30 +207,33 @@ class Predictor:
         group_costs: Any = None,
         max_cost: float | None = None,
         order: str = "plan",
+        ledger: Ledger | None = None,
     ) -> Acquisition:
-        """Predict rows whose features are not at hand: each is asked for when a node first needs it.
+        """Predict rows whose features are not known yet: each feature is requested when a node first needs it.
 
-        What was paid stays in `ledger`. If `get_feature` raises, the trees that need the feature answer with the node
-        they have reached, the others go on, and so do the other rows.
+        If `get_feature` raises an error, the trees that need the feature answer with the node they have reached. The
+        other trees continue, and so do the other rows.
 
         Parameters
         ----------
         get_feature : callable
-            ``get_feature(row, feature)`` is the value of a feature (by name; by index in a forest without names) in row
-            0, 1, …, ``n_rows - 1``. None and NaN are missing values. A mapping of feature to value may be returned
+            ``get_feature(row, feature)`` returns the value of a feature (by name; by index in a forest without names)
+            in row 0, 1, …, ``n_rows - 1``. None and NaN are missing values. It may return a mapping of feature to value
             where several are measured at once: they are kept, and paid for if they are used.
         n_rows : int, default 1
         feature_costs, groups, group_costs : optional
-            What a row pays, as in `scurry.prune`: by default 1 for every feature.
+            What a row pays, as in `scurry.prune`; by default 1 for every feature.
         max_cost : float, optional
-            What a row may pay. A tree whose next feature would exceed it answers with the node it has reached.
+            The most a row may pay. A tree whose next feature would exceed it answers with the node it has reached.
         order : {"plan", "cheapest"}
             "cheapest" buys, of all features that trees wait for, the cheapest first. Early exits need "plan".
+        ledger : Ledger, optional
+            Where purchases are recorded, to continue the account of earlier calls. By default a new one.
 
         Returns
         -------
         Acquisition
-            ``labels, scores, costs, bought, stop_reason, errors, …``, one for each row.
+            ``labels, scores, costs, bought, stop_reason, errors, …``, one for each row, and their `ledger`.
 
         Examples
         --------
@@ -248,21 +248,25 @@ class Predictor:
         >>> out = predictor.acquire(lambda row, feature: X[row][feature], 2, feature_costs=[5, 2], max_cost=3)
         >>> out.labels.tolist(), out.stop_reason.tolist()
         ([0, 1], ['complete', 'max_cost'])
-        >>> predictor.ledger
-        Ledger(n_rows=4, n_purchases=5, total_cost=13)
+        >>> out.ledger
+        Ledger(n_rows=2, n_purchases=2, total_cost=4)
         """
-        from scurry.costs import FeatureCosts
-        from scurry.runners.acquire import acquire
-
         costs = FeatureCosts.of(
             self.forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs, step_cost=0.0
         )
         return acquire(
-            self.forest, self.plan, get_feature, n_rows, costs=costs, max_cost=max_cost, order=order, ledger=self.ledger
+            self.forest,
+            self.plan,
+            get_feature,
+            n_rows,
+            costs=costs,
+            max_cost=max_cost,
+            order=order,
+            ledger=Ledger() if ledger is None else ledger,
         )
 
     def summary(self) -> Summary:
-        """What the plan promises, and what was measured when it was made."""
+        """Return what the plan promises and what was measured when it was made; print it."""
         return Summary(self.forest, self.plan)
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -280,22 +284,21 @@ class Predictor:
         return forest_header | {"plan": plan_header}, forest_arrays | plan_arrays
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Predictor, (self.forest, self.plan)  # what else it holds is made at the first prediction
+        return Predictor, (self.forest, self.plan)  # everything else is made anew at the first prediction
 
     def __repr__(self) -> str:
-        return f"Predictor({self.forest!r}, method={self.plan.facts.get('method', 'full')!r})"
+        return f"Predictor({self.forest!r}, method={self.plan.method!r})"
 
 
 class Summary:
     """A predictor's promise and measurements; print it."""
 
     def __init__(self, forest: Forest, plan: Plan) -> None:
-        self.facts = {"forest": repr(forest)} | plan.facts
+        about = {"method": plan.method} if plan.certificate is None else plan.certificate.lines()
+        self.lines = {"forest": repr(forest)} | about
 
     def __str__(self) -> str:
-        lines = told(self.facts)
-        width = max(map(len, lines))
-        return "\n".join(f"{name:<{width}}  {text}" for name, text in lines.items())
+        return align(self.lines)
 
     __repr__ = __str__
 

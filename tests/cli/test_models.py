@@ -86,7 +86,7 @@ def test_inspect_shows_the_plan(run, folder, forest, table, tmp_path):
     scurry.early_exit(forest, rows, max_disagreement=0.05, random_state=0).save(tmp_path / "fast.scurry")
     assert "at most 5 % of new rows" in " ".join(run("inspect", tmp_path / "fast.scurry").split())
     facts = json.loads(run("inspect", tmp_path / "fast.scurry", "--json"))
-    assert facts["plan"]["max_disagreement"] == 0.05
+    assert facts["plan"]["promise"]["max_changed"] == 0.05
     assert "plan" not in json.loads(run("inspect", folder / "model.scurry", "--json"))
 
 

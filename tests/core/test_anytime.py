@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scurry import Forest, _core
 from scurry.forest import reference
 from scurry.plan import StepRule
-from scurry.runners.steps import AbortFlag, AnytimeRunner
+from scurry.runners.steps import AbortFlag, StepRunner
 from support.anytime_oracle import anytime_of, depth_steps, labels_of, nodes_after, scores_of, shuffled_steps
 from support.strategies import SPECIAL, adversarial_rows, complete_forest, trees
 
@@ -129,8 +129,8 @@ def test_weighted_probabilities_are_probabilities():
 
 
 def steps_under_fake_clock(n_steps: int, time_us: float, tick_us: float) -> int:
-    """What the walk must do if every reading of the clock comes `tick_us` after the one before."""
-    rate = _core.ticks_per_us()
+    """Return the steps that a row must take if every reading of the clock is `tick_us` after the one before."""
+    rate = _core.testing.ticks_per_us()
     tick, deadline, interval = int(tick_us * rate), time_us * rate, 0.4 * rate
     done, now, pace = 0, 0, 64 / interval
 
@@ -158,20 +158,18 @@ def steps_under_fake_clock(n_steps: int, time_us: float, tick_us: float) -> int:
 def test_deadlines_by_a_fake_clock(tick_us, time_us, max_steps):
     forest = complete_forest(n_trees=60, depth=10)
     steps, rows = depth_steps(forest), RNG.normal(size=(20, 6))
-    native = AnytimeRunner(forest, steps, StepRule())._native
+    native = StepRunner(forest, steps, StepRule())._native
     labels, n_steps = np.empty(20, np.int64), np.empty(20, np.int32)
-    reasons, times = np.empty(20, np.uint8), np.empty(20)
-    native.run(
+    reasons = np.empty(20, np.uint8)
+    _core.testing.run_by_fake_clock(
+        native,
         rows,
-        1,
-        max_steps,
-        time_us,
-        None,
+        max_steps=max_steps,
+        time_us=time_us,
+        tick_us=tick_us,
         labels=labels,
         n_steps=n_steps,
         reasons=reasons,
-        times_us=times,
-        fake_us=tick_us,
     )
     limit = min(max_steps, len(steps))
     expected = steps_under_fake_clock(limit, time_us, tick_us)
@@ -183,7 +181,7 @@ def test_deadlines_by_a_fake_clock(tick_us, time_us, max_steps):
 
 def test_the_time_of_an_answer_is_learned():
     rng = np.random.default_rng(0)
-    answer = _core.AnswerTime(1000.0)
+    answer = _core.testing.AnswerTime(1000.0)
     for _ in range(2000):
         answer.learn(rng.uniform(1600, 2400))
     assert answer.expected(0.0) == pytest.approx(2000, rel=0.1)  # half take longer
@@ -193,7 +191,7 @@ def test_the_time_of_an_answer_is_learned():
 
 def test_interruptions_are_allowed_for_only_so_far():
     rng = np.random.default_rng(0)
-    answer = _core.AnswerTime(1000.0)
+    answer = _core.testing.AnswerTime(1000.0)
     for _ in range(3000):
         answer.learn(50_000.0 if rng.random() < 0.2 else 1500.0)
     assert 1400 < answer.expected(0.0) < 1700
@@ -201,7 +199,7 @@ def test_interruptions_are_allowed_for_only_so_far():
 
 
 def test_an_answer_that_leaves_no_time_for_steps_is_doubted():
-    answer = _core.AnswerTime(1000.0)
+    answer = _core.testing.AnswerTime(1000.0)
     for _ in range(500):
         answer.learn(9000.0)
     assert answer.expected(0.0) > 8000
@@ -240,7 +238,7 @@ def test_abort_before_the_start():
 def test_abort_from_another_thread():
     forest = complete_forest(n_trees=200, depth=10, n_features=6)
     steps = shuffled_steps(forest)
-    native = AnytimeRunner(forest, steps, StepRule())._native
+    native = StepRunner(forest, steps, StepRule())._native
     n_rows = 2_000_000  # minutes of work, were it not for the flag
     rows = np.broadcast_to(RNG.normal(size=(1, 6)), (n_rows, 6))
     labels, n_steps = np.full(n_rows, -1), np.full(n_rows, -1, np.int32)
@@ -267,10 +265,10 @@ def test_abort_from_another_thread():
 def test_the_core_checks_what_it_is_given():
     forest = complete_forest(n_trees=2, depth=2)
     with pytest.raises(ValueError, match="a step in no tree"):
-        _core.Anytime(forest._arrays, classes=forest.classes, steps=np.array([0, 2], np.int32), weights=np.empty(0))
+        _core.Anytime(forest.arrays, classes=forest.classes, steps=np.array([0, 2], np.int32), weights=np.empty(0))
     with pytest.raises(ValueError, match="a weight is needed for every node, or none"):
-        _core.Anytime(forest._arrays, classes=forest.classes, steps=depth_steps(forest), weights=np.ones(3))
+        _core.Anytime(forest.arrays, classes=forest.classes, steps=depth_steps(forest), weights=np.ones(3))
     with pytest.raises(ValueError, match="the weight of a leaf must be 1"):
         _core.Anytime(
-            forest._arrays, classes=forest.classes, steps=depth_steps(forest), weights=np.full(forest.n_nodes, 0.5)
+            forest.arrays, classes=forest.classes, steps=depth_steps(forest), weights=np.full(forest.n_nodes, 0.5)
         )

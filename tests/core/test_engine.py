@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from scurry import Forest, _core
 from scurry.forest import reference
-from scurry.forest.forest import ARRAYS, HEADER
+from scurry.forest.structure import ARRAYS, HEADER
 from support.strategies import SPECIAL, adversarial_rows, complete_forest, forests
 
 RNG = np.random.default_rng(0)
@@ -291,11 +291,11 @@ def test_engines_do_what_they_were_lowered_for():
     forest = complete_forest(n_trees=3, n_columns=2)
     rows = np.zeros((2, 6))
     with pytest.raises(ValueError, match="for leaves alone"):
-        forest._leaf_engine.scores(rows, np.empty((2, 2)), 1)
+        forest.leaf_engine.scores(rows, np.empty((2, 2)), 1)
     with pytest.raises(ValueError, match="not lowered for leaves"):
-        forest._engine.leaves(rows, np.empty((2, 3), np.int32), 1)
+        forest.engine.leaves(rows, np.empty((2, 3), np.int32), 1)
     with pytest.raises(ValueError, match="a label is needed for every class"):
-        _core.Engine(forest._arrays, classes=np.arange(1), leaf_ids=False)
+        _core.Engine(forest.arrays, classes=np.arange(1), leaf_ids=False)
 
 
 def test_arrays_of_another_type_are_not_taken_for_a_forest():
@@ -334,13 +334,13 @@ def test_every_instruction_set_gives_the_same_bits(isa, tmp_path):
 
 def test_engine_memory():
     forest = complete_forest(n_trees=50, depth=10)
-    assert forest._engine.node_bytes < 16 * forest.n_nodes
+    assert forest.engine.node_bytes < 16 * forest.n_nodes
 
 
 def test_equal_siblings_are_merged_without_changing_a_score():
     rng = np.random.default_rng(1)
     forest = complete_forest(n_trees=20, depth=8, n_columns=2, aggregation="vote")
-    assert forest._engine.node_bytes < 8 * forest.n_nodes
+    assert forest.engine.node_bytes < 8 * forest.n_nodes
     assert_equals_reference(forest, rng.normal(size=(300, 6)))
 
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scurry import Forest, _core
+from scurry.plan import ExitSide
 from support.strategies import complete_forest
 
 INT = np.iinfo(np.int32)
@@ -24,7 +25,7 @@ def make_exit(
     order = np.arange(forest.n_trees) if order is None else order
     weights, lower, upper = (np.array(part) for part in zip(*policies, strict=True))
     return _core.EarlyExit(
-        forest._arrays,
+        forest.arrays,
         order=order.astype(np.int32),
         increments=increments.astype(np.int32),
         weights=np.resize(weights.astype(np.float64), n_weights or len(weights)),
@@ -33,7 +34,6 @@ def make_exit(
         piece_offset=np.array(pieces[0], np.uint32),
         piece_edges=np.array(pieces[1], np.int32),
         piece_sides=np.array(pieces[2], np.uint8),
-        start=0,
         seed=seed,
         shuffle_rows=shuffle_rows,
     )
@@ -45,12 +45,13 @@ def replay(sums_by_tree, lower, upper):
     stop[:, -1] = True
     trees = stop.argmax(axis=1)
     sums = sums_by_tree[np.arange(len(trees)), trees]
-    side = np.where(sums <= lower[trees], 1, np.where(sums >= upper[trees], 2, 0))
+    side = np.where(sums >= upper[trees], ExitSide.POSITIVE, ExitSide.CONTINUE)
+    side = np.where(sums <= lower[trees], ExitSide.NEGATIVE, side)
     return sums, trees, side
 
 
 def random_thresholds(rng, n_trees, scale):
-    """Thresholds that close in as trees are asked, with positions where nobody may leave."""
+    """Thresholds that close in as trees are evaluated, with positions where no row may leave."""
     width = scale * np.sqrt(np.arange(n_trees + 1) + 1.0) * rng.uniform(0.3, 2)
     lower, upper = np.floor(-width), np.ceil(width)
     closed = rng.random(n_trees + 1) < 0.3
@@ -82,7 +83,7 @@ def test_thresholds_on_sums(seed, n_rows, depth, n_features, missing):
 
 @pytest.mark.parametrize("first_stop", [3, 9, 12])
 @pytest.mark.parametrize("n_features", [6, 40, 100])
-def test_more_rows_go_on_than_are_kept_together(first_stop, n_features):
+def test_more_rows_continue_than_are_kept_together(first_stop, n_features):
     """Rows that cannot stop in their first trees, and so many of them that they are finished in several lots."""
     rng = np.random.default_rng(first_stop)
     forest = complete_forest(n_trees=12, depth=4, n_columns=2, n_features=n_features)
@@ -104,21 +105,21 @@ def test_pieces():
     forest = complete_forest(n_trees=n_trees, depth=6, n_columns=2)
     increments = rng.integers(-50, 51, forest.n_nodes)
     edges = [np.sort(rng.choice(np.arange(-200, 200), rng.integers(0, 9), replace=False)) for _ in range(n_trees + 1)]
-    sides = [rng.choice([0, 0, 0, 0, 1, 2, 3], len(e) + 1) for e in edges]
-    sides[0][:] = 0
+    sides = [rng.choice([*[ExitSide.CONTINUE] * 3, *ExitSide], len(e) + 1) for e in edges]
+    sides[0][:] = ExitSide.CONTINUE
     never = [(1.0, np.full(n_trees + 1, INT.min), np.full(n_trees + 1, INT.max))]
     pieces = (np.cumsum([0, *map(len, edges)]), np.concatenate(edges), np.concatenate(sides))
     native = make_exit(forest, increments, never, pieces=pieces)
     rows = rng.normal(size=(700, 6))
     expected = []
     for row in np.cumsum(increments[forest.apply(rows)], axis=1):
-        side, stuck = 0, False
+        side, full = ExitSide.CONTINUE, False
         for i, total in enumerate(row, start=1):
-            side = 0 if stuck else sides[i][np.searchsorted(edges[i], total, side="right")]
-            stuck = stuck or side == 3
-            if side in (1, 2):
+            side = ExitSide.CONTINUE if full else sides[i][np.searchsorted(edges[i], total, side="right")]
+            full = full or side == ExitSide.FULL
+            if side in (ExitSide.NEGATIVE, ExitSide.POSITIVE):
                 break
-        expected.append((total, i, 0 if stuck else side))
+        expected.append((total, i, ExitSide.CONTINUE if full else side))
     for got, wanted in zip(exit_run(native, rows), zip(*expected, strict=True), strict=True):
         np.testing.assert_array_equal(got, wanted)
     for part, whole in zip(exit_run(native, rows[:3]), exit_run(native, rows, 2), strict=True):
@@ -186,8 +187,8 @@ def test_policies_are_drawn_with_their_weights(mixture):
     assert len(set(counts)) > 1
 
 
-def test_shuffled_rows_ask_each_tree_equally_often():
-    """Trees of one leaf that add distinct powers of two tell which trees a row was asked."""
+def test_shuffled_rows_evaluate_each_tree_equally_often():
+    """Trees whose leaves add distinct powers of two tell which trees were evaluated for a row."""
     trees = [{"feature": [0, -1, -1], "threshold": [np.inf] * 3, "left": [1, -1, -1], "right": [2, -1, -1],
               "value": [[0.0, 1.0]] * 3}] * 12  # fmt: skip
     forest = Forest.from_trees(trees)
@@ -196,11 +197,11 @@ def test_shuffled_rows_ask_each_tree_equally_often():
     upper[4] = -1  # stop after four trees
     native = make_exit(forest, increments, [(1.0, np.full(13, INT.min), upper)], shuffle_rows=True)
     rows = np.random.default_rng(0).normal(size=(20_000, 1))
-    sums, trees_asked, _ = exit_run(native, rows)
-    assert (trees_asked == 4).all()
-    asked = (sums[:, None] >> np.arange(12)) & 1
-    assert (asked.sum(axis=1) == 4).all()
-    share = asked.mean(axis=0)
+    sums, n_trees, _ = exit_run(native, rows)
+    assert (n_trees == 4).all()
+    evaluated = (sums[:, None] >> np.arange(12)) & 1
+    assert (evaluated.sum(axis=1) == 4).all()
+    share = evaluated.mean(axis=0)
     assert np.abs(share - 1 / 3).max() < 5 * np.sqrt(2 / 9 / len(rows))
 
 
@@ -222,7 +223,7 @@ def test_leader(trees_per_round):
     start = np.array([3, 0, 1], np.int32)
     lead = np.r_[INT.max, np.full(n_rounds - 1, 60), INT.max].astype(np.int32)
     native = _core.LeaderExit(
-        forest._arrays,
+        forest.arrays,
         order=order,
         trees_per_round=trees_per_round,
         increments=increments,
@@ -264,7 +265,7 @@ def leader_exit(forest: Forest, **changes):
         "lead": np.full(forest.n_trees + 1, INT.max, np.int32),
         "need": np.empty((0, 0), np.int32),
     }
-    return _core.LeaderExit(forest._arrays, **(parts | changes))
+    return _core.LeaderExit(forest.arrays, **(parts | changes))
 
 
 @pytest.mark.parametrize("n_rows", [1, 100])
@@ -283,7 +284,7 @@ def test_leader_of_very_negative_sums(n_rows):
 
 
 def test_rules_that_do_not_fit_the_forest_are_refused():
-    """Each of these would have the core read beside an array."""
+    """Each of these would make the core read outside an array."""
     many, one = complete_forest(n_trees=3, n_columns=3, depth=2), complete_forest(n_trees=3, n_columns=1, depth=2)
     with pytest.raises(ValueError, match="a start is needed for every output"):
         leader_exit(many, start=np.zeros(4, np.int32))
@@ -299,7 +300,7 @@ def test_rules_that_do_not_fit_the_forest_are_refused():
     with pytest.raises(ValueError, match="need 32 bits"):
         make_exit(many, np.full(many.n_nodes, -(2**30)), never)
     native = make_exit(many, np.zeros(many.n_nodes), never)
-    wider = complete_forest(n_trees=3, n_columns=2, n_features=90)._engine
+    wider = complete_forest(n_trees=3, n_columns=2, n_features=90).engine
     with pytest.raises(ValueError, match="of another forest"):
         native.labels(np.zeros((1, 6)), np.empty(1, np.int64), wider, 0, 1, 0, 0, 1)
 
@@ -310,7 +311,7 @@ def test_leader_by_votes_needed():
     increments = np.eye(4, dtype=np.int32)[forest.value.argmax(axis=1)]
     need = rng.integers(3, 20, (26, 26)).astype(np.int32)
     native = _core.LeaderExit(
-        forest._arrays,
+        forest.arrays,
         order=np.arange(25, dtype=np.int32),
         trees_per_round=1,
         increments=increments,

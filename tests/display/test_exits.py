@@ -8,7 +8,6 @@ from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from scurry.display import EarlyExitDisplay
-from scurry.display.thresholds import bins, envelope, leads
 from scurry.errors import InputError
 from scurry.plan import leaf_scores, score_threshold
 
@@ -34,7 +33,7 @@ def running(predictor):
 @pytest.mark.parametrize("method", ["qwyc", "minimax"])
 def test_rows_stop_where_the_envelope_says(method):
     fast = exit_by(method)
-    lower, upper = envelope(fast.plan.stop, FOREST)
+    lower, upper = fast.plan.stop.regions(FOREST)
     assert len(lower) == 1
     decision = 0 if method == "minimax" else score_threshold(FOREST)
     sums = running(fast) - decision
@@ -45,7 +44,7 @@ def test_rows_stop_where_the_envelope_says(method):
 
 def test_rows_stop_in_bins():
     fast = exit_by("fan")
-    found, sums = bins(fast.plan.stop, FOREST), running(fast) - score_threshold(FOREST)
+    found, sums = fast.plan.stop.regions(FOREST), running(fast) - score_threshold(FOREST)
     run = fast.run(X[1000:])
     assert len(found.trees) > 0
     stopped = run.trees < FOREST.n_trees
@@ -61,7 +60,7 @@ def test_leads_of_several_classes():
     model = RandomForestClassifier(12, max_depth=5, random_state=0).fit(digits[:600], labels[:600])
     for method in ("qwyc", "minimixed"):
         fast = scurry.early_exit(model, digits[600:1200], max_disagreement=0.2, method=method, random_state=0)
-        lead, run = leads(fast.plan.stop), fast.run(digits[1200:])
+        (lead,), run = fast.plan.stop.regions(fast.forest), fast.run(digits[1200:])
         assert np.isnan(lead[run.trees.min() - 1])
         assert not np.isnan(lead[run.trees.min()])
         display = EarlyExitDisplay.from_predictor(fast)
@@ -73,7 +72,7 @@ def test_what_is_drawn():
     _, ax = mpl.pyplot.subplots()
     display = EarlyExitDisplay.from_predictor(fast, ax=ax)
     assert display.ax_ is ax
-    lower, upper = envelope(fast.plan.stop, FOREST)
+    lower, upper = fast.plan.stop.regions(FOREST)
     drawn = {line.get_label(): line.get_ydata() for line in ax.get_lines()}
     np.testing.assert_array_equal(drawn["stop: 1"], upper[0])
     np.testing.assert_array_equal(drawn["stop: 0"], lower[0])

@@ -22,8 +22,8 @@ from sklearn.ensemble import (
 import scurry
 from scurry import distributed
 from scurry.errors import FormatError, InfeasibleError, InputError
-from scurry.verbs.early_exit import calibrated
-from scurry.verbs.options import Request
+from scurry.verbs.early_exit import calibrate
+from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.sample import Sample, random_part
 
 N_TRAIN, N_ROWS = 500, 4000
@@ -119,10 +119,9 @@ def test_any_pieces_in_any_order_give_the_plan_of_the_whole(models, case, data):
     order = data.draw(st.permutations(range(len(cuts) + 1)))
     alone = scurry.early_exit(model, X, max_disagreement=ALPHA, random_state=5, **asked)
     options = DEFAULTS | {"max_disagreement": ALPHA} | asked
-    method = options.pop("method")
     forest, pieces = scurry.from_model(model), Pieces(np.split(X.astype(np.float32), cuts), order)
-    request = Request.checked(forest, pieces, None, None, method, 5, **options)
-    assert calibrated(request, method).digest == alone.digest
+    calibration = Calibration.of(forest, pieces, None, None, ExitOptions(random_state=5, **options))
+    assert calibrate(calibration).digest == alone.digest
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +167,7 @@ def test_files_give_the_plan_of_one_machine(models, folders, cluster, case):
         **asked,
     )
     assert found.digest == alone.digest
-    assert found.plan.facts == alone.plan.facts
+    assert found.certificate.to_json() == alone.certificate.to_json()
     assert told[-1] == (1.0, "5 of 5 files")
 
 
@@ -187,8 +186,8 @@ def test_a_small_sample_fits_and_all_others_certify(models, folders, cluster):
     split_seed = np.random.default_rng(3).integers(2**63)
     fit = random_part(N_ROWS, 700, np.random.default_rng(split_seed))
     alone = scurry.early_exit(model, X[~fit], X_fit=X[fit], **asked)
-    assert found.plan.facts == alone.plan.facts | {"n_calibration_rows": N_ROWS}
-    assert (found.plan.facts["fitted_on_rows"], found.plan.facts["certified_on_rows"]) == (700, N_ROWS - 700)
+    assert found.certificate.to_json() == alone.certificate.to_json() | {"n_calibration_rows": N_ROWS}
+    assert (found.plan.certificate.n_fit_rows, found.plan.certificate.n_rows) == (700, N_ROWS - 700)
     np.testing.assert_array_equal(found.plan.order, alone.plan.order)
     np.testing.assert_array_equal(found.plan.stop.lower, alone.plan.stop.lower)
     np.testing.assert_array_equal(found.plan.stop.upper, alone.plan.stop.upper)

@@ -10,7 +10,7 @@ from sklearn.ensemble import RandomForestClassifier
 import scurry
 from scurry.export import LAYOUTS, replay, to_c
 from scurry.export.lowered import Lowered, lower
-from scurry.export.selftest import probe_rows
+from scurry.export.selftest import make_probes
 from support.emulator import ARM, INSTRUCTION_NS, RISCV, Board, Sweep, mean_steps, replay_nodes, sweep
 
 pytestmark = pytest.mark.embedded
@@ -38,7 +38,7 @@ def test_interrupts_at_every_step_see_the_replayed_state(board: Board, layout: s
     anyt = scurry.anytime(model, X, y, order=order)
     to_c(anyt, tmp_path, layout=layout)
     lowered = lower(anyt, LAYOUTS[layout])
-    rows = probe_rows(anyt.forest, 6, rows=X)
+    rows = make_probes(anyt.forest, 6, rows=X)
     compare(sweep(board, tmp_path, lowered, rows, stride=1), lowered, rows)
 
 
@@ -49,7 +49,7 @@ def test_several_classes(board: Board, layout: str, tmp_path):
     anyt = scurry.anytime(model, X, y, order="forward-squirrel", readout="weighted")
     to_c(anyt, tmp_path, layout=layout)
     lowered = lower(anyt, LAYOUTS[layout])
-    rows = probe_rows(anyt.forest, 3, rows=X)
+    rows = make_probes(anyt.forest, 3, rows=X)
     compare(sweep(board, tmp_path, lowered, rows, stride=1), lowered, rows)
 
 
@@ -58,19 +58,18 @@ def test_several_classes(board: Board, layout: str, tmp_path):
 def test_models_that_stop_by_themselves(board: Board, method: str, tmp_path):
     model, X, _ = forest_and_rows(load_digits if method == "several classes" else load_breast_cancer, 31, 6)
     if method == "every tree":
-        pred = scurry.from_model(model)
+        pred = scurry.Predictor.full(scurry.from_model(model))
     else:
         name = "minimixed" if method == "several classes" else method
         pred = scurry.early_exit(model, X, max_disagreement=0.05, method=name, confidence=None, random_state=0)
-    forest = pred if isinstance(pred, scurry.Forest) else pred.forest
-    rows = probe_rows(forest, 60, rows=X)
+    rows = make_probes(pred.forest, 60, rows=X)
     for layout in ("float32", "int16-uint16", "int16-uint8"):
         to_c(pred, tmp_path, layout=layout)
         lowered = lower(pred, LAYOUTS[layout])
         draw = ", 0" if "uint16_t draw" in (tmp_path / "model.h").read_text() else ""
         raw = board.run(tmp_path, lowered, rows, "outcomes", f"INIT(state)=model_init(state{draw})")
         records = np.frombuffer(raw, np.int32).reshape(len(rows), -1)
-        codes, sums, trees = replay.outcomes(lowered, rows)
+        codes, sums, trees = replay.run_trees(lowered, rows)
         np.testing.assert_array_equal(records, np.column_stack([codes, trees, sums]))
 
 
@@ -159,7 +158,7 @@ def compare(result: Sweep, lowered: Lowered, rows: np.ndarray) -> None:
 
 def compare_answers(result: Sweep, lowered: Lowered, rows: np.ndarray) -> None:
     states = replay_nodes(lowered, rows)
-    sums = np.stack([after for after, _ in replay.states(lowered, rows)], axis=1)
+    sums = np.stack([after for after, _ in replay.walk_steps(lowered, rows)], axis=1)
     labels = np.stack([lowered.values.labels(sums[:, step]) for step in range(sums.shape[1])], axis=1)
     ends = np.cumsum([0, *(last - first for _, first, last in lowered.runs)])
     units = ends if lowered.layout.if_else else np.arange(len(lowered.order) + 1)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from scurry import Forest, load
 from scurry.errors import FormatError, InputError
-from scurry.forest.forest import ARRAYS, fields_of
+from scurry.forest.structure import ARRAYS
 from support.strategies import complete_forest, forests
 
 STUMP = {
@@ -182,8 +182,8 @@ def test_arrays_that_are_views_of_others_are_copied():
     threshold = np.array([0.5, 0.0, 0.0])
     view = threshold.view()
     view.flags.writeable = False
-    forest = Forest(**fields_of(joined) | {"threshold": view})
+    forest = joined.replace(threshold=view)
     threshold[0] = 2.0
     assert forest.threshold[0] == 0.5
-    again = Forest(**fields_of(forest))
+    again = forest.replace()
     assert np.shares_memory(again.threshold, forest.threshold)

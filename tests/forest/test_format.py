@@ -91,7 +91,7 @@ def answers(subject: scurry.Forest | scurry.Predictor) -> dict:
     found = {"digest": subject.digest, "labels": subject.predict(X).tolist()}
     found["probabilities"] = subject.predict_proba(X).tolist()
     if isinstance(subject, scurry.Predictor):
-        budget = {"max_steps": 4} if subject.plan.facts["method"] == "anytime" else {}
+        budget = {"max_steps": 4} if subject.plan.certificate.method == "anytime" else {}
         found |= {"trees": subject.run(X, **budget).trees.tolist(), "steps": subject.run(X, **budget).steps.tolist()}
     return found
 

@@ -175,7 +175,7 @@ def test_files_that_are_something_else(tmp_path):
     with pytest.raises(FormatError, match="pickle, which runs code"):
         from_model(tmp_path / "m.pkl")
     (tmp_path / "m.csv").write_bytes(b"a,b\n1,2\n")
-    with pytest.raises(FormatError, match="not a model file scurry knows"):
+    with pytest.raises(FormatError, match="not a model file that scurry knows"):
         from_model(tmp_path / "m.csv")
 
 

@@ -142,7 +142,7 @@ def test_every_way_to_predict_encodes_once():
         np.testing.assert_allclose(predictor.predict_proba(X)[complete], model.predict_proba(X)[complete], rtol=1e-12)
     np.testing.assert_array_equal(full.run(X).steps, forest.node_depth[leaves].sum(axis=1))
     assert fast.run(X).mean_trees < forest.n_trees
-    assert anyt.plan.facts["last_accuracy"] == np.mean(want == y)
+    assert anyt.plan.certificate.steps.last == np.mean(want == y)
 
 
 def test_files_are_encoded_once(tmp_path):

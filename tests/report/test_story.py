@@ -16,7 +16,7 @@ from scurry.predictor import Predictor
 from scurry.report import exits, prunings, steps
 from scurry.report import page as sections
 from scurry.report.charts import Axis
-from scurry.report.exits import FACTORS, eased, unstopped
+from scurry.report.exits import FACTORS
 from scurry.report.story import TestRows
 
 
@@ -68,7 +68,7 @@ def test_curve_ends_where_nothing_stops(fast, data):
 
 
 def test_the_middle_of_the_family_is_the_rule_itself(fast):
-    rule, same = fast.plan.stop, eased(fast.plan.stop, fast.forest, float(FACTORS[len(FACTORS) // 2]))
+    rule, same = fast.plan.stop, fast.plan.stop.with_scaled_thresholds(fast.forest, float(FACTORS[len(FACTORS) // 2]))
     for name in rule.ARRAYS:
         np.testing.assert_array_equal(getattr(rule, name), getattr(same, name))
 
@@ -77,7 +77,11 @@ def test_caution_never_stops_a_row_sooner(fast, data):
     X, _ = data["test"]
     plan = fast.plan
     trees = [
-        Predictor(fast.forest, scurry.Plan(order=plan.order, stop=eased(plan.stop, fast.forest, factor))).run(X).trees
+        Predictor(
+            fast.forest, scurry.Plan(order=plan.order, stop=plan.stop.with_scaled_thresholds(fast.forest, factor))
+        )
+        .run(X)
+        .trees
         for factor in (1.0, 2.0, 8.0)
     ]
     assert (trees[0] <= trees[1]).all()
@@ -90,11 +94,11 @@ def test_leads_of_several_classes(method):
     model = RandomForestClassifier(20, max_depth=6, random_state=0).fit(X[:600], y[:600])
     fast = scurry.early_exit(model, X[600:1200], max_disagreement=0.1, method=method, random_state=0)
     rule = fast.plan.stop
-    whole = Predictor(fast.forest, scurry.Plan(order=fast.plan.order, stop=unstopped(rule))).run(X[1200:])
+    whole = Predictor(fast.forest, scurry.Plan(order=fast.plan.order, stop=rule.without_stops())).run(X[1200:])
     assert (whole.trees == 20).all()
-    bolder = Predictor(fast.forest, scurry.Plan(order=fast.plan.order, stop=eased(rule, fast.forest, 0.3))).run(
-        X[1200:]
-    )
+    bolder = Predictor(
+        fast.forest, scurry.Plan(order=fast.plan.order, stop=rule.with_scaled_thresholds(fast.forest, 0.3))
+    ).run(X[1200:])
     assert bolder.mean_trees < fast.run(X[1200:]).mean_trees
     story = exits.tell(fast, rule, TestRows(fast.forest, X[1200:], y[1200:]))
     assert story.curve.columns[story.curve.n_drawn - 1].values[-1] == 0

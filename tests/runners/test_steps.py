@@ -17,7 +17,8 @@ import scurry
 from scurry import Forest, Plan, Predictor
 from scurry.errors import FormatError, InputError
 from scurry.plan import ExitRule, StepRule
-from scurry.runners.steps import AbortFlag
+from scurry.promises import Certificate
+from scurry.runners.runner import AbortFlag
 from support.anytime_oracle import anytime_of
 from support.strategies import complete_forest
 
@@ -159,7 +160,9 @@ def test_budgets_of_other_plans():
         upper=np.full((1, 4), 9, np.int32),
     )
     for stop in (None, never):
-        other = Predictor(forest, Plan(order=np.arange(3, dtype=np.int32), stop=stop, facts={"method": "mine"}))
+        other = Predictor(
+            forest, Plan(order=np.arange(3, dtype=np.int32), stop=stop, certificate=Certificate(method="mine"))
+        )
         for budget in ({"max_steps": 3}, {"time_us": 1.0}, {"abort": AbortFlag()}):
             for call in (other.predict, other.predict_proba, other.run):
                 with pytest.raises(InputError, match=r"of method 'mine'; make one with scurry\.anytime"):

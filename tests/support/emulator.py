@@ -55,7 +55,7 @@ class Board:
         """What the firmware `program` records of an exported model and some rows."""
         tables = Tables()
         bits = np.ascontiguousarray(rows, np.float32).view(np.uint32)
-        tables.array("row_bits", bits, "uint32_t")
+        tables.add_array("row_bits", bits, "uint32_t")
         # A union, because NaN and infinity cannot be written as constants without <math.h>.
         (folder / "rows.h").write_text(
             f"#define N_ROWS {len(rows)}\n{tables}\n"

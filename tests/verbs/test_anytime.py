@@ -52,7 +52,7 @@ def test_the_search_and_the_run_see_the_same_accuracy(forest):
         curve = scurry.orders.accuracy_curve(forest, anytime.plan.order, X[300:], y[300:], readout=readout)
         run = [(anytime.predict(X[300:], max_steps=s) == y[300:]).mean() for s in range(len(curve))]
         np.testing.assert_allclose(run, curve, atol=1e-12)
-        assert anytime.plan.facts["mean_accuracy"] == pytest.approx(np.mean(run))
+        assert anytime.plan.certificate.steps.mean == pytest.approx(np.mean(run))
 
 
 def test_the_read_out_by_default(forest):
@@ -62,7 +62,7 @@ def test_the_read_out_by_default(forest):
     }
     better = max(found, key=lambda readout: found[readout].curve.mean())
     anytime = scurry.anytime(forest, X[300:], y[300:])
-    assert anytime.plan.stop.readout == anytime.plan.facts["readout"] == better
+    assert anytime.plan.stop.readout == anytime.plan.certificate.steps.readout == better
     np.testing.assert_array_equal(anytime.plan.order, found[better].steps)
     published = scurry.anytime(forest, X[300:], y[300:], order="backward-squirrel")
     assert published.plan.stop.readout == "plain"
@@ -73,10 +73,10 @@ def test_the_read_out_by_default(forest):
 def test_time_is_an_objective(forest):
     X, y = CANCER
     anytime = scurry.anytime(forest, X[300:], y[300:], objective="time")
-    facts = anytime.plan.facts
-    assert facts["objective"] == "time"
-    assert facts["same_tree_step_ns"] > 0
-    assert facts["other_tree_step_ns"] > 0
+    measured = anytime.certificate.steps
+    assert measured.objective == "time"
+    assert measured.same_tree_step_ns > 0
+    assert measured.other_tree_step_ns > 0
     assert anytime.run(X[300:]).complete.all()
 
 
@@ -98,7 +98,7 @@ def test_summary_and_file(forest, tmp_path):
         assert line in text
     anytime.save(tmp_path / "any.scurry")
     loaded = scurry.load(tmp_path / "any.scurry")
-    assert loaded.plan.facts == anytime.plan.facts
+    assert loaded.certificate.to_json() == anytime.certificate.to_json()
     np.testing.assert_array_equal(loaded.predict(X, max_steps=9), anytime.predict(X, max_steps=9))
 
 

@@ -33,10 +33,11 @@ def test_certified_scores(method, kind, request):
     assert float((run.labels != model.predict(new)).mean()) <= 0.01
     assert run.mean_trees < 0.8 * fast.forest.n_trees
     assert "confidence 0.95" in str(fast.summary())
-    facts = fast.plan.facts
-    assert facts["calibration_disagreement"] == facts["certified_mistakes"] / 4000
-    assert facts["calibration_disagreement"] < facts["promised_disagreement"] == 0.01
-    assert f"{facts['certified_mistakes']} mistakes on 4000 rows" in facts["certified_by"]
+    certificate = fast.certificate
+    assert certificate.n_rows == 4000
+    assert certificate.measured.changed == certificate.n_broken / 4000
+    assert certificate.measured.changed < certificate.bound <= certificate.max_rate == 0.01
+    assert f"4,000 rows that had no part in the fit: {certificate.n_broken} broke it" in certificate.describe()
 
 
 def test_what_runs_to_the_end_is_exact(boosted):
@@ -105,23 +106,23 @@ def test_costs_change_what_is_saved(boosted):
     assert (priced.plan.order[:10] >= 30).all()
     run = priced.run(X)
     spent = np.cumsum(cheap_late[priced.plan.order])[run.trees - 1]
-    assert priced.plan.facts["calibration_mean_cost"] == pytest.approx(spent.mean())
-    assert priced.plan.facts["calibration_mean_trees"] == pytest.approx(run.mean_trees)
+    assert priced.plan.certificate.measured.mean_cost == pytest.approx(spent.mean())
+    assert priced.plan.certificate.measured.mean_trees == pytest.approx(run.mean_trees)
     assert spent.mean() < np.cumsum(cheap_late[plain.plan.order])[plain.run(X).trees - 1].mean()
 
 
 def test_steps_are_node_tests(boosted):
     X, _ = two_classes(6000, 25)
     fast = scurry.early_exit(boosted, X, max_disagreement=0.02, confidence=None, costs="steps", random_state=0)
-    assert "least steps per row" in fast.plan.facts["chosen_because"]
-    assert fast.plan.facts["calibration_mean_cost"] == pytest.approx(fast.run(X).mean_steps, rel=0.02)
+    assert "least steps per row" in fast.plan.certificate.why
+    assert fast.plan.certificate.measured.mean_cost == pytest.approx(fast.run(X).mean_steps, rel=0.02)
 
 
 def test_rows_to_fit_leave_all_calibration_rows_to_certify(boosted):
     fit, _ = two_classes(4000, 17)
     X, _ = two_classes(1000, 18)
     fast = scurry.early_exit(boosted, X, X_fit=fit, max_disagreement=0.02, method="qwyc", random_state=0)
-    assert fast.plan.facts["certified_on_rows"] == 1000
+    assert fast.plan.certificate.n_rows == 1000
     new, _ = two_classes(20_000, 19)
     run = fast.run(new)
     assert (run.labels != boosted.predict(new)).mean() <= 0.02
@@ -130,7 +131,7 @@ def test_rows_to_fit_leave_all_calibration_rows_to_certify(boosted):
         scurry.early_exit(boosted, X, X_fit=fit[:, :4])
     unpromised = scurry.early_exit(boosted, X, X_fit=fit, max_disagreement=0.02, method="qwyc", confidence=None)
     assert (unpromised.predict(fit) != boosted.predict(fit)).mean() <= 0.02
-    assert "at most 2 % of the rows of X_fit" in unpromised.plan.facts["promise"]
+    assert "at most 2 % of the rows of X_fit" in unpromised.plan.certificate.statement()
 
 
 def test_infeasible_says_what_is_achievable(boosted):

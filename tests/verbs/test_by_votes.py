@@ -7,11 +7,11 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import scurry
-from scurry.forest.forest import ARRAYS, HEADER
+from scurry.forest.structure import ARRAYS, HEADER
 from scurry.stopping import VotePolicy, fit_votes
 from scurry.stopping.votes.policy import outcomes
 from scurry.verbs.by_votes import plan_by_votes
-from scurry.verbs.options import Request
+from scurry.verbs.options import Calibration, ExitOptions
 from support.calibration_rows import full_vote, two_classes
 
 METHODS = ("minimax", "minimean", "minimixed", "schwing")
@@ -47,7 +47,7 @@ def test_votes_keep_their_bound(forest, method, shuffle):
     assert (run.labels != full_vote(forest, new)).mean() <= alpha
     assert run.mean_trees < 25
     assert set(run.stop_reason) <= {"decided", "complete"}
-    assert 0.9 < fast.plan.facts["vote_agrees_with_model"] <= 1
+    assert 0.9 < fast.plan.certificate.measured.vote_agreement <= 1
 
 
 def test_votes_are_certified_by_what_the_predictor_does(forest, three_classes):
@@ -58,12 +58,12 @@ def test_votes_are_certified_by_what_the_predictor_does(forest, three_classes):
     ]
     for model, fit, X in cases:
         fast = scurry.early_exit(model, X, X_fit=fit, max_disagreement=0.02, method="minimean", random_state=0)
-        run, facts = fast.run(X), fast.plan.facts
+        run, certificate = fast.run(X), fast.certificate
         n_mistakes = int((run.labels != full_vote(model, X)).sum())
-        assert 0 < n_mistakes == facts["certified_mistakes"]
-        assert facts["certified_on_rows"] == len(X)
-        assert facts["calibration_mean_trees"] == pytest.approx(run.mean_trees)
-        assert facts["calibration_disagreement"] < facts["promised_disagreement"] == 0.02
+        assert 0 < n_mistakes == certificate.n_broken
+        assert certificate.n_rows == len(X)
+        assert certificate.measured.mean_trees == pytest.approx(run.mean_trees)
+        assert certificate.measured.changed < certificate.max_rate == 0.02
         assert "with confidence 0.95, this predictor with its own order of trees" in str(fast.summary())
 
 
@@ -73,8 +73,8 @@ def test_rows_to_fit_shape_rules_that_draw_their_orders(forest):
     easy = X[y == 1][:1000] + 1.0
     asked = {"max_disagreement": 0.01, "method": "minimean", "shuffle": "row", "random_state": 0}
     fitted = scurry.early_exit(forest, X, X_fit=easy, confidence=None, **asked)
-    assert fitted.plan.facts["calibration_disagreement"] > 0.02
-    assert "at most 1 % of rows like X_fit" in fitted.plan.facts["promise"]
+    assert fitted.plan.certificate.measured.changed > 0.02
+    assert "at most 1 % of rows like X_fit" in fitted.plan.certificate.statement()
     certified = scurry.early_exit(forest, X, X_fit=easy, **asked)
     new, _ = two_classes(20_000, 28)
     assert (certified.predict(new) != full_vote(forest, new)).mean() <= 0.01
@@ -87,8 +87,8 @@ def test_too_few_rows_for_the_promise_give_the_full_vote(forest):
     run = fast.run(new)
     np.testing.assert_array_equal(run.labels, full_vote(forest, new))
     assert run.mean_trees < 25
-    assert "the full vote, always: 800 rows certify no earlier stop" in fast.plan.facts["promise"]
-    assert "takes 2995 rows" in fast.plan.facts["promise"]
+    assert "the full vote, always: 800 rows certify no earlier stop" in fast.plan.certificate.statement()
+    assert "takes 2995 rows" in fast.plan.certificate.statement()
 
 
 @pytest.mark.parametrize("method", ["minimixed", "minimax", "minimean"])
@@ -122,10 +122,10 @@ def test_a_belief_is_no_promise(forest):
     """Schwing's rule takes the bound for a belief: nothing keeps it from differing more often."""
     X, _ = two_classes(4000, 31)
     close = X[np.abs(forest.predict_proba(X)[:, 1] - 0.5) < 0.05]
-    facts = scurry.early_exit(forest, close, max_disagreement=0.1, method="schwing", confidence=None).plan.facts
-    assert facts["calibration_disagreement"] > 0.15
-    assert facts["promise"].startswith("nothing: 10 % is what the rule believes")
-    assert "promised_disagreement" not in facts
+    believed = scurry.early_exit(forest, close, max_disagreement=0.1, method="schwing", confidence=None).certificate
+    assert believed.measured.changed > 0.15
+    assert "Nothing is promised for new rows. 10 % is what the rule believes" in believed.statement()
+    assert believed.max_rate is None
 
 
 def test_auto_states_the_asked_confidence_of_votes():
@@ -135,8 +135,8 @@ def test_auto_states_the_asked_confidence_of_votes():
     averaging = scurry.from_model(model)
     fields = {name: getattr(averaging, name) for name in (*ARRAYS, *HEADER)} | {"aggregation": "vote"}
     voting = scurry.Forest(**fields, classes=averaging.classes)
-    for n_rows, expected in ((8000, "with confidence 0.95, "), (400, "with confidence 0.95; that takes")):
+    for n_rows, expected in ((8000, "With confidence 0.95, "), (400, "with confidence 0.95; that takes")):
         rows, _ = two_classes(n_rows, 32)
-        request = Request.checked(voting, rows, None, None, "auto", 0, **DEFAULTS)
-        assert expected in plan_by_votes(replace(request, n_candidates=3), "minimean").facts["promise"]
-    assert plan_by_votes(request, "minimean").facts["confidence"] == 0.95
+        request = Calibration.of(voting, rows, None, None, ExitOptions(random_state=0, **DEFAULTS))
+        assert expected in plan_by_votes(replace(request, n_candidates=3), "minimean").certificate.statement()
+    assert plan_by_votes(request, "minimean").certificate.promise.confidence == 0.95

@@ -55,7 +55,7 @@ def test_every_framework_by_its_own_labels(name, threshold):
     complete = run.stop_reason == "complete"
     np.testing.assert_array_equal(run.labels[complete], full[complete])
     assert 0 < complete.mean() < 1
-    assert fast.plan.facts.get("threshold") == threshold
+    assert fast.plan.certificate.threshold == threshold
 
 
 def test_early_exit_that_does_not_pay_is_full_evaluation(monkeypatch):
@@ -128,8 +128,8 @@ def test_saved_leader_and_broken_plans(three_classes, tmp_path):
 
 def test_auto_shares_its_risk_but_states_the_asked_confidence(boosted):
     X, _ = two_classes(8000, 20)
-    facts = scurry.early_exit(boosted, X, max_disagreement=0.01, random_state=0).plan.facts
-    assert facts["confidence"] == 0.95
-    assert "confidence 0.95," in facts["promise"]
-    assert "natural" in facts["chosen_because"]
-    assert "qwyc" in facts["chosen_because"]
+    certificate = scurry.early_exit(boosted, X, max_disagreement=0.01, random_state=0).certificate
+    assert certificate.promise.confidence == 0.95
+    assert "confidence 0.95," in certificate.statement()
+    assert "natural" in certificate.why
+    assert "qwyc" in certificate.why

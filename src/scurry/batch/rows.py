@@ -16,7 +16,7 @@ from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.rows import as_rows, columns_read
 from scurry.predictor import Predictor
-from scurry.runners.exits import STOP_REASONS, Run
+from scurry.runners.runner import STOP_REASONS, Run
 
 COLUMNS = ("label", "probability", "trees", "steps", "reason")
 

@@ -13,7 +13,7 @@ import typer
 from scurry.cli.files import Model, read_model, read_rows
 from scurry.cli.options import AsJson, ModelFile, TrustPickle
 from scurry.cli.program import app
-from scurry.cli.screen import columns, console, in_bytes, pairs, show, some, working
+from scurry.cli.screen import certificate_json, columns, console, in_bytes, pairs, show, some, working
 from scurry.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ app.add_typer(export, name="export")
 @app.command(epilog="Example: [bold]scurry inspect model.json[/bold]")
 def inspect(model: ModelFile, as_json: AsJson = False, trust_pickle: TrustPickle = False) -> None:
     """Show what is in a model file: its trees, how it decides, the memory it takes, the plan it runs by."""
-    from scurry.plan import told
-
     with working(f"Reading {model.name}"):
         read = read_model(model, trust_pickle=trust_pickle)
         facts: dict[str, Any] = (
@@ -42,7 +40,7 @@ def inspect(model: ModelFile, as_json: AsJson = False, trust_pickle: TrustPickle
     show(facts, as_json, _rows(facts))
     if not as_json and "plan" in facts:
         console().print()
-        console().print(pairs(told(facts["plan"])))
+        console().print(pairs(read.predictor.summary().lines))
 
 
 @export.command("c", epilog="Example: [bold]scurry export c ready.scurry firmware --rows rows.parquet[/bold]")
@@ -112,11 +110,9 @@ def _show_export(written: Export, verified: Verification | None) -> None:
 
 
 def _facts(forest: Forest) -> dict[str, Any]:
-    from scurry.forest.forest import ARRAYS
-
     inner = ~forest.is_leaf
     n_splits = np.bincount(forest.feature[inner], minlength=forest.n_features)
-    names = forest.feature_names or [f"column {j}" for j in range(forest.n_features)]
+    names = forest.titles
     used = np.argsort(-n_splits, kind="stable")[: np.count_nonzero(n_splits)]
     return {
         "n_trees": forest.n_trees,
@@ -134,14 +130,14 @@ def _facts(forest: Forest) -> dict[str, Any]:
         "link": forest.link,
         "comparison": forest.comparison,
         "input_dtype": forest.input_dtype,
-        "array_bytes": sum(getattr(forest, name).nbytes for name in ARRAYS),
-        "engine_bytes": forest._engine.node_bytes + forest._engine.leaf_bytes,
+        "array_bytes": forest.n_bytes,
+        "engine_bytes": forest.engine.node_bytes + forest.engine.leaf_bytes,
         "digest": forest.digest,
     }
 
 
 def _plan_facts(model: Model) -> dict[str, Any]:
-    return {} if model.subject is model.forest else {"plan": model.predictor.plan.facts}
+    return {} if model.subject is model.forest else {"plan": certificate_json(model.predictor)}
 
 
 def _rows(facts: dict[str, Any]) -> dict[str, str]:

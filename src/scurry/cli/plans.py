@@ -13,14 +13,17 @@ import typer
 from scurry.cli.files import read_model, read_rows
 from scurry.cli.options import AsJson, Dask, Label, MaybeOutput, ModelFile, Output, Rows, Seed, TrustPickle
 from scurry.cli.program import app
-from scurry.cli.screen import columns, console, in_bytes, percent, progress, show, working
+from scurry.cli.screen import certificate_json, columns, console, in_bytes, progress, show, working
 from scurry.errors import InfeasibleError, InputError
+from scurry.formatting import round_up
 
 if TYPE_CHECKING:
     from scurry.predictor import Predictor
     from scurry.pruning import PruningPath
 
 _N_SHOWN_PRUNINGS = 8
+# Arguments whose options are not called like them.
+_OPTIONS = {"y_val": "--label", "y_cal": "--label", "X_fit": "--fit-rows", "random_state": "--seed"}
 _LISTED = {"feature_costs", "groups", "group_costs", "step_cost"}
 
 
@@ -73,14 +76,8 @@ def early_exit(
         with progress("Calibrating") as tell, _in_options():
             predictor = distributed.early_exit(forest, rows, label=label, cluster=dask, progress=tell, **asked)
     predictor.save(output)
-    facts = predictor.plan.facts
-    told = {"promise": str(facts["promise"])}
-    if "calibration_mean_trees" in facts:
-        trees = float(facts["calibration_mean_trees"])
-        told["work"] = f"{trees:.1f} of {forest.n_trees} trees per row ({percent(trees / forest.n_trees)})"
-        n_rows = facts.get("certified_on_rows", facts["n_calibration_rows"])
-        told["changed"] = f"{percent(facts['calibration_disagreement'])} of {n_rows:,} rows"
-    told["method"] = facts["method"] + (f": {facts['chosen_because']}" if "chosen_because" in facts else "")
+    certificate = predictor.certificate
+    told = {} if certificate is None else certificate.lines()
     _show_saved(predictor, output, as_json, told)
 
 
@@ -117,17 +114,10 @@ def anytime(
     with working(f"Ordering {int(forest.tree_depth.sum()):,} steps on {len(X):,} rows"):
         predictor = anytime(forest, X, y, order=order, objective=objective, readout=readout, random_state=seed)
         predictor.save(output)
-    facts = predictor.plan.facts
-    quality = "accuracy" if forest.is_classifier else "mean_squared_error"
-    in_words = percent if forest.is_classifier else "{:.4g}".format
-    shown = {name: in_words(facts[f"{name}_{quality}"]) for name in ("first", "mean", "last")}
-    told = {
-        "steps": f"{facts['n_steps']:,}, in {forest.n_trees} trees",
-        quality.replace("_", " "): f"{shown['first']} before the first step, {shown['mean']} on average over all "
-        f"moments to stop, {shown['last']} after the last",
-        "order": f"{facts['order']}, for {facts['objective']}",
-    }
-    _show_saved(predictor, output, as_json, told, f"--max-steps {max(facts['n_steps'] // 10, 1)} ")
+    certificate = predictor.certificate
+    told = {} if certificate is None else certificate.lines()
+    told["trees"] = str(forest.n_trees)
+    _show_saved(predictor, output, as_json, told, f"--max-steps {max(len(predictor.plan.order) // 10, 1)} ")
 
 
 @app.command(
@@ -240,20 +230,24 @@ def _in_options() -> Iterator[None]:
     """Let errors name options instead of Python arguments."""
     try:
         yield
-    except (InputError, InfeasibleError) as error:
-        text = str(error)
-        for argument, option in {
-            "confidence=None": "--no-promise",
-            "max_disagreement=": "--max-disagreement ",
-            "max_disagreement ": "--max-disagreement ",
-            'errors="validation" needs y_val, the labels of X_val': "--errors validation needs --label",
-        }.items():
-            text = text.replace(argument, option)
-        raise InputError(text) from error
+    except InputError as error:
+        if error.argument is None:
+            raise
+        raise InputError(
+            error.describe(_OPTIONS.get(error.argument, f"--{error.argument.replace('_', '-')}"))
+        ) from error
+    except InfeasibleError as error:
+        if error.achievable is None:
+            raise
+        rows = "" if error.n_rows_needed is None else f", at least {error.n_rows_needed:,} rows"
+        raise InputError(
+            f"this promise cannot be certified on these rows. Pass --max-disagreement "
+            f"{round_up(error.achievable, 2):.2g}{rows}, or --no-promise"
+        ) from error
 
 
 def _show_saved(predictor: Predictor, output: Path, as_json: bool, told: dict[str, str], budget: str = "") -> None:
-    show({"file": str(output)} | predictor.plan.facts, as_json, told | _written(output, budget))
+    show({"file": str(output)} | certificate_json(predictor), as_json, told | _written(output, budget))
 
 
 def _written(output: Path, budget: str = "") -> dict[str, str]:

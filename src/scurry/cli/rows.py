@@ -53,13 +53,12 @@ def predict(
     from rich.text import Text
 
     from scurry import batch, distributed
-    from scurry.plan import StepRule
 
     if Path(output).suffix.lower() in _OTHER_TABLES:
         raise InputError(f"scores are written as Parquet; name a folder, or {Path(output).with_suffix('.parquet')}")
     with working(f"Reading {model.name}"):
         predictor = read_model(model, trust_pickle=trust_pickle).predictor
-    if (max_steps is not None or time_us is not None) and not isinstance(predictor.plan.stop, StepRule):
+    if (max_steps is not None or time_us is not None) and not predictor.plan.by_step:
         raise InputError(
             f"--max-steps and --time-us need a plan that can stop after any step, and {model} has none; make one with: "
             "scurry anytime MODEL ROWS --label COLUMN -o ready.scurry"

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from scurry.predictor import Predictor
+
 _N_SHOWN = 5
 _PATIENCE_S = 0.5
 
@@ -64,6 +66,12 @@ def show(facts: Mapping[str, Any], as_json: bool, rows: Mapping[str, str]) -> No
         typer.echo(json.dumps(facts, indent=1, default=str))
     else:
         console().print(pairs(rows))
+
+
+def certificate_json(predictor: Predictor) -> dict[str, Any]:
+    """Return what is known of a predictor's promise, for ``--json``; without the summary of calibration rows."""
+    known = {} if predictor.certificate is None else predictor.certificate.to_json()
+    return {name: value for name, value in known.items() if name != "rows"}
 
 
 def pairs(rows: Mapping[str, str]) -> Table:

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.checks import check_choice
-from scurry.display.thresholds import bins, envelope, leads
 from scurry.display.votes_and_steps import new_axes
 from scurry.errors import InputError
-from scurry.plan import ExitRule, LeaderRule
+from scurry.plan import Band, Bins, Leads
 from scurry.predictor import Predictor
 
 _POSITIVE, _NEGATIVE = "#1f77b4", "#d9822b"
@@ -19,14 +18,14 @@ _KINDS = ("thresholds", "work")
 
 
 class EarlyExitDisplay:
-    """When an early exit stops rows, or how many trees they were asked.
+    """When an early exit stops rows, or how many trees were evaluated for rows.
 
     Parameters
     ----------
     predictor : Predictor
         Made by `scurry.early_exit`.
     trees : int array of shape (n_rows,), optional
-        Trees each row was asked, for ``kind="work"``.
+        Trees evaluated for each row, for ``kind="work"``.
 
     Attributes
     ----------
@@ -76,7 +75,7 @@ class EarlyExitDisplay:
         Parameters
         ----------
         kind : {"thresholds", "work"}
-            "thresholds": the votes, scores or leads that stop a row; "work": how many rows were asked how many trees.
+            "thresholds": the votes, scores or leads that stop a row; "work": how many trees rows needed.
         ax : matplotlib Axes, optional
             A new figure's by default.
 
@@ -87,19 +86,21 @@ class EarlyExitDisplay:
         check_choice("kind", kind, _KINDS)
         if kind == "work" and self.trees is None:
             raise InputError('kind="work" needs rows: EarlyExitDisplay.from_predictor(predictor, X)')
-        rule = self.predictor.plan.stop
-        if not isinstance(rule, ExitRule | LeaderRule):
+        rule = self.predictor.plan.exit_rule
+        if rule is None:
             raise InputError("this predictor stops no row early; make one with scurry.early_exit")
         self.ax_ = new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
         if kind == "work":
             self._plot_work()
-        elif isinstance(rule, LeaderRule):
-            self._plot_leads(rule)
-        elif rule.piece_offset.size:
-            self._plot_bins(rule)
-        else:
-            self._plot_envelope(rule)
+            return self
+        match rule.regions(self.predictor.forest):
+            case Band() as band:
+                self._plot_band(band, by_votes=rule.kind == "votes")
+            case Bins() as bins:
+                self._plot_bins(bins)
+            case Leads(lead):
+                self._plot_leads(lead, by_votes=rule.kind == "votes")
         return self
 
     def _plot_work(self) -> None:
@@ -108,42 +109,39 @@ class EarlyExitDisplay:
         self.ax_.hist(trees, edges, weights=np.full(len(trees), 1 / len(trees)), color=_POSITIVE)
         mean = float(trees.mean())
         self.ax_.axvline(mean, color="black", lw=0.8, ls=":", label=f"mean {mean:.1f} of {n_trees}")
-        self.ax_.set(xlabel="trees asked", ylabel="share of rows", xlim=(0, n_trees + 0.5))
+        self.ax_.set(xlabel="trees evaluated", ylabel="share of rows", xlim=(0, n_trees + 0.5))
         self.ax_.legend(frameon=False)
 
-    def _plot_envelope(self, rule: ExitRule) -> None:
+    def _plot_band(self, band: Band, *, by_votes: bool) -> None:
         ax, n_trees = self.ax_, self.predictor.forest.n_trees
-        lower, upper = envelope(rule, self.predictor.forest)
-        asked = np.arange(n_trees + 1)
+        lower, upper = band
+        n_evaluated = np.arange(n_trees + 1)
         negative, positive = self._sides()
         known = np.concatenate([lower[~np.isnan(lower)], upper[~np.isnan(upper)], [0.0]])
-        by_votes = rule.kind == "votes"
         floor, ceiling = (0, n_trees) if by_votes else (known.min(), known.max())
         for policy, (low, high) in enumerate(zip(lower, upper, strict=True)):
-            ax.bar(asked, low - floor, 1.0, floor, color=_NEGATIVE, alpha=0.3 / len(lower))
-            ax.bar(asked, ceiling - high, 1.0, high, color=_POSITIVE, alpha=0.3 / len(lower))
-            ax.step(asked, high, where="mid", color=_POSITIVE, lw=1.2, label=None if policy else positive)
-            ax.step(asked, low, where="mid", color=_NEGATIVE, lw=1.2, label=None if policy else negative)
-        ax.set(xlabel="trees asked", ylabel="positive votes" if by_votes else "running score", xlim=(0, n_trees))
+            ax.bar(n_evaluated, low - floor, 1.0, floor, color=_NEGATIVE, alpha=0.3 / len(lower))
+            ax.bar(n_evaluated, ceiling - high, 1.0, high, color=_POSITIVE, alpha=0.3 / len(lower))
+            ax.step(n_evaluated, high, where="mid", color=_POSITIVE, lw=1.2, label=None if policy else positive)
+            ax.step(n_evaluated, low, where="mid", color=_NEGATIVE, lw=1.2, label=None if policy else negative)
+        ax.set(xlabel="trees evaluated", ylabel="positive votes" if by_votes else "running score", xlim=(0, n_trees))
         ax.set_ylim(floor, ceiling)
         ax.legend(frameon=False)
 
-    def _plot_bins(self, rule: ExitRule) -> None:
+    def _plot_bins(self, found: Bins) -> None:
         forest = self.predictor.forest
-        found = bins(rule, forest)
         for side, colour, name in zip((False, True), (_NEGATIVE, _POSITIVE), self._sides(), strict=True):
             chosen = found.positive == side
             self.ax_.vlines(found.trees[chosen], found.low[chosen], found.high[chosen], color=colour, label=name)
-        self.ax_.set(xlabel="trees asked", ylabel="running score", xlim=(0, forest.n_trees))
+        self.ax_.set(xlabel="trees evaluated", ylabel="running score", xlim=(0, forest.n_trees))
         self.ax_.legend(loc="upper left", frameon=False)
 
-    def _plot_leads(self, rule: LeaderRule) -> None:
-        lead = leads(rule)
+    def _plot_leads(self, lead: NDArray[np.float64], *, by_votes: bool) -> None:
         rounds = np.arange(len(lead))
         self.ax_.step(rounds, lead, where="mid", color=_POSITIVE, label="stop: the leading class")
         ceiling = np.nanmax(np.append(lead, 0.0)) * 1.05
         self.ax_.bar(rounds, ceiling - lead, 1.0, lead, color=_POSITIVE, alpha=0.3)
-        what = "votes" if rule.kind == "votes" else "score"
+        what = "votes" if by_votes else "score"
         self.ax_.set(xlabel="rounds of trees", ylabel=f"lead in {what} over the second class", xlim=(0, len(lead) - 1))
         self.ax_.legend(frameon=False)
 

@@ -158,7 +158,7 @@ class FeatureUsageDisplay:
         if len({forest.n_features for forest in forests.values()}) != 1:
             raise InputError("forests must be given, all with the same features", argument="forests")
         first = next(iter(forests.values()))
-        names = first.feature_names or [f"feature {at}" for at in range(first.n_features)]
+        names = first.titles
         shares = {}
         for name, forest in forests.items():
             uses = feature_uses(forest, X)

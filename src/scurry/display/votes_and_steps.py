@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice
 from scurry.errors import InputError, MissingDependencyError
 from scurry.forest.rows import as_rows
-from scurry.plan import StepRule
 from scurry.predictor import Predictor
 from scurry.stopping.votes.policy import decided
 from scurry.stopping.votes.rule import VoteRule
@@ -127,15 +126,13 @@ class AnytimeDisplay:
 
     Examples
     --------
-    >>> import numpy as np, scurry
+    >>> import scurry
     >>> from scurry.display import AnytimeDisplay
-    >>> from scurry.plan import StepRule
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.ensemble import RandomForestClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> forest = scurry.from_model(RandomForestClassifier(5, max_depth=3, random_state=0).fit(X[::2], y[::2]))
-    >>> steps = np.repeat(np.arange(5), forest.tree_depth).astype(np.int32)
-    >>> tree_by_tree = scurry.Predictor(forest, scurry.Plan(order=steps, stop=StepRule()))
+    >>> tree_by_tree = scurry.anytime(forest, X[::2], y[::2], order="depth-ie")
     >>> shown = AnytimeDisplay.from_predictors({"tree by tree": tree_by_tree}, X[1::2], y[1::2])
     >>> spent, accuracy = shown.curves["tree by tree"]
     >>> bool(accuracy[-1] > accuracy[0])
@@ -182,9 +179,10 @@ class AnytimeDisplay:
         """
         check_choice("against", against, tuple(_BUDGETS))
         if isinstance(predictors, Predictor):
-            predictors = {str(predictors.plan.facts.get("order", "anytime")): predictors}
+            certificate = predictors.certificate
+            predictors = {"anytime" if certificate is None else certificate.steps.order: predictors}
         for name, predictor in predictors.items():
-            if not isinstance(predictor.plan.stop, StepRule):
+            if not predictor.plan.by_step:
                 raise InputError(f"predictor {name!r} cannot stop after any step; make it with scurry.anytime")
         if len({predictor.forest.is_classifier for predictor in predictors.values()}) != 1:
             raise InputError("predictors must be given, all classifiers or all regressors")

@@ -15,10 +15,7 @@ for T = 500, n = 100,000, δ = 0.05.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-from numpy.typing import ArrayLike
+from typing import Any, Unpack
 
 from scurry.batch.files import Source, find
 from scurry.checks import check_count
@@ -26,8 +23,8 @@ from scurry.distributed.cluster import Partition, connected
 from scurry.distributed.files import FileSample, Progress
 from scurry.importers import from_model
 from scurry.predictor import Predictor
-from scurry.verbs.early_exit import calibrated
-from scurry.verbs.options import Request
+from scurry.verbs.early_exit import calibrate
+from scurry.verbs.options import Calibration, ExitKeywords, ExitOptions
 
 
 def early_exit(
@@ -37,16 +34,9 @@ def early_exit(
     X_fit: Any = None,
     max_fit_rows: int = 100_000,
     label: str | None = None,
-    max_disagreement: float = 1e-3,
-    method: str = "auto",
-    confidence: float | None = 0.95,
-    shuffle: str = "fixed",
-    keep_scores: str | None = None,
-    costs: str | ArrayLike = "trees",
-    threshold: float | None = None,
-    random_state: int | np.random.Generator | None = None,
     cluster: Any = "local",
     progress: Progress | None = None,
+    **options: Unpack[ExitKeywords],
 ) -> Predictor:
     """`scurry.early_exit` for calibration rows in files: the same plan, without ever bringing them together.
 
@@ -64,11 +54,13 @@ def early_exit(
         Where that is half of them, the plan is that of ``scurry.early_exit(model, all_rows)``.
     label : str, optional
         A column that is no feature. Labels are not needed: it is left out.
-    max_disagreement, method, confidence, shuffle, keep_scores, costs, threshold, random_state
-        As of `scurry.early_exit`. "fan" keeps the trees' own order.
     cluster : "local", address or distributed.Client
     progress : callable, optional
         Called as ``progress(share_done, message)`` in each of several rounds over the files.
+
+    **options
+        The options of `scurry.early_exit`: promise, max_disagreement, method, confidence, shuffle, keep_scores, costs,
+        threshold and random_state. "fan" keeps the trees' own order.
 
     Returns
     -------
@@ -82,14 +74,7 @@ def early_exit(
     forest = from_model(model)
     check_count("max_fit_rows", max_fit_rows)
     partitions = [Partition(fragment.absolute(), label) for fragment in find(source)]
-    asked = {
-        "max_disagreement": max_disagreement,
-        "confidence": confidence,
-        "shuffle": shuffle,
-        "keep_scores": keep_scores,
-        "costs": costs,
-        "threshold": threshold,
-    }
+    asked = ExitOptions(**options)
     with connected(cluster) as client:
         sample = FileSample.of(client, forest, partitions, int(max_fit_rows), progress)
-        return calibrated(Request.checked(forest, sample, None, X_fit, method, random_state, **asked), method)
+        return calibrate(Calibration.of(forest, sample, None, X_fit, asked))

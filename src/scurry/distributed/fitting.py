@@ -118,7 +118,7 @@ def anytime(
     """
     forest = from_model(model)
     found = find_order(forest, source, label=label, order=order, readout=readout, cluster=cluster, progress=progress)
-    return predictor_of(forest, found, {"objective": "steps"})
+    return predictor_of(forest, found, objective="steps", n_rows=0)
 
 
 def _ordering_set(partition: Partition, forest: Forest, readout: str) -> OrderingSet:

@@ -24,7 +24,7 @@ from scurry.forest import Forest
 from scurry.forest.rows import as_rows
 from scurry.importers import from_model
 from scurry.predictor import Predictor
-from scurry.runners.exits import Run
+from scurry.runners.runner import Run
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _N_SEEDS = 2**31 - 1

@@ -13,6 +13,7 @@ from scurry.estimators.budgeted import BudgetedClassifier
 from scurry.forest import Forest
 from scurry.plan import Plan
 from scurry.predictor import Predictor
+from scurry.promises import Certificate, Labels
 from scurry.verbs.anytime import anytime
 from scurry.verbs.early_exit import early_exit
 from scurry.verbs.prune import prune
@@ -317,6 +318,5 @@ class FeatureBudgetClassifier(BudgetedClassifier):
 
 
 def _complete(forest: Forest, why: str) -> Predictor:
-    """A predictor that asks every tree, and so keeps every promise."""
-    facts = {"method": "full", "promise": "the model's own labels, always", "chosen_because": why}
-    return Predictor(forest, Plan(order=np.arange(forest.n_trees, dtype=np.int32), facts=facts))
+    """Return a predictor that evaluates every tree, and so keeps every promise."""
+    return Predictor(forest, Plan.full(forest, Certificate(method="full", promise=Labels(0.0), why=why)))

@@ -1,4 +1,4 @@
-"""Models as C for microcontrollers, and the proof that they answer as they should."""
+"""Export: models as C for microcontrollers, and the check that they answer as their source does."""
 
 from scurry.export.c_model import Export, to_c
 from scurry.export.lowered import LAYOUTS

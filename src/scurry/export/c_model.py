@@ -1,7 +1,4 @@
-"""`to_c`: a predictor or a forest as C for microcontrollers.
-
-Names: which may become identifiers and file names of an exported model.
-"""
+"""C model: a predictor or a forest written as C for microcontrollers."""
 
 from __future__ import annotations
 
@@ -17,16 +14,26 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_number
 from scurry.errors import InputError
-from scurry.export.candidates import Candidate, Sizes, candidates, choose
-from scurry.export.readme import readme
+from scurry.export.candidates import Candidate, Sizes, choose, list_candidates
+from scurry.export.readme import make_readme
 from scurry.export.replay import in_percent
-from scurry.export.selftest import selftest_header
+from scurry.export.selftest import make_selftest
 from scurry.forest import Forest
 from scurry.forest.rows import as_rows
-from scurry.plan import Plan
 from scurry.predictor import Predictor
 
 FORMAT = 1
+_MAX_NAME_LENGTH = 20  # NAME_quantize must differ from other names in the 31 characters that a C99 linker compares
+_NAME = re.compile(r"[A-Za-z](_?[A-Za-z0-9])*", re.ASCII)  # C++ reserves double underscores
+# Words of C and C++; standard headers, which a file of that name would replace; device names of Windows.
+_RESERVED = re.compile(
+    r"""auto|break|case|char|const|continue|default|do|double|else|enum|extern|float|for|goto|if|inline|int|long|register|
+    restrict|return|short|signed|sizeof|static|struct|switch|typedef|union|unsigned|void|volatile|while|asm|bool|catch|
+    class|delete|export|false|friend|mutable|namespace|new|operator|private|protected|public|template|this|throw|true|
+    try|typename|using|virtual|main|assert|complex|ctype|errno|fenv|inttypes|iso646|limits|locale|math|setjmp|signal|
+    stdarg|stdbool|stddef|stdint|stdio|stdlib|string|tgmath|time|wchar|wctype|aux|con|nul|prn|com[0-9]|lpt[0-9]""",
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +46,9 @@ class Export:
     name, layout : str
     sizes : Sizes
     agreement : float64 array or None
-        The share of calibration rows with the source's label after 0, 1, … steps.
+        Share of calibration rows with the source's label after 0, 1, … steps.
     candidates : list of Candidate
-        All layouts that were looked at, the chosen one first.
+        All layouts that were compared, the chosen one first.
     """
 
     directory: Path
@@ -80,27 +87,28 @@ def to_c(
     Parameters
     ----------
     pred : Predictor or Forest
-        An anytime predictor can be asked, and stopped, by an interrupt at any moment; a predictor with early exit stops
-        by itself; a forest, be it pruned or not, asks every tree.
+        An interrupt can read, and stop, an anytime predictor at any moment. A predictor with early exit stops by
+        itself. A forest, pruned or not, evaluates every tree.
     directory : str or path
-        Made if it is not there. Gets ``NAME.h``, ``NAME.c``, ``NAME_selftest.h``, ``README.md``, and for `verify`
+        Created if it does not exist. Gets ``NAME.h``, ``NAME.c``, ``NAME_selftest.h``, ``README.md``, and for `verify`
         ``NAME.scurry`` and ``NAME.json``.
     name : str, default "model"
-        Of the files, and the prefix of all identifiers.
+        Name of the files, and prefix of all identifiers.
     layout : {"auto", "float32", "int16-uint16", "int16-uint8", "int16-node8", "breadcrumb"}
-        Thresholds, and the numbers that nodes add: "float32" has thresholds as the source compares them and 32-bit
-        numbers; the others have 16-bit thresholds and no floating point at all. "int16-node8" keeps an 8-bit number in
-        the node; "breadcrumb" makes if-else code of an anytime plan. "auto" takes the layout with the best agreement
-        within `flash_budget`, or without one the smallest that answers 99.9 % of `X_cal` as the source at every step.
+        How thresholds, and the numbers that nodes add, are stored. "float32" has thresholds as the source compares them
+        and 32-bit numbers; the others have 16-bit thresholds and no floating point at all. "int16-node8" keeps an 8-bit
+        number in the node; "breadcrumb" turns an anytime plan into if-else code. "auto" takes the layout with the best
+        agreement within `flash_budget`; without a budget, the smallest that answers 99.9 % of `X_cal` as the source
+        does at every step.
     X_cal : array or DataFrame of shape (n_rows, n_features), optional
         Rows to measure the agreement on.
     flash_budget : int, optional
-        Bytes that tables and code may take.
+        Largest number of bytes of tables and code.
 
     Returns
     -------
     Export
-        Sizes, instructions per step and agreement; the same is in the README.
+        Sizes, instructions per step and agreement; the README has them too.
 
     Examples
     --------
@@ -116,18 +124,20 @@ def to_c(
     True
     """
     check_name(name)
-    if not isinstance(pred, Predictor | Forest):
+    if isinstance(pred, Forest):
+        pred = Predictor.full(pred)
+    elif not isinstance(pred, Predictor):
         raise InputError(
             f"a Predictor or a Forest is exported, got {type(pred).__name__}; make one with scurry.from_model(model), "
-            "scurry.anytime or scurry.early_exit"
+            "scurry.anytime or scurry.early_exit",
+            argument="pred",
         )
     if flash_budget is not None:
         check_number("flash_budget", flash_budget, above=0)
-    forest = pred.forest if isinstance(pred, Predictor) else pred
-    rows = None if X_cal is None else as_rows(forest, X_cal)
+    rows = None if X_cal is None else as_rows(pred.forest, X_cal)
     if rows is not None and len(rows) == 0:
-        raise InputError("X_cal has no rows; pass rows like those to come, or leave it out")
-    options = candidates(pred, name, layout, rows)
+        raise InputError("X_cal has no rows; pass rows like those to come, or leave it out", argument="X_cal")
+    options = list_candidates(pred, name, layout, rows)
     chosen = choose(options, flash_budget)
     options.sort(key=lambda option: option is not chosen)
     export = Export(Path(directory), name, chosen.layout.name, chosen.sizes, chosen.agreement, options)
@@ -135,49 +145,37 @@ def to_c(
     return export
 
 
-def _write(export: Export, pred: Predictor | Forest, chosen: Candidate, rows: NDArray[Any] | None) -> None:
+def _write(export: Export, pred: Predictor, chosen: Candidate, rows: NDArray[Any] | None) -> None:
     folder, name = export.directory, export.name
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; to_c needs a directory to write to")
-    folder.mkdir(parents=True, exist_ok=True)
-    forest = pred.forest if isinstance(pred, Predictor) else pred
+        raise InputError(f"{folder} is a file; to_c needs a directory to write to", argument="directory")
     shares = None if export.agreement is None else export.agreement.tolist()
     manifest = {"format": FORMAT, "name": name, "layout": export.layout, "agreement": shares} | asdict(export.sizes)
+    # All texts are made before the first is written, so that an error leaves no part of a model behind.
     texts = {
         f"{name}.h": chosen.source.header,
         f"{name}.c": chosen.source.source,
-        f"{name}_selftest.h": selftest_header(chosen.lowered, forest, name, rows),
+        f"{name}_selftest.h": make_selftest(chosen.lowered, pred.forest, name, rows),
         f"{name}.json": json.dumps(manifest, indent=2) + "\n",
-        "README.md": readme(name, chosen, forest),
+        "README.md": make_readme(name, chosen, pred.forest),
     }
+    folder.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
         (folder / file).write_text(text, encoding="utf-8", newline="\n")
-    full = Plan(order=np.arange(forest.n_trees, dtype=np.int32))
-    (pred if isinstance(pred, Predictor) else Predictor(forest, full)).save(folder / f"{name}.scurry")
-
-
-_LONGEST = 20  # so that NAME_quantize differs from others in the 31 characters a C99 linker must tell apart
-_PATTERN = re.compile(r"[A-Za-z](_?[A-Za-z0-9])*", re.ASCII)  # C++ keeps double underscores to itself
-# Words of C and C++; standard headers, in whose place a file of that name would be included; devices of Windows.
-_RESERVED = re.compile(
-    r"""auto|break|case|char|const|continue|default|do|double|else|enum|extern|float|for|goto|if|inline|int|long|register|
-    restrict|return|short|signed|sizeof|static|struct|switch|typedef|union|unsigned|void|volatile|while|asm|bool|catch|
-    class|delete|export|false|friend|mutable|namespace|new|operator|private|protected|public|template|this|throw|true|
-    try|typename|using|virtual|main|assert|complex|ctype|errno|fenv|inttypes|iso646|limits|locale|math|setjmp|signal|
-    stdarg|stdbool|stddef|stdint|stdio|stdlib|string|tgmath|time|wchar|wctype|aux|con|nul|prn|com[0-9]|lpt[0-9]""",
-    re.IGNORECASE | re.VERBOSE,
-)
+    pred.save(folder / f"{name}.scurry")
 
 
 def check_name(name: object) -> str:
-    """`name` if C files and identifiers can be made of it; raises otherwise."""
-    if not isinstance(name, str) or not _PATTERN.fullmatch(name) or len(name) > _LONGEST:
+    """Return `name` if C files and identifiers can be made of it; raise otherwise."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
         raise InputError(
-            f"name must be a C identifier of at most {_LONGEST} letters, digits and single underscores between them "
-            f"that begins with a letter, got {name!r}; for example 'model'"
+            f"name must begin with a letter and have at most {_MAX_NAME_LENGTH} letters, digits and single underscores "
+            f"between them, got {name!r}; for example 'model'",
+            argument="name",
         )
     if _RESERVED.fullmatch(name):
         raise InputError(
-            f"name must not be a word of C or C++, a standard header or a device, got {name!r}; try 'my_{name}'"
+            f"name must not be a word of C or C++, a standard header or a device, got {name!r}; try 'my_{name}'",
+            argument="name",
         )
     return name

@@ -1,9 +1,7 @@
-"""Candidates: the layouts a model can be written in, and the choice among them.
+"""Candidates: the layouts a model can be written in, what each takes of a microcontroller, and the choice among them.
 
-Sizes: what an exported model takes of a microcontroller.
-
-Tables are counted exactly. Code is estimated from what ``arm-none-eabi-gcc -O2`` makes of it for a Cortex-M4, on the
-generous side; ``make embedded`` compares both with compiled firmware and with instructions executed under emulation.
+Bytes of tables are exact. Code is estimated from what ``arm-none-eabi-gcc -O2`` makes of it for a Cortex-M4, rounded
+up. ``make embedded`` compares both with compiled firmware and with instructions executed under emulation.
 """
 
 from __future__ import annotations
@@ -14,19 +12,58 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.checks import check_choice
 from scurry.errors import InfeasibleError, InputError
 from scurry.export.c_source import CSource
-from scurry.export.lowered import LAYOUTS, Layout, Lowered, layout_named, lower
-from scurry.export.replay import agreement
-from scurry.forest import Forest
+from scurry.export.lowered import LAYOUTS, Layout, Lowered, lower
+from scurry.export.replay import measure_agreement
 from scurry.predictor import Predictor
 
 MIN_AGREEMENT = 0.999
 
+# Measured on compiled models of the test suite. All functions of a model; then if-else code by what it consists of.
+_CODE_BYTES = 640
+_BYTES_PER_INNER_NODE, _BYTES_PER_RUN, _BYTES_PER_CASE = 28, 24, 8
+# Instructions of one step: a table loop, the same with floats, and a loop that walks a tree to its leaf.
+_TABLE_STEP, _FLOAT_STEP, _TREE_STEP = 19.5, 22.5, 12.0
+# Instructions of if-else code: one step, the call of a run, and a switch at its start.
+_IF_ELSE_STEP, _RUN, _SWITCH = 5.0, 12.0, 6.0
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes and instructions of an exported model on a Cortex-M4.
+
+    Attributes
+    ----------
+    table_bytes : int
+        Constant tables, exact.
+    flash_bytes : int
+        Tables and code; the code is estimated.
+    ram_bytes : int
+        One state and one row of columns.
+    instructions_per_step : float
+        Estimated for the loop that walks the trees. The float32 layout assumes a floating point unit.
+    """
+
+    table_bytes: int
+    flash_bytes: int
+    ram_bytes: int
+    instructions_per_step: float
+
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A layout, what it takes, and how often it answers as the source does (None if no rows were given)."""
+    """A model in one layout.
+
+    Attributes
+    ----------
+    lowered : Lowered
+    source : CSource
+    sizes : Sizes
+    agreement : float64 array or None
+        Share of rows with the source's label after 0, 1, … steps; None if no rows were given.
+    """
 
     lowered: Lowered
     source: CSource
@@ -40,27 +77,46 @@ class Candidate:
 
     @property
     def least_agreement(self) -> float:
-        """The agreement at the worst step; 1 if it is not known."""
+        """Agreement at the worst step; 1 if it is not known."""
         return 1.0 if self.agreement is None else float(self.agreement.min())
 
+    @property
+    def preference(self) -> tuple[bool, int, int]:
+        """Sorts layouts that agree equally well: larger is better.
 
-def candidates(pred: Predictor | Forest, name: str, layout: str, rows: NDArray[Any] | None) -> list[Candidate]:
-    """The layout asked for, or all that the model fits; raises if there is none."""
-    if layout != "auto":
-        return [_candidate(pred, name, layout_named(layout), rows)]
-    found, refusals = [], []
-    for option in LAYOUTS.values():
+        Tables are preferred to code; then 16-bit numbers, as 8 bits can change one early answer in twenty; then small
+        size.
+        """
+        width = {16: 2, 32: 1, 8: 0}[self.layout.value_bits]
+        return not self.layout.if_else, width, -self.sizes.flash_bytes
+
+
+def list_candidates(pred: Predictor, name: str, layout: str, rows: NDArray[Any] | None) -> list[Candidate]:
+    """Return the model in the layout of this name, or with "auto" in every layout that fits it."""
+    check_choice("layout", layout, ["auto", *LAYOUTS])
+    found: list[Candidate] = []
+    errors = []
+    for option in LAYOUTS.values() if layout == "auto" else [LAYOUTS[layout]]:
+        if found and option.if_else and not found[0].lowered.is_anytime:
+            continue  # only anytime plans become code; the user did not ask for it, so this is no error
         try:
-            found.append(_candidate(pred, name, option, rows))
+            lowered = lower(pred, option)
+            source = CSource(lowered, name, list(np.asarray(pred.forest.classes)))
         except InputError as error:
-            refusals.append(error)
+            errors.append(error)
+            continue
+        agreement = None if rows is None else measure_agreement(pred, lowered, rows)
+        found.append(Candidate(lowered, source, estimate_sizes(lowered, source), agreement))
     if not found:
-        raise refusals[0]
+        raise errors[0]
     return found
 
 
 def choose(options: list[Candidate], flash_budget: int | None) -> Candidate:
-    """The best agreement within a budget of bytes; without one, the smallest that agrees well enough."""
+    """Return the option with the best agreement that fits `flash_budget` bytes.
+
+    Without a budget, return the smallest option whose agreement is high enough.
+    """
     if flash_budget is not None:
         fitting = [option for option in options if option.sizes.flash_bytes <= flash_budget]
         if not fitting:
@@ -70,61 +126,17 @@ def choose(options: list[Candidate], flash_budget: int | None) -> Candidate:
                 'fewer or shallower trees, or leave the choice to layout="auto"',
                 achievable=float(least),
             )
-        return max(fitting, key=lambda option: (option.least_agreement, *_preference(option)))
+        return max(fitting, key=lambda option: (option.least_agreement, *option.preference))
     if options[0].agreement is None:
-        return max(options, key=_preference)
+        return max(options, key=lambda option: option.preference)
     good = [option for option in options if option.least_agreement >= MIN_AGREEMENT]
     if not good:
         return max(options, key=lambda option: option.least_agreement)
     return min(good, key=lambda option: option.sizes.flash_bytes)
 
 
-def _candidate(pred: Predictor | Forest, name: str, layout: Layout, rows: NDArray[Any] | None) -> Candidate:
-    forest = pred.forest if isinstance(pred, Predictor) else pred
-    lowered = lower(pred, layout)
-    source = CSource(lowered, name, list(np.asarray(forest.classes)))
-    measured = None if rows is None else agreement(pred, lowered, rows)
-    return Candidate(lowered, source, sizes_of(lowered, source), measured)
-
-
-def _preference(option: Candidate) -> tuple[bool, int, int]:
-    """Tables before code, 16-bit numbers before others (8 bits can change one early answer in twenty), then size."""
-    width = {16: 2, 32: 1, 8: 0}[option.layout.value_bits]
-    return not option.layout.if_else, width, -option.sizes.flash_bytes
-
-
-_CODE_BYTES = 640
-_BYTES_PER_INNER_NODE = 28
-_BYTES_PER_RUN = 24
-_BYTES_PER_CASE = 8
-_TABLE_STEP, _FLOAT_STEP, _TREE_STEP = 19.5, 22.5, 12.0
-_CRUMB_STEP, _RUN, _SWITCH = 5.0, 12.0, 6.0
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Bytes and instructions of an exported model on a Cortex-M4.
-
-    Attributes
-    ----------
-    table_bytes : int
-        Constant tables, exactly.
-    flash_bytes : int
-        With an estimate of the code.
-    ram_bytes : int
-        One state and one row of columns.
-    instructions_per_step : float
-        Estimated, of the loop that walks; a step of the float32 layout assumes a floating point unit.
-    """
-
-    table_bytes: int
-    flash_bytes: int
-    ram_bytes: int
-    instructions_per_step: float
-
-
-def sizes_of(lowered: Lowered, source: CSource) -> Sizes:
-    """The sizes of a model."""
+def estimate_sizes(lowered: Lowered, source: CSource) -> Sizes:
+    """Return what a model takes of a Cortex-M4."""
     code, instructions = _CODE_BYTES, _FLOAT_STEP if lowered.layout.float_thresholds else _TABLE_STEP
     if lowered.layout.if_else:
         resumed = [run for run in lowered.runs if run[1] > 0]
@@ -133,7 +145,7 @@ def sizes_of(lowered: Lowered, source: CSource) -> Sizes:
         code += _BYTES_PER_INNER_NODE * lowered.n_inner
         code += _BYTES_PER_RUN * len(lowered.runs) + _BYTES_PER_CASE * n_cases
         overhead = _RUN * len(lowered.runs) + _SWITCH * len(resumed)
-        instructions = _CRUMB_STEP + overhead / len(lowered.order)
+        instructions = _IF_ELSE_STEP + overhead / len(lowered.order)
     elif not lowered.is_anytime:
         instructions = _TREE_STEP
     column_bytes = 4 if lowered.layout.float_thresholds else 2
@@ -141,6 +153,6 @@ def sizes_of(lowered: Lowered, source: CSource) -> Sizes:
     return Sizes(
         table_bytes=source.table_bytes,
         flash_bytes=source.table_bytes + code,
-        ram_bytes=-(-state // 4) * 4 + column_bytes * len(lowered.columns.feature),
+        ram_bytes=-(-state // 4) * 4 + column_bytes * len(lowered.columns.feature),  # a state is aligned to 4 bytes
         instructions_per_step=instructions,
     )

@@ -1,7 +1,4 @@
-"""The self-test header of an exported model: a few rows and the labels it must give them, to be run on the target.
-
-Probes: rows that find mistakes, on and beside the thresholds of a forest.
-"""
+"""Self-test of an exported model: a few rows and the labels it must give them, to be run on the target."""
 
 from __future__ import annotations
 
@@ -11,14 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.export import replay
 from scurry.export.c_source import Tables
 from scurry.export.lowered import Lowered
-from scurry.export.values import ExitTables
+from scurry.export.replay import run_trees, walk_steps
 from scurry.forest import Forest
 
 _N_ROWS = 8
 _N_POSITIONS = 5
+_SPECIAL_SHARE, _THRESHOLD_SHARE = 0.05, 0.7
+_SPECIAL = np.array(
+    [
+        *(np.nan, np.inf, -np.inf, 0.0, -0.0, 0.5, -0.5, 65536.0, 1e9, -1e9),
+        *(1e-45, -1e-45, 1e-38, 3.4028235e38, -3.4028235e38),  # denormals, and the largest floats
+    ],
+    dtype=np.float32,
+)
 
 _FRAME = Template("""\
 /* Rows and the labels that $name must give them. Call ${name}_selftest() on the target: it returns the mismatches. */
@@ -59,67 +63,44 @@ _CHECK_RUN = """\
         mismatches += {name}_predict(&state) != labels[row][0];"""
 
 
-def selftest_header(lowered: Lowered, forest: Forest, name: str, rows: NDArray[Any] | None) -> str:
-    """The text of ``NAME_selftest.h``."""
-    chosen = probe_rows(forest, _N_ROWS, rows=rows, special=False)
-    tables, words = Tables(), {"name": name}
+def make_selftest(lowered: Lowered, forest: Forest, name: str, rows: NDArray[Any] | None) -> str:
+    """Return the text of ``NAME_selftest.h``."""
+    # Without NaN and infinities, which C has no constants for.
+    chosen = make_probes(forest, _N_ROWS, rows=rows, special=False)
+    tables = Tables()
     if lowered.columns.is_quantised:
-        tables.array("rows", chosen.view(np.uint32), "uint32_t")
+        tables.add_array("rows", chosen.view(np.uint32), "uint32_t")
     else:
-        tables.array("rows", chosen, "float")
+        tables.add_array("rows", chosen, "float")
     if lowered.is_anytime:
-        ends = np.cumsum([last - first for _, first, last in lowered.runs]) if lowered.layout.if_else else None
-        n_units = len(lowered.runs) if ends is not None else len(lowered.order)
-        positions = np.unique(np.linspace(0, n_units, _N_POSITIONS).astype(np.int64))
-        after = positions if ends is None else np.concatenate([[0], ends])[positions]
-        labels = [lowered.values.labels(sums) for sums, _ in replay.states(lowered, chosen)]
-        tables.array("positions", positions)
-        tables.array("labels", np.stack([labels[n_steps] for n_steps in after], axis=1))
-        check = _CHECK_STEPS.format(n_positions=len(positions), **words)
+        # The C counts runs where trees are code, and steps where they are tables; the replay counts steps.
+        lengths = [last - first for _, first, last in lowered.runs]
+        n_steps = np.cumsum([0, *lengths]) if lowered.layout.if_else else np.arange(len(lowered.order) + 1)
+        positions = np.unique(np.linspace(0, len(n_steps) - 1, _N_POSITIONS).astype(np.int64))
+        labels = [lowered.values.labels(sums) for sums, _ in walk_steps(lowered, chosen)]
+        tables.add_array("positions", positions)
+        tables.add_array("labels", np.stack([labels[n] for n in n_steps[positions]], axis=1))
+        check = _CHECK_STEPS.format(n_positions=len(positions), name=name)
     else:
-        tables.array("labels", replay.outcomes(lowered, chosen).codes[:, None])
-        check = _CHECK_RUN.format(**words)
-    draws = isinstance(lowered.stop, ExitTables) and len(lowered.stop.weights) > 1
+        tables.add_array("labels", run_trees(lowered, chosen).codes[:, None])
+        check = _CHECK_RUN.format(name=name)
     return _FRAME.substitute(
-        words,
+        name=name,
         NAME=name.upper(),
         tables="    " + str(tables).replace("\n", "\n    "),
         n_rows=len(chosen),
-        draw=", 0" if draws else "",
+        draw=", 0" if lowered.takes_draw else "",
         check=check,
     )
 
 
-_SPECIAL = np.array(
-    [
-        np.nan,
-        np.inf,
-        -np.inf,
-        0.0,
-        -0.0,
-        1e-45,
-        -1e-45,
-        1e-38,
-        3.4028235e38,
-        -3.4028235e38,
-        1e9,
-        -1e9,
-        0.5,
-        -0.5,
-        65536.0,
-    ],
-    dtype=np.float32,
-)
-_SPECIAL_SHARE, _THRESHOLD_SHARE = 0.05, 0.7
-
-
-def probe_rows(
+def make_probes(
     forest: Forest, n_rows: int, *, rows: NDArray[Any] | None = None, special: bool = True, seed: int = 0
 ) -> NDArray[np.float32]:
-    """float32 rows of shape (n_rows, n_features) whose cells are thresholds of their feature or the floats beside them.
+    """Return rows that find mistakes: most cells are thresholds of their feature, or the floats next to them.
 
     Other cells come from `rows`, where there are some. With `special`, some are NaN, infinite, signed zeros, denormals
-    or huge.
+    or huge. The result is float32, of shape (n_rows, n_features).
     """
     rng = np.random.default_rng(seed)
     with np.errstate(over="ignore"):
@@ -133,10 +114,10 @@ def probe_rows(
             if not len(thresholds):
                 continue
             picked = rng.choice(thresholds, n_rows)
-            beside = np.stack(
+            near = np.stack(
                 [np.nextafter(picked, np.float32(-np.inf)), picked, np.nextafter(picked, np.float32(np.inf))]
             )
-            cells = beside[rng.integers(0, 3, n_rows), np.arange(n_rows)]
+            cells = near[rng.integers(0, 3, n_rows), np.arange(n_rows)]
             probes[:, feature] = np.where(rng.random(n_rows) < _THRESHOLD_SHARE, cells, probes[:, feature])
     if special:
         odd = rng.random(probes.shape) < _SPECIAL_SHARE

@@ -1,4 +1,8 @@
-"""`verify`: compile an exported model with the host's compiler and compare every answer it can give."""
+"""Verification: an exported model is compiled with the host's compiler, and every answer it gives is compared.
+
+The harness below reads rows from its input and writes, for each, the labels and sums it observes. The replay in numpy
+says what they should be.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -18,18 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import FormatError, InputError, MissingDependencyError
-from scurry.export import replay
 from scurry.export.c_model import check_name
 from scurry.export.lowered import LAYOUTS, Lowered, lower
-from scurry.export.selftest import probe_rows
-from scurry.export.values import ExitTables
+from scurry.export.replay import run_trees, walk_steps
+from scurry.export.selftest import make_probes
 from scurry.forest.rows import as_rows
 from scurry.predictor import Predictor, load
 
 FLAGS = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic")
 SANITIZERS = ("-fsanitize=undefined,address", "-fno-sanitize-recover=all")
-_BLOCK = 256
-_DRAW_STEP = 40503
+_ROWS_AT_ONCE = 256  # the replay holds the sums of all steps of these rows
+_DRAW_STEP = 40503  # odd: the draws of successive rows pass through all 16-bit numbers
 _TIMEOUT_S = 600
 
 _HARNESS = Template("""\
@@ -47,6 +49,7 @@ static void observe(const ${name}_state *state)
     fwrite(seen, sizeof seen, 1, stdout);
 }
 
+/* Breadcrumb trees are observed at every store, as an interrupt could see them. */
 #define ${NAME}_AT(state, tree, at) ((state)->node[tree] = (at), observe(state))
 #include "$name.c"
 #include "${name}_selftest.h"
@@ -74,7 +77,7 @@ _TABLE_WALK = """\
         {name}_init(&state);
         {name}_run(&state, x, &stopped);
         if (state.position != 0) return 4;
-        {name}_run(&state, x, &stopped_not);
+        {name}_run(&state, x, &running);
         observe(&state);"""
 
 _CRUMB_WALK = """\
@@ -82,7 +85,7 @@ _CRUMB_WALK = """\
         observe(&state);
         {name}_run(&state, x, &stopped);
         if (state.position != 0) return 4;
-        {name}_run(&state, x, &stopped_not);"""
+        {name}_run(&state, x, &running);"""
 
 _EXIT_WALK = """\
         {init}
@@ -94,15 +97,15 @@ _EXIT_WALK = """\
 
 @dataclass(frozen=True)
 class Verification:
-    """What was compared; it is true if all of it was equal.
+    """Result of a comparison. It is true if all answers were equal.
 
     Attributes
     ----------
     name, layout : str
     n_rows : int
-        Rows, the adversarial ones included.
+        Number of rows, adversarial ones included.
     n_answers : int
-        Answers compared: labels and sums, after every step of an anytime model.
+        Number of answers compared: labels and sums, after every step of an anytime model.
     n_mismatches : int
     """
 
@@ -125,20 +128,21 @@ def verify(
     sanitize: bool = False,
     compiler: str | None = None,
 ) -> Verification:
-    """Compile what `to_c` wrote and compare all its answers with the saved model's.
+    """Compile what `to_c` wrote, and compare all its answers with those of the saved model.
 
     Parameters
     ----------
     directory : str or path
     X : array or DataFrame of shape (n_rows, n_features)
-        Rows to compare on; others on and beside the thresholds, with NaN and infinities, are added.
+        Rows to compare on. Adversarial rows are added: on and next to the thresholds, with NaN and infinities.
     name : str, optional
-        Of the model, where the directory has several.
+        Name of the model. Needed if the directory has several.
     n_adversarial : int, default 500
+        Number of adversarial rows.
     sanitize : bool, default False
-        Whether to look for undefined behaviour and wrong accesses too.
+        Whether to check for undefined behaviour and invalid memory accesses too.
     compiler : str, optional
-        By default ``$CC``, cc, gcc or clang.
+        C compiler. By default ``$CC``, cc, gcc or clang, the first that is found.
 
     Returns
     -------
@@ -147,7 +151,7 @@ def verify(
     Raises
     ------
     FormatError
-        If the code does not compile, fails its self-test or breaks off.
+        If the code does not compile, fails its self-test or crashes.
 
     Examples
     --------
@@ -163,14 +167,14 @@ def verify(
     lowered, pred, name = _load(folder, name)
     rows = as_rows(pred.forest, X)
     with np.errstate(over="ignore"):
-        probes = probe_rows(pred.forest, n_adversarial, rows=rows)
+        probes = make_probes(pred.forest, n_adversarial, rows=rows)
         rows = np.concatenate([rows.astype(np.float32), probes])
     with tempfile.TemporaryDirectory() as scratch:
         program = _compile(folder, name, lowered, Path(scratch), sanitize, compiler)
-        blocks = [rows[at : at + _BLOCK] for at in range(0, len(rows), _BLOCK)]
-        pairs = [(_expected(lowered, block), _obtained(program, block)) for block in blocks]
+        blocks = [rows[at : at + _ROWS_AT_ONCE] for at in range(0, len(rows), _ROWS_AT_ONCE)]
+        pairs = [(_replay(lowered, block), _run(program, block)) for block in blocks]
     width = 1 + lowered.values.n_sums + (not lowered.is_anytime)
-    n_mismatches = sum(_mismatches(expected, obtained, width) for expected, obtained in pairs)
+    n_mismatches = sum(_count_mismatches(expected, obtained, width) for expected, obtained in pairs)
     n_answers = sum(len(expected) for expected, _ in pairs) // width
     return Verification(name, lowered.layout.name, len(rows), n_answers, n_mismatches)
 
@@ -181,7 +185,7 @@ def _load(folder: Path, name: str | None) -> tuple[Lowered, Predictor, str]:
         if len(found) != 1:
             raise InputError(
                 f"{folder} has {len(found)} exported models{': ' * bool(found)}{', '.join(found)}; "
-                + ("say which with name=…" if found else "write one with scurry.export.to_c")
+                + ("choose one with name=…" if found else "write one with scurry.export.to_c")
             )
         name = found[0]
     check_name(name)
@@ -202,7 +206,7 @@ def _compile(folder: Path, name: str, lowered: Lowered, scratch: Path, sanitize:
     if path is None:
         raise MissingDependencyError(f"no C compiler found (looked for {', '.join(tried)}); install gcc or clang")
     harness, program = scratch / "harness.c", scratch / "harness"
-    harness.write_text(_harness(lowered, name), encoding="utf-8")
+    harness.write_text(_write_harness(lowered, name), encoding="utf-8")
     flags = [*FLAGS, *(SANITIZERS if sanitize else ())]
     command = [path, *flags, f"-I{folder.resolve()}", str(harness), "-o", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
@@ -211,19 +215,19 @@ def _compile(folder: Path, name: str, lowered: Lowered, scratch: Path, sanitize:
     return program
 
 
-def _harness(lowered: Lowered, name: str) -> str:
+def _write_harness(lowered: Lowered, name: str) -> str:
     if lowered.is_anytime:
         walk = (_CRUMB_WALK if lowered.layout.if_else else _TABLE_WALK).format(name=name)
-        declarations = "    static const uint8_t stopped = 1, stopped_not = 0;"
+        declarations = "    static const uint8_t stopped = 1, running = 0;"
     else:
-        draws = isinstance(lowered.stop, ExitTables) and len(lowered.stop.weights) > 1
-        init = f"{name}_init(&state, (uint16_t)({_DRAW_STEP}u * n_rows++));" if draws else f"{name}_init(&state);"
+        draw = f", (uint16_t)({_DRAW_STEP}u * n_rows++)" if lowered.takes_draw else ""
+        init = f"{name}_init(&state{draw});"
         walk = _EXIT_WALK.format(name=name, init=init)
-        declarations = "    int32_t trees;" + ("\n    uint32_t n_rows = 0;" if draws else "")
+        declarations = "    int32_t trees;" + ("\n    uint32_t n_rows = 0;" if draw else "")
     return _HARNESS.substitute(name=name, NAME=name.upper(), walk=walk, declarations=declarations)
 
 
-def _obtained(program: Path, rows: NDArray[np.float32]) -> NDArray[np.int32]:
+def _run(program: Path, rows: NDArray[np.float32]) -> NDArray[np.int32]:
     done = subprocess.run(
         [program], input=np.ascontiguousarray(rows).tobytes(), capture_output=True, timeout=_TIMEOUT_S, check=False
     )
@@ -234,26 +238,24 @@ def _obtained(program: Path, rows: NDArray[np.float32]) -> NDArray[np.int32]:
     return np.frombuffer(done.stdout, dtype=np.int32)
 
 
-def _expected(lowered: Lowered, rows: NDArray[np.float32]) -> NDArray[np.int32]:
-    """What the harness should print for some rows."""
+def _replay(lowered: Lowered, rows: NDArray[np.float32]) -> NDArray[np.int32]:
+    """Return what the harness should write for some rows."""
     if not lowered.is_anytime:
-        draws = _DRAW_STEP * np.arange(len(rows))
-        codes, sums, trees = replay.outcomes(lowered, rows, draws)
+        # The harness starts anew for every block of rows, so draws begin at 0 again.
+        codes, sums, trees = run_trees(lowered, rows, draws=_DRAW_STEP * np.arange(len(rows)))
         return np.column_stack([codes, sums, trees]).astype(np.int32).ravel()
-    answers, moved = zip(*_answers(lowered, rows), strict=True)
-    per_row: NDArray[np.int32] = np.stack(answers, axis=1)
+    states = list(walk_steps(lowered, rows))
+    answers = [np.column_stack([lowered.values.labels(sums), sums]) for sums, _ in states]
+    per_row: NDArray[np.int32] = np.stack(answers, axis=1).astype(np.int32)
     if lowered.layout.if_else:
-        per_move: NDArray[np.int32] = per_row[np.stack(moved, axis=1)].ravel()
+        # Code stores a node only where a row moves.
+        per_move: NDArray[np.int32] = per_row[np.stack([moved for _, moved in states], axis=1)].ravel()
         return per_move
+    # Tables are observed after every step, and once more after they ran without a pause.
     return np.concatenate([per_row, per_row[:, -1:]], axis=1).ravel()
 
 
-def _answers(lowered: Lowered, rows: NDArray[Any]) -> Iterator[tuple[NDArray[np.int32], NDArray[np.bool_]]]:
-    for sums, moved in replay.states(lowered, rows):
-        yield np.column_stack([lowered.values.labels(sums), sums]).astype(np.int32), moved
-
-
-def _mismatches(expected: NDArray[np.int32], obtained: NDArray[np.int32], width: int) -> int:
+def _count_mismatches(expected: NDArray[np.int32], obtained: NDArray[np.int32], width: int) -> int:
     if len(expected) != len(obtained):
         return max(len(expected), len(obtained)) // width
     return int((expected != obtained).reshape(-1, width).any(axis=1).sum())

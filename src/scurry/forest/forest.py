@@ -1,8 +1,6 @@
 """Forest: what a tree ensemble is, as immutable flat arrays.
 
 Importers make it, algorithms read it, the native engine is lowered from it. Nothing else in scurry represents trees.
-
-The parts a forest consists of, by name: the arrays and header fields of files, of the core, and of other forests.
 """
 
 from __future__ import annotations
@@ -10,23 +8,38 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from os import PathLike
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry import _core
 from scurry.errors import InputError
-from scurry.forest import structure
 from scurry.forest.rows import as_rows, thread_count
-from scurry.forest.storage import Container, container_bytes, container_of, digest, write_container
+from scurry.forest.storage import (
+    Container,
+    container_bytes,
+    container_of,
+    digest,
+    pack_values,
+    unpack_values,
+    write_container,
+)
+from scurry.forest.structure import (
+    ARRAYS,
+    HEADER,
+    MISSING_NONE,
+    MISSING_ZERO,
+    ZERO,
+    ForestFields,
+    check_fields,
+    fill_arrays,
+    freeze,
+    join_trees,
+)
 
-if TYPE_CHECKING:
-    pass
 
-
-class Forest:
+class Forest(ForestFields):
     """A tree ensemble as flat, read-only arrays over all trees.
 
     Nodes of tree ``t`` are ``tree_offset[t]:tree_offset[t + 1]``, its root first, children after their parent.
@@ -90,21 +103,6 @@ class Forest:
     Forest(n_trees=1, n_nodes=3, max_depth=1, n_features=1, n_classes=2, aggregation='mean')
     """
 
-    tree_offset: NDArray[np.int64]
-    feature: NDArray[np.int32]
-    threshold: NDArray[np.float64]
-    left: NDArray[np.int32]
-    right: NDArray[np.int32]
-    value: NDArray[np.float64]
-    default_left: NDArray[np.bool_]
-    cover: NDArray[np.float64]
-    missing: NDArray[np.uint8]
-    tree_output: NDArray[np.int32]
-    base_score: NDArray[np.float64]
-    category_set: NDArray[np.int32]
-    category_offset: NDArray[np.int64]
-    category_bits: NDArray[np.uint32]
-
     def __init__(
         self,
         *,
@@ -153,22 +151,20 @@ class Forest:
             "category_offset": category_offset,
             "category_bits": category_bits,
         }
-        self.__dict__.update(arrays_of(given))
+        self.__dict__.update(fill_arrays(given))
         self.n_features = int(n_features)
-        self.classes: NDArray[Any] | None = None if classes is None else structure.frozen(classes, None, "classes")
+        self.classes = None if classes is None else freeze(classes, None, "classes")
         self.aggregation, self.comparison = aggregation, comparison
         self.input_dtype, self.score_dtype = input_dtype, score_dtype
         self.link, self.link_scale = link, float(link_scale)
         self.label_from, self.decision_threshold = label_from, float(decision_threshold)
         self.category_rounding, self.encode_numbers = category_rounding, bool(encode_numbers)
-        self.feature_names: tuple[str, ...] | None = None if feature_names is None else tuple(map(str, feature_names))
-        self.categories: Mapping[int, NDArray[Any]] = {
-            int(f): structure.frozen(values, None, f"categories[{f}]") for f, values in (categories or {}).items()
-        }
-        self.__dict__["_levels"] = structure.check(self)
+        self.feature_names = None if feature_names is None else tuple(map(str, feature_names))
+        self.categories = {int(f): freeze(values, None, f"categories[{f}]") for f, values in (categories or {}).items()}
+        self.__dict__["_node_depth"] = check_fields(self)  # the last field: from here on nothing can be set
 
     def __setattr__(self, name: str, value: object) -> None:
-        if "_levels" in self.__dict__:
+        if "_node_depth" in self.__dict__:
             raise AttributeError(f"a Forest is immutable; build a new one instead of setting {name!r}")
         super().__setattr__(name, value)
 
@@ -176,7 +172,7 @@ class Forest:
         return _received, (container_bytes("forest", *self.to_parts()),)  # the content of a file, checked as one
 
     def __deepcopy__(self, memo: object) -> Self:
-        return self
+        return self  # immutable: a copy would only take memory, and build its engine again
 
     @classmethod
     def from_trees(
@@ -207,7 +203,7 @@ class Forest:
         -------
         Forest
         """
-        joined, used = structure.join_trees(trees)
+        joined, used = join_trees(trees)
         n_columns = joined["value"].shape[1]
         return cls(
             **joined,
@@ -257,8 +253,8 @@ class Forest:
     @property
     def node_depth(self) -> NDArray[np.int32]:
         """Edges from the root to each node, shape (n_nodes,)."""
-        levels: NDArray[np.int32] = self.__dict__["_levels"]
-        return levels
+        depth: NDArray[np.int32] = self.__dict__["_node_depth"]
+        return depth
 
     @cached_property
     def tree_depth(self) -> NDArray[np.int32]:
@@ -273,37 +269,136 @@ class Forest:
         return int(self.tree_depth.max())
 
     @cached_property
+    def parent(self) -> NDArray[np.int32]:
+        """Parent of each node, -1 at roots; int32 array of shape (n_nodes,)."""
+        parent = np.full(self.n_nodes, -1, np.int32)
+        inner = np.flatnonzero(self.left >= 0).astype(np.int32)
+        parent[self.left[inner]] = parent[self.right[inner]] = inner
+        parent.flags.writeable = False
+        return parent
+
+    @cached_property
+    def trees_per_round(self) -> int:
+        """Number of trees in a round: the fewest, in the forest's own order, that serve every output equally often.
+
+        1 where the values of a tree have a column for every output.
+        """
+        output = self.tree_output
+        if output[0] < 0:
+            return 1
+        # A multiple of n_outputs: XGBoost's num_parallel_tree grows several trees per class before the next round.
+        for size in range(self.n_outputs, self.n_trees, self.n_outputs):
+            if self.n_trees % size == 0:
+                rounds = np.sort(output.reshape(-1, size), axis=1)
+                if (rounds == rounds[0]).all():
+                    return size
+        return self.n_trees
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds. A round evaluates one tree, or one per output (or several) where each serves one output."""
+        return self.n_trees // self.trees_per_round
+
+    @property
+    def score_divisor(self) -> int:
+        """What a row's sums are divided by to give its scores: the trees behind each output, 1 where they are added."""
+        if self.aggregation == "sum":
+            return 1
+        return self.n_trees if self.tree_output[0] < 0 else self.n_trees // self.n_outputs
+
+    def codes_of(self, labels: ArrayLike, name: str = "y") -> NDArray[np.int32]:
+        """Return the index of each label among the forest's classes.
+
+        Parameters
+        ----------
+        labels : array of shape (n_rows,)
+        name : str, default "y"
+            What messages call the labels.
+
+        Returns
+        -------
+        int32 array of shape (n_rows,)
+
+        Raises
+        ------
+        InputError
+            If a label is missing, or is not one of the classes.
+
+        Examples
+        --------
+        >>> import scurry
+        >>> forest = scurry.Forest.from_trees([{"feature": [-1], "threshold": [0], "left": [-1], "right": [-1],
+        ...                                     "value": [[0.7, 0.3]]}], classes=["no", "yes"])
+        >>> forest.codes_of(["yes", "no"])
+        array([1, 0], dtype=int32)
+        """
+        known, given = np.array([]) if self.classes is None else self.classes, np.asarray(labels)
+        # Only kinds that numpy compares exactly: it would find the int 2**53 + 1 equal to a float.
+        if known.dtype.kind + given.dtype.kind in ("ii", "iu", "ui", "uu", "bb", "ff", "UU"):
+            order = np.argsort(known)
+            codes = order[np.minimum(np.searchsorted(known[order], given), len(order) - 1)].astype(np.int32)
+            if (known[codes] == given).all():
+                return codes
+        classes, values = known.tolist(), given.tolist()
+        code = {label: index for index, label in enumerate(classes)}
+        codes = np.array([code.get(label, -1) for label in values], dtype=np.int32)
+        if (codes >= 0).all():
+            return codes
+        missing = [row for row, label in enumerate(values) if label is None or label != label]
+        if missing:
+            raise InputError(
+                f"{name} has {len(missing)} missing labels, the first in row {missing[0]}; drop those rows",
+                argument=name,
+            )
+        unknown = sorted({repr(label) for label in values if label not in code})
+        shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
+        accepted = ", ".join(map(repr, classes[:5])) + (", …" if len(classes) > 5 else "")
+        raise InputError(
+            f"{name} has {len(unknown)} labels the model does not know: {shown}; its {len(classes)} classes are "
+            f"{accepted}. Pass {name} as the model was trained: XGBoost and LightGBM files number classes, sorted by "
+            "name",
+            argument=name,
+        )
+
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of everything a saved forest holds, as hex."""
         return digest(*self.to_parts())
 
-    @cached_property
-    def _engine(self) -> _core.Engine:
-        return _core.Engine(self._arrays, classes=self._integer_classes, leaf_ids=False)
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(self.__dict__[name].nbytes for name in ARRAYS)
 
     @cached_property
-    def _leaf_engine(self) -> _core.Engine:
-        return _core.Engine(self._arrays, classes=self._integer_classes, leaf_ids=True)
+    def engine(self) -> _core.Engine:
+        """The native predictor of labels, probabilities and scores, built at its first use."""
+        return _core.Engine(self.arrays, classes=self.engine_labels, leaf_ids=False)
 
     @cached_property
-    def _arrays(self) -> _core.ForestArrays:
-        """The forest as the native core sees it."""
+    def leaf_engine(self) -> _core.Engine:
+        """The native finder of leaves. Its own engine: leaf numbers would make that of `predict` larger."""
+        return _core.Engine(self.arrays, classes=self.engine_labels, leaf_ids=True)
+
+    @cached_property
+    def arrays(self) -> _core.ForestArrays:
+        """The forest as the native core reads it."""
         header = {name: getattr(self, name) for name in HEADER} | {"n_classes": self.n_classes}
         return _core.ForestArrays({name: self.__dict__[name] for name in ARRAYS}, header)
 
     @cached_property
-    def _integer_classes(self) -> NDArray[np.int64]:
-        """What the engine writes as labels: the classes themselves if they are int64, else their codes."""
+    def engine_labels(self) -> NDArray[np.int64]:
+        """What native code writes for each class: the class itself if classes are int64, else its index."""
         if self.classes is not None and self.classes.dtype == np.int64:
             return self.classes
         return np.arange(max(self.n_classes, 1), dtype=np.int64)
 
-    def decoded(self, codes: NDArray[np.int64]) -> NDArray[Any]:
-        """The labels that the engine means by what it writes."""
-        return codes if self.classes is None or self._integer_classes is self.classes else self.classes.take(codes)
+    def decode(self, written: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the labels that native code means by what it writes, see `engine_labels`."""
+        return written if self.classes is None or self.engine_labels is self.classes else self.classes.take(written)
 
     def predict(self, X: Any, n_threads: int | None = 1) -> NDArray[Any]:
-        """Labels (or a regressor's values) for each row, identical to the source model's.
+        """Predict the label (or a regressor's value) of each row, identical to the source model's.
 
         Parameters
         ----------
@@ -320,14 +415,14 @@ class Forest:
         X = as_rows(self, X)
         if self.classes is None:
             values = np.empty((len(X), 1))
-            self._engine.probabilities(X, values, thread_count(n_threads))
+            self.engine.probabilities(X, values, thread_count(n_threads))
             return values[:, 0]
         labels = np.empty(len(X), np.int64)
-        self._engine.labels(X, labels, 1 if n_threads == 1 else thread_count(n_threads))
-        return self.decoded(labels)
+        self.engine.labels(X, labels, 1 if n_threads == 1 else thread_count(n_threads))
+        return self.decode(labels)
 
     def predict_proba(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
-        """Class probabilities for each row.
+        """Predict the class probabilities of each row.
 
         Parameters
         ----------
@@ -343,11 +438,11 @@ class Forest:
             raise InputError("this forest is a regressor and has no probabilities; use predict")
         X = as_rows(self, X)
         out = np.empty((len(X), self.n_classes))
-        self._engine.probabilities(X, out, thread_count(n_threads))
+        self.engine.probabilities(X, out, thread_count(n_threads))
         return out
 
     def scores(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
-        """Scores before the link: margins of a boosted model, mean leaf values of a forest.
+        """Return the scores before the link: margins of a boosted model, mean leaf values of a forest.
 
         Parameters
         ----------
@@ -360,11 +455,11 @@ class Forest:
         """
         X = as_rows(self, X)
         out = np.empty((len(X), self.n_outputs))
-        self._engine.scores(X, out, thread_count(n_threads))
+        self.engine.scores(X, out, thread_count(n_threads))
         return out
 
     def apply(self, X: Any, n_threads: int | None = 1) -> NDArray[np.int32]:
-        """The leaf each row reaches in each tree.
+        """Return the leaf that each row reaches in each tree.
 
         Parameters
         ----------
@@ -378,8 +473,144 @@ class Forest:
         """
         X = as_rows(self, X)
         out = np.empty((len(X), self.n_trees), np.int32)
-        self._leaf_engine.leaves(X, out, thread_count(n_threads))
+        self.leaf_engine.leaves(X, out, thread_count(n_threads))
         return out
+
+    def leaf_values(self) -> NDArray[np.float64]:
+        """Return what each node, as a leaf, adds to the sums: its values, or its one-hot vote.
+
+        Returns
+        -------
+        float64 array of shape (n_nodes, n_columns)
+        """
+        if self.aggregation != "vote":
+            return self.value
+        votes: NDArray[np.float64] = np.eye(self.n_outputs)[self.value.argmax(axis=1)]
+        return votes
+
+    def goes_left(self, node: int, x: float) -> bool:
+        """Return whether an inner node sends a row left.
+
+        Parameters
+        ----------
+        node : int
+        x : float
+            The row's value of the node's feature, in the precision in which the forest compares it.
+
+        Returns
+        -------
+        bool
+        """
+        kind = self.missing[node]
+        if self.category_set[node] >= 0:
+            return bool(self.default_left[node]) if x != x else self._is_in_set(node, x)
+        if x != x and kind == MISSING_NONE:
+            x = 0.0  # LightGBM reads NaN so where its training rows had none
+        if x != x or (kind == MISSING_ZERO and abs(x) <= ZERO):
+            return bool(self.default_left[node])
+        return bool(x < self.threshold[node] if self.comparison == "<" else x <= self.threshold[node])
+
+    def _is_in_set(self, node: int, x: float) -> bool:
+        category = np.floor(x) if self.category_rounding == "floor" else np.trunc(x)
+        first, last = self.category_offset[self.category_set[node] :][:2]
+        if not 0 <= category < 32 * (last - first):  # infinities too
+            return False
+        word = int(self.category_bits[first + int(category) // 32])
+        return bool(word >> (int(category) % 32) & 1)
+
+    def scores_at(self, nodes: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return the scores of rows that stand at some nodes, one in each tree.
+
+        Parameters
+        ----------
+        nodes : int32 array of shape (n_rows, n_trees)
+
+        Returns
+        -------
+        float64 array of shape (n_rows, n_outputs)
+        """
+        values = self.leaf_values().astype(self.score_dtype)
+        sums = np.tile(self.base_score.astype(self.score_dtype), (len(nodes), 1))
+        # One tree after the other, as the source adds them: any other order rounds differently.
+        for at, output in zip(nodes.T, self.tree_output, strict=True):
+            sums[:, slice(None) if output < 0 else slice(output, output + 1)] += values[at]
+        if self.aggregation != "sum":
+            sums /= self.score_divisor
+        return sums.astype(np.float64)
+
+    def link_scores(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return scores mapped by the forest's link: to probabilities, or to a regressor's predictions.
+
+        Parameters
+        ----------
+        scores : float64 array of shape (n_rows, n_outputs)
+
+        Returns
+        -------
+        float64 array of shape (n_rows, n_outputs)
+        """
+        if self.link == "identity":
+            return scores
+        z = self.link_scale * scores
+        with np.errstate(over="ignore"):
+            match self.link:
+                case "softmax":
+                    # The largest score is taken off first, so that no exponential overflows.
+                    linked = np.exp(z - z.max(axis=1, keepdims=True))
+                    linked /= linked.sum(axis=1, keepdims=True)
+                case "exp":
+                    linked = np.exp(z)
+                case "signed-square":
+                    linked = np.sign(z) * z * z
+                case "log1p-exp":
+                    linked = np.log1p(np.exp(z))
+                case "step":
+                    linked = (z > 0).astype(np.float64)
+                case _:  # "logistic" and "logistic-each"
+                    linked = 1 / (1 + np.exp(-z))
+        return np.asarray(linked, dtype=np.float64)
+
+    def decide(self, scores: NDArray[np.float64]) -> NDArray[Any]:
+        """Return the labels that scores give, or a regressor's values.
+
+        Parameters
+        ----------
+        scores : float64 array of shape (n_rows, n_outputs)
+
+        Returns
+        -------
+        array of shape (n_rows,)
+        """
+        if self.classes is None:
+            return self.link_scores(scores)[:, 0]
+        if self.n_outputs == 1 and self.n_classes == 2:
+            return self.classes.take((scores[:, 0] >= self.decision_threshold).astype(np.intp))
+        judged: NDArray[np.float64] = scores if self.label_from == "score" else self.link_scores(scores)
+        labels: NDArray[Any] = self.classes.take(judged.argmax(axis=1))
+        return labels
+
+    def replace(self, **fields: Any) -> Self:
+        """Return a forest that differs in some fields.
+
+        Parameters
+        ----------
+        **fields
+            Arguments of `Forest`.
+
+        Returns
+        -------
+        Forest
+
+        Examples
+        --------
+        >>> import scurry
+        >>> leaf = {"feature": [-1], "threshold": [0], "left": [-1], "right": [-1], "value": [[0.7, 0.3]]}
+        >>> forest = scurry.Forest.from_trees([leaf], n_features=1)
+        >>> forest.replace(classes=["no", "yes"]).predict([[1.0]])
+        array(['no'], dtype='<U3')
+        """
+        own = {name: getattr(self, name) for name in (*ARRAYS, *HEADER, "classes", "feature_names", "categories")}
+        return type(self)(**own | fields)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the forest to a ``.scurry`` file that executes nothing when loaded.
@@ -391,93 +622,32 @@ class Forest:
         write_container(path, "forest", *self.to_parts())
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """The forest as a JSON header and named arrays."""
-        return parts_of(self)
+        """Return the forest as a JSON header and named arrays."""
+        header = {name: getattr(self, name) for name in HEADER} | {
+            "feature_names": self.feature_names,
+            "classes": None if self.classes is None else pack_values(self.classes),
+            "categories": {str(f): pack_values(values) for f, values in self.categories.items()},
+        }
+        return header, {name: getattr(self, name) for name in ARRAYS}
 
     @classmethod
     def from_container(cls, container: Container) -> Self:
-        """The forest of a ``.scurry`` file, be it saved alone or with a plan."""
+        """Return the forest of a ``.scurry`` file, be it saved alone or with a plan."""
         with container.reading("forest"):
-            return cls(**arguments_of(container))
+            classes = container.field("classes", dict | None)
+            fields: dict[str, Any] = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
+            fields |= {name: container.field(name, kind) for name, kind in HEADER.items()}
+            return cls(
+                **fields,
+                feature_names=container.field("feature_names", list | None),
+                classes=None if classes is None else unpack_values(classes),
+                categories={
+                    # -1 is no feature: the checks refuse it by their own message.
+                    int(f) if f.isdecimal() else -1: unpack_values(values)
+                    for f, values in container.field("categories", dict).items()
+                },
+            )
 
 
 def _received(data: bytes) -> Forest:
     return Forest.from_container(container_of(data))
-
-
-NODE_ARRAYS: dict[str, type] = {
-    "feature": np.int32,
-    "threshold": np.float64,
-    "left": np.int32,
-    "right": np.int32,
-    "default_left": np.bool_,
-    "cover": np.float64,
-    "missing": np.uint8,
-    "category_set": np.int32,
-}
-ARRAYS: dict[str, type] = NODE_ARRAYS | {
-    "tree_offset": np.int64,
-    "value": np.float64,
-    "tree_output": np.int32,
-    "base_score": np.float64,
-    "category_offset": np.int64,
-    "category_bits": np.uint32,
-}
-_CHOICES = ("aggregation", "input_dtype", "score_dtype", "comparison", "link", "label_from", "category_rounding")
-HEADER: dict[str, type | UnionType] = (
-    {"n_features": int, "encode_numbers": bool}
-    | dict.fromkeys(_CHOICES, str)
-    | dict.fromkeys(("link_scale", "decision_threshold"), int | float)
-)
-
-
-def arrays_of(given: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    """All arrays of a forest, read-only; None stands for what a forest without the feature has."""
-    n_nodes, n_trees = np.shape(given["feature"])[0], np.shape(given["tree_offset"])[0] - 1
-    n_columns = np.shape(given["value"])[1] if np.ndim(given["value"]) == 2 else 1
-    outputs = given["tree_output"]
-    n_outputs = n_columns if outputs is None else max(int(np.max(outputs, initial=0)) + 1, n_columns)
-    usual: dict[str, ArrayLike] = {
-        "default_left": np.zeros(n_nodes),
-        "cover": np.full(n_nodes, np.nan),
-        "missing": np.zeros(n_nodes),
-        "tree_output": np.full(n_trees, -1),
-        "base_score": np.zeros(n_outputs),
-        "category_set": np.full(n_nodes, -1),
-        "category_offset": [0],
-        "category_bits": [],
-    }
-    arrays = usual | {name: values for name, values in given.items() if values is not None}
-    return {name: structure.frozen(arrays[name], dtype, name) for name, dtype in ARRAYS.items()}
-
-
-def parts_of(forest: Forest) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """A forest as a JSON header and named arrays."""
-    header = {name: getattr(forest, name) for name in HEADER} | {
-        "feature_names": forest.feature_names,
-        "classes": None if forest.classes is None else structure.pack_values(forest.classes),
-        "categories": {str(f): structure.pack_values(values) for f, values in forest.categories.items()},
-    }
-    return header, {name: getattr(forest, name) for name in ARRAYS}
-
-
-def fields_of(forest: Forest) -> dict[str, Any]:
-    """What makes another forest like this one, by the names of `Forest`'s arguments."""
-    return {name: getattr(forest, name) for name in (*ARRAYS, *HEADER, "classes", "feature_names", "categories")}
-
-
-def arguments_of(container: Container) -> dict[str, Any]:
-    """What a file that holds a forest passes to `Forest`."""
-    classes = container.field("classes", dict | None)
-    return (
-        {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
-        | {name: container.field(name, kind) for name, kind in HEADER.items()}
-        | {
-            "feature_names": container.field("feature_names", list | None),
-            "classes": None if classes is None else structure.unpack_values(classes),
-            "categories": {
-                int(f) if f.isdecimal() else -1: structure.unpack_values(values)
-                for f, values in container.field("categories", dict).items()
-            },
-        }
-    )

@@ -1,6 +1,7 @@
-"""The slow and obviously correct predictor: what the native engine is tested against.
+"""The slow and obviously correct predictor that the native engine is tested against.
 
-One loop over trees, one step a level, everything in the precision and order the source model uses.
+One loop over trees, one level at a time, everything in the precision and order that the source model uses. Only tests
+import this module, and it reads nothing but a forest's fields: an oracle must not share code with what it judges.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ZERO = 1e-35
 
 
 def apply(forest: Forest, X: Any) -> NDArray[np.int32]:
-    """The leaf each row reaches in each tree, shape (n_rows, n_trees)."""
+    """Return the leaf that each row reaches in each tree, shape (n_rows, n_trees)."""
     rows = as_rows(forest, X)
     with np.errstate(over="ignore"):
         rows = rows.astype(forest.input_dtype).astype(np.float64)
@@ -36,7 +37,7 @@ def apply(forest: Forest, X: Any) -> NDArray[np.int32]:
 
 
 def goes_left(forest: Forest, node: NDArray[np.int32], x: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether the value of each node's feature, as the source reads it, sends a row left; shape (n_nodes,)."""
+    """Return whether a value of each node's feature, as the source reads it, sends a row left; shape (n_nodes,)."""
     kind, categorical = forest.missing[node], forest.category_set[node] >= 0
     x = np.where(np.isnan(x) & (kind == MISSING_NONE) & ~categorical, 0.0, x)
     missing = np.isnan(x) & ((kind == MISSING_NAN) | (kind == MISSING_ZERO) | categorical)
@@ -59,7 +60,7 @@ def _in_set(forest: Forest, node: int, x: float) -> bool:
 
 
 def leaf_values(forest: Forest) -> NDArray[np.float64]:
-    """What each node contributes, shape (n_nodes, n_columns): its values, or its one-hot vote."""
+    """Return what each node adds, shape (n_nodes, n_columns): its values, or its one-hot vote."""
     if forest.aggregation != "vote":
         return forest.value
     votes: NDArray[np.float64] = np.eye(forest.n_outputs)[forest.value.argmax(axis=1)]
@@ -67,12 +68,12 @@ def leaf_values(forest: Forest) -> NDArray[np.float64]:
 
 
 def scores(forest: Forest, X: Any) -> NDArray[np.float64]:
-    """Scores before the link, shape (n_rows, n_outputs)."""
+    """Return the scores before the link, shape (n_rows, n_outputs)."""
     return scores_at(forest, apply(forest, X))
 
 
 def scores_at(forest: Forest, nodes: NDArray[np.int32]) -> NDArray[np.float64]:
-    """Scores of rows that stand at these nodes, one for each tree; shape (n_rows, n_outputs)."""
+    """Return the scores of rows that stand at these nodes, one in each tree; shape (n_rows, n_outputs)."""
     values = leaf_values(forest).astype(forest.score_dtype)
     total = np.tile(forest.base_score.astype(forest.score_dtype), (len(nodes), 1))
     for tree, output in enumerate(forest.tree_output):
@@ -86,18 +87,18 @@ def scores_at(forest: Forest, nodes: NDArray[np.int32]) -> NDArray[np.float64]:
 
 
 def probabilities(forest: Forest, X: Any) -> NDArray[np.float64]:
-    """Class probabilities, shape (n_rows, n_classes), or a regressor's predictions, shape (n_rows, 1)."""
+    """Return class probabilities, shape (n_rows, n_classes), or a regressor's predictions, shape (n_rows, 1)."""
     return probabilities_of(forest, scores(forest, X))
 
 
 def probabilities_of(forest: Forest, raw: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What scores say of each class, or a regressor's predictions."""
+    """Return the class probabilities that scores give, or a regressor's predictions."""
     p = link(forest, raw)
     return np.hstack([1 - p, p]) if forest.is_classifier and forest.n_outputs == 1 and forest.n_classes == 2 else p
 
 
 def link(forest: Forest, raw: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The forest's link applied to scores."""
+    """Return scores mapped by the forest's link."""
     z = forest.link_scale * raw
     with np.errstate(over="ignore"):
         match forest.link:
@@ -122,12 +123,12 @@ def link(forest: Forest, raw: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def predict(forest: Forest, X: Any) -> NDArray[Any]:
-    """Labels, or a regressor's values."""
+    """Return labels, or a regressor's values."""
     return labels_of(forest, scores(forest, X))
 
 
 def labels_of(forest: Forest, raw: NDArray[np.float64]) -> NDArray[Any]:
-    """The labels that scores give, or a regressor's values."""
+    """Return the labels that scores give, or a regressor's values."""
     if forest.classes is None:
         return link(forest, raw)[:, 0]
     if raw.shape[1] == 1 and forest.n_classes == 2:

@@ -1,4 +1,4 @@
-"""The ``.scurry`` container: a zip of ``manifest.json`` and ``.npy`` arrays, all stored uncompressed.
+"""Storage: the ``.scurry`` container, a zip of ``manifest.json`` and ``.npy`` arrays, all stored uncompressed.
 
 Nothing is executed on load, and nothing is allocated that the file does not hold: members are not compressed, so
 their sizes are bounded by the file's own, and each array's header is checked against its member's size before use.
@@ -31,9 +31,9 @@ from scurry.errors import FormatError, InputError, OutputError
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
-MAX_MEMBERS = 256
+MAX_MEMBERS = 256  # several times what any kind of file has; more would only slow down reading a hostile one
 _MAX_MANIFEST_BYTES = 64 * 2**20
-_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
+_TIMESTAMP = (1980, 1, 1, 0, 0, 0)  # always the same, so that equal content gives equal files
 # Version 1.0 of the .npy format exactly as numpy writes it for these types; anything else is refused unparsed.
 _NPY_HEADER = re.compile(
     rb"\x93NUMPY\x01\x00..\{'descr': '(?P<dtype>\|[bu]1|<[fiu][48])', 'fortran_order': False, "
@@ -50,14 +50,14 @@ class Container:
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
-        """Turn what is found wrong while making a `what` of the content into a FormatError that names the file."""
+        """Turn errors raised while a `what` is made of the content into a FormatError that names the file."""
         try:
             yield
         except (InputError, FormatError) as error:
             raise FormatError(f"{self.path} does not hold a sound {what}: {error}") from error
 
     def array(self, name: str, dtype: type) -> NDArray[Any]:
-        """The array `name`, which must have `dtype`."""
+        """Return the array `name`, which must have `dtype`."""
         if name not in self._arrays:
             raise FormatError(f"the file lacks the array {name!r}")
         array = self._arrays[name]
@@ -68,7 +68,7 @@ class Container:
         return array
 
     def field(self, name: str, kind: type | UnionType) -> Any:
-        """The header's entry `name`, which must be a `kind`."""
+        """Return the header's entry `name`, which must be a `kind`."""
         if name not in self.header or not isinstance(self.header[name], kind):
             raise FormatError(f"the file's field {name!r} is missing or not a {kind}")
         return self.header[name]
@@ -87,7 +87,7 @@ def write_container(
 
 @contextmanager
 def replacing(target: Path, suffix: str = "") -> Iterator[Path]:
-    """The name of a file that takes the place of `target` if the block ends well, and vanishes otherwise."""
+    """Yield the name of a file that takes the place of `target` if the block ends well, and is deleted otherwise."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}{suffix}")
     try:
         yield temporary
@@ -97,7 +97,7 @@ def replacing(target: Path, suffix: str = "") -> Iterator[Path]:
 
 
 def container_bytes(kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
-    """What `write_container` would write, for another process."""
+    """Return what `write_container` would write, for another process."""
     stream = io.BytesIO()
     _write(stream, kind, header, arrays)
     return stream.getvalue()
@@ -120,7 +120,7 @@ def _write(stream: BinaryIO, kind: str, header: dict[str, Any], arrays: dict[str
 
 
 def digest(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
-    """SHA-256 of a header and arrays, as hex."""
+    """Return the SHA-256 of a header and arrays, as hex."""
     sha = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
         sha.update(name.encode() + array.tobytes())
@@ -141,7 +141,7 @@ def read_container(path: str | PathLike[str]) -> Container:
 
 
 def container_of(data: bytes) -> Container:
-    """The container that `container_bytes` wrote."""
+    """Return the container that `container_bytes` wrote."""
     return _open("the data received", io.BytesIO(data), len(data))
 
 
@@ -163,7 +163,7 @@ def _open(name: str, stream: BinaryIO, n_bytes: int) -> Container:
         TypeError,
     ) as error:
         raise FormatError(f"{name} is not a readable .scurry file: {error}") from error
-    # Encryption, foreign compressions and sizes beyond the archive, by what zipfile raises of them.
+    # What zipfile raises on encryption, foreign compressions and sizes beyond the archive.
     except (NotImplementedError, RuntimeError, OverflowError, AttributeError, IndexError) as error:
         raise FormatError(f"{name} uses a zip feature .scurry files never have: {error}") from error
 
@@ -175,6 +175,7 @@ def _read(archive: zipfile.ZipFile, file_size: int) -> tuple[str, dict[str, Any]
         raise FormatError(
             f"{len(members)} members, some perhaps twice; at most {MAX_MEMBERS} distinct ones are accepted"
         )
+    # Members that overlap would let a small file claim much memory.
     if sum(member.file_size for member in members) > file_size:
         raise FormatError("its members claim more bytes than the file has")
     for member in members:
@@ -223,3 +224,33 @@ def _array(name: str, data: bytes) -> NDArray[Any]:
         raise FormatError(f"array {name!r} claims shape {shape} but has {n_bytes} bytes")
     # A header of odd length leaves the array at an odd address.
     return np.require(np.frombuffer(data, dtype=dtype, offset=header.end()).reshape(shape), requirements="A")
+
+
+def pack_values(values: NDArray[Any]) -> dict[str, Any]:
+    """Return labels or category values as JSON that `unpack_values` reads back with the same dtype."""
+    kind = values.dtype.kind
+    items = [item.item() if isinstance(item, np.generic) else item for item in values.tolist()]
+    if kind == "O" and not all(isinstance(item, str | int | float | bool | None) for item in items):
+        raise InputError(f"labels must be strings, numbers or booleans to be saved, got {type(items[0]).__name__}")
+    if kind not in "OUSbiuf":
+        raise InputError(f"labels of dtype {values.dtype} cannot be saved; use strings or numbers")
+    if any(isinstance(item, float) and not np.isfinite(item) for item in items):
+        raise InputError("labels must be finite to be saved; drop rows whose label is missing and train again")
+    if kind == "S":
+        items = [item.decode("latin-1") for item in items]
+    return {"dtype": values.dtype.str, "items": items}
+
+
+def unpack_values(packed: Any) -> NDArray[Any]:
+    """Return the array that `pack_values` wrote."""
+    try:
+        dtype, items = np.dtype(packed["dtype"]), packed["items"]
+        if dtype.kind not in "OUSbiuf" or dtype.itemsize > 4096 or not isinstance(items, list):
+            raise FormatError(f"labels of dtype {dtype} are not accepted")
+        if not all(isinstance(item, str | int | float | bool | None) for item in items):
+            raise FormatError("labels must be strings, numbers or booleans")
+        if dtype.kind == "S":
+            items = [item.encode("latin-1") for item in items]
+        return np.array(items, dtype=dtype)
+    except (TypeError, ValueError, KeyError, OverflowError, AttributeError, SyntaxError) as error:
+        raise FormatError(f"labels cannot be read: {error}") from error

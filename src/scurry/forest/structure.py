@@ -1,36 +1,118 @@
-"""What makes a set of arrays a forest: conversion to read-only arrays, and the checks every Forest has passed."""
+"""Structure: the fields of a forest, and the checks that every Forest has passed.
+
+`ForestFields` stands below `Forest` so that checks and rows can read a forest's fields without knowing the class.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from types import UnionType
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry.checks import check_choice
-from scurry.errors import FormatError, InputError
-
-if TYPE_CHECKING:
-    from scurry.forest.forest import Forest
+from scurry.errors import InputError
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "aggregation": ("mean", "vote", "sum"),
-    "comparison": ("<=", "<"),
     "input_dtype": ("float32", "float64"),
     "score_dtype": ("float32", "float64"),
-    "label_from": ("probability", "score"),
+    "comparison": ("<=", "<"),
     "link": ("identity", "logistic", "softmax", "logistic-each", "exp", "signed-square", "log1p-exp", "step"),
+    "label_from": ("probability", "score"),
     "category_rounding": ("floor", "trunc"),
 }
+NODE_ARRAYS: dict[str, type] = {
+    "feature": np.int32,
+    "threshold": np.float64,
+    "left": np.int32,
+    "right": np.int32,
+    "default_left": np.bool_,
+    "cover": np.float64,
+    "missing": np.uint8,
+    "category_set": np.int32,
+}
+"""Arrays with one number for each node, and their types."""
+ARRAYS: dict[str, type] = NODE_ARRAYS | {
+    "tree_offset": np.int64,
+    "value": np.float64,
+    "tree_output": np.int32,
+    "base_score": np.float64,
+    "category_offset": np.int64,
+    "category_bits": np.uint32,
+}
+HEADER: dict[str, type | UnionType] = (
+    {"n_features": int, "encode_numbers": bool}
+    | dict.fromkeys(CHOICES, str)
+    | dict.fromkeys(("link_scale", "decision_threshold"), int | float)
+)
+"""Single values that the core reads too; files write each as JSON of this type."""
+
 MISSING_NAN, MISSING_ZERO, MISSING_NONE = 0, 1, 2
-MAX_NODES = 2**31 - 2
+ZERO = float(np.float32(1e-35))
+"""Largest magnitude that counts as zero where zero means missing: LightGBM's constant, which is a float32."""
+MAX_NODES = 2**31 - 2  # node indices are int32, and -1 is taken
 MAX_FEATURES = 2**31 - 1
-MAX_CATEGORY_WORDS = 2**24 // 32
+MAX_CATEGORY_WORDS = 2**24 // 32  # category codes beyond 2**24 are no longer whole numbers in float32
 
 
-def frozen(values: ArrayLike, dtype: type | None, name: str) -> NDArray[Any]:
-    """A C-contiguous, aligned, read-only array nobody else can write to, of `dtype` if that loses nothing."""
+class ForestFields:
+    """The arrays and header fields of a forest; `scurry.Forest` documents them."""
+
+    tree_offset: NDArray[np.int64]
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.float64]
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    value: NDArray[np.float64]
+    default_left: NDArray[np.bool_]
+    cover: NDArray[np.float64]
+    missing: NDArray[np.uint8]
+    tree_output: NDArray[np.int32]
+    base_score: NDArray[np.float64]
+    category_set: NDArray[np.int32]
+    category_offset: NDArray[np.int64]
+    category_bits: NDArray[np.uint32]
+    n_features: int
+    classes: NDArray[Any] | None
+    aggregation: str
+    comparison: str
+    input_dtype: str
+    score_dtype: str
+    link: str
+    link_scale: float
+    label_from: str
+    decision_threshold: float
+    category_rounding: str
+    encode_numbers: bool
+    feature_names: tuple[str, ...] | None
+    categories: Mapping[int, NDArray[Any]]
+
+    @property
+    def names(self) -> Sequence[str | int]:
+        """Name of each feature, or its index in a forest without names; shape (n_features,)."""
+        return self.feature_names if self.feature_names is not None else range(self.n_features)
+
+    def name_of(self, feature: int) -> str | int:
+        """Return the name of a feature, or its index in a forest without names."""
+        return self.names[feature]
+
+    @property
+    def titles(self) -> Sequence[str]:
+        """What tables and plots call each feature: its name, or "column 0", … in a forest without names."""
+        return self.feature_names or [f"column {feature}" for feature in range(self.n_features)]
+
+
+def freeze(values: ArrayLike, dtype: type | None, name: str) -> NDArray[Any]:
+    """Return a C-contiguous, aligned, read-only array that nobody else can write to.
+
+    Raises
+    ------
+    InputError
+        If the values do not fit `dtype` exactly; the message calls them `name`.
+    """
     array = np.asarray(values)
     if dtype is not None and array.dtype != dtype:
         try:
@@ -49,27 +131,66 @@ def frozen(values: ArrayLike, dtype: type | None, name: str) -> NDArray[Any]:
 
 
 def _can_change(array: Any) -> bool:
-    """Whether somebody can write to the memory of `array`, be it through an array that it is a view of."""
+    """Return whether somebody can write to the memory of `array`, be it through an array that it is a view of."""
     return isinstance(array, np.ndarray) and (array.flags.writeable or _can_change(array.base))
 
 
-def tree_arrays(tree: Mapping[str, Any], index: int) -> dict[str, NDArray[Any]]:
-    """The arrays of one tree given to `Forest.from_trees`, all of one length."""
+def fill_arrays(given: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    """Return all arrays of a forest, read-only; None stands for what a forest without that feature has."""
+    n_nodes, n_trees = np.shape(given["feature"])[0], np.shape(given["tree_offset"])[0] - 1
+    n_columns = np.shape(given["value"])[1] if np.ndim(given["value"]) == 2 else 1
+    outputs = given["tree_output"]
+    n_outputs = n_columns if outputs is None else max(int(np.max(outputs, initial=0)) + 1, n_columns)
+    usual: dict[str, ArrayLike] = {
+        "default_left": np.zeros(n_nodes),
+        "cover": np.full(n_nodes, np.nan),
+        "missing": np.zeros(n_nodes),
+        "tree_output": np.full(n_trees, -1),
+        "base_score": np.zeros(n_outputs),
+        "category_set": np.full(n_nodes, -1),
+        "category_offset": [0],
+        "category_bits": [],
+    }
+    arrays = usual | {name: values for name, values in given.items() if values is not None}
+    return {name: freeze(arrays[name], dtype, name) for name, dtype in ARRAYS.items()}
+
+
+def join_trees(trees: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], int]:
+    """Return the arrays of all `trees` as `Forest` takes them, and the number of features they use."""
+    if not trees:
+        raise InputError("trees is empty; a forest needs at least one tree")
+    parts = [_read_tree(tree, index) for index, tree in enumerate(trees)]
+    widths = {part["value"].shape[1] for part in parts}
+    if len(widths) > 1:
+        raise InputError(f"value has {' and '.join(map(str, sorted(widths)))} columns in different trees")
+    sizes = [len(part["feature"]) for part in parts]
+    offset = np.concatenate([[0], np.cumsum(sizes)])
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    shift = np.repeat(offset[:-1], sizes)
+    inner = joined["left"] >= 0
+    for side in ("left", "right"):
+        joined[side] = np.where(joined[side] < 0, -1, joined[side] + shift)
+    n_used = int(np.max(joined["feature"], where=inner, initial=-1)) + 1
+    return joined | {"tree_offset": offset}, n_used
+
+
+def _read_tree(tree: Mapping[str, Any], index: int) -> dict[str, NDArray[Any]]:
+    """Return the arrays of one tree given to `Forest.from_trees`, all of one length."""
     missing = [name for name in ("feature", "threshold", "left", "right", "value") if name not in tree]
     if missing:
         raise InputError(
             f"tree {index} lacks {', '.join(missing)}; each tree needs feature, threshold, left, right, value"
         )
     arrays = {
-        "feature": frozen(tree["feature"], np.int32, f"tree {index}: feature"),
-        "threshold": frozen(tree["threshold"], np.float64, f"tree {index}: threshold"),
-        "left": frozen(tree["left"], np.int64, f"tree {index}: left"),
-        "right": frozen(tree["right"], np.int64, f"tree {index}: right"),
-        "value": frozen(tree["value"], np.float64, f"tree {index}: value"),
+        "feature": freeze(tree["feature"], np.int32, f"tree {index}: feature"),
+        "threshold": freeze(tree["threshold"], np.float64, f"tree {index}: threshold"),
+        "left": freeze(tree["left"], np.int64, f"tree {index}: left"),
+        "right": freeze(tree["right"], np.int64, f"tree {index}: right"),
+        "value": freeze(tree["value"], np.float64, f"tree {index}: value"),
     }
     n_nodes = len(arrays["feature"])
     arrays["cover"] = (
-        frozen(tree["cover"], np.float64, f"tree {index}: cover") if "cover" in tree else np.full(n_nodes, np.nan)
+        freeze(tree["cover"], np.float64, f"tree {index}: cover") if "cover" in tree else np.full(n_nodes, np.nan)
     )
     if arrays["value"].ndim == 1:
         arrays["value"] = arrays["value"].reshape(-1, 1)
@@ -86,27 +207,11 @@ def tree_arrays(tree: Mapping[str, Any], index: int) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def join_trees(trees: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], int]:
-    """The arrays of all `trees` as `Forest` takes them, and the number of features they use."""
-    if not trees:
-        raise InputError("trees is empty; a forest needs at least one tree")
-    parts = [tree_arrays(tree, index) for index, tree in enumerate(trees)]
-    widths = {part["value"].shape[1] for part in parts}
-    if len(widths) > 1:
-        raise InputError(f"value has {' and '.join(map(str, sorted(widths)))} columns in different trees")
-    sizes = [len(part["feature"]) for part in parts]
-    offset = np.concatenate([[0], np.cumsum(sizes)])
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    shift = np.repeat(offset[:-1], sizes)
-    inner = joined["left"] >= 0
-    for side in ("left", "right"):
-        joined[side] = np.where(joined[side] < 0, -1, joined[side] + shift)
-    n_used = int(np.max(joined["feature"], where=inner, initial=-1)) + 1
-    return joined | {"tree_offset": offset}, n_used
+def check_fields(forest: ForestFields) -> NDArray[np.int32]:
+    """Check that the fields make a sound forest, and return the depth of every node.
 
-
-def check(forest: Forest) -> NDArray[np.int32]:
-    """Raise unless `forest` is sound; return the depth of every node."""
+    The native core trusts what has passed here: it follows indices without looking at them again.
+    """
     for name, allowed in CHOICES.items():
         check_choice(name, getattr(forest, name), allowed)
     _check_shapes(forest)
@@ -117,7 +222,7 @@ def check(forest: Forest) -> NDArray[np.int32]:
     return _node_depths(forest, inner)
 
 
-def _check_shapes(forest: Forest) -> None:
+def _check_shapes(forest: ForestFields) -> None:
     offset = forest.tree_offset
     if offset.ndim != 1 or len(offset) < 2:
         raise InputError("tree_offset must have n_trees + 1 entries and at least one tree")
@@ -126,7 +231,7 @@ def _check_shapes(forest: Forest) -> None:
         raise InputError(f"a forest can have at most {MAX_NODES} nodes, got {n_nodes}")
     if offset[0] != 0 or offset[-1] != n_nodes or (np.diff(offset) <= 0).any():
         raise InputError(f"tree_offset must rise strictly from 0 to the number of nodes ({n_nodes})")
-    for name in ("feature", "threshold", "left", "right", "default_left", "cover", "missing", "category_set"):
+    for name in NODE_ARRAYS:
         if getattr(forest, name).shape != (n_nodes,):
             raise InputError(f"{name} has shape {getattr(forest, name).shape}, expected ({n_nodes},)")
     if forest.value.ndim != 2 or forest.value.shape[0] != n_nodes or forest.value.shape[1] < 1:
@@ -137,7 +242,7 @@ def _check_shapes(forest: Forest) -> None:
         raise InputError(f"base_score has shape {forest.base_score.shape}, expected (n_outputs,)")
 
 
-def _check_header(forest: Forest) -> None:
+def _check_header(forest: ForestFields) -> None:
     if not 0 <= forest.n_features <= MAX_FEATURES:
         raise InputError(f"n_features must be from 0 to {MAX_FEATURES}, got {forest.n_features}")
     if forest.feature_names is not None and len(forest.feature_names) != forest.n_features:
@@ -165,7 +270,7 @@ def _check_header(forest: Forest) -> None:
     _check_classes(forest, n_outputs)
 
 
-def _check_classes(forest: Forest, n_outputs: int) -> None:
+def _check_classes(forest: ForestFields, n_outputs: int) -> None:
     if forest.classes is None:
         if n_outputs != 1 or forest.aggregation == "vote":
             raise InputError(f"a regressor has one output and no votes, got {n_outputs} outputs; pass classes")
@@ -180,7 +285,7 @@ def _check_classes(forest: Forest, n_outputs: int) -> None:
         raise InputError('aggregation="vote" needs value with a column for every class')
 
 
-def _check_nodes(forest: Forest, inner: NDArray[np.bool_]) -> None:
+def _check_nodes(forest: ForestFields, inner: NDArray[np.bool_]) -> None:
     if ((forest.right >= 0) != inner).any():
         raise InputError("a node has either two children or none: left and right must be -1 together")
     nodes = np.flatnonzero(inner)
@@ -190,6 +295,7 @@ def _check_nodes(forest: Forest, inner: NDArray[np.bool_]) -> None:
         if wrong.any():
             at = int(np.argmax(wrong))
             raise InputError(f"node {nodes[at]}: child {side[at]} must come after it and inside its tree")
+    # Children after parents rule out cycles; one parent each rules out shared subtrees. What is left are trees.
     children = np.concatenate([forest.left[nodes], forest.right[nodes]])
     parents = np.bincount(children, minlength=len(inner))
     parents[forest.tree_offset[:-1]] += 1
@@ -209,7 +315,7 @@ def _check_nodes(forest: Forest, inner: NDArray[np.bool_]) -> None:
         raise InputError("cover must not be negative")
 
 
-def _check_categories(forest: Forest, inner: NDArray[np.bool_]) -> None:
+def _check_categories(forest: ForestFields, inner: NDArray[np.bool_]) -> None:
     offset, bits = forest.category_offset, forest.category_bits
     if offset.ndim != 1 or len(offset) < 1 or offset[0] != 0 or offset[-1] != len(bits) or (np.diff(offset) < 0).any():
         raise InputError("category_offset must rise from 0 to the length of category_bits")
@@ -223,7 +329,7 @@ def _check_categories(forest: Forest, inner: NDArray[np.bool_]) -> None:
         raise InputError(f"categories names feature {outside[0]} of {forest.n_features}")
 
 
-def _node_depths(forest: Forest, inner: NDArray[np.bool_]) -> NDArray[np.int32]:
+def _node_depths(forest: ForestFields, inner: NDArray[np.bool_]) -> NDArray[np.int32]:
     depth = np.zeros(len(inner), np.int32)
     level, nodes = 0, forest.tree_offset[:-1]
     while len(nodes := nodes[inner[nodes]]):
@@ -241,7 +347,7 @@ def mean_of_leaves(
     weight: NDArray[np.float64],
     leaf_value: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """What a tree stopped at each node should answer: the weighted mean of the leaves below.
+    """Return what a tree stopped at each node should answer: the weighted mean of the leaves below.
 
     Parameters
     ----------
@@ -265,39 +371,10 @@ def mean_of_leaves(
     while len(nodes := nodes[left[nodes] >= 0]):
         levels.append(nodes)
         nodes = np.concatenate([left[nodes], right[nodes]])
+    # Not finite where a source's leaves are: the checks of Forest name the node.
     with np.errstate(over="ignore", invalid="ignore"):
         for nodes in reversed(levels):
             low, high = left[nodes], right[nodes]
             weight[nodes] = weight[low] + weight[high]
             value[nodes] = value[low] + (value[high] - value[low]) * (weight[high] / weight[nodes])
     return value
-
-
-def pack_values(values: NDArray[Any]) -> dict[str, Any]:
-    """Labels or category values as JSON that `unpack_values` reads back with the same dtype."""
-    kind = values.dtype.kind
-    items = [item.item() if isinstance(item, np.generic) else item for item in values.tolist()]
-    if kind == "O" and not all(isinstance(item, str | int | float | bool | None) for item in items):
-        raise InputError(f"labels must be strings, numbers or booleans to be saved, got {type(items[0]).__name__}")
-    if kind not in "OUSbiuf":
-        raise InputError(f"labels of dtype {values.dtype} cannot be saved; use strings or numbers")
-    if any(isinstance(item, float) and not np.isfinite(item) for item in items):
-        raise InputError("labels must be finite to be saved; drop rows whose label is missing and train again")
-    if kind == "S":
-        items = [item.decode("latin-1") for item in items]
-    return {"dtype": values.dtype.str, "items": items}
-
-
-def unpack_values(packed: Any) -> NDArray[Any]:
-    """The array that `pack_values` wrote."""
-    try:
-        dtype, items = np.dtype(packed["dtype"]), packed["items"]
-        if dtype.kind not in "OUSbiuf" or dtype.itemsize > 4096 or not isinstance(items, list):
-            raise FormatError(f"labels of dtype {dtype} are not accepted")
-        if not all(isinstance(item, str | int | float | bool | None) for item in items):
-            raise FormatError("labels must be strings, numbers or booleans")
-        if dtype.kind == "S":
-            items = [item.encode("latin-1") for item in items]
-        return np.array(items, dtype=dtype)
-    except (TypeError, ValueError, KeyError, OverflowError, AttributeError, SyntaxError) as error:
-        raise FormatError(f"labels cannot be read: {error}") from error

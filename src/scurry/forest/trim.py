@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.forest.forest import NODE_ARRAYS, Forest, fields_of
+from scurry.forest.forest import Forest
+from scurry.forest.structure import NODE_ARRAYS
 
 _AT_LEAVES = {"feature": -1, "threshold": 0.0, "default_left": False, "missing": 0, "category_set": -1}
 
@@ -40,13 +41,11 @@ def keep_splits(forest: Forest, stays: NDArray[np.bool_]) -> Forest:
     present[forest.left[split]] = present[forest.right[split]] = True
     index = np.append(np.cumsum(present, dtype=np.int32) - 1, np.int32(-1))
     leaf = ~split[present]
-    arrays = fields_of(forest)
-    for name in (*NODE_ARRAYS, "value"):
-        arrays[name] = arrays[name][present]
+    arrays = {name: getattr(forest, name)[present] for name in (*NODE_ARRAYS, "value")}
     for side in ("left", "right"):
         arrays[side] = np.where(leaf, np.int32(-1), index[arrays[side]])
     # Leaves read none of these, but what is left there of a split would change digests and saved files.
     for name, entry in _AT_LEAVES.items():
         arrays[name] = np.where(leaf, np.asarray(entry, arrays[name].dtype), arrays[name])
     arrays["tree_offset"] = np.append(index[forest.tree_offset[:-1]], present.sum())
-    return Forest(**arrays)
+    return forest.replace(**arrays)

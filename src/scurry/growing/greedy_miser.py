@@ -35,8 +35,7 @@ from scurry import _core
 from scurry.checks import Progress, check_choice, check_count, check_number
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.forest.forest import NODE_ARRAYS, fields_of
-from scurry.forest.structure import join_trees
+from scurry.forest.structure import NODE_ARRAYS, join_trees
 from scurry.growing.training import GrownClassifier, TrainingSet
 
 LOSSES = ("logistic", "squared")
@@ -145,7 +144,7 @@ class GreedyMiserClassifier(GrownClassifier):
         n_nodes = int(forest.tree_offset[n_trees])
         trees = {"tree_offset": forest.tree_offset[: n_trees + 1], "tree_output": forest.tree_output[:n_trees]}
         nodes = {name: getattr(forest, name)[:n_nodes] for name in (*NODE_ARRAYS, "value")}
-        return Forest(**fields_of(forest) | trees | nodes)
+        return forest.replace(**trees, **nodes)
 
     def _round(
         self,

@@ -1,4 +1,4 @@
-"""LightGBM: boosters, scikit-learn wrappers and text model files as a `Forest`.
+"""Importer of LightGBM boosters, scikit-learn wrappers and text model files.
 
 Everything is read from the text format, which is exact (thresholds and leaves carry 17 digits) and needs no LightGBM.
 A few of LightGBM's rules are not in it:
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Forest
-from scurry.forest.structure import MISSING_NAN, MISSING_NONE, MISSING_ZERO, mean_of_leaves
+from scurry.forest.structure import MISSING_NAN, MISSING_NONE, MISSING_ZERO, ZERO, mean_of_leaves
 
 _VERSIONS = ("v3", "v4")  # of the text format: those of LightGBM 2.3 and later
 _CLASSIFIER_LINKS = {"binary": "logistic", "multiclass": "softmax", "multiclassova": "logistic-each"}
@@ -42,10 +42,9 @@ _REGRESSOR_LINKS = (
 )
 _LINKS = _CLASSIFIER_LINKS | _REGRESSOR_LINKS
 
-_ZERO = float(np.float32(1e-35))
 _CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT = 1, 2, 2
 _MISSING = np.array([MISSING_NONE, MISSING_ZERO, MISSING_NAN], np.uint8)
-_MIN_WEIGHT = 1e-150
+_MIN_WEIGHT = 1e-150  # above zero, and so small that sums and quotients of weights stay finite
 _MIN_SIGMOID = 1e-15
 
 _Tree = dict[str, str]
@@ -129,8 +128,8 @@ def import_file(path: str | PathLike[str]) -> Forest:
 
 
 def _import_text(text: str, classes: NDArray[Any] | str | None = "of the objective") -> Forest:
-    """The forest of a text with these `classes`, None for a regressor."""
-    header, trees, footer = _sections(text)
+    """Import a text whose classes are `classes`, None for a regressor."""
+    header, trees, footer = _split_text(text)
     names = header.get("feature_names", "").split(" ")
     n_features, n_outputs = _count(header, "max_feature_idx") + 1, _count(header, "num_class")
     if len(names) != n_features:
@@ -155,8 +154,8 @@ def _import_text(text: str, classes: NDArray[Any] | str | None = "of the objecti
         raise FormatError(str(error)) from error
 
 
-def _sections(text: str) -> tuple[dict[str, str], list[_Tree], list[str]]:
-    """The header's entries, those of each tree, and the lines after the trees."""
+def _split_text(text: str) -> tuple[dict[str, str], list[_Tree], list[str]]:
+    """Return the entries of the header, those of each tree, and the lines after the trees."""
     front, complete, footer = text.replace("\r\n", "\n").partition("\nend of trees\n")
     head, *blocks = front.split("\nTree=")
     first, _, entries = head.partition("\n")
@@ -187,7 +186,7 @@ def _count(header: dict[str, str], key: str) -> int:
 
 
 def _numbers(trees: list[_Tree], key: str, sizes: NDArray[np.int64], default: float | None = None) -> NDArray[Any]:
-    """The numbers that all trees have under `key`, `sizes` of them; a tree without the key has `default`s."""
+    """Return the numbers that all trees have under `key`, `sizes` of them; a tree without the key has `default`s."""
     words: list[Sequence[str | float]] = [tree.get(key, "").split() for tree in trees]
     if default is not None:
         words = [word or [default] * size for word, size in zip(words, sizes.tolist(), strict=True)]
@@ -210,7 +209,7 @@ def _integers(trees: list[_Tree], key: str, sizes: NDArray[np.int64], low: int, 
 
 
 def _nodes(trees: list[_Tree]) -> dict[str, Any]:
-    """Arrays over all nodes: of each tree first the inner nodes, then the leaves."""
+    """Return arrays over all nodes: of each tree first the inner nodes, then the leaves."""
     if any(tree.get("is_linear", "0") != "0" for tree in trees):
         raise UnsupportedModelError(
             "models with linear_tree=true have linear models for leaves; train without linear_tree"
@@ -221,37 +220,37 @@ def _nodes(trees: list[_Tree]) -> dict[str, Any]:
     offset = np.concatenate([[0], np.cumsum(n_inner + n_leaves)])
     inner, leaves = _ranges(offset[:-1], n_inner), _ranges(offset[:-1] + n_inner, n_leaves)
 
-    def joined(of_inner: Any, of_leaves: Any) -> NDArray[Any]:
+    def join(of_inner: Any, of_leaves: Any) -> NDArray[Any]:
         array = np.empty(offset[-1], np.result_type(of_inner, of_leaves))
         array[inner], array[leaves] = of_inner, of_leaves
         return array
 
-    left, right = (joined(child, -1) for child in _children(trees, n_inner, offset, inner))
+    left, right = (join(child, -1) for child in _children(trees, n_inner, offset, inner))
     # Hessians of a user's objective may be zero or negative, weights not.
     weight = np.maximum(_numbers(trees, "leaf_weight", n_leaves, 1.0), _MIN_WEIGHT)
     row_count = _numbers(trees, "internal_count", n_inner, np.nan), _numbers(trees, "leaf_count", n_leaves, np.nan)
     splits, sets = _splits(trees, n_inner)
-    value = mean_of_leaves(offset, left, right, joined(0, weight), joined(0, leaf_value))
+    value = mean_of_leaves(offset, left, right, join(0, weight), join(0, leaf_value))
     return {
         "tree_offset": offset,
         "left": left,
         "right": right,
         "value": value[:, None],
-        "cover": joined(*row_count),
-        **{name: joined(of_inner, -1 if name == "category_set" else 0) for name, of_inner in splits.items()},
+        "cover": join(*row_count),
+        **{name: join(of_inner, -1 if name == "category_set" else 0) for name, of_inner in splits.items()},
         **sets,
     }
 
 
 def _ranges(start: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:
-    """``start[0], start[0] + 1, …`` up to ``size[0]`` numbers, then those from ``start[1]`` and so on."""
+    """Return ``size[0]`` numbers from ``start[0]`` on, then ``size[1]`` from ``start[1]`` on, and so forth."""
     return np.repeat(start - np.cumsum(size) + size, size) + np.arange(size.sum())
 
 
 def _children(
     trees: list[_Tree], n_inner: NDArray[np.int64], offset: NDArray[np.int64], inner: NDArray[np.int64]
 ) -> list[NDArray[np.int64]]:
-    """Left and right children of the inner nodes as indices into all nodes; in the text a leaf ``i`` is ``-1 - i``."""
+    """Return both children of inner nodes as indices into all nodes; in the text a leaf ``i`` is ``-1 - i``."""
     first, first_leaf = np.repeat(offset[:-1], n_inner), np.repeat(offset[:-1] + n_inner, n_inner)
     end = np.repeat(offset[1:], n_inner)
     sides = []
@@ -268,7 +267,7 @@ def _children(
 
 
 def _splits(trees: list[_Tree], n_inner: NDArray[np.int64]) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
-    """What inner nodes test, and the sets of categories they test for."""
+    """Return what inner nodes test, and the sets of categories they test for."""
     decision = _integers(trees, "decision_type", n_inner, 0, (len(_MISSING) << _MISSING_SHIFT) - 1)
     threshold = _numbers(trees, "threshold", n_inner)
     categorical = (decision & _CATEGORICAL) > 0
@@ -280,7 +279,7 @@ def _splits(trees: list[_Tree], n_inner: NDArray[np.int64]) -> tuple[dict[str, N
     chosen = np.where(categorical, threshold, 0).astype(np.int64) + np.repeat(first_set, n_inner)
     splits = {
         "feature": _integers(trees, "split_feature", n_inner, 0, 2**31 - 1).astype(np.int32),
-        "threshold": np.where(categorical, 0.0, _as_if_zeroed(threshold)),
+        "threshold": np.where(categorical, 0.0, _undo_zeroing(threshold)),
         "default_left": ~categorical & ((decision & _DEFAULT_LEFT) > 0),
         "missing": np.where(categorical, np.uint8(MISSING_NAN), _MISSING[decision >> _MISSING_SHIFT]),
         "category_set": np.where(categorical, chosen, -1).astype(np.int32),
@@ -288,14 +287,14 @@ def _splits(trees: list[_Tree], n_inner: NDArray[np.int64]) -> tuple[dict[str, N
     return splits, _category_sets(trees, n_sets)
 
 
-def _as_if_zeroed(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Thresholds for rows as they are that decide like those given for rows whose values within 1e-35 became 0."""
-    threshold = np.where((threshold >= 0) & (threshold < _ZERO), _ZERO, threshold)
-    return np.where((threshold >= -_ZERO) & (threshold < 0), np.nextafter(-_ZERO, -1), threshold)
+def _undo_zeroing(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return thresholds that decide rows as given like the old ones decide rows whose values within 1e-35 became 0."""
+    threshold = np.where((threshold >= 0) & (threshold < ZERO), ZERO, threshold)
+    return np.where((threshold >= -ZERO) & (threshold < 0), np.nextafter(-ZERO, -1), threshold)
 
 
 def _category_sets(trees: list[_Tree], n_sets: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """`Forest`'s category_offset and category_bits: the sets of all trees, one after the other."""
+    """Return `Forest`'s category_offset and category_bits: the sets of all trees, one after the other."""
     n_bounds = np.where(n_sets > 0, n_sets + 1, 0)
     bounds = _integers(trees, "cat_boundaries", n_bounds, 0, 2**31 - 1)
     last = np.cumsum(n_bounds)[n_sets > 0] - 1
@@ -312,7 +311,7 @@ def _category_sets(trees: list[_Tree], n_sets: NDArray[np.int64]) -> dict[str, N
 
 
 def _readout(header: dict[str, str], n_outputs: int, classes: NDArray[Any] | str | None) -> dict[str, Any]:
-    """How scores become labels and predictions."""
+    """Return how scores become labels and predictions."""
     objective, *options = header.get("objective", "custom").split(" ")
     if objective not in _LINKS:
         raise UnsupportedModelError(f"unknown objective {objective[:40]!r}; accepted are {', '.join(_LINKS)}")
@@ -355,7 +354,7 @@ def _sigmoid(options: list[str]) -> float:
 
 
 def _categories(feature_infos: list[str], footer: list[str]) -> dict[int, NDArray[Any]]:
-    """The categories of pandas category columns, by column.
+    """Return the categories of pandas category columns, by column.
 
     The text has a list for each such column but does not name the columns. They are among those whose training values
     may be codes, so if these are as many as the lists, they are the ones; else the columns declared categorical, if
@@ -374,7 +373,7 @@ def _categories(feature_infos: list[str], footer: list[str]) -> dict[int, NDArra
 
 
 def _can_be_looked_up(values: list[Any]) -> bool:
-    """Whether these are texts or numbers, not some of each: a table's column has values of one kind."""
+    """Return whether these are texts or numbers, not some of each: a table's column has values of one kind."""
     numbers = all(isinstance(value, int | float) and abs(value) < 2**63 for value in values)
     return numbers or all(isinstance(value, str) for value in values)
 
@@ -392,7 +391,7 @@ def _pandas_categorical(footer: list[str]) -> list[list[Any]]:
 
 
 def _may_hold_codes(info: str, n_categories: int) -> bool:
-    """Whether a column with these training values ("none", "[low:high]" or "-1:2:0:1") may be codes of categories."""
+    """Return whether training values ("none", "[low:high]" or "-1:2:0:1") of a column may be codes of categories."""
     if info == "none":
         return True
     values = info.strip("[]").split(":")

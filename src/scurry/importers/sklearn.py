@@ -1,4 +1,4 @@
-"""scikit-learn estimators as a `Forest`.
+"""Importer of scikit-learn estimators.
 
 What each estimator computes, and so what its forest says:
 
@@ -35,6 +35,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -65,8 +66,7 @@ def import_model(model: Any) -> Forest:
     Parameters
     ----------
     model : estimator
-        A decision tree, forest or gradient boosting model; also inside a ``FrozenEstimator``, or last in a ``Pipeline``
-        whose other steps pass rows through unchanged.
+        A decision tree, forest or gradient boosting model, without wrappers (see `unwrap`).
 
     Returns
     -------
@@ -78,33 +78,37 @@ def import_model(model: Any) -> Forest:
     >>> import_model(DecisionTreeRegressor().fit([[0.0], [1.0]], [3.0, 5.0])).predict([[0.2], [0.8]])
     array([3., 5.])
     """
-    # scikit-learn 1.5 has no FrozenEstimator to import.
-    if type(model).__name__ == "FrozenEstimator":
-        return _import_inner(model.estimator)
-    if isinstance(model, Pipeline):
-        return _import_inner(_last_step(model))
     _check_supported(model)
     if isinstance(model, _AVERAGED):
-        return _averaged(model, model.estimators_)
+        return _import_averaged(model, model.estimators_)
     if isinstance(model, _SINGLE):
-        return _averaged(model, [model])
-    return _boosted(model) if isinstance(model, _BOOSTED) else _hist_boosted(model)
+        return _import_averaged(model, [model])
+    return _import_boosted(model) if isinstance(model, _BOOSTED) else _import_hist_boosted(model)
 
 
-def _import_inner(model: Any) -> Forest:
-    from scurry.importers import from_model
+def unwrap(model: Any) -> Any:
+    """Return the model inside a ``FrozenEstimator``, or last in a ``Pipeline`` whose other steps change nothing.
 
-    return from_model(model)
+    Parameters
+    ----------
+    model : estimator
 
-
-def _last_step(pipeline: Pipeline) -> Any:
-    changing = [name for name, step in pipeline.steps[:-1] if not _passes_through(step)]
+    Returns
+    -------
+    estimator
+        `model` itself if it is no wrapper.
+    """
+    if isinstance(model, FrozenEstimator):
+        return model.estimator
+    if not isinstance(model, Pipeline):
+        return model
+    changing = [name for name, step in model.steps[:-1] if not _passes_through(step)]
     if changing:
         raise UnsupportedModelError(
             f"this Pipeline changes its rows before the model, in {', '.join(map(repr, changing))}. "
             "Import the final step, pipeline[-1], and give the forest transformed rows: pipeline[:-1].transform(X)"
         )
-    last = pipeline.steps[-1][1]
+    last = model.steps[-1][1]
     if not hasattr(last, "predict"):
         raise UnsupportedModelError(f"this Pipeline ends in {last!r}, not in a model; pass a fitted tree ensemble")
     return last
@@ -142,8 +146,8 @@ def _check_supported(model: Any) -> None:
         raise UnsupportedModelError(f"this {kind} predicts {n_outputs} targets at once; fit one model for each target")
 
 
-def _described(model: Any) -> dict[str, Any]:
-    """What every estimator says of its columns and labels."""
+def _describe(model: Any) -> dict[str, Any]:
+    """Return what every estimator says about its columns and labels."""
     return {
         "n_features": model.n_features_in_,
         "feature_names": getattr(model, "feature_names_in_", None),
@@ -151,36 +155,36 @@ def _described(model: Any) -> dict[str, Any]:
     }
 
 
-def _averaged(model: Any, trees: Sequence[Any]) -> Forest:
-    """A single tree, or trees whose values are averaged."""
+def _import_averaged(model: Any, trees: Sequence[Any]) -> Forest:
+    """Import a single tree, or trees whose values are averaged."""
     value = np.concatenate([tree.tree_.value[:, 0, :] for tree in trees])
-    return Forest(**_described(model), **_joined_trees(trees), value=value, aggregation="mean")
+    return Forest(**_describe(model), **_join_trees(trees), value=value, aggregation="mean")
 
 
-def _joined_trees(trees: Sequence[Any]) -> dict[str, Any]:
-    """The node arrays of fitted decision trees, all but their values."""
+def _join_trees(trees: Sequence[Any]) -> dict[str, Any]:
+    """Return the node arrays of fitted decision trees, all but their values."""
     if any(np.any(getattr(tree, "is_categorical_", None)) for tree in trees):
         raise UnsupportedModelError(
             "categorical splits of scikit-learn's decision trees and random forests are not supported; "
             "encode the categories as numbers before fitting, or fit HistGradientBoosting"
         )
 
-    def joined(name: str) -> NDArray[Any]:
+    def join(name: str) -> NDArray[Any]:
         # By attribute: the layout of a node differs between versions of scikit-learn.
         return np.concatenate([getattr(tree.tree_, name) for tree in trees])
 
     offset = _offsets([tree.tree_.node_count for tree in trees])
-    cover = joined("weighted_n_node_samples")
+    cover = join("weighted_n_node_samples")
     if not (cover > 0).all():
         # Negative sample weights: a node's weight no longer says how much data reached it, its rows do.
-        cover = joined("n_node_samples").astype(np.float64)
+        cover = join("n_node_samples").astype(np.float64)
     return {
         "tree_offset": offset,
-        "feature": joined("feature").astype(np.int32),
-        "threshold": joined("threshold"),
-        "left": _global_children(joined("children_left"), offset),
-        "right": _global_children(joined("children_right"), offset),
-        "default_left": joined("missing_go_to_left").astype(np.bool_),
+        "feature": join("feature").astype(np.int32),
+        "threshold": join("threshold"),
+        "left": _global_children(join("children_left"), offset),
+        "right": _global_children(join("children_right"), offset),
+        "default_left": join("missing_go_to_left").astype(np.bool_),
         "cover": cover,
     }
 
@@ -190,11 +194,11 @@ def _offsets(sizes: Sequence[int]) -> NDArray[np.int64]:
 
 
 def _global_children(child: NDArray[Any], offset: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Children as indices into all nodes from indices inside each tree, -1 kept."""
+    """Return children as indices into all nodes, from indices inside each tree; -1 stays."""
     return np.where(child < 0, -1, child + np.repeat(offset[:-1], np.diff(offset))).astype(np.int32)
 
 
-def _boosted(model: Any) -> Forest:
+def _import_boosted(model: Any) -> Forest:
     if not _is_constant(model.init_):
         raise UnsupportedModelError(
             f"this {type(model).__name__} starts from predictions of init={model.init_!r}, which are not trees; "
@@ -202,28 +206,28 @@ def _boosted(model: Any) -> Forest:
         )
     n_outputs = model.estimators_.shape[1]
     trees = model.estimators_.ravel()
-    arrays = _joined_trees(trees)
+    arrays = _join_trees(trees)
     leaf_value = float(model.learning_rate) * np.concatenate([tree.tree_.value[:, 0, 0] for tree in trees])
     return Forest(
-        **_described(model),
+        **_describe(model),
         **arrays,
         # Inner nodes hold mean residuals from before the line search that set the leaves.
-        value=_values(arrays, leaf_value),
+        value=_fill_values(arrays, leaf_value),
         tree_output=np.arange(len(trees)) % n_outputs,
         base_score=model._raw_predict_init(np.zeros((1, model.n_features_in_)))[0],
-        **_summed(model),
+        **_read_link(model),
     )
 
 
 def _is_constant(init: Any) -> bool:
-    """Whether a GradientBoosting `init_` gives all rows the same start."""
+    """Return whether a GradientBoosting `init_` gives all rows the same start."""
     if isinstance(init, DummyClassifier):
         return bool(init.strategy != "stratified")
     return isinstance(init, DummyRegressor) or (isinstance(init, str) and init == "zero")
 
 
-def _summed(model: Any) -> dict[str, Any]:
-    """How a boosted model turns scores into labels and predictions."""
+def _read_link(model: Any) -> dict[str, Any]:
+    """Return how a boosted model turns scores into labels and predictions."""
     name = type(model._loss.link).__name__
     if name not in _LINKS:
         raise UnsupportedModelError(
@@ -233,17 +237,17 @@ def _summed(model: Any) -> dict[str, Any]:
     return {"aggregation": "sum", "link": link, "link_scale": link_scale, "label_from": "score"}
 
 
-def _values(arrays: dict[str, Any], leaf_value: NDArray[np.float64]) -> NDArray[np.float64]:
-    """One column of values; those of inner nodes are made consistent with the leaves below them."""
+def _fill_values(arrays: dict[str, Any], leaf_value: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return one column of values; those of inner nodes are made consistent with the leaves below them."""
     means = mean_of_leaves(arrays["tree_offset"], arrays["left"], arrays["right"], arrays["cover"], leaf_value)
     return means[:, None]
 
 
-def _hist_boosted(model: Any) -> Forest:
-    described = _described(model)
-    if described["classes"] is not None and len(described["classes"]) == 1:
+def _import_hist_boosted(model: Any) -> Forest:
+    header = _describe(model)
+    if header["classes"] is not None and len(header["classes"]) == 1:
         raise UnsupportedModelError(
-            f"this {type(model).__name__} was fitted on the single class {described['classes'][0]!r}, "
+            f"this {type(model).__name__} was fitted on the single class {header['classes'][0]!r}, "
             "and decides nothing; fit it on at least two"
         )
     predictors = [predictor for iteration in model._predictors for predictor in iteration]
@@ -259,22 +263,22 @@ def _hist_boosted(model: Any) -> Forest:
         "cover": nodes["count"].astype(np.float64),
     }
     return Forest(
-        **described,
+        **header,
         **arrays,
         **_hist_features(model, predictors, nodes, offset),
-        value=_values(arrays, nodes["value"]),
+        value=_fill_values(arrays, nodes["value"]),
         tree_output=np.arange(len(predictors)) % model.n_trees_per_iteration_,
         base_score=model._baseline_prediction.ravel(),
         input_dtype="float64",
-        decision_threshold=np.nextafter(0.0, 1.0),
-        **_summed(model),
+        decision_threshold=np.nextafter(0.0, 1.0),  # scikit-learn asks for a score above 0 here
+        **_read_link(model),
     )
 
 
 def _hist_features(
     model: Any, predictors: Sequence[Any], nodes: NDArray[Any], offset: NDArray[np.int64]
 ) -> dict[str, Any]:
-    """Which column each node reads and, with categorical columns, the sets of categories that go left."""
+    """Return the column that each node reads and, with categorical columns, the sets of categories that go left."""
     if model._preprocessor is None:
         return {"feature": nodes["feature_idx"].astype(np.int32)}
     # The model's trees read rows whose categorical columns were encoded and moved to the front.
@@ -288,12 +292,12 @@ def _hist_features(
         "category_set": np.where(nodes["is_categorical"].astype(np.bool_), nodes["bitset_idx"] + first_set, -1),
         "category_offset": np.arange(len(words) + 1) * words.shape[1],
         "category_bits": words.ravel(),
-        "categories": dict(zip(categorical.tolist(), map(_without_nan, encoder.categories_), strict=True)),
+        "categories": dict(zip(categorical.tolist(), map(_drop_nan, encoder.categories_), strict=True)),
         "encode_numbers": True,
     }
 
 
-def _without_nan(categories: NDArray[Any]) -> NDArray[Any]:
-    """The encoder's values but NaN, which it puts last. None is a category like any other."""
+def _drop_nan(categories: NDArray[Any]) -> NDArray[Any]:
+    """Return the encoder's values without NaN, which it puts last. None is a category like any other."""
     last = categories[-1:].tolist()
     return categories[:-1] if last and last[0] != last[0] else categories

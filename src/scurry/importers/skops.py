@@ -1,7 +1,8 @@
-"""skops files: scikit-learn estimators stored without code.
+"""Reader of skops files: scikit-learn estimators stored without code.
 
-Types that neither skops nor scurry trusts are refused by name. scurry trusts two more than skops: scikit-learn's trees,
-whose arrays could send their own `predict` astray. They are imported, and so checked, before anything else uses them.
+A type that neither skops nor scurry trusts raises an error that names it. scurry trusts two more types than skops:
+scikit-learn's trees. Their arrays could make their own `predict` read outside its memory, so they are imported, and
+thereby checked, before anything else uses them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _TREES = ["sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor", "s
 
 
 def holds_estimator(path: str | PathLike[str]) -> bool:
-    """Whether a zip file is one that skops wrote.
+    """Return whether a zip file is one that skops wrote.
 
     Parameters
     ----------
@@ -29,13 +30,13 @@ def holds_estimator(path: str | PathLike[str]) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return "schema.json" in archive.namelist()
-    # Not a zip, a damaged one, or one packed in a way that skops never does: not for us to read.
+    # No zip, a damaged one, or one packed as skops never does: another reader gives the better message.
     except (zipfile.BadZipFile, ValueError, NotImplementedError):
         return False
 
 
 def load_estimator(path: str | PathLike[str]) -> Any:
-    """The estimator in a skops file; import it with `from_model` before it predicts.
+    """Return the estimator in a skops file; import it with `from_model` before it predicts.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ _MAX_NESTING = 64
 
 
 def loads(data: bytes) -> Any:
-    r"""What a UBJSON document holds.
+    r"""Return what a UBJSON document holds.
 
     Parameters
     ----------

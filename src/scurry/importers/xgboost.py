@@ -1,4 +1,4 @@
-"""XGBoost models, as objects or as JSON and UBJ files, without importing XGBoost.
+"""Importer of XGBoost models, from objects or from JSON and UBJ files; XGBoost itself is not needed.
 
 What XGBoost does, measured against its 1.7 to 3.2 releases and reproduced to the last bit:
 
@@ -53,7 +53,7 @@ _LINKS = {
 
 
 def import_model(model: Any) -> Forest:
-    """A trained XGBoost `Booster`, or an estimator of its scikit-learn interface, as a forest.
+    """Import a trained XGBoost `Booster`, or an estimator of its scikit-learn interface.
 
     Parameters
     ----------
@@ -91,11 +91,11 @@ def import_model(model: Any) -> Forest:
         raise UnsupportedModelError(
             f"cannot import a {type(model).__name__}; pass a Booster, an XGBClassifier or its like, or a model file"
         )
-    return _forest(ubjson.loads(bytes(model.save_raw("ubj"))), estimator)
+    return _import_document(ubjson.loads(bytes(model.save_raw("ubj"))), estimator)
 
 
 def import_file(path: str | PathLike[str]) -> Forest:
-    """A model that XGBoost saved as JSON or UBJ, as a forest.
+    """Import a model that XGBoost saved as JSON or UBJ.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def import_file(path: str | PathLike[str]) -> Forest:
         raise InputError(f"cannot read the model file {path!r}: {error.strerror or error}") from error
     try:
         document = _parse(data)
-        return _forest(document, _saved_estimator(document))
+        return _import_document(document, _saved_estimator(document))
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from error
 
@@ -149,7 +149,7 @@ def _parse(data: bytes) -> Any:
 
 
 def _saved_estimator(document: Any) -> str | None:
-    """What kind of estimator saved the document: None if it was a `Booster`."""
+    """Return the kind of estimator that saved the document, None if it was a `Booster`."""
     attributes = field(field(document, "learner", dict), "attributes", dict)
     try:
         saved = json.loads(attributes.get("scikit_learn", "{}"))
@@ -158,8 +158,8 @@ def _saved_estimator(document: Any) -> str | None:
     return saved.get("_estimator_type") if isinstance(saved, dict) else None
 
 
-def _forest(document: Any, estimator: str | None) -> Forest:
-    """What a document predicts for an estimator ("classifier", "regressor" or "ranker"), or for a `Booster` (None)."""
+def _import_document(document: Any, estimator: str | None) -> Forest:
+    """Import a document as its estimator predicts ("classifier", "regressor", "ranker"), or as a `Booster` (None)."""
     learner = field(document, "learner", dict)
     parameters = field(learner, "learner_model_param", dict)
     attributes = field(learner, "attributes", dict)
@@ -200,7 +200,7 @@ def _forest(document: Any, estimator: str | None) -> Forest:
 
 
 def _output_count(parameters: dict[str, Any], trees: list[Any]) -> int:
-    """How many margins a row gets: one per class, or one."""
+    """Return the number of margins that a row gets: one per class, or one."""
     if "num_target" in parameters and count(parameters, "num_target") > 1:
         raise UnsupportedModelError(
             "this XGBoost model predicts several targets, a scurry forest one; train and import one model per target"
@@ -219,7 +219,7 @@ def _output_count(parameters: dict[str, Any], trees: list[Any]) -> int:
 
 
 def _readout(objective: str, n_outputs: int, estimator: str | None) -> dict[str, Any]:
-    """What becomes of the margins: the fields `classes`, `link`, `label_from` and `decision_threshold` of a forest."""
+    """Return what becomes of the margins: `classes`, `link`, `label_from` and `decision_threshold` of a forest."""
     link = _LINKS.get(objective)
     if link is None:
         raise UnsupportedModelError(
@@ -251,7 +251,7 @@ def _readout(objective: str, n_outputs: int, estimator: str | None) -> dict[str,
 
 
 def _base_margins(parameters: dict[str, Any], n_outputs: int, link: str, version: list[int]) -> NDArray[np.float32]:
-    """The margins before the first tree, shape (n_outputs,)."""
+    """Return the margins before the first tree, shape (n_outputs,)."""
     text = field(parameters, "base_score", str)
     try:
         scores = np.array(json.loads(text), np.float32).ravel()
@@ -262,7 +262,7 @@ def _base_margins(parameters: dict[str, Any], n_outputs: int, link: str, version
         ) from error
     one = np.float32(1)
     if link == "logistic":
-        if version >= [3, 2]:
+        if version >= [3, 2]:  # older releases let a base score of 0 or 1 become an infinite margin
             bound = np.float32(1e-6)
             scores = np.clip(scores, bound, one - bound)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -273,7 +273,7 @@ def _base_margins(parameters: dict[str, Any], n_outputs: int, link: str, version
 
 
 def _boosted_trees(booster: dict[str, Any]) -> tuple[dict[str, Any], NDArray[np.float32] | None]:
-    """The model of a "gbtree" or "dart" booster, and the latter's tree weights."""
+    """Return the model of a "gbtree" or "dart" booster, and the latter's tree weights."""
     name = field(booster, "name", str)
     if name == "dart":
         model = field(field(booster, "gbtree", dict), "model", dict)
@@ -287,7 +287,7 @@ def _boosted_trees(booster: dict[str, Any]) -> tuple[dict[str, Any], NDArray[np.
 
 
 def _trees_used(model: dict[str, Any], attributes: dict[str, Any], estimator: str | None, n_outputs: int) -> int:
-    """How many trees predict: all, unless the scikit-learn interface stopped early."""
+    """Return how many trees predict: all, unless the scikit-learn interface stopped early."""
     n_trees = len(model["trees"])
     if estimator is None or "best_iteration" not in attributes:
         return n_trees
@@ -303,7 +303,7 @@ def _trees_used(model: dict[str, Any], attributes: dict[str, Any], estimator: st
 
 
 def _categories(model: dict[str, Any]) -> dict[int, NDArray[Any]]:
-    """The values that the codes of categorical features stand for, where the model was trained on a data frame.
+    """Return what the codes of categorical features stand for, where the model was trained on a data frame.
 
     Names with other characters than ASCII are left out: XGBoost cuts such bytes at lengths counted in characters.
     """

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def field(parent: Any, name: str, kind: type[T], default: T | None = None) -> T:
-    """The member `name` of an object of a document, which must be of type `kind`; absent, it is the default."""
+    """Return the member `name` of an object, which must be of type `kind`; the default if it is absent."""
     value = parent.get(name, default) if isinstance(parent, dict) else None
     if not isinstance(value, kind):
         raise FormatError(f"the model has no {name!r}, or one that is not of type {kind.__name__}")
@@ -28,7 +28,7 @@ def field(parent: Any, name: str, kind: type[T], default: T | None = None) -> T:
 
 
 def count(parent: Any, name: str) -> int:
-    """A count, which documents keep as text."""
+    """Return a count, which documents keep as text."""
     text = field(parent, name, str)
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise FormatError(f"the model's {name!r} must be a count, got {text[:50]!r}")
@@ -36,7 +36,7 @@ def count(parent: Any, name: str) -> int:
 
 
 def numbers(parents: list[Any], name: str, dtype: DTypeLike, sizes: list[int] | None = None) -> NDArray[Any]:
-    """The arrays `name` of several objects, one after the other; of the given sizes, where these are known."""
+    """Return the arrays `name` of several objects, one after the other; `sizes` are checked where they are known."""
     arrays: list[Any] = [parent.get(name) if isinstance(parent, dict) else None for parent in parents]
     if not all(isinstance(array, list | np.ndarray) for array in arrays):
         raise FormatError(f"the model has no array {name!r}")
@@ -75,7 +75,7 @@ class Trees:
     levels: list[NDArray[np.int64]]
 
     def arrays(self, leaf_value: NDArray[np.float32]) -> dict[str, Any]:
-        """The node arrays of a `Forest`, without the nodes that pruning deleted.
+        """Return the node arrays of a `Forest`, without the nodes that pruning deleted.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class Trees:
 
 
 def read_trees(trees: list[Any]) -> Trees:
-    """The trees of a document.
+    """Read the trees of a document.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def read_trees(trees: list[Any]) -> Trees:
 
 
 def _levels(roots: NDArray[np.int64], left: NDArray[np.int64], right: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """The nodes at each depth of any tree, from the roots down; deleted nodes hang on no root."""
+    """Return the nodes at each depth of any tree, from the roots down; deleted nodes hang on no root."""
     n_parents = np.bincount(np.concatenate([left[left >= 0], right[right >= 0], roots]), minlength=len(left))
     if (n_parents > 1).any():
         raise FormatError(f"the model's node {int(np.argmax(n_parents > 1))} is the child of two nodes")
@@ -173,7 +173,7 @@ def _levels(roots: NDArray[np.int64], left: NDArray[np.int64], right: NDArray[np
 def _category_sets(
     trees: list[Any], offset: NDArray[np.int64], inner: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32]]:
-    """The set of each node (-1 unless it is a categorical split), and all sets as bits: see `Forest`."""
+    """Return the set of each node (-1 unless it is a categorical split), and all sets as bits, as `Forest` has them."""
     sizes = np.diff(offset)
     set_of_node = np.full(len(inner), -1, np.int64)
     categorical = np.zeros(len(inner), bool)
@@ -202,7 +202,7 @@ def _category_sets(
 
 
 def _bits(category: NDArray[np.int64], length: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-    """Sets of `length` categories each as 32-bit words, and where the words of each set start."""
+    """Return sets of `length` categories each as 32-bit words, and where the words of each set start."""
     set_of = np.repeat(np.arange(len(length)), length)
     n_words = np.zeros(len(length), np.int64)
     np.maximum.at(n_words, set_of, category // 32 + 1)

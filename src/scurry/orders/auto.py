@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.orders.curves import costs_of
 from scurry.orders.ordering_set import OrderingSet
-from scurry.orders.readout import n_rounds
 
 STEEPNESS = 10.0
 WIDTH = 16
@@ -107,7 +106,7 @@ def _steepness(rows: OrderingSet) -> float:
     """The factor from a margin in fixed point, which counts differences twice, to x."""
     forest = rows.forest
     if forest.aggregation != "sum":
-        return STEEPNESS * rows.readout.unit / (2 * n_rounds(forest))
+        return STEEPNESS * rows.readout.unit / (2 * forest.score_divisor)
     if not forest.is_classifier:
         return 0.0
     # Boosted scores have no natural scale: the mean of the final margins takes the place of half the trees.

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.orders.ordering_set import OrderingSet
-from scurry.orders.readout import n_rounds
 
 
 def accuracy_curve(
@@ -53,7 +52,7 @@ def curve_of(rows: OrderingSet, steps: NDArray[np.int32], X: Any) -> NDArray[np.
     if forest.is_classifier:
         curve = (rows.n_rows - losses) / rows.n_rows
     else:
-        curve = losses * (rows.readout.unit / n_rounds(forest)) ** 2 / rows.n_rows
+        curve = losses * (rows.readout.unit / forest.score_divisor) ** 2 / rows.n_rows
     if len(steps) == forest.tree_depth.sum():
         # The whole model answers with its own sums, whose rounding may break a tie in another way.
         answer = forest.predict(X)

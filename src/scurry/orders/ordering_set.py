@@ -12,7 +12,7 @@ from scurry import _core
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.rows import as_rows
-from scurry.orders.readout import ReadOut, n_rounds, read_out
+from scurry.orders.readout import ReadOut, read_out
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,11 +54,11 @@ class OrderingSet:
         if labels.ndim != 1 or len(labels) != len(rows):
             raise InputError(f"y has shape {labels.shape}, X has {len(rows)} rows; y must have one label per row")
         if forest.is_classifier:
-            targets, fixed = class_codes(forest, labels), read_out(forest, readout)
+            targets, fixed = forest.codes_of(labels), read_out(forest, readout)
         else:
             numbers = _finite(labels)
             fixed = read_out(forest, readout, largest_target=float(np.abs(numbers).max()))
-            targets = np.rint(numbers * n_rounds(forest) / fixed.unit).astype(np.int32)
+            targets = np.rint(numbers * forest.score_divisor / fixed.unit).astype(np.int32)
         return cls(forest, forest.apply(rows), targets, labels, fixed)
 
     @property
@@ -69,12 +69,9 @@ class OrderingSet:
     def descent(self, rows: slice | NDArray[np.intp] = slice(None)) -> _core.Descent:
         """The rows on their way down, one level a step."""
         forest, values = self.forest, self.readout.values
-        parent = np.zeros(forest.n_nodes, np.intp)
-        inner = np.flatnonzero(~forest.is_leaf)
-        parent[forest.left[inner]] = parent[forest.right[inner]] = inner
-        roots = forest.tree_offset[:-1]
-        start = self.readout.start + values[roots].sum(axis=0, dtype=np.int32)
-        return self._descent(forest.node_depth, values - values.take(parent, axis=0), start, rows)
+        start = self.readout.start + values[forest.tree_offset[:-1]].sum(axis=0, dtype=np.int32)
+        # Roots have no parent; no step leads to them, so what stands there is not read.
+        return self._descent(forest.node_depth, values - values.take(forest.parent, axis=0), start, rows)
 
     def whole_trees(self) -> _core.Descent:
         """The rows taking each tree in one step, from nothing to its leaf."""
@@ -99,31 +96,6 @@ class OrderingSet:
             regression=not self.forest.is_classifier,
             last_class_wins_ties=self.readout.last_class_wins_ties,
         )
-
-
-def class_codes(forest: Forest, y: NDArray[Any]) -> NDArray[np.int32]:
-    """The place of each label among the forest's classes."""
-    known = np.array([]) if forest.classes is None else forest.classes
-    if known.dtype.kind + y.dtype.kind in ("ii", "iu", "ui", "uu", "UU"):
-        order = np.argsort(known)
-        codes = order[np.minimum(np.searchsorted(known[order], y), len(order) - 1)].astype(np.int32)
-        if (known[codes] == y).all():
-            return codes
-    classes, labels = known.tolist(), y.tolist()
-    code = {label: index for index, label in enumerate(classes)}
-    codes = np.array([code.get(label, -1) for label in labels], dtype=np.int32)
-    if (codes >= 0).all():
-        return codes
-    missing = [row for row, label in enumerate(labels) if label is None or label != label]
-    if missing:
-        raise InputError(f"y has {len(missing)} missing labels, the first in row {missing[0]}; drop those rows")
-    unknown = sorted({repr(label) for label in labels if label not in code})
-    shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
-    accepted = ", ".join(map(repr, classes[:5])) + (", …" if len(classes) > 5 else "")
-    raise InputError(
-        f"y has {len(unknown)} labels the model does not know: {shown}; its {len(classes)} classes are {accepted}. "
-        "Pass y as the model was trained: XGBoost and LightGBM files number classes, sorted by name"
-    )
 
 
 def _finite(y: NDArray[Any]) -> NDArray[np.float64]:

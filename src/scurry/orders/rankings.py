@@ -34,7 +34,6 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.errors import InputError
-from scurry.forest.reference import leaf_values
 from scurry.orders.ordering_set import OrderingSet
 
 RANKINGS = ("ie", "ea", "re", "drep", "qwyc")
@@ -85,7 +84,7 @@ def error_ambiguity(rows: OrderingSet) -> NDArray[np.float64]:
         raise InputError("the ea ranking needs trees that answer with fractions of several classes; use ie or re")
     n_classes = rows.forest.n_classes
     own = np.arange(rows.n_rows), rows.targets
-    fractions, trees = leaf_values(rows.forest), rows.leaves.T
+    fractions, trees = rows.forest.leaf_values(), rows.leaves.T
     mean = np.zeros((rows.n_rows, n_classes))
     for leaves in trees:
         mean += fractions[leaves] / len(trees)

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.forest.reference import leaf_values
 
 READOUTS = ("plain", "weighted")
 _BITS = 29
@@ -87,7 +86,7 @@ def read_out(forest: Forest, readout: str = "plain", *, largest_target: float = 
     single_score = forest.n_classes == 2 and forest.n_outputs == 1
     if single_score:
         values = np.hstack([np.zeros_like(values), values])
-        start = np.array([forest.decision_threshold * n_rounds(forest), *start])
+        start = np.array([forest.decision_threshold * forest.score_divisor, *start])
     elif forest.n_classes == 1:
         values, start = np.zeros((forest.n_nodes, 2)), np.array([0.0, -1.0])
     exponent = _BITS - _bits_of_sums(forest, values, start, largest_target)
@@ -104,16 +103,9 @@ def can_be_weighted(forest: Forest) -> bool:
     return forest.is_classifier and forest.aggregation != "sum"
 
 
-def n_rounds(forest: Forest) -> int:
-    """What a row's sums are divided by to give its scores."""
-    if forest.aggregation == "sum":
-        return 1
-    return forest.n_trees if forest.tree_output[0] < 0 else forest.n_trees // forest.n_outputs
-
-
 def _contributions(forest: Forest) -> NDArray[np.float64]:
     """What each node adds to each output, shape (n_nodes, n_outputs)."""
-    values = leaf_values(forest)
+    values = forest.leaf_values()
     if forest.tree_output[0] < 0:
         return values
     output = np.repeat(forest.tree_output, np.diff(forest.tree_offset))
@@ -139,7 +131,7 @@ def _bits_of_sums(
         return (max(forest.n_trees, 2) - 1).bit_length()
     roots = forest.tree_offset[:-1]
     of_tree = np.maximum(np.maximum.reduceat(values, roots), -np.minimum.reduceat(values, roots)).max(axis=1)
-    return math.frexp(float(of_tree.sum() + np.abs(start).max() + largest_target * n_rounds(forest)))[1]
+    return math.frexp(float(of_tree.sum() + np.abs(start).max() + largest_target * forest.score_divisor))[1]
 
 
 def _rounded(values: NDArray[np.float64], exponent: int) -> NDArray[np.int32]:

@@ -29,7 +29,6 @@ from scipy import sparse
 from scipy.optimize import OptimizeResult, linprog
 
 from scurry.checks import Progress
-from scurry.costs import parents
 from scurry.errors import ScurryError
 from scurry.forest import Forest
 from scurry.pruning.path import PruningPath, solve_each
@@ -158,7 +157,7 @@ def level_set(share: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 def _above(forest: Forest) -> sparse.csr_array:
     """Return a row for each node with ones at the node and all nodes above it."""
-    parent = parents(forest)
+    parent = forest.parent
     nodes = above = np.arange(forest.n_nodes, dtype=np.int32)
     row, column = [], []
     while len(nodes):

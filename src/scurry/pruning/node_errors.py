@@ -75,7 +75,9 @@ def validation_errors(forest: Forest, X: Any, y: Any) -> tuple[NDArray[np.float6
     """
     _check_counts(forest)
     rows = as_rows(forest, X)
-    label = _codes(forest, y, len(rows))
+    if np.shape(y) != (len(rows),):
+        raise InputError(f"y_val has shape {np.shape(y)}, X_val has {len(rows)} rows", argument="y_val")
+    label = forest.codes_of(y, "y_val")
     leaves = forest.apply(rows)
     counts = np.zeros((forest.n_nodes, forest.n_classes))
     np.add.at(counts, (leaves, label[:, None]), 1.0)
@@ -99,16 +101,3 @@ def _check_counts(forest: Forest) -> None:
             "this model adds up scores (gradient boosting): its nodes have no class counts, so an error per node is "
             "undefined. Pass a random forest or extra trees"
         )
-
-
-def _codes(forest: Forest, y: Any, n_rows: int) -> NDArray[np.intp]:
-    """Return the class index of each label."""
-    labels = np.asarray(y)
-    if labels.shape != (n_rows,):
-        raise InputError(f"y_val has shape {labels.shape}, X_val has {n_rows} rows")
-    index = {label: at for at, label in enumerate(np.asarray(forest.classes).tolist())}
-    try:
-        return np.array([index[label] for label in labels.tolist()], dtype=np.intp)
-    except KeyError as error:
-        known = ", ".join(map(repr, index))
-        raise InputError(f"y_val has the label {error.args[0]!r}; the model's classes are {known}") from error

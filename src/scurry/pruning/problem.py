@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.costs import FeatureCosts, parents
+from scurry.costs import FeatureCosts
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.trim import keep_splits
@@ -234,7 +234,7 @@ def pose(
     index = np.full(forest.n_nodes + 1, -1, np.int32)  # its last entry is the parent of roots
     index[nodes] = np.arange(len(nodes))
     closure = ClosureProblem(
-        parent=index[parents(forest)[nodes]],
+        parent=index[forest.parent[nodes]],
         gain=gain,
         cost=cost,
         item_offset=np.concatenate([[0], np.cumsum(n_purchases[item_cost > 0])]),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.costs import FeatureCosts, parents
+from scurry.costs import FeatureCosts
 from scurry.forest import Forest
 from scurry.forest.rows import as_rows
 
@@ -71,7 +71,7 @@ class RowCharges:
         of_feature, of_group = costs.charges
         n_charges = len(costs.feature_costs) + len(costs.group_costs)
         items, alone, visits = _core.find_charges(
-            forest.feature, parents(forest), forest.apply(rows), of_feature, of_group, n_charges
+            forest.feature, forest.parent, forest.apply(rows), of_feature, of_group, n_charges
         )
         return cls(len(rows), visits, alone, *items)
 

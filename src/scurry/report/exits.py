@@ -1,7 +1,4 @@
-"""The story of a predictor that stops rows early.
-
-The thresholds of an early exit: drawn, and moved apart or together.
-"""
+"""The story of a predictor that stops rows early."""
 
 from __future__ import annotations
 
@@ -12,47 +9,51 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from scurry.display.thresholds import bins, envelope, leads
 from scurry.forest import Forest
-from scurry.plan import NEVER_ABOVE, NEVER_BELOW, ExitRule, LeaderRule
+from scurry.formatting import round_up
+from scurry.plan import Band, Bins, Leads, SumRule
 from scurry.predictor import Predictor
+from scurry.promises import Certificate, Labels
 from scurry.report.charts import Axis, Chart
-from scurry.report.markup import number, percent, rounded_up, share
+from scurry.report.markup import number, percent, share
 from scurry.report.story import BLOCK, Claim, Column, Curve, Picture, Story, TestRows, Tile, Work
 from scurry.stopping.guarantee import certified_rate
 from scurry.timing import Runner
 
 _INTERVAL = 0.95
+FACTORS = np.geomspace(1 / 16, 16, 41)  # the middle one leaves thresholds as they are
 
 
-def tell(predictor: Predictor, rule: ExitRule | LeaderRule, test: TestRows) -> Story:
-    """What there is to say about an early exit."""
-    forest, facts = predictor.forest, predictor.plan.facts
+def tell(predictor: Predictor, rule: SumRule, test: TestRows) -> Story:
+    """Collect what there is to say about an early exit."""
+    forest, certificate = predictor.forest, predictor.certificate or Certificate(method="by hand")
     labels, trees, steps = _run(predictor, test.rows)
     mean_trees, changed = float(trees.mean()), test.change(labels)
     saved = share(1 - mean_trees / forest.n_trees)
     tiles = [
-        Tile("trees asked per row", number(mean_trees), f"of {forest.n_trees:,}: {saved} saved"),
+        Tile("trees evaluated per row", number(mean_trees), f"of {forest.n_trees:,}: {saved} saved"),
         Tile("labels changed", share(changed), f"{int((labels != test.full).sum()):,} of {len(test):,} test rows"),
-        Tile("rows stopped early", share(float((trees < forest.n_trees).mean())), "the others asked every tree"),
+        Tile("rows stopped early", share(float((trees < forest.n_trees).mean())), "the others evaluated every tree"),
     ]
     if test.y is not None:
         tiles.append(Tile("accuracy", share(test.quality(labels)), f"full model: {share(test.quality(test.full))}"))
     return Story(
         kind="Early exit",
-        verdict=f"It asks {number(mean_trees)} of {forest.n_trees:,} trees per row, and answers {share(changed)} of "
-        f"{len(test):,} test rows differently from the full model.",
+        verdict=f"It evaluates {number(mean_trees)} of {forest.n_trees:,} trees per row, and answers {share(changed)} "
+        f"of {len(test):,} test rows differently from the full model.",
         tiles=tiles,
-        promise=str(facts.get("promise", "nothing is promised of new rows")),
-        claims=[*_claims(rule, facts.get("promised_disagreement"), test, labels), *test.quality_claims(labels)],
-        work=Work("trees asked", trees, forest.n_trees, "How many trees test rows needed until their label was clear."),
+        promise=certificate.statement(),
+        claims=[*_claims(rule, certificate.max_rate, test, labels), *test.quality_claims(labels)],
+        work=Work(
+            "trees evaluated", trees, forest.n_trees, "How many trees test rows needed until their label was clear."
+        ),
         picture=picture(rule, forest),
         curve=_curve(predictor, rule, test.some(BLOCK)),
         answers=labels,
-        effort=[Column("trees asked", trees), Column("node tests", steps)],
+        effort=[Column("trees evaluated", trees), Column("node tests", steps)],
         runners=[Runner("all trees, scurry", forest.predict), Runner("early exit", predictor.predict)],
-        recipe=_asked(facts),
-        facts=facts,
+        recipe=_recipe(certificate),
+        settings=certificate.lines(),
     )
 
 
@@ -62,7 +63,7 @@ def _run(predictor: Predictor, rows: NDArray[Any]) -> list[NDArray[Any]]:
     return [np.concatenate([getattr(run, name) for run in runs]) for name in ("labels", "trees", "steps")]
 
 
-def _claims(rule: ExitRule | LeaderRule, bound: float | None, test: TestRows, labels: NDArray[Any]) -> list[Claim]:
+def _claims(rule: SumRule, bound: float | None, test: TestRows, labels: NDArray[Any]) -> list[Claim]:
     against = {"the model's": test.full}
     if rule.kind == "votes":
         against = {"the full vote's": test.full_vote} | against
@@ -92,18 +93,22 @@ def _interval(n_changed: int, n_rows: int) -> tuple[float, float]:
     return low, certified_rate(n_changed, n_rows, 1 - tail)
 
 
-def _asked(facts: dict[str, Any]) -> str:
-    return _recipe({name: facts[name] for name in ("max_disagreement", "confidence", "method") if name in facts})
+def _recipe(certificate: Certificate) -> str:
+    """Return the call that made a plan."""
+    promise = certificate.promise
+    if not isinstance(promise, Labels):
+        return _call(method=certificate.method)
+    return _call(max_disagreement=promise.max_changed, confidence=promise.confidence, method=certificate.method)
 
 
-def _recipe(asked: dict[str, Any]) -> str:
-    return f"scurry.early_exit(model, X_cal, {', '.join(f'{name}={value!r}' for name, value in asked.items())})"
+def _call(**options: Any) -> str:
+    return f"scurry.early_exit(model, X_cal, {', '.join(f'{name}={value!r}' for name, value in options.items())})"
 
 
-def _curve(predictor: Predictor, rule: ExitRule | LeaderRule, test: TestRows) -> Curve:
+def _curve(predictor: Predictor, rule: SumRule, test: TestRows) -> Curve:
     """What bolder and more cautious thresholds do to the test rows, from the boldest to none at all."""
     forest, plan = predictor.forest, predictor.plan
-    rules = [*(eased(rule, forest, float(factor)) for factor in FACTORS), unstopped(rule)]
+    rules = [*(rule.with_scaled_thresholds(forest, float(factor)) for factor in FACTORS), rule.without_stops()]
     runs = [Predictor(forest, replace(plan, stop=each)).run(test.rows, None) for each in rules]
     shipped = runs[len(FACTORS) // 2]
     by_effort = {run.mean_trees: run for run in runs} | {shipped.mean_trees: shipped}
@@ -114,13 +119,14 @@ def _curve(predictor: Predictor, rule: ExitRule | LeaderRule, test: TestRows) ->
     if rule.kind == "votes":
         from_vote = Column("labels other than the full vote's", np.array(n_changed) / len(test), share)
         columns.insert(0 if test.y is None else 1, from_vote)
-    confidence = plan.facts.get("confidence") or _INTERVAL
+    certificate = plan.certificate or Certificate(method="by hand")
+    confidence = (certificate.promise and certificate.promise.confidence) or _INTERVAL
     provable = np.array([certified_rate(n, len(test), confidence) for n in n_changed])
-    calls = [_recipe({"max_disagreement": rounded_up(float(rate), 2), "confidence": confidence}) for rate in provable]
+    calls = [_call(max_disagreement=round_up(float(rate), 2), confidence=confidence) for rate in provable]
     start = runs.index(shipped)
-    calls[start] = _asked(plan.facts)
+    calls[start] = _recipe(certificate)
     return Curve(
-        budget="trees asked per row",
+        budget="trees evaluated per row",
         spent=np.array(sorted(by_effort)),
         columns=[
             *columns,
@@ -131,96 +137,43 @@ def _curve(predictor: Predictor, rule: ExitRule | LeaderRule, test: TestRows) ->
         start=start,
         shipped=start,
         n_drawn=1 if test.y is None else 2,
-        bound=plan.facts.get("promised_disagreement"),
-        note=f"{family_note(rule)}, and what that does to {len(test):,} test rows. It shows what could be asked for; "
-        "a promise comes from a calibration on rows of its own. A node test compares one feature with one threshold.",
+        bound=certificate.max_rate,
+        note=f"What bolder and more cautious thresholds do to {len(test):,} test rows. It shows what could be asked "
+        "for; a promise needs a calibration on rows of its own. A node test compares one feature with one threshold.",
     )
 
 
-_BOLDEST = 1 / 16
-FACTORS = np.geomspace(_BOLDEST, 1 / _BOLDEST, 41)  # the middle one leaves thresholds as they are
-_ASK_EVERY_TREE = 3  # a side of ExitRule's pieces
-_INT32 = np.iinfo(np.int32)
+def picture(rule: SumRule, forest: Forest) -> Picture:
+    """Draw when the rule stops a row."""
+    match rule.regions(forest):
+        case Band() as band:
+            return _draw_band(band, rule, forest)
+        case Bins() as bins:
+            return _draw_bins(bins, forest)
+        case Leads(lead):
+            return _draw_leads(lead, rule)
 
 
-def eased(rule: ExitRule | LeaderRule, forest: Forest, factor: float) -> ExitRule | LeaderRule:
-    """The rule with the distance between its thresholds times `factor`; bins of scores stop later instead."""
-    if isinstance(rule, LeaderRule):
-        second = np.arange(rule.need.shape[1])
-        need = second + np.maximum(np.ceil(factor * (rule.need - second.astype(np.float64))), 1)
-        return replace(
-            rule,
-            lead=_whole(np.where(rule.lead < NEVER_ABOVE, np.ceil(factor * rule.lead), NEVER_ABOVE)),
-            need=_whole(np.where(rule.need < NEVER_ABOVE, need, NEVER_ABOVE)),
-        )
-    if rule.piece_offset.size:
-        n_asked = round(forest.n_trees * max(0.0, np.log(factor) / -np.log(_BOLDEST)))
-        first = rule.piece_offset[n_asked] + n_asked  # there is one piece more than edges after each tree
-        stops = (np.arange(len(rule.piece_sides)) < first) & (rule.piece_sides != _ASK_EVERY_TREE)
-        return replace(rule, piece_sides=np.where(stops, 0, rule.piece_sides).astype(np.uint8))
-    has_lower, has_upper = rule.lower > NEVER_BELOW, rule.upper < NEVER_ABOVE
-    lower, upper = rule.lower.astype(np.float64), rule.upper.astype(np.float64)
-    decision = float(rule.threshold(forest))
-    one_sided = np.where(has_upper, np.minimum(decision, upper - 1), np.maximum(decision, lower + 1))
-    centre = np.where(has_lower & has_upper, (lower + upper) / 2, one_sided)
-    return replace(
-        rule,
-        lower=_whole(np.where(has_lower, np.floor(centre + factor * (lower - centre)), NEVER_BELOW)),
-        upper=_whole(np.where(has_upper, np.ceil(centre + factor * (upper - centre)), NEVER_ABOVE)),
-    )
-
-
-def unstopped(rule: ExitRule | LeaderRule) -> ExitRule | LeaderRule:
-    """The rule without a stop before the last tree."""
-    if isinstance(rule, LeaderRule):
-        return replace(rule, lead=np.full_like(rule.lead, NEVER_ABOVE), need=np.full_like(rule.need, NEVER_ABOVE))
-    lower, upper = np.full_like(rule.lower, NEVER_BELOW), np.full_like(rule.upper, NEVER_ABOVE)
-    lower[:, -1], upper[:, -1] = rule.lower[:, -1], rule.upper[:, -1]
-    return replace(rule, lower=lower, upper=upper, piece_sides=np.zeros_like(rule.piece_sides))
-
-
-def family_note(rule: ExitRule | LeaderRule) -> str:
-    """What `eased` does to the rule, as a sentence's beginning."""
-    in_bins = isinstance(rule, ExitRule) and rule.piece_offset.size
-    return (
-        "No row stopped within more and more of the first trees"
-        if in_bins
-        else "The thresholds moved together and apart"
-    )
-
-
-def _whole(values: NDArray[np.float64]) -> NDArray[np.int32]:
-    return values.clip(_INT32.min, _INT32.max).astype(np.int32)
-
-
-def picture(rule: ExitRule | LeaderRule, forest: Forest) -> Picture:
-    """When the rule stops a row."""
-    if isinstance(rule, LeaderRule):
-        return _leads(rule)
-    return _bins(rule, forest) if rule.piece_offset.size else _envelope(rule, forest)
-
-
-def _envelope(rule: ExitRule, forest: Forest) -> Picture:
+def _draw_band(band: Band, rule: SumRule, forest: Forest) -> Picture:
     by_votes, trees = rule.kind == "votes", np.arange(forest.n_trees + 1)
-    lower, upper = envelope(rule, forest)
+    lower, upper = band
     known = np.concatenate([lower[~np.isnan(lower)], upper[~np.isnan(upper)], [0.0]])
     what = "positive votes" if by_votes else "running score"
     y = Axis(what, 0, forest.n_trees) if by_votes else Axis.around(what, np.quantile(known, [0.02, 0.98]))
-    chart = Chart(f"Thresholds on the {what} after each tree", Axis("trees asked", 0, forest.n_trees), y)
+    chart = Chart(f"Thresholds on the {what} after each tree", Axis("trees evaluated", 0, forest.n_trees), y)
     for low, high in zip(lower, upper, strict=True):
         chart.staircase(trees, low, beyond=y.low, style="negative")
         chart.staircase(trees, high, beyond=y.high, style="positive")
     scale = "" if by_votes else " (0 at the decision threshold)"
     note = f"A row stops as soon as its {what}{scale} leave{'' if by_votes else 's'} the space between the lines."
     if len(lower) > 1:
-        note += f" Each row draws one of {len(lower)} pairs of thresholds by lot."
+        note += f" Each row draws one of {len(lower)} pairs of thresholds at random."
     return Picture("When a row stops", chart, _sides(forest), note)
 
 
-def _bins(rule: ExitRule, forest: Forest) -> Picture:
-    found = bins(rule, forest)
+def _draw_bins(found: Bins, forest: Forest) -> Picture:
     y = Axis.around("running score", np.concatenate([found.low, found.high, [0.0]]))
-    chart = Chart("Bins of the running score that stop a row", Axis("trees asked", 0, forest.n_trees), y)
+    chart = Chart("Bins of the running score that stop a row", Axis("trees evaluated", 0, forest.n_trees), y)
     for positive, style in ((False, "negative"), (True, "positive")):
         chosen = found.positive == positive
         chart.strips(found.trees[chosen], found.low[chosen], found.high[chosen], style)
@@ -228,8 +181,7 @@ def _bins(rule: ExitRule, forest: Forest) -> Picture:
     return Picture("When a row stops", chart, _sides(forest), note)
 
 
-def _leads(rule: LeaderRule) -> Picture:
-    lead = leads(rule)
+def _draw_leads(lead: NDArray[np.float64], rule: SumRule) -> Picture:
     rounds = np.arange(len(lead))
     what = "lead in votes" if rule.kind == "votes" else "lead in score"
     y = Axis.around(what, np.append(lead[~np.isnan(lead)], 0.0))

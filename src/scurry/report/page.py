@@ -21,14 +21,13 @@ import numpy as np
 
 from scurry.errors import InputError, OutputError
 from scurry.forest import Forest
-from scurry.plan import ExitRule, LeaderRule, StepRule, told
 from scurry.predictor import Predictor
 from scurry.pruning import PruningPath
 from scurry.report import exits, prunings, steps
 from scurry.report.charts import Axis, Chart
 from scurry.report.curve import curve_section
 from scurry.report.markup import Markup, join, number, percent, seconds, share, table, tag
-from scurry.report.story import Picture, Story, TestRows, Work, feature_names, tell_whole
+from scurry.report.story import Picture, Story, TestRows, Work, tell_whole
 from scurry.timing import Lap, Runner, laps, source_runner
 
 
@@ -113,13 +112,12 @@ def _tell(subject: Predictor | Forest | PruningPath, test: TestRows) -> Story:
     if isinstance(subject, PruningPath):
         return prunings.tell(subject, test)
     if isinstance(subject, Forest):
-        return tell_whole(subject, test, {})
-    match subject.plan.stop:
-        case ExitRule() | LeaderRule() as rule:
-            return exits.tell(subject, rule, test)
-        case StepRule():
-            return steps.tell(subject, test)
-    return tell_whole(subject.forest, test, subject.plan.facts)
+        return tell_whole(subject, test)
+    if subject.plan.by_step:
+        return steps.tell(subject, test)
+    if subject.plan.exit_rule is not None:
+        return exits.tell(subject, subject.plan.exit_rule, test)
+    return tell_whole(subject.forest, test, subject.certificate)
 
 
 def _laid_out(title: str, verdict: str, body: str) -> str:
@@ -233,7 +231,7 @@ def changed_rows(story: Story, test: TestRows) -> Markup:
     forest = test.forest
     n_splits = np.bincount(forest.feature[~forest.is_leaf], minlength=forest.n_features)
     features = np.argsort(-n_splits, kind="stable")[: min(_N_FEATURES, np.count_nonzero(n_splits))]
-    names = feature_names(forest)
+    names = forest.titles
     truth: list[object] = [] if test.y is None else ["Truth"]
     header: list[object] = ["Row", "Full model", "Here", *truth, *(c.name.capitalize() for c in story.effort)]
     rows: list[list[object]] = [
@@ -300,7 +298,7 @@ def settings(story: Story, test: TestRows) -> Markup:
         "digest of the model": forest.digest[:16],
         "digest of the test rows": hashlib.sha256(np.ascontiguousarray(test.rows).tobytes()).hexdigest()[:16],
     }
-    facts |= told(story.facts)
+    facts |= story.settings
     facts |= {
         "scurry": version("scurry"),
         "numpy": np.__version__,

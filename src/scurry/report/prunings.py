@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from scurry.pruning import PrunedPoint, PruningPath, feature_uses
 from scurry.report.charts import Axis, Chart
 from scurry.report.markup import number, percent, rounded_up, share
-from scurry.report.story import BLOCK, Claim, Column, Curve, Picture, Story, TestRows, Tile, Work, feature_names
+from scurry.report.story import BLOCK, Claim, Column, Curve, Picture, Story, TestRows, Tile, Work
 from scurry.timing import Runner
 
 _N_BUDGETS = 31
@@ -50,7 +48,7 @@ def tell(path: PruningPath, test: TestRows) -> Story:
         effort=[],
         runners=[Runner("all trees, scurry", whole.predict), Runner("pruned", pruned.forest.predict)],
         recipe=f"scurry.prune(model, X_val, method={path.method!r}, …).at(max_cost={max_cost:g})",
-        facts=_facts(path),
+        settings=_settings(path),
     )
 
 
@@ -129,17 +127,17 @@ def _picture(path: PruningPath) -> Picture:
     return Picture("Error against cost", chart, [], note)
 
 
-def _facts(path: PruningPath) -> dict[str, Any]:
+def _settings(path: PruningPath) -> dict[str, str]:
     costs, forest = path.problem.costs, path.problem.forest
-    names = feature_names(forest)
+    names = forest.titles
     shared = [
         f"{number(cost)} for any of " + ", ".join(names[j] for j in np.flatnonzero(costs.groups == group).tolist())
         for group, cost in enumerate(costs.group_costs)
     ]
     return {
         "method": path.method,
-        "n_prunings": len(path),
-        "feature_costs": ", ".join(f"{name} {cost:.6g}" for name, cost in zip(names, costs.feature_costs, strict=True)),
-        "costs_of_groups": "; ".join(shared) or "none",
-        "cost_of_a_step": float(costs.step_cost),
+        "prunings": f"{len(path):,}",
+        "feature costs": ", ".join(f"{name} {cost:.6g}" for name, cost in zip(names, costs.feature_costs, strict=True)),
+        "costs of groups": "; ".join(shared) or "none",
+        "cost of a node test": number(float(costs.step_cost)),
     }

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.predictor import Predictor
+from scurry.promises import Certificate
 from scurry.report.charts import Axis, Chart
 from scurry.report.markup import number, share
 from scurry.report.story import Claim, Column, Curve, Picture, Story, TestRows, Tile, Work
@@ -22,7 +23,7 @@ _NEARLY = 0.01  # of rows may still change their label at the budget shown first
 
 def tell(predictor: Predictor, test: TestRows) -> Story:
     """What there is to say about an anytime plan."""
-    n_steps, facts = len(predictor.plan.order), predictor.plan.facts
+    n_steps, certificate = len(predictor.plan.order), predictor.certificate
     final = predictor.predict(test.rows, None)
     budgets = np.unique(np.linspace(0, n_steps, _N_BUDGETS).round().astype(np.int64))
     sample = test.some(int(np.clip(_MAX_VISITS // (max(n_steps, 1) * len(budgets)), _MIN_ROWS, _MAX_ROWS)))
@@ -37,7 +38,7 @@ def tell(predictor: Predictor, test: TestRows) -> Story:
         kind="Anytime prediction",
         verdict=f"It has an answer at any moment. After {shown:,} of {n_steps:,} steps, {_difference(test, changed)}.",
         tiles=_tiles(predictor, test, curve, float(np.quantile(settled, 0.9))),
-        promise="an answer after any number of steps and any time; the full model's answer once all steps are taken",
+        promise="There is an answer after any number of steps and at any time; after all steps it is the full model's.",
         claims=[
             Claim(
                 "answers other than the model's after all steps",
@@ -58,8 +59,8 @@ def tell(predictor: Predictor, test: TestRows) -> Story:
             Runner(f"anytime, {shown:,} steps", partial(predictor.predict, max_steps=shown)),
             Runner("anytime, all steps", predictor.predict),
         ],
-        recipe=_recipe(facts),
-        facts=facts,
+        recipe=_recipe(certificate),
+        settings={} if certificate is None else certificate.lines(),
     )
 
 
@@ -134,6 +135,8 @@ def _order(predictor: Predictor) -> Picture:
     return Picture("In which order it walks", chart, [], note)
 
 
-def _recipe(facts: dict[str, Any]) -> str:
-    asked = [f"{name}={facts[name]!r}" for name in ("order", "objective", "readout") if name in facts]
+def _recipe(certificate: Certificate | None) -> str:
+    """Return the call that made a plan."""
+    made = None if certificate is None else certificate.steps
+    asked = [] if made is None else [f"{name}={getattr(made, name)!r}" for name in ("order", "objective", "readout")]
     return f"scurry.anytime({', '.join(['model', 'X_order', 'y_order', *asked])})"

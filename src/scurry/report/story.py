@@ -1,11 +1,11 @@
 """What a page says about its subject, before it is laid out.
 
-The story of a forest that asks every tree: a pruned one, or one for which stopping early would not pay.
+Also the story of a forest that evaluates every tree: a pruned one, or one for which an early exit would not pay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.rows import as_rows
+from scurry.promises import Certificate
 from scurry.report.charts import Chart
 from scurry.report.markup import number, share
 from scurry.timing import Runner
@@ -101,12 +102,7 @@ class Story:
     effort: Sequence[Column]
     runners: Sequence[Runner]
     recipe: str
-    facts: dict[str, Any] = field(default_factory=dict)
-
-
-def feature_names(forest: Forest) -> Sequence[str]:
-    """What the features are called; a forest of a model trained on arrays knows their positions only."""
-    return forest.feature_names or [f"column {j}" for j in range(forest.n_features)]
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 class TestRows:
@@ -208,8 +204,8 @@ class TestRows:
         return [Claim(self.quality_name, "nothing", f"{ours}; the full model: {full}")]
 
 
-def tell_whole(forest: Forest, test: TestRows, facts: dict[str, Any]) -> Story:
-    """What there is to say about a forest without a plan."""
+def tell_whole(forest: Forest, test: TestRows, certificate: Certificate | None = None) -> Story:
+    """Collect what there is to say about a forest that evaluates every tree."""
     depth = forest.node_depth
     blocks = [test.rows[at : at + BLOCK] for at in range(0, len(test), BLOCK)]
     steps = np.concatenate([depth[forest.apply(block, None)].sum(axis=1, dtype=np.int64) for block in blocks])
@@ -219,13 +215,13 @@ def tell_whole(forest: Forest, test: TestRows, facts: dict[str, Any]) -> Story:
     ]
     if test.y is not None:
         tiles.append(Tile(test.quality_name, test.shown(test.quality(test.full)), f"on {len(test):,} test rows"))
-    why = f" {facts['chosen_because']}." if "chosen_because" in facts else ""
+    why = "" if certificate is None or not certificate.why else f" {certificate.why[0].upper()}{certificate.why[1:]}."
     return Story(
         kind="Forest",
-        verdict=f"It asks all of its {forest.n_trees:,} trees for every row: {number(float(steps.mean()))} node tests."
+        verdict=f"It evaluates all {forest.n_trees:,} trees for every row: {number(float(steps.mean()))} node tests."
         + why,
         tiles=tiles,
-        promise=str(facts.get("promise", "the model's own answers, always")),
+        promise="Every row gets the model's own answer.",
         claims=[Claim("answers other than the model's", "none", share(0.0), "kept"), *test.quality_claims(test.full)],
         work=Work("node tests", steps, float(forest.tree_depth.sum()), "How many nodes test rows pass in all trees."),
         picture=None,
@@ -234,5 +230,5 @@ def tell_whole(forest: Forest, test: TestRows, facts: dict[str, Any]) -> Story:
         effort=[Column("node tests", steps)],
         runners=[Runner("all trees, scurry", forest.predict)],
         recipe="scurry.from_model(model)",
-        facts=facts,
+        settings={} if certificate is None else certificate.lines(),
     )

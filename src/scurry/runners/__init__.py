@@ -1,1 +1,21 @@
-"""How each kind of plan runs: one module for each."""
+"""How each kind of plan runs: `exits` by tree, `steps` by tree step, `acquire` while features are bought."""
+
+from scurry.forest import Forest
+from scurry.plan import ExitRule, LeaderRule, Plan, StepRule
+from scurry.runners.exits import ExitRunner, FullRunner, LeaderRunner
+from scurry.runners.runner import Runner
+from scurry.runners.steps import StepRunner
+
+__all__ = ["runner_of"]
+
+
+def runner_of(forest: Forest, plan: Plan) -> Runner:
+    """Return what runs `forest` by `plan`. The only place that maps kinds of rules to native code."""
+    match plan.stop:
+        case ExitRule() as rule:
+            return ExitRunner(forest, plan.order, rule)
+        case LeaderRule() as rule:
+            return LeaderRunner(forest, plan.order, rule)
+        case StepRule() as rule:
+            return StepRunner(forest, plan.order, rule)
+    return FullRunner(forest)

@@ -1,7 +1,4 @@
-"""Ledger: which features rows have paid for, in order of purchase.
-
-Purse: what one row knows of its features, and what it can still spend on others.
-"""
+"""Ledger: which features rows have paid for, in order. RowBudget: what one row knows and can still spend."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ class Purchase(NamedTuple):
     Attributes
     ----------
     row : int
-        The number of the row since the ledger began.
+        Number of the row, counted from the first row in the ledger.
     feature : str or int
         Its name, or its index in a forest without names.
     group : int
@@ -39,13 +36,13 @@ class Purchase(NamedTuple):
 
 
 class Ledger:
-    """Everything acquired through a predictor, in order of purchase.
+    """Everything that rows have bought, in order of purchase.
 
     Attributes
     ----------
     purchases : list of Purchase
     n_rows : int
-        Rows begun.
+        Rows started, also those that bought nothing.
     """
 
     def __init__(self) -> None:
@@ -54,7 +51,7 @@ class Ledger:
         self._lock = threading.Lock()
 
     def open_row(self) -> int:
-        """The number of a new row."""
+        """Return the number of a new row."""
         with self._lock:
             self.n_rows += 1
             return self.n_rows - 1
@@ -80,7 +77,7 @@ class Ledger:
         return Counter(group for _, group in {(p.row, p.group) for p in self.purchases if p.group >= 0})
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Forget all rows and purchases."""
         with self._lock:
             self.purchases, self.n_rows = [], 0
 
@@ -91,8 +88,8 @@ class Ledger:
 GetFeature = Callable[[int, Any], Any]
 
 
-class Purse:
-    """What one row knows, owes nothing more for, and can still spend."""
+class RowBudget:
+    """Known values, paid features and remaining budget of one row."""
 
     def __init__(
         self,
@@ -114,17 +111,17 @@ class Purse:
         self.failures: dict[int, Exception] = {}
 
     def prices(self, feature: int) -> tuple[float, float]:
-        """What a feature would cost now: its own part, and its group's."""
+        """Return what a feature would cost now: its own part, and its group's."""
         group = int(self.costs.groups[feature])
         is_due = group >= 0 and group not in self.paid_groups
         return float(self.costs.feature_costs[feature]), float(self.costs.group_costs[group]) if is_due else 0.0
 
     def can_afford(self, feature: int) -> bool:
-        """Whether a feature would still be within the budget."""
+        """Return whether the budget still allows a feature."""
         return self.spent + sum(self.prices(feature)) <= self.budget
 
-    def ask(self, feature: int) -> float | None:
-        """The value of a feature, bought if need be; None if it is too dear or cannot be had."""
+    def get(self, feature: int) -> float | None:
+        """Return the value of a feature, after buying it if necessary; None if it is too expensive or unavailable."""
         if feature in self.paid:
             return self.known[feature]
         if feature in self.failures:
@@ -134,8 +131,8 @@ class Purse:
             return None
         if feature not in self.known:
             try:
-                self._learn(feature, self.get_feature(self.row, name_of(self.forest, feature)))
-            except Exception as error:  # the user's code: whatever it raises, the row is answered with what it has
+                self._learn(feature, self.get_feature(self.row, self.forest.name_of(feature)))
+            except Exception as error:  # the caller's code: whatever it raises, the row is answered with what it has
                 self.failures[feature] = error
                 return None
         self._pay(feature)
@@ -145,11 +142,11 @@ class Purse:
         if not isinstance(given, Mapping):
             self.known[feature] = as_value(self.forest, feature, given)
             return
-        names = {name_of(self.forest, f): f for f in range(self.forest.n_features)}
+        names = {name: f for f, name in enumerate(self.forest.names)}
         unknown = [name for name in given if name not in names]
-        if unknown or name_of(self.forest, feature) not in given:
+        if unknown or self.forest.name_of(feature) not in given:
             raise InputError(
-                f"get_feature was asked for {name_of(self.forest, feature)!r} and returned values of "
+                f"get_feature was asked for {self.forest.name_of(feature)!r} and returned values of "
                 f"{', '.join(map(repr, given))}; return the value asked for, and others by the names of features"
             )
         self.known |= {names[name]: as_value(self.forest, names[name], value) for name, value in given.items()}
@@ -160,10 +157,5 @@ class Purse:
         self.spent += feature_cost + group_cost
         self.paid.add(feature)
         self.paid_groups.add(group)
-        purchase = Purchase(self.number, name_of(self.forest, feature), group, feature_cost, group_cost)
+        purchase = Purchase(self.number, self.forest.name_of(feature), group, feature_cost, group_cost)
         self.ledger.purchases.append(purchase)
-
-
-def name_of(forest: Forest, feature: int) -> Any:
-    """A feature's name, or its index in a forest without names."""
-    return feature if forest.feature_names is None else forest.feature_names[feature]

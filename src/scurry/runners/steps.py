@@ -1,44 +1,24 @@
-"""Running a plan that may stop after any step: budgets, the abort flag, and what is reported of each row."""
+"""Run plans that may stop after any tree step: at a number of steps, a deadline, or when another thread asks."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.checks import check_count, check_number
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.plan import StepRule
-from scurry.runners.exits import Run
+from scurry.runners.runner import AbortFlag, Budget, Run
 
-_REASON_CODES = np.array([0, 2, 3, 4], np.uint8)  # from the core's reasons to STOP_REASONS
-
-
-class AbortFlag(_core.AbortFlag):
-    """A flag by which one thread ends the predictions of another, which then answers with what it has.
-
-    `set` raises the flag, `clear` lowers it, `is_set` tells.
-
-    Examples
-    --------
-    >>> import scurry
-    >>> flag = scurry.AbortFlag()
-    >>> flag.set()
-    >>> flag.is_set()
-    True
-    """
-
-    __slots__ = ()
+_REASON_CODES = np.array([0, 2, 3, 4], np.uint8)  # positions of the core's reasons in STOP_REASONS
 
 
 class Answer(NamedTuple):
-    """What is known of a row after some steps.
+    """The answer of a row after some steps.
 
     Attributes
     ----------
@@ -57,59 +37,35 @@ class Answer(NamedTuple):
     complete: bool
 
 
-@dataclass(frozen=True)
-class Budget:
-    """What each row may spend. Whichever limit is met first ends its work."""
-
-    max_steps: int = sys.maxsize
-    time_us: float = np.inf
-    abort: AbortFlag | None = None
-
-    @classmethod
-    def of(cls, max_steps: int | None, time_us: float | None, abort: AbortFlag | None) -> Self:
-        """The budget a caller asks for; None is no limit."""
-        n_steps = (
-            sys.maxsize if max_steps is None else check_count("max_steps", max_steps, 0, hint="; None runs all steps")
-        )
-        # An infinite deadline is no deadline, and a caller may compute one.
-        if time_us is None or time_us == np.inf:
-            time_us = np.inf
-        else:
-            time_us = check_number("time_us", time_us, hint="; None sets no deadline")
-        if abort is not None and not isinstance(abort, AbortFlag):
-            raise InputError(f"abort must be a scurry.AbortFlag, got {type(abort).__name__}")
-        return cls(min(n_steps, sys.maxsize), time_us, abort)
-
-
-class AnytimeRunner:
-    """The native walk of a forest step by step."""
+class StepRunner:
+    """Runs the native walk of a forest, step by step."""
 
     def __init__(self, forest: Forest, steps: NDArray[np.int32], rule: StepRule) -> None:
         self.forest, self.n_steps = forest, len(steps)
         steps = np.ascontiguousarray(steps, np.int32)
         self._native = _core.Anytime(
-            forest._arrays, classes=forest._integer_classes, steps=steps, weights=rule.weights(forest)
+            forest.arrays, classes=forest.engine_labels, steps=steps, weights=rule.weights(forest)
         )
         is_first = np.zeros(len(steps), np.int32)
         is_first[np.unique(steps, return_index=True)[1]] = 1
         self._trees_after = np.concatenate([np.zeros(1, np.int32), is_first.cumsum(dtype=np.int32)])
 
     def labels(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[Any]:
-        """The label of each row, or a regressor's value."""
+        """Return the label of each row, or a regressor's value."""
         if self.forest.classes is None:
             return self._probabilities(rows, n_threads, budget)[:, 0]
         codes = np.empty(len(rows), np.int64)
         self._native.run(rows, n_threads, budget.max_steps, budget.time_us, budget.abort, labels=codes)
-        return self.forest.decoded(codes)
+        return self.forest.decode(codes)
 
     def probabilities(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[np.float64]:
-        """Class probabilities as far as the steps taken tell, shape (n_rows, n_classes)."""
+        """Return class probabilities from the nodes reached, shape (n_rows, n_classes)."""
         if self.forest.classes is None:
             raise InputError("this forest is a regressor and has no probabilities; use predict")
         return self._probabilities(rows, n_threads, budget)
 
     def run(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> Run:
-        """Labels, and how they came about."""
+        """Return labels, and how much work they took."""
         n, forest = len(rows), self.forest
         codes, values = np.empty(n, np.int64), np.empty((n, max(forest.n_classes, 1)))
         scores, steps = np.empty((n, forest.n_outputs)), np.empty(n, np.int32)
@@ -128,7 +84,7 @@ class AnytimeRunner:
             times_us=time_us,
         )
         return Run(
-            labels=values[:, 0] if forest.classes is None else forest.decoded(codes),
+            labels=values[:, 0] if forest.classes is None else forest.decode(codes),
             trees=self._trees_after[steps],
             reason_codes=_REASON_CODES[reasons],
             find_scores=lambda: scores[:, -1] if forest.n_outputs <= 2 else scores,
@@ -137,7 +93,7 @@ class AnytimeRunner:
         )
 
     def stream(self, row: NDArray[Any], every: int) -> Iterator[Answer]:
-        """A row's answers before the first step, after each `every` steps, and after the last."""
+        """Yield a row's answers before the first step, after each `every` steps, and after the last."""
         walk = _core.AnytimeRow(self._native, row)
         code, values = np.empty(1, np.int64), np.empty(max(self.forest.n_classes, 1))
         while True:
@@ -146,14 +102,14 @@ class AnytimeRunner:
             if self.forest.classes is None:
                 yield Answer(walk.n_steps, values[0], None, complete)
             else:
-                yield Answer(walk.n_steps, self.forest.decoded(code)[0], values.copy(), complete)
+                yield Answer(walk.n_steps, self.forest.decode(code)[0], values.copy(), complete)
             if complete:
                 return
             walk.advance(every)
 
-    def walking_times_us(self, rows: NDArray[Any]) -> NDArray[np.float64]:
-        """What all steps take each row, without reading it and without an answer, shape (n_rows,)."""
-        flag, spent_us = AbortFlag(), []  # a flag, so that rows are walked one by one
+    def measure_walk_us(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+        """Measure how long all steps take each row, without reading it and without an answer; shape (n_rows,)."""
+        flag, spent_us = AbortFlag(), []  # with a flag, rows are walked one by one, each with a time of its own
         for max_steps in (self.n_steps, 0):
             spent_us.append(np.empty(len(rows)))
             self._native.run(rows, 1, max_steps, np.inf, flag, times_us=spent_us[-1])

@@ -15,7 +15,8 @@ from scurry.importers import from_model
 from scurry.orders.search import StepOrder, find
 from scurry.plan import Plan, StepRule
 from scurry.predictor import Predictor
-from scurry.runners.steps import AnytimeRunner
+from scurry.promises import Certificate, StepMeasurement
+from scurry.runners.steps import StepRunner
 
 OBJECTIVES = ("steps", "time")
 _MAX_TIMED_ROWS = 200
@@ -91,17 +92,33 @@ def anytime(
     if readout is None:
         readout = "auto" if order == "auto" else "plain"
     found = find(forest, rows, y_order, order=order, readout=readout, step_costs=costs, random_state=random_state)
-    facts = {} if costs is None else {"same_tree_step_ns": 1000 * costs[0], "other_tree_step_ns": 1000 * costs[1]}
-    return predictor_of(forest, found, {"objective": objective, "n_rows_ordered_on": len(rows)} | facts)
+    return predictor_of(forest, found, objective=objective, n_rows=len(rows), step_costs_us=costs)
 
 
-def predictor_of(forest: Forest, found: StepOrder, facts: dict[str, Any]) -> Predictor:
-    """The predictor that takes the steps of an order, with what is known of it and `facts`."""
-    known = {"method": "anytime", "order": found.order, "readout": found.readout, "n_steps": len(found.steps)} | facts
-    quality = "accuracy" if forest.is_classifier else "mean_squared_error"
-    for name, value in (("first", found.curve[0]), ("mean", found.curve.mean()), ("last", found.curve[-1])):
-        known[f"{name}_{quality}"] = float(value)
-    return Predictor(forest, Plan(order=found.steps, stop=StepRule(readout=found.readout), facts=known))
+def predictor_of(
+    forest: Forest,
+    found: StepOrder,
+    *,
+    objective: str,
+    n_rows: int,
+    step_costs_us: tuple[float, float] | None = None,
+) -> Predictor:
+    """Return the predictor that takes the steps of an order, and says how good its answers are."""
+    same_us, other_us = (None, None) if step_costs_us is None else step_costs_us
+    measured = StepMeasurement(
+        order=found.order,
+        objective=objective,
+        readout=found.readout,
+        n_steps=len(found.steps),
+        quality="accuracy" if forest.is_classifier else "mean_squared_error",
+        first=float(found.curve[0]),
+        mean=float(found.curve.mean()),
+        last=float(found.curve[-1]),
+        same_tree_step_ns=None if same_us is None else 1000 * same_us,
+        other_tree_step_ns=None if other_us is None else 1000 * other_us,
+    )
+    certificate = Certificate(method="anytime", n_calibration_rows=n_rows, measured=measured)
+    return Predictor(forest, Plan(order=found.steps, stop=StepRule(readout=found.readout), certificate=certificate))
 
 
 def step_costs(forest: Forest, rows: NDArray[Any]) -> tuple[float, float]:
@@ -114,12 +131,12 @@ def step_costs(forest: Forest, rows: NDArray[Any]) -> tuple[float, float]:
     by_tree = np.repeat(np.arange(forest.n_trees, dtype=np.int32), forest.tree_depth)
     level = np.concatenate([np.arange(depth) for depth in forest.tree_depth])
     orders = [by_tree, by_tree[np.argsort(level, kind="stable")]]
-    runners = [AnytimeRunner(forest, order, StepRule()) for order in orders]
+    runners = [StepRunner(forest, order, StepRule()) for order in orders]
     sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), _MAX_TIMED_ROWS)).astype(np.intp)]
     best = np.full((len(orders), len(sample)), np.inf)
     for _ in range(_N_REPEATS):
         for times_us, runner in zip(best, runners, strict=True):
-            np.minimum(times_us, runner.walking_times_us(sample), out=times_us)
+            np.minimum(times_us, runner.measure_walk_us(sample), out=times_us)
     n_same = np.array([(np.diff(order) == 0).sum() for order in orders])
     spent_us = best.mean(axis=1)
     if n_same[0] == n_same[1]:  # one tree, or none deeper than a step

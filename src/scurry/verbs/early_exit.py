@@ -1,7 +1,8 @@
-"""`scurry.early_exit`: a predictor that asks as few trees as its promise allows."""
+"""The verb `scurry.early_exit`: a predictor that evaluates as few trees as its promise allows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +14,10 @@ from scurry.errors import InfeasibleError
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.verbs.by_scores import plan_by_scores
+from scurry.promises import Promise
+from scurry.verbs.by_scores import SCORE_METHODS, plans_by_scores
 from scurry.verbs.by_votes import plan_by_votes
-from scurry.verbs.options import Request
+from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
 
 # Below this share of trees saved, the full evaluation's simpler loop is as fast.
 _WORTH_IT = 0.9
@@ -27,50 +29,56 @@ def early_exit(
     y_cal: Any = None,
     *,
     X_fit: Any = None,
-    max_disagreement: float = 1e-3,
+    promise: Promise | None = None,
+    max_disagreement: float = DEFAULT_RATE,
     method: str = "auto",
-    confidence: float | None = 0.95,
+    confidence: float | None = DEFAULT_CONFIDENCE,
     shuffle: str = "fixed",
     keep_scores: str | None = None,
     costs: str | ArrayLike = "trees",
     threshold: float | None = None,
     random_state: RandomState = None,
 ) -> Predictor:
-    """Make a classifier stop asking trees once its label is clear enough.
+    """Make a classifier stop evaluating trees once its label is clear enough.
 
     Parameters
     ----------
     model : estimator, booster, path or Forest
         Whatever `scurry.from_model` reads; a classifier.
     X_cal : array or DataFrame of shape (n_rows, n_features)
-        Rows like those to be predicted, not used to train the model. Labels are not needed.
+        Calibration rows: like those to be predicted, and not used to train the model. Labels are not needed.
     y_cal : array of shape (n_rows,), optional
-        Labels, used by ``method="fan"`` to order trees; not with `X_fit`, whose labels are not known.
+        Labels, used by ``method="fan"`` to order trees; not together with `X_fit`, whose labels are not known.
     X_fit : array or DataFrame, optional
         Rows that find the order of trees and the rule to stop, so that all of `X_cal` is left to certify them. By
         default a part of `X_cal`: half of it for methods on scores, a fifth or a quarter for methods on votes. The
-        model's training rows serve well for scores; trees grown on the rows they vote on are too much of one mind.
-    max_disagreement : float in [0, 1)
+        model's training rows serve well for methods on scores. For methods on votes they do not: trees agree too much
+        on the rows they were trained on.
+    promise : Promise, optional
+        What may change, and how surely: ``scurry.promises.Labels(0.005, confidence=0.95)``. The next argument and
+        `confidence` are its short form; pass one or the other.
+    max_disagreement : float in [0, 1), default 0.001
         The largest share of rows whose label may change: 0.001 is one in a thousand.
     method : {"auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan"}
         "qwyc" and "fan" put thresholds on the running score. The others stop a majority vote of the trees, and promise
-        agreement with the full vote; how often that is the model's own answer is in the summary. "auto" takes what
-        saves most on rows it was not fitted to while agreeing with the model's own labels.
-    confidence : float or None
-        The promise holds on new rows with this probability; None gives the papers' in-sample rule.
+        agreement with the full vote; the summary says how often that is the model's own label. "auto" takes the method
+        that saves most on rows it was not fitted to, with a promise about the model's own labels.
+    confidence : float or None, default 0.95
+        The promise holds for new rows with this probability. None gives the papers' in-sample rule, without a promise
+        for new rows.
     shuffle : {"fixed", "row"}
-        For votes: one order of trees for the predictor, whose own mistakes certify the promise (drawn at random where
-        there is no confidence to certify); or an order for each row, drawn by its values, where the promise needs fewer
-        rows and running it more time.
+        For methods on votes. "fixed": one order of trees for the predictor, whose own mistakes certify the promise
+        (without a confidence, an order drawn at random). "row": each row has an order of its own, drawn by its values.
+        The promise is then an average over orders; it needs fewer rows, and running it takes more time.
     keep_scores : {None, "positive"}
         "positive": only rows of the first class stop early, and the others get their full score.
     costs : {"trees", "steps"} or array of shape (n_trees,)
         What a tree costs in the search for an order and in the comparison of methods: one each, the node tests that
         rows make in it, or your own figures. For methods on scores.
     threshold : float, optional
-        Answer the second of two classes iff its probability is at least this, instead of as the model does; what is
-        promised is agreement with the full model at this threshold. For methods on scores.
-    random_state : int or Generator, optional
+        Answer the second of two classes iff its probability is at least this, instead of as the model does. The promise
+        is then agreement with the full model at this threshold. For methods on scores.
+    random_state : int, Generator, RandomState or None
 
     Returns
     -------
@@ -79,7 +87,7 @@ def early_exit(
     Raises
     ------
     InfeasibleError
-        If the promise cannot be certified on so few rows; it says what can.
+        If the promise cannot be certified on so few rows. The message says what can.
 
     Examples
     --------
@@ -93,58 +101,73 @@ def early_exit(
     >>> bool((run.labels != model.predict(X[8000:])).mean() < 0.02), run.mean_trees < 40
     (True, True)
     """
-    request = Request.checked(
-        from_model(model),
-        X_cal,
-        y_cal,
-        X_fit,
-        method,
-        random_state,
+    options = ExitOptions(
+        promise=promise,
         max_disagreement=max_disagreement,
+        method=method,
         confidence=confidence,
         shuffle=shuffle,
         keep_scores=keep_scores,
         costs=costs,
         threshold=threshold,
+        random_state=random_state,
     )
-    return calibrated(request, method)
+    return calibrate(Calibration.of(from_model(model), X_cal, y_cal, X_fit, options))
 
 
-def calibrated(request: Request, method: str) -> Predictor:
-    """What was asked for, wherever the calibration rows lie."""
+def calibrate(calibration: Calibration) -> Predictor:
+    """Return the predictor that a calibration asks for, wherever its rows lie."""
+    method = calibration.options.method
     if method == "auto":
-        return Predictor(request.forest, _auto_plan(request))
-    if method in ("qwyc", "fan"):
-        return Predictor(request.forest, plan_by_scores(request, method))
-    return Predictor(request.forest, plan_by_votes(request, method))
+        plan = _choose_plan(calibration)
+    elif method in SCORE_METHODS:
+        plan = plans_by_scores(calibration, [method])[0]
+    else:
+        plan = plan_by_votes(calibration, method)
+    return Predictor(calibration.forest, plan)
 
 
-def _auto_plan(request: Request) -> Plan:
-    """The cheapest plan among orders of trees, compared after certification: a search that overfits loses here."""
-    plans, failures = [], []
+def _choose_plan(calibration: Calibration) -> Plan:
+    """Return the cheapest plan among several orders of trees.
+
+    Plans are compared after certification: a search that overfits its rows needs wider thresholds, and loses here.
+    """
+    forest, options = calibration.forest, calibration.options
     methods = ["natural", "qwyc"]
-    may_vote = request.keep_scores is None and request.cost_unit == "trees"
-    if request.forest.aggregation == "vote" and request.forest.n_classes == 2 and may_vote:
-        methods.append("minimean")  # where the model itself votes, agreement with the vote is agreement with the model
-    request = replace(request, n_candidates=len(methods))
-    for method in methods:
+    # Where the model itself votes, agreement with the full vote is agreement with the model.
+    may_vote = forest.aggregation == "vote" and forest.n_classes == 2
+    may_vote = may_vote and options.keep_scores is None and options.cost_unit == "trees"
+    calibration = replace(calibration, n_candidates=len(methods) + may_vote)
+    plans, failures = [], []
+    for make in (plans_by_scores, *([_plans_by_vote] if may_vote else [])):
         try:
-            plans.append((plan_by_votes if method == "minimean" else plan_by_scores)(request, method))
+            plans += make(calibration, methods)
         except InfeasibleError as error:
             failures.append(error)
     if not plans:
         raise failures[0]
-    best = min(plans, key=_mean_cost)
-    n_trees, full_cost = request.forest.n_trees, float(request.tree_costs(request.sample).sum())
-    unit = request.cost_unit
-    shown = ", ".join(f"{plan.facts['method']} {_mean_cost(plan):.1f}" for plan in plans)
-    if _mean_cost(best) > _WORTH_IT * full_cost:
-        why = f"early exit would not pay: of {full_cost:.4g} {unit} a row needs {shown}"
-        facts = request.facts("full", promise="the model's own labels, always", chosen_because=why)
-        return Plan(order=np.arange(n_trees, dtype=np.int32), facts=facts)
-    why = f"least {unit} per row on held-out rows: {shown}"
-    return replace(best, facts=best.facts | {"chosen_because": why})
+    spent = [_spent(plan) for plan in plans]
+    full_cost, unit = float(calibration.tree_costs(calibration.sample).sum()), options.cost_unit
+    shown = ", ".join(f"{plan.method} {cost:.1f}" for plan, cost in zip(plans, spent, strict=True))
+    if min(spent) > _WORTH_IT * full_cost:
+        certificate = calibration.certificate(
+            "full",
+            replace(calibration.promise, max_changed=0.0),
+            why=f"early exit would not pay; of {full_cost:.4g} {unit}, a row needs {shown}",
+        )
+        return Plan.full(forest, certificate)
+    best = plans[int(np.argmin(spent))]
+    why = f"fewest {unit} per row on rows that were not used to fit: {shown}"
+    if best.certificate is None:
+        return best
+    return replace(best, certificate=replace(best.certificate, why=why))
 
 
-def _mean_cost(plan: Plan) -> float:
-    return float(plan.facts.get("calibration_mean_cost", plan.facts["calibration_mean_trees"]))
+def _plans_by_vote(calibration: Calibration, methods: Sequence[str]) -> list[Plan]:
+    return [plan_by_votes(calibration, "minimean")]
+
+
+def _spent(plan: Plan) -> float:
+    """Return what a plan spent per row on the rows that certified it."""
+    measured = None if plan.certificate is None else plan.certificate.exits
+    return np.inf if measured is None else measured.spent

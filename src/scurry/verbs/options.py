@@ -1,124 +1,217 @@
-"""What the user asked of early exit, checked once.
-
-A two-class model that answers its second class from a given probability on, instead of one half.
-"""
+"""What users ask of an early exit: one set of options, and the calibration that is made of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from numbers import Real
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from scurry.checks import check_choice, check_confidence, check_random_state, check_rate
+from scurry.checks import RandomState, check_choice, check_confidence, check_random_state, check_rate
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.forest.forest import fields_of
-from scurry.forest.reference import leaf_values
 from scurry.forest.rows import as_rows
+from scurry.promises import Certificate, Labels, Promise, RowSummary
+from scurry.stopping.guarantee import certified_rate
 from scurry.stopping.scores.matrix import model_costs
 from scurry.verbs.sample import InMemory, Sample, Sums
 
 METHODS = ("auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan")
+DEFAULT_RATE, DEFAULT_CONFIDENCE = 1e-3, 0.95
+_MAX_SUMMARISED = 4096  # rows: enough for quantiles, and quickly brought together from files
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Request:
-    """A forest, calibration rows, and the disagreement that is allowed."""
+class ExitKeywords(TypedDict, total=False):
+    """The options of `ExitOptions` as keyword arguments, for functions that pass them on."""
 
-    forest: Forest
-    sample: Sample
-    y: NDArray[Any] | None
+    promise: Promise | None
     max_disagreement: float
+    method: str
     confidence: float | None
     shuffle: str
     keep_scores: str | None
-    costs: str | NDArray[np.float64]
+    costs: str | ArrayLike
     threshold: float | None
-    rng: np.random.Generator
-    fit_rows: NDArray[Any] | None
-    split_seed: int
-    n_candidates: int = 1
+    random_state: RandomState
 
-    @classmethod
-    def checked(
-        cls, forest: Forest, X_cal: Any, y_cal: Any, X_fit: Any, method: str, random_state: Any, **asked: Any
-    ) -> Request:
-        """The request if it makes sense, else an error that says what does."""
-        if not forest.is_classifier:
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ExitOptions:
+    """What may be asked of an early exit. `scurry.early_exit` explains each option.
+
+    The function, its form for files, the estimator and the command line all fill this class, so that an option is
+    checked in one place and cannot be forgotten in another.
+    """
+
+    promise: Promise | None = None
+    max_disagreement: float = DEFAULT_RATE
+    method: str = "auto"
+    confidence: float | None = DEFAULT_CONFIDENCE
+    shuffle: str = "fixed"
+    keep_scores: str | None = None
+    costs: str | ArrayLike = "trees"
+    threshold: float | None = None
+    random_state: RandomState = None
+
+    def __post_init__(self) -> None:
+        check_choice("method", self.method, METHODS)
+        check_rate("max_disagreement", self.max_disagreement)
+        if self.confidence is not None:
+            check_confidence(self.confidence)
+        check_choice("shuffle", self.shuffle, ("fixed", "row"))
+        if self.keep_scores not in (None, "positive"):
             raise InputError(
-                "early exit compares labels, and this model is a regressor; pass a classifier, or use scurry.anytime, "
-                "which takes regressors too"
+                f'keep_scores must be None or "positive", got {self.keep_scores!r}', argument="keep_scores"
             )
-        check_choice("method", method, METHODS)
-        if forest.n_classes < 2:
-            only = np.asarray(forest.classes).tolist()[0]
-            raise InputError(f"the model knows only the class {only!r} and answers it at once; pass one of two or more")
-        asked["max_disagreement"] = check_rate("max_disagreement", asked["max_disagreement"])
-        asked["confidence"] = None if asked["confidence"] is None else check_confidence(asked["confidence"])
-        check_choice("shuffle", asked["shuffle"], ("fixed", "row"))
-        if asked["keep_scores"] not in (None, "positive"):
-            raise InputError(f'keep_scores must be None or "positive", got {asked["keep_scores"]!r}')
-        if not isinstance(asked["costs"], str):
-            asked["costs"] = model_costs(asked["costs"], forest.n_trees)
-        elif asked["costs"] not in ("trees", "steps"):
-            raise InputError(f'costs must be "trees", "steps" or a number per tree, got {asked["costs"]!r}')
-        if asked["threshold"] is not None:
-            forest = at_threshold(forest, asked["threshold"])
-        sample = X_cal if isinstance(X_cal, Sample) else InMemory(as_rows(forest, X_cal))
-        if sample.n_rows == 0:
-            raise InputError("X_cal has no rows; pass rows like those to be predicted, labels are not needed")
-        y = None if y_cal is None else np.asarray(y_cal)
-        if y is not None and y.shape != (sample.n_rows,):
-            raise InputError(f"y_cal has shape {y.shape}, X_cal has {sample.n_rows} rows")
-        fit_rows = None if X_fit is None else as_rows(forest, X_fit)
-        if fit_rows is not None and len(fit_rows) == 0:
-            raise InputError("X_fit has no rows; leave it out, and a part of X_cal fits the rule")
-        rng = check_random_state(random_state)
-        seed = int(rng.integers(2**63))
-        return cls(forest=forest, sample=sample, y=y, fit_rows=fit_rows, rng=rng, split_seed=seed, **asked)
+        if isinstance(self.costs, str) and self.costs not in ("trees", "steps"):
+            raise InputError(
+                f'costs must be "trees", "steps" or a number per tree, got {self.costs!r}', argument="costs"
+            )
+        if self.promise is not None:
+            self._check_promise(self.promise)
+
+    def _check_promise(self, promise: Promise) -> None:
+        if not isinstance(promise, Labels):
+            raise InputError(
+                f"promise must be one of scurry.promises, such as Labels(0.005), got {promise!r}", argument="promise"
+            )
+        if promise.against != "model" or promise.holds != "rows":
+            raise InputError(
+                "leave `against` and `holds` of the promise out: they follow from the method and shuffle",
+                argument="promise",
+            )
+        if self.max_disagreement != DEFAULT_RATE or self.confidence != DEFAULT_CONFIDENCE:
+            raise InputError(
+                "pass either promise, or its short form max_disagreement and confidence, not both", argument="promise"
+            )
 
     @property
-    def allowed(self) -> str:
-        """The share of rows whose label may change, as promises say it."""
-        return f"{100 * self.max_disagreement:g} %"
+    def labels(self) -> Labels:
+        """The promise that is asked for."""
+        if isinstance(self.promise, Labels):
+            return self.promise
+        return Labels(self.max_disagreement, confidence=self.confidence)
 
     @property
     def cost_unit(self) -> str:
         """What is saved: "trees", "steps", or "cost" in units of the caller."""
         return self.costs if isinstance(self.costs, str) else "cost"
 
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Calibration:
+    """A forest, calibration rows and the options of an early exit, checked against each other.
+
+    Attributes
+    ----------
+    forest : Forest
+    sample : Sample
+        Calibration rows.
+    y : array of shape (n_rows,) or None
+    fit_rows : array or None
+        Rows that were given to fit the rule.
+    promise : Labels
+        What is asked for.
+    options : ExitOptions
+    costs : float64 array of shape (n_trees,) or None
+        Costs of trees in units of the caller, where they were given.
+    rng : Generator
+    split_seed : int
+        Seed of the split into rows that fit and rows that certify. All methods share it, so that plans are compared on
+        the same rows.
+    n_candidates : int
+        Number of plans that are certified on the same rows, of which one will be chosen.
+    """
+
+    forest: Forest
+    sample: Sample
+    y: NDArray[Any] | None
+    fit_rows: NDArray[Any] | None
+    promise: Labels
+    options: ExitOptions
+    costs: NDArray[np.float64] | None
+    rng: np.random.Generator
+    split_seed: int
+    n_candidates: int = 1
+
+    @classmethod
+    def of(cls, forest: Forest, X_cal: Any, y_cal: Any, X_fit: Any, options: ExitOptions) -> Calibration:
+        """Check rows and options against the model; raise an error that says what is accepted."""
+        if not forest.is_classifier:
+            raise InputError(
+                "early exit compares labels, and this model is a regressor; pass a classifier, or use scurry.anytime, "
+                "which takes regressors too"
+            )
+        if forest.n_classes < 2:
+            only = np.asarray(forest.classes).tolist()[0]
+            raise InputError(f"the model knows only the class {only!r} and answers it at once; pass one of two or more")
+        costs = None if isinstance(options.costs, str) else model_costs(options.costs, forest.n_trees)
+        if options.threshold is not None:
+            forest = with_threshold(forest, options.threshold)
+        sample = X_cal if isinstance(X_cal, Sample) else InMemory(as_rows(forest, X_cal))
+        if sample.n_rows == 0:
+            raise InputError("X_cal has no rows; pass rows like those to be predicted, labels are not needed")
+        y = None if y_cal is None else np.asarray(y_cal)
+        if y is not None and y.shape != (sample.n_rows,):
+            raise InputError(f"y_cal has shape {y.shape}, X_cal has {sample.n_rows} rows", argument="y_cal")
+        fit_rows = None if X_fit is None else as_rows(forest, X_fit)
+        if fit_rows is not None and len(fit_rows) == 0:
+            raise InputError("X_fit has no rows; leave it out, and a part of X_cal fits the rule", argument="X_fit")
+        rng = check_random_state(options.random_state)
+        return cls(
+            forest=forest,
+            sample=sample,
+            y=y,
+            fit_rows=fit_rows,
+            promise=options.labels,
+            options=options,
+            costs=costs,
+            rng=rng,
+            split_seed=int(rng.integers(2**63)),
+        )
+
     def tree_costs(self, sample: Sample) -> NDArray[np.float64]:
-        """What each tree costs: 1, as given, or the node tests that rows make in it on average; shape (n_trees,)."""
-        if not isinstance(self.costs, str):
+        """Return what each tree costs: 1, as given, or the mean number of node tests in it; shape (n_trees,)."""
+        if self.costs is not None:
             return self.costs
-        if self.cost_unit == "trees":
+        if self.options.cost_unit == "trees":
             return np.ones(self.forest.n_trees)
         return sample.sums(partial(_node_tests, self.forest)) / sample.n_rows
 
     @property
     def tested_confidence(self) -> float | None:
-        """What each of several candidates is certified with, so that choosing among them leaves `confidence`."""
-        return None if self.confidence is None else 1 - (1 - self.confidence) / self.n_candidates
+        """The confidence each of several candidates is certified with, so that the chosen one keeps the promise."""
+        confidence = self.promise.confidence
+        return None if confidence is None else 1 - (1 - confidence) / self.n_candidates
 
-    def certificate(self, n_mistakes: int, n_rows: int) -> dict[str, Any]:
-        """What a plan says about the test that certified it."""
-        return {
-            "promised_disagreement": float(self.max_disagreement),
-            "certified_by": f"exact binomial test: {n_mistakes} mistakes on {n_rows} rows that had no part in the fit",
-            "certified_on_rows": n_rows,
-            "certified_mistakes": n_mistakes,
-        }
+    @cached_property
+    def _row_summary(self) -> RowSummary:
+        # An even selection of rows, the same wherever they lie.
+        n_rows = self.sample.n_rows
+        chosen = np.zeros(n_rows, np.bool_)
+        chosen[np.linspace(0, n_rows - 1, min(n_rows, _MAX_SUMMARISED)).astype(np.intp)] = True
+        return RowSummary.of(self.sample.where(chosen).gathered())
 
-    def facts(self, method: str, **measured: Any) -> dict[str, Any]:
-        """What a plan says about itself."""
-        asked = {"method": method, "max_disagreement": float(self.max_disagreement), "confidence": self.confidence}
-        if self.threshold is not None:
-            asked["threshold"] = float(self.threshold)
-        return asked | {"n_calibration_rows": self.sample.n_rows, "n_trees": self.forest.n_trees} | measured
+    def certificate(
+        self, method: str, promise: Promise | None, *, n_rows: int = 0, n_broken: int = 0, **known: Any
+    ) -> Certificate:
+        """Return the certificate of a plan by `method`; with `n_rows`, the bound from an exact binomial test."""
+        confidence = self.tested_confidence
+        is_tested = n_rows > 0 and confidence is not None
+        return Certificate(
+            method=method,
+            promise=promise,
+            n_rows=n_rows,
+            n_broken=n_broken,
+            bound=certified_rate(n_broken, n_rows, confidence) if is_tested and confidence is not None else None,
+            n_calibration_rows=self.sample.n_rows,
+            threshold=None if self.options.threshold is None else float(self.options.threshold),
+            rows=self._row_summary,
+            **known,
+        )
 
 
 def _node_tests(forest: Forest, rows: NDArray[Any]) -> Sums:
@@ -126,30 +219,30 @@ def _node_tests(forest: Forest, rows: NDArray[Any]) -> Sums:
     return tests
 
 
-def at_threshold(forest: Forest, probability: float) -> Forest:
-    """The same forest, positive iff the second class has at least this `probability`.
+def with_threshold(forest: Forest, probability: float) -> Forest:
+    """Return the same forest, which answers the second class iff its probability is at least `probability`.
 
     Examples
     --------
     >>> import scurry
     >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
     ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.7, 0.3]]}
-    >>> at_threshold(scurry.Forest.from_trees([stump]), 0.25).predict([[0.0], [1.0]])
+    >>> with_threshold(scurry.Forest.from_trees([stump]), 0.25).predict([[0.0], [1.0]])
     array([0, 1])
     """
     if not isinstance(probability, Real) or not 0 < probability < 1:
         raise InputError(f"threshold must be a probability between 0 and 1, got {probability!r}")
     if forest.n_classes != 2:
         raise InputError(f"threshold is for two classes, the model has {forest.n_classes}")
-    fields = fields_of(forest)
+    fields: dict[str, Any] = {}
     if forest.n_outputs == 2:
         if forest.link != "identity" or forest.tree_output[0] >= 0:
             raise InputError("threshold is for models with one score, or that average probabilities; this one does not")
-        fields |= {"value": leaf_values(forest)[:, 1:], "base_score": forest.base_score[1:]}
+        fields |= {"value": forest.leaf_values()[:, 1:], "base_score": forest.base_score[1:]}
         fields["aggregation"] = "mean" if forest.aggregation == "vote" else forest.aggregation
     if forest.link not in ("identity", "logistic"):
         raise InputError(f"threshold needs probabilities, and this model's scores have the link {forest.link!r}")
     probability = float(probability)
     odds = np.log(probability / (1 - probability)) / forest.link_scale
     fields["decision_threshold"] = float(probability if forest.link == "identity" else odds)
-    return Forest(**fields)
+    return forest.replace(**fields)

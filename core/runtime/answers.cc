@@ -1,4 +1,5 @@
-#include "runtime/readout.h"
+// Scores, probabilities and labels, computed in the precision and order of the source model.
+#include "runtime/answers.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,7 +10,8 @@
 namespace scurry {
 namespace {
 
-// In float32 as XGBoost evaluates it (exponent capped so that the denominator stays finite), in float64 as LightGBM.
+// In float32 as XGBoost computes it (the exponent is capped so that the denominator stays finite), in float64 as
+// LightGBM does.
 float logistic(float x) { return 1.0f / (1.0f + std::exp(std::min(-x, 88.7f))); }
 double logistic(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
@@ -28,7 +30,7 @@ Real transform(Link link, Real x) {
 
 }  // namespace
 
-Readout::Readout(const ForestView& forest, std::vector<std::int64_t> labels)
+Answers::Answers(const ForestView& forest, std::vector<std::int64_t> labels)
     : n_outputs_(forest.n_outputs()),
       labels_(std::move(labels)),
       n_probabilities_(std::max<std::size_t>(forest.n_classes, 1)),
@@ -46,12 +48,12 @@ Readout::Readout(const ForestView& forest, std::vector<std::int64_t> labels)
 }
 
 template <class Real>
-void Readout::scores(const Real* sums, std::size_t spacing, double* out) const {
+void Answers::scores(const Real* sums, std::size_t spacing, double* out) const {
   for (std::size_t k = 0; k < n_outputs(); ++k) out[k] = static_cast<double>(score(sums[k * spacing]));
 }
 
 template <class Real>
-void Readout::link(const Real* sums, std::size_t spacing, double* out) const {
+void Answers::link(const Real* sums, std::size_t spacing, double* out) const {
   const auto scaled = [&](std::size_t k) { return static_cast<Real>(scale_) * score(sums[k * spacing]); };
   if (link_ == Link::kSoftmax) {
     Real largest = scaled(0);
@@ -73,28 +75,30 @@ void Readout::link(const Real* sums, std::size_t spacing, double* out) const {
 }
 
 template <class Real>
-void Readout::probabilities(const Real* sums, std::size_t spacing, double* out) const {
+void Answers::probabilities(const Real* sums, std::size_t spacing, double* out) const {
   if (!binary_score_) return link(sums, spacing, out);
   link(sums, spacing, out + 1);
   out[0] = static_cast<double>(Real{1} - static_cast<Real>(out[1]));
 }
 
 template <class Real>
-std::int64_t Readout::label(const Real* sums, std::size_t spacing) const {
+std::int64_t Answers::label(const Real* sums, std::size_t spacing) const {
   if (binary_score_) return labels_[static_cast<double>(score(sums[0])) >= decision_threshold_ ? 1 : 0];
   std::size_t best = 0;
   if (label_from_score_ || link_ == Link::kIdentity) {
     for (std::size_t k = 1; k < n_outputs(); ++k) {
       if (sums[k * spacing] > sums[best * spacing]) best = k;
     }
-    // Division can make equal what was not: the label is the first class whose quotient is the largest.
-    const Real close = sums[best * spacing] - 4 * std::numeric_limits<Real>::epsilon() * std::fabs(sums[best * spacing]);
+    // Two different sums can have the same quotient. The source takes the first class with the largest quotient, so an
+    // earlier class that is close enough to be equal after the division wins.
+    const Real close =
+        sums[best * spacing] - 4 * std::numeric_limits<Real>::epsilon() * std::fabs(sums[best * spacing]);
     for (std::size_t k = 0; divide_ && k < best; ++k) {
       if (sums[k * spacing] >= close && score(sums[k * spacing]) == score(sums[best * spacing])) best = k;
     }
     return labels_[best];
   }
-  constexpr std::size_t kOnStack = 128;
+  constexpr std::size_t kOnStack = 128;  // classes: labels of single rows should not allocate
   double on_stack[kOnStack];
   std::vector<double> on_heap(n_outputs() > kOnStack ? n_outputs() : 0);
   double* p = on_heap.empty() ? on_stack : on_heap.data();
@@ -102,15 +106,16 @@ std::int64_t Readout::label(const Real* sums, std::size_t spacing) const {
   return labels_[static_cast<std::size_t>(std::max_element(p, p + n_outputs()) - p)];
 }
 
-template void Readout::scores(const float*, std::size_t, double*) const;
-template void Readout::scores(const double*, std::size_t, double*) const;
-template void Readout::probabilities(const float*, std::size_t, double*) const;
-template void Readout::probabilities(const double*, std::size_t, double*) const;
-template std::int64_t Readout::label(const float*, std::size_t) const;
-template std::int64_t Readout::label(const double*, std::size_t) const;
+template void Answers::scores(const float*, std::size_t, double*) const;
+template void Answers::scores(const double*, std::size_t, double*) const;
+template void Answers::probabilities(const float*, std::size_t, double*) const;
+template void Answers::probabilities(const double*, std::size_t, double*) const;
+template std::int64_t Answers::label(const float*, std::size_t) const;
+template std::int64_t Answers::label(const double*, std::size_t) const;
 
 double logistic_threshold(double scale, bool float32) {
-  // Positive floats order like their bits, so bisection runs over bits: low stays negative, high positive.
+  // Positive floats are ordered like their bits, so this bisects the bits. `low` always gives the negative class,
+  // `high` the positive one.
   if (float32) {
     std::uint32_t low = 0, high = std::bit_cast<std::uint32_t>(1.0f);
     while (high - low > 1) {

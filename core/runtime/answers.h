@@ -1,4 +1,4 @@
-// Readout: from the summed leaves of a row to its scores, probabilities and label, rounding as the source model does.
+// Answers: turns the summed leaves of a row into scores, probabilities and a label, rounding as the source model does.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace scurry {
 
-class Readout {
+class Answers {
  public:
-  explicit Readout(const ForestView& forest, std::vector<std::int64_t> labels);
+  explicit Answers(const ForestView& forest, std::vector<std::int64_t> labels);
 
   std::size_t n_outputs() const { return n_outputs_; }
   std::size_t n_probabilities() const { return n_probabilities_; }
-  // What sums are divided by: the number of trees that add to each where values are averaged, else 1.
+  // What sums are divided by: the number of trees that add to each sum if values are averaged, else 1.
   double divisor() const { return divisor_; }
 
   // `sums` holds a row's n_outputs() sums, `spacing` apart.
@@ -27,7 +27,9 @@ class Readout {
 
  private:
   template <class Real>
-  Real score(Real sum) const { return divide_ ? sum / static_cast<Real>(divisor_) : sum; }
+  Real score(Real sum) const {
+    return divide_ ? sum / static_cast<Real>(divisor_) : sum;
+  }
   template <class Real>
   void link(const Real* sums, std::size_t spacing, double* out) const;
 

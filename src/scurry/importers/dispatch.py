@@ -1,0 +1,136 @@
+"""Dispatch: which importer reads a model or a model file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from scurry.errors import FormatError, InputError, UnsupportedModelError
+from scurry.forest import Forest
+from scurry.forest.storage import read_container
+
+_ACCEPTED = (
+    "scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting and HistGradientBoosting estimators, "
+    "XGBoost and LightGBM models, and XGBoost (.json, .ubj), LightGBM (.txt), skops and .scurry files"
+)
+
+
+def from_model(
+    model_or_path: Any,
+    *,
+    feature_names: Sequence[str] | None = None,
+    categories: Mapping[str, ArrayLike] | None = None,
+) -> Forest:
+    """Import a trained tree ensemble exactly.
+
+    Parameters
+    ----------
+    model_or_path : estimator, booster, path or Forest
+        A fitted scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting or HistGradientBoosting
+        estimator (also frozen, or last in a Pipeline whose other steps pass data through), an XGBoost or LightGBM
+        model, or the path of a model file: XGBoost JSON or UBJ, LightGBM text, skops, ``.scurry``. Also a fitted
+        classifier of `scurry.growing`, and any object whose ``__scurry_forest__()`` returns a Forest.
+    feature_names : sequence of str, optional
+        For a model trained on arrays, which has no names: columns of tables are then matched by name, and reports and
+        plots show the names.
+    categories : mapping of str to array, optional
+        For features trained on as codes: the values that codes 0, 1, … stand for. Columns may then hold the values.
+
+    Returns
+    -------
+    Forest
+        Its labels equal the model's on every row; its probabilities within 1e-6.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = RandomForestClassifier(10, random_state=0).fit(X, y)
+    >>> forest = scurry.from_model(model)
+    >>> bool((forest.predict(X) == model.predict(X)).all())
+    True
+    """
+    forest = _import(model_or_path)
+    if feature_names is None and categories is None:
+        return forest
+    return _add_names(forest, feature_names, categories or {})
+
+
+def _add_names(forest: Forest, feature_names: Sequence[str] | None, categories: Mapping[str, ArrayLike]) -> Forest:
+    names = tuple(feature_names if feature_names is not None else forest.feature_names or ())
+    if unknown := categories.keys() - set(names):
+        raise InputError(
+            f"categories are given for {min(unknown)!r}, which is no feature; "
+            f"{'the features are ' + ', '.join(names[:10]) if names else 'pass feature_names too'}"
+        )
+    codes = {names.index(name): values for name, values in categories.items()}
+    if known := codes.keys() & forest.categories.keys():
+        raise InputError(f"the model has its own categories of {names[min(known)]!r}; leave them out")
+    return forest.replace(feature_names=names or None, categories={**forest.categories, **codes})
+
+
+def _import(model_or_path: Any) -> Forest:
+    if isinstance(model_or_path, Forest):
+        return model_or_path
+    if isinstance(model_or_path, str | os.PathLike):
+        return _from_file(os.fspath(model_or_path))
+    if hasattr(type(model_or_path), "__scurry_forest__"):
+        forest: Forest = model_or_path.__scurry_forest__()
+        return forest
+    # By the name of the class's module, so that no framework is imported for another's model; by all base classes,
+    # because users derive their own.
+    for cls in type(model_or_path).__mro__:
+        match cls.__module__.split(".")[0]:
+            case "xgboost":
+                from scurry.importers import xgboost
+
+                return xgboost.import_model(model_or_path)
+            case "lightgbm":
+                from scurry.importers import lightgbm
+
+                return lightgbm.import_model(model_or_path)
+            case "sklearn":
+                from scurry.importers import sklearn
+
+                inner = sklearn.unwrap(model_or_path)
+                # What a pipeline ends in may be of another framework.
+                return sklearn.import_model(inner) if inner is model_or_path else _import(inner)
+    raise UnsupportedModelError(f"cannot import a {type(model_or_path).__name__}; accepted are {_ACCEPTED}")
+
+
+def _from_file(path: str) -> Forest:
+    try:
+        with open(path, "rb") as stream:
+            head = stream.read(64)
+    except OSError as error:
+        raise InputError(f"cannot read the model file {path!r}: {error.strerror or error}") from error
+    if head.startswith(b"PK"):
+        from scurry.importers import skops
+
+        if skops.holds_estimator(path):
+            return _import(skops.load_estimator(path))
+        return Forest.from_container(read_container(path))
+    if head.startswith((b"tree\n", b"tree\r\n")):
+        from scurry.importers import lightgbm
+
+        return lightgbm.import_file(path)
+    if head.lstrip()[:1] == b"{" or head.startswith(b"binf"):
+        from scurry.importers import xgboost
+
+        return xgboost.import_file(path)
+    if head[:1] == b"\x80":
+        raise FormatError(
+            f"{path} looks like a pickle, which runs code when loaded; load it yourself, pass the model, and save "
+            'it by scurry.from_model(model).save("model.scurry")'
+        )
+    if head.startswith((b"PAR1", b"ARROW1", b"FEA1")):
+        raise FormatError(f"{path} holds rows, not a model; pass the model first. Accepted are {_ACCEPTED}")
+    raise FormatError(
+        f"{path} is not a model file that scurry knows; accepted are {_ACCEPTED}. To save a model in memory: "
+        'scurry.from_model(model).save("model.scurry")'
+    )

@@ -1,0 +1,158 @@
+"""What all runners share: the budget of a row, the report of a run, and the protocol they follow."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry import _core
+from scurry.checks import check_count, check_number
+from scurry.errors import InputError
+
+STOP_REASONS = np.array(["complete", "decided", "max_steps", "time", "abort"])
+COMPLETE, DECIDED = 0, 1  # positions in STOP_REASONS
+
+
+class AbortFlag(_core.AbortFlag):
+    """A flag by which one thread ends the predictions of another, which then answers with what it has.
+
+    Call `set` to raise the flag and `clear` to lower it; `is_set` says whether it is raised.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> flag = scurry.AbortFlag()
+    >>> flag.set()
+    >>> flag.is_set()
+    True
+    """
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What each row may spend. The limit that is reached first ends its work."""
+
+    max_steps: int = sys.maxsize
+    time_us: float = np.inf
+    abort: AbortFlag | None = None
+
+    @classmethod
+    def of(cls, max_steps: int | None, time_us: float | None, abort: AbortFlag | None) -> Budget:
+        """Return the budget a caller asks for; None is no limit."""
+        if max_steps is None and time_us is None and abort is None:
+            return NO_LIMIT
+        n_steps = (
+            sys.maxsize if max_steps is None else check_count("max_steps", max_steps, 0, hint="; None runs all steps")
+        )
+        # An infinite deadline is no deadline, and a caller may compute one.
+        if time_us is None or time_us == np.inf:
+            time_us = np.inf
+        else:
+            time_us = check_number("time_us", time_us, hint="; None sets no deadline")
+        if abort is not None and not isinstance(abort, AbortFlag):
+            raise InputError(f"abort must be a scurry.AbortFlag, got {type(abort).__name__}")
+        return cls(min(n_steps, sys.maxsize), time_us, abort)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is any limit."""
+        return self is not NO_LIMIT and (
+            self.max_steps < sys.maxsize or self.time_us < np.inf or self.abort is not None
+        )
+
+
+NO_LIMIT = Budget()
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What happened to each row of a batch.
+
+    Attributes
+    ----------
+    labels : array of shape (n_rows,)
+    trees : int32 array of shape (n_rows,)
+        Trees evaluated.
+    reason_codes : uint8 array of shape (n_rows,)
+        `stop_reason` as an index of ``STOP_REASONS``.
+    find_scores, count_steps : callable
+        Make `scores` and `steps`, at their first use: that may take longer than the run.
+    time_us : float64 array of shape (n_rows,) or None
+        What each row took, where rows had a deadline or could be aborted.
+    """
+
+    labels: NDArray[Any]
+    trees: NDArray[np.int32]
+    reason_codes: NDArray[np.uint8]
+    find_scores: Callable[[], NDArray[np.float64]]
+    count_steps: Callable[[], NDArray[np.int64]]
+    time_us: NDArray[np.float64] | None = None
+
+    @cached_property
+    def scores(self) -> NDArray[np.float64]:
+        """Scores over the trees evaluated: share of positive votes, mean probability of the second class, or a sum.
+
+        The model's own score where every tree was evaluated. Shape (n_rows,), or (n_rows, n_classes) for more than two
+        classes. For two classes with a boosted score each, the lead of the second.
+        """
+        return self.find_scores()
+
+    @cached_property
+    def steps(self) -> NDArray[np.int64]:
+        """Node tests made in the trees evaluated; of an anytime plan, steps of its order. Shape (n_rows,).
+
+        Where every row draws an order of its own, what its number of trees takes on average.
+        """
+        return self.count_steps()
+
+    @cached_property
+    def stop_reason(self) -> NDArray[np.str_]:
+        """Why each row's work ended, shape (n_rows,).
+
+        "complete" (every tree was evaluated to the end), "decided" (stopped early), or what ended an anytime run:
+        "max_steps", "time" or "abort".
+        """
+        return STOP_REASONS[self.reason_codes]
+
+    @property
+    def complete(self) -> NDArray[np.bool_]:
+        """Whether each row's answer is the full model's, shape (n_rows,)."""
+        return np.asarray(self.reason_codes == COMPLETE)
+
+    @property
+    def mean_trees(self) -> float:
+        """Trees evaluated per row, 0 if there are no rows."""
+        return float(self.trees.sum() / max(len(self.trees), 1))
+
+    @property
+    def mean_steps(self) -> float:
+        """Node tests per row, 0 if there are no rows."""
+        return float(self.steps.sum() / max(len(self.steps), 1))
+
+    def __repr__(self) -> str:
+        stopped = float((~self.complete).sum() / max(len(self.trees), 1))
+        return f"Run(n_rows={len(self.trees)}, mean_trees={self.mean_trees:.2f}, stopped_early={stopped:.1%})"
+
+
+class Runner(Protocol):
+    """Runs one kind of plan. Rows are a checked matrix; only plans that stop after any step look at the budget."""
+
+    def labels(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[Any]:
+        """Return the label of each row, or a regressor's value."""
+        ...
+
+    def probabilities(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[np.float64]:
+        """Return class probabilities, shape (n_rows, n_classes)."""
+        ...
+
+    def run(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> Run:
+        """Return labels, and how much work they took."""
+        ...

@@ -1,0 +1,61 @@
+import subprocess
+
+import pytest
+
+from scurry import Predictor
+from scurry.errors import InfeasibleError, InputError
+from scurry.export import LAYOUTS, to_c
+from scurry.export.candidates import list_candidates
+from support.anytime_oracle import anytime_of
+from support.strategies import complete_forest
+
+
+def test_auto_lists_every_layout_that_fits(anyt):
+    assert [c.layout.name for c in list_candidates(anyt, "model", "auto", None)] == list(LAYOUTS)
+    whole = list_candidates(Predictor.full(anyt.forest), "model", "auto", None)
+    assert [c.layout.name for c in whole] == [name for name in LAYOUTS if name != "breadcrumb"]
+    three_classes = list_candidates(anytime_of(complete_forest(2, 2, 3, 3)), "model", "auto", None)
+    assert [c.layout.name for c in three_classes] == [name for name in LAYOUTS if name != "int16-node8"]
+
+
+def test_a_layout_that_does_not_fit_is_an_error(anyt):
+    with pytest.raises(InputError, match=r"for plans of scurry\.anytime"):
+        list_candidates(Predictor.full(anyt.forest), "model", "breadcrumb", None)
+    with pytest.raises(InputError, match="layout must be one of") as error:
+        list_candidates(anyt, "model", "int8", None)
+    assert error.value.argument == "layout"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("n_trees", [2, 3])
+def test_ram_is_what_a_compiler_says(layout, n_trees, tmp_path):
+    anyt = anytime_of(complete_forest(n_trees, 3, 5, 2))
+    assert to_c(anyt, tmp_path, layout=layout).sizes.ram_bytes == ram_of(tmp_path)
+    if layout != "breadcrumb":
+        estimate = to_c(anyt.forest, tmp_path, layout=layout).sizes.ram_bytes
+        assert estimate - 4 <= ram_of(tmp_path) <= estimate  # a plan that mixes policies has 4 bytes more
+
+
+def ram_of(folder) -> int:
+    """Bytes of one state and one row of columns, as compiled."""
+    size = "(unsigned)(sizeof(model_state) + MODEL_N_COLUMNS * sizeof(model_input))"
+    code = f'#include <stdio.h>\n#include "model.h"\nint main(void) {{ return printf("%u", {size}) < 0; }}\n'
+    (folder / "size.c").write_text(code)
+    subprocess.run(["cc", "-std=c99", "size.c", "-o", "size"], cwd=folder, check=True)
+    return int(subprocess.run([folder / "size"], check=True, capture_output=True, text=True).stdout)
+
+
+def test_auto_takes_the_best_agreement_within_the_budget(anyt, cancer, tmp_path):
+    X = cancer[1]
+    every = {name: to_c(anyt, tmp_path / name, layout=name, X_cal=X) for name in LAYOUTS}
+    for budget in sorted(export.sizes.flash_bytes for export in every.values()):
+        chosen = to_c(anyt, tmp_path / "auto", X_cal=X, flash_budget=budget)
+        fitting = [export for export in every.values() if export.sizes.flash_bytes <= budget]
+        assert chosen.sizes.flash_bytes <= budget
+        assert chosen.agreement.min() == max(export.agreement.min() for export in fitting)
+    smallest = min(export.sizes.flash_bytes for export in every.values())
+    with pytest.raises(InfeasibleError, match="needs") as error:
+        to_c(anyt, tmp_path / "never", flash_budget=smallest - 1)
+    assert error.value.achievable == smallest
+    assert to_c(anyt, tmp_path / "auto").layout == "int16-uint16"
+    assert chosen.candidates[0].layout.name == chosen.layout

@@ -1,0 +1,120 @@
+import numpy as np
+import pytest
+
+import scurry
+from scurry import Forest, Predictor
+from scurry.errors import InputError, UnsupportedModelError
+from scurry.export import LAYOUTS, to_c, verify
+from scurry.export.lowered import lower
+from scurry.forest.forest import fields_of
+from support.anytime_oracle import anytime_of
+from support.strategies import complete_forest
+
+QUANTISED = [name for name in LAYOUTS if name != "float32"]
+
+
+def one_test(threshold: float, *, default_left: bool = True, comparison: str = "<=") -> Predictor:
+    """A forest with one node test."""
+    stump = {"feature": [0, -1, -1], "threshold": [threshold, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1]}
+    stump |= {"value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+    forest = Forest.from_trees([stump])
+    fields = {"default_left": np.array([default_left, False, False]), "comparison": comparison}
+    return Predictor.full(Forest(**fields_of(forest) | fields))
+
+
+@pytest.mark.parametrize("layout", ["float32", "int16-uint16"])
+@pytest.mark.parametrize("comparison", ["<=", "<"])
+@pytest.mark.parametrize("threshold", [0.1, 0.5, -3.0, 1e-40, 16777217.0, 1e300])
+def test_floats_next_to_a_threshold_go_where_the_source_sends_them(layout, comparison, threshold):
+    pred = one_test(threshold, comparison=comparison)
+    lowered = lower(pred, LAYOUTS[layout])
+    nearest = np.float32(min(threshold, 1e38))
+    rows = np.array([nearest, np.nextafter(nearest, np.float32(-np.inf)), -np.inf, np.inf], np.float32)[:, None]
+    exact = rows[:, 0].astype(np.float64)
+    is_left = exact < threshold if comparison == "<" else exact <= threshold
+    np.testing.assert_array_equal(lowered.columns.encode(rows)[:, 0] <= lowered.threshold[0], is_left)
+
+
+@pytest.mark.parametrize("layout", ["float32", "int16-uint16"])
+@pytest.mark.parametrize("default_left", [True, False])
+def test_missing_values_have_a_side(layout, default_left):
+    lowered = lower(one_test(0.5, default_left=default_left), LAYOUTS[layout])
+    missing = lowered.columns.encode(np.array([[np.nan]]))
+    assert (missing[0, 0] <= lowered.threshold[0]) == default_left
+
+
+def test_inner_nodes_come_first_and_children_after_their_parents(anyt):
+    lowered = lower(anyt, LAYOUTS["int16-uint16"])
+    assert lowered.n_nodes == anyt.forest.n_nodes
+    assert lowered.n_inner == np.count_nonzero(~anyt.forest.is_leaf)
+    for side in (lowered.left, lowered.right):
+        assert (side > np.arange(lowered.n_inner)).all()
+        np.testing.assert_array_equal(lowered.level[side], lowered.level[: lowered.n_inner] + 1)
+        np.testing.assert_array_equal(lowered.tree[side], lowered.tree[: lowered.n_inner])
+    assert (lowered.level[lowered.root] == 0).all()
+
+
+def test_runs_are_the_order(anyt):
+    lowered = lower(anyt, LAYOUTS["breadcrumb"])
+    order = [tree for tree, first, last in lowered.runs for _ in range(first, last)]
+    assert order == anyt.plan.order.tolist()
+    assert all(a[0] != b[0] for a, b in zip(lowered.runs, lowered.runs[1:], strict=False))
+    ends = {tree: last for tree, _, last in lowered.runs}
+    assert [ends[tree] for tree in range(lowered.n_trees)] == anyt.forest.tree_depth.tolist()
+
+
+@pytest.mark.parametrize("layout", QUANTISED)
+def test_codes_keep_the_order_of_thresholds_and_rows(anyt, cancer, layout):
+    lowered = lower(anyt, LAYOUTS[layout])
+    X = cancer[1].astype(np.float32)
+    x = lowered.columns.encode(X)
+    forest, missing_left = anyt.forest, lowered.columns.missing < 0
+    for column, feature in enumerate(lowered.columns.feature):
+        uses = (forest.left >= 0) & (forest.feature == feature) & (forest.default_left == missing_left[column])
+        thresholds = np.sort(forest.threshold[uses])
+        codes = np.sort(lowered.threshold[lowered.column == column])
+        over = (X[:, feature, None] > thresholds).sum(axis=1)
+        over_codes = (x[:, column, None] > codes).sum(axis=1)
+        assert (over == over_codes).mean() > 0.99
+
+
+def test_too_many_nodes_for_16_bits(tmp_path):
+    forest = complete_forest(35, 10, 6, 2)
+    assert forest.n_nodes > 70_000
+    for layout in QUANTISED:
+        with pytest.raises(InputError, match=r"7\d,\d{3} nodes.*at most 65,536"):
+            to_c(anytime_of(forest), tmp_path / "never", layout=layout)
+    assert not (tmp_path / "never").exists()
+    assert to_c(forest, tmp_path, layout="auto").layout == "float32"
+    assert verify(tmp_path, np.zeros((1, 6)), n_adversarial=100)
+
+
+def test_the_last_node_that_16_bits_can_name(tmp_path):
+    chain = complete_forest(32, 10, 3, 2)
+    stump = complete_forest(1, 4, 3, 2, seed=1)
+    tree = {name: getattr(stump, name) for name in ("feature", "threshold", "left", "right", "value")}
+    parts = []
+    for first, last in zip(chain.tree_offset[:-1], chain.tree_offset[1:], strict=True):
+        part = {name: getattr(chain, name)[first:last].copy() for name in tree}
+        for side in ("left", "right"):
+            part[side][part[side] >= 0] -= first
+        parts.append(part)
+    leaf = {"feature": [0], "threshold": [0.0], "left": [-1], "right": [-1], "value": [[0.5, 0.5]]}
+    forest = Forest.from_trees([*parts, tree, leaf], n_features=3)
+    assert forest.n_nodes == 2**16
+    to_c(forest, tmp_path, layout="int16-uint16")
+    assert verify(tmp_path, np.zeros((1, 3)), n_adversarial=200)
+    with pytest.raises(InputError, match="65,537 nodes"):
+        to_c(Forest.from_trees([*parts, tree, leaf, leaf], n_features=3), tmp_path, layout="int16-uint16")
+
+
+def test_categories_and_zero_as_missing_are_refused(tmp_path):
+    lightgbm = pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(0, 8, 400), rng.normal(size=400)])
+    y = (X[:, 0] % 3 == 0).astype(int)
+    for options, message in (({"categorical_feature": [0]}, "categories"), ({"zero_as_missing": True}, "zero")):
+        params = {"objective": "binary", "verbose": -1, "num_leaves": 4, "min_data_in_leaf": 5}
+        data = lightgbm.Dataset(X, y, categorical_feature=options.pop("categorical_feature", "auto"))
+        with pytest.raises(UnsupportedModelError, match=message):
+            to_c(scurry.from_model(lightgbm.train(params | options, data, 3)), tmp_path)
