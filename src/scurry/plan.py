@@ -225,7 +225,7 @@ class ExitRule(SumRule):
         return bool(self.piece_offset.size)
 
     def side_of(self, policy: NDArray[np.int64] | int, n_trees: int, sums: NDArray[Any] | int) -> NDArray[np.uint8]:
-        """Return the `ExitSide` of rows by their policy and their sum after `n_trees` trees; an array of their shape."""
+        """Return the `ExitSide` of rows with these policies and these sums after `n_trees` trees, as an array."""
         values = np.asarray(sums)
         if self.has_pieces:
             first, last = int(self.piece_offset[n_trees]), int(self.piece_offset[n_trees + 1])
