@@ -83,6 +83,6 @@ def test_errors_need_counts_or_labels():
         scurry.prune(forest, rows, errors="validation")
     with pytest.raises(InputError, match=r"y_val has shape \(3,\), X_val has 2 rows"):
         scurry.prune(forest, rows, [0, 1, 0], errors="validation")
-    with pytest.raises(InputError, match="y_val has the label 2; the model's classes are 0, 1"):
+    with pytest.raises(InputError, match="y_val has 1 labels the model does not know: 2; its 2 classes are 0, 1"):
         scurry.prune(forest, rows, [0, 2], errors="validation")
     assert scurry.prune(forest, rows, [0, 1], errors="validation").errors.max() <= 1

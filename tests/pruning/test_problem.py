@@ -38,7 +38,7 @@ def test_what_lies_between_two_prunings_adds_up(instance):
         assert part.cost_of(everything) == closure.cost_of(outer) - closure.cost_of(inner)
 
 
-def test_decimal_costs_are_whole_round_to_units():
+def test_decimal_costs_are_whole_in_units():
     units, step, rounding = round_to_units(np.array([7.27, 5.17, 0.0]), 100)
     assert (units.tolist(), step) == ([727, 517, 0], 1)
     assert rounding < 1e-15
