@@ -1,58 +1,76 @@
-# The only entry points. Each target sets itself up: a virtual environment in .venv, the native build, the package.
+# The entry points of the project. Each target sets itself up: a virtual environment, the native build, the package.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BENCH := .venv-bench
+MINIMAL := .venv-minimal
 SANITIZED := tests/core tests/stopping tests/orders tests/pruning tests/growing tests/runners
+# Folders whose tests need no optional package, and modules whose docstrings need none.
+PLAIN := tests/core tests/growing tests/orders tests/stopping tests/test_import.py tests/test_plan.py \
+  $(addprefix src/scurry/,estimators forest growing orders predictor.py pruning runners stopping verbs)
 CORE := $(wildcard core/*/*.cc core/*/*.h) CMakeLists.txt pyproject.toml
+EMULATION := gcc-arm-none-eabi qemu-system-arm gcc-riscv64-unknown-elf qemu-system-misc
+QUICK := -m "not slow and not embedded" -q
 
-.PHONY: demo docs test test-slow embedded engines lint bench sanitize clean
+.DEFAULT_GOAL := help
+.PHONY: help demo docs test test-slow test-minimal coverage embedded emulation-packages engines lint bench sanitize clean
 
-demo: $(VENV)/.built
+help:  ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.built  ## Make real models cheaper in three ways and write a report on each.
 	$(BIN)/scurry demo
 
-# docs/_build/html/index.html
-docs: $(VENV)/.docs
+docs: $(VENV)/.docs  ## Build the documentation (docs/_build/html/index.html); warnings are errors.
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
-test: lint
-	$(BIN)/pytest -n 2 -m "not slow and not embedded" -q
+test: lint  ## Run lint and all tests except the slow and the embedded ones.
+	$(BIN)/pytest -n 2 $(QUICK)
 
-test-slow: $(VENV)/.built
+test-slow: $(VENV)/.built  ## Run the slow tests.
 	$(BIN)/pytest -m slow -q
 
-lint: $(VENV)/.built
+test-minimal: $(MINIMAL)/.built  ## Run the tests that need no optional package, without any installed.
+	$(MINIMAL)/bin/python -m pytest $(PLAIN) $(QUICK)
+
+coverage: $(VENV)/.built  ## Run the tests and report the branch coverage of src/scurry (htmlcov/index.html).
+	$(BIN)/pytest -n 2 $(QUICK) --cov --cov-report=term --cov-report=html
+
+lint: $(VENV)/.built  ## Run ruff (check and format) and mypy.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Exported C on an emulated Cortex-M4 and RISC-V, interrupted at every step.
-EMULATION := gcc-arm-none-eabi qemu-system-arm gcc-riscv64-unknown-elf qemu-system-misc
-embedded: $(VENV)/.built
+embedded: $(VENV)/.built  ## Test exported C on an emulated Cortex-M4 and RISC-V, interrupted at every step.
 	@which arm-none-eabi-gcc qemu-system-arm riscv64-unknown-elf-gcc qemu-system-riscv32 >/dev/null || \
 	  if [ "$$(id -u)" = 0 ] && which apt-get >/dev/null; \
 	  then apt-get update -q && apt-get install -q -y --no-install-recommends $(EMULATION); \
-	  else echo "Compilers and emulators are missing. Install these packages of Debian's: $(EMULATION)"; exit 1; fi
+	  else echo "Compilers and emulators are missing. Install these Debian packages: $(EMULATION)"; exit 1; fi
 	$(BIN)/pytest -n 2 -m embedded -q tests/export
 	$(BIN)/python benchmarks/papers/squirrel_firmware.py
 
-# The scorer inside Spark (which needs Java 17) and Ray Data, both on this machine.
-engines: $(VENV)/.built
+# For the nightly workflow, which installs them with sudo.
+emulation-packages:
+	@echo $(EMULATION)
+
+engines: $(VENV)/.built  ## Test the scorer inside Spark (needs Java 17) and Ray Data on this machine.
 	$(BIN)/pip install -q --no-build-isolation -e ".[test,spark,ray]"
 	$(BIN)/pytest -q tests/distributed/test_engines.py
 
-# BENCH_FLAGS="--quick --cells adult/*" narrows it down.
-bench: $(BENCH)/.built
+bench: $(BENCH)/.built  ## Compare speed with other engines; BENCH_FLAGS="--quick --cells 'adult/*'" narrows it down.
 	$(BENCH)/bin/python benchmarks/peers.py $(BENCH_FLAGS)
 
-# The tests of the core against one compiled with AddressSanitizer and UBSan. The interpreter is started outside the
-# virtual environment, whose editable install would otherwise be imported instead.
-sanitize: $(VENV)/.built
+# The interpreter is started outside the virtual environment, because the editable install there would be imported
+# instead of the sanitized build.
+sanitize: $(VENV)/.built  ## Test a core built with AddressSanitizer and UBSan (Linux).
 	CMAKE_ARGS="-DSCURRY_SANITIZE=ON -DSCURRY_WERROR=ON" $(BIN)/pip install -q --no-deps --no-build-isolation --upgrade \
 	  --config-settings=build-dir=build/sanitize --target build/sanitized .
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
 	  PYTHONPATH="build/sanitized:$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
 	  SCURRY_SANITIZED=1 $$($(BIN)/python -c 'import sys; print(sys._base_executable)') -P -m pytest $(SANITIZED) -q --capture=no -p no:cacheprovider
+
+clean:  ## Remove environments, builds and reports.
+	rm -rf $(VENV) $(BENCH) $(MINIMAL) build dist demo htmlcov .coverage docs/_build docs/examples docs/generated
 
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -67,11 +85,16 @@ $(VENV)/.docs: $(VENV)/.built
 	$(BIN)/pip install -q --no-build-isolation -e ".[docs]"
 	touch $@
 
+# Editable, so that the docstrings under src/ belong to the package that is imported. Its own build folder keeps it from
+# replacing the build of the main environment.
+$(MINIMAL)/.built: $(CORE)
+	test -x $(MINIMAL)/bin/python || $(PYTHON) -m venv $(MINIMAL)
+	$(MINIMAL)/bin/pip install -q "scikit-build-core>=0.11" "nanobind>=2.4" cmake ninja hypothesis pytest
+	$(MINIMAL)/bin/pip install -q --no-build-isolation --config-settings=build-dir=build/minimal -e .
+	touch $@
+
 # An environment of its own: some of the other engines need older packages than the tests should run with.
 $(BENCH)/.built: $(CORE) $(wildcard src/scurry/*.py src/scurry/*/*.py src/scurry/*/*/*.py)
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/pip install -q --config-settings=build-dir=build/bench ".[bench]"
 	touch $@
-
-clean:
-	rm -rf $(VENV) $(BENCH) build dist demo docs/_build docs/examples docs/generated

@@ -86,8 +86,8 @@ def _path(report: Report, model: RandomForestClassifier, rows: NDArray[np.float3
     seconds, path = _timed(lambda: scurry.prune(forest, rows, progress=lambda *at: calls.append(at)))
     problem = path.problem
     report.say(
-        f"{forest.n_nodes:,} nodes, {problem.n_splits:,} splits, {len(problem.item_cost):,} items with "
-        f"{len(problem.item_node):,} purchases."
+        f"{forest.n_nodes:,} nodes, {problem.n_splits:,} splits, {len(problem.closure.item_cost):,} items with "
+        f"{len(problem.closure.item_node):,} purchases."
     )
     solving, _ = _timed(lambda: whole_path(problem))
     report.table(
@@ -155,7 +155,7 @@ def _beside_the_linear_program(
 
 
 def _line(size: str, problem: PruningProblem, cut_s: float, path_s: float, lp_s: float, difference: float) -> list[str]:
-    counts = [f"{problem.forest.n_nodes:,}", f"{len(problem.item_node):,}"]
+    counts = [f"{problem.forest.n_nodes:,}", f"{len(problem.closure.item_node):,}"]
     times = [f"{cut_s:.3f}", f"{path_s:.2f}", f"{lp_s:.1f}", f"{lp_s / cut_s:,.0f}", f"{lp_s / path_s:,.0f}"]
     return [size, *counts, *times, f"{difference:.1e}"]
 

@@ -46,4 +46,17 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"index": [], "concepts": [], "faq": [], "papers": [], "format": [], "command-line": []}
+# Pages without sub-pages have an empty sidebar, which would only take room from the text.
+_ALONE = (
+    "benchmarks",
+    "command-line",
+    "concepts",
+    "faq",
+    "findings",
+    "format",
+    "how-it-works",
+    "index",
+    "large-data",
+    "papers",
+)
+html_sidebars = {page: [] for page in _ALONE}

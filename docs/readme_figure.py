@@ -34,8 +34,8 @@ def main() -> None:
         saved.plot(100 * np.array(PROMISES), trees, marker=marker, label=name)
         kept.plot(100 * np.array(PROMISES), changed, marker=marker, label=name)
     limit = [0, 100 * PROMISES[-1]]
-    kept.plot(limit, limit, color="black", lw=0.8, ls=":", label="as promised")
-    saved.set(xlabel="promised: labels changed, at most (%)", ylabel="trees asked per row", ylim=(0, None))
+    kept.plot(limit, limit, color="black", lw=0.8, ls=":", label="promised limit")
+    saved.set(xlabel="promised: labels changed, at most (%)", ylabel="trees evaluated per row", ylim=(0, None))
     kept.set(xlabel="promised: labels changed, at most (%)", ylabel="measured on 8,281 new rows (%)")
     saved.legend(frameon=False)
     kept.legend(frameon=False)

@@ -1,7 +1,7 @@
-"""Ordering medical tests one by one: what a thyroid diagnosis costs, and how little of it is needed.
+"""Order medical tests one by one, and compare what a thyroid diagnosis costs in seven ways.
 
-The thyroid data come with scurry, with the price of every test and a discount for tests from the same blood sample. A
-forest is asked for diagnoses without being given the tests: it calls back for each when a node needs its result.
+The thyroid data come with scurry. They include the price of every test, and a discount for tests from the same blood
+sample. The forest does not get the test results beforehand: it orders a test when a node first needs its result.
 
     python examples/ask_for_features.py
 """
@@ -40,7 +40,7 @@ def main() -> None:
     print(f"{'':<56}{'a patient':>10}{'wrong':>8}")
     for title, predictor, limits in (
         ("random forest", full, {}),
-        ("random forest, at most 70 a patient, as trees ask", full, {"max_cost": 70}),
+        ("random forest, at most 70 a patient, in the forest's order", full, {"max_cost": 70}),
         ("random forest, at most 70 a patient, cheapest first", full, {"max_cost": 70, "order": "cheapest"}),
         ("random forest, early exit", exit_early, {}),
         ("forest grown for cheap tests", grown, {}),
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def _alone(data: scurry.datasets.Dataset) -> NDArray[np.float64]:
-    """What each test costs if no other of its group is made."""
+    """Return what each test costs if no other test of its group is made."""
     shared = np.append(data.group_costs, 0.0)[data.groups]
     return data.feature_costs + shared
 

@@ -2,8 +2,8 @@
 Anytime: accuracy after every step
 ==================================
 
-How good an answer is that has to be given early depends on the order in which trees are walked. Tree by tree is the
-worst; an order found for the purpose is close to its final accuracy after a fraction of the steps.
+How accurate an early answer is depends on the order of the steps. Going tree by tree is worst. In an order found for
+this purpose, accuracy is close to its final value after a fraction of the steps.
 """
 
 from sklearn.ensemble import RandomForestClassifier
@@ -22,7 +22,7 @@ predictors = {name: scurry.anytime(model, X_order, y_order, order=order) for nam
 AnytimeDisplay.from_predictors(predictors, X_new, y_new)
 
 # %%
-# A budget is given when predicting, per row: steps, or microseconds. Running out of time is not an error.
+# The budget is set when predicting, for each row: steps or microseconds. Running out of time is not an error.
 
 run = predictors["scurry's best"].run(X_new, time_us=1.0)
 print(run.stop_reason[:5], f"accuracy {(run.labels == y_new).mean():.2%}")

@@ -2,7 +2,7 @@
 Early exit: when rows stop, and after how many trees
 ====================================================
 
-A forest of 101 trees on census data may change one label in two hundred. Most rows need a handful of trees.
+A forest of 101 trees on census data may change one label in two hundred. Most rows then need only a few trees.
 """
 
 from matplotlib import pyplot as plt
@@ -20,14 +20,14 @@ fast = scurry.early_exit(model, X_calibrate, X_fit=data.X[train], max_disagreeme
 print(fast.summary())
 
 # %%
-# The thresholds are put on the running score; a row stops as soon as it leaves the space between them.
+# There are two thresholds on the running score. A row stops as soon as it leaves the space between them.
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 EarlyExitDisplay.from_predictor(fast, ax=axes[0])
 EarlyExitDisplay.from_predictor(fast, X_new, ax=axes[1])
 
 # %%
-# What was promised, and what came out on rows that nobody has seen:
+# What was promised, and what was measured on new rows:
 
 changed = (fast.predict(X_new) != model.predict(X_new)).mean()
 print(f"promised: at most 0.5 % of labels change; measured: {changed:.2%}")

@@ -2,8 +2,8 @@
 Pruning: what accuracy costs
 ============================
 
-Thyroid patients are examined with blood tests that cost between 2 and 23 dollars. Pruning a forest gives the whole path
-from "all tests for everyone" to "no test at all", and no other pruning is better for any trade-off.
+Tests for thyroid patients cost between 1 and 22 dollars each. Pruning a forest gives the whole path from "all tests for
+everyone" to "no test at all". For every trade-off between error and cost, no other pruning of the forest is better.
 """
 
 from sklearn.ensemble import RandomForestClassifier
@@ -22,7 +22,7 @@ paths = {
 PruningPathDisplay.from_paths(paths, data.X[test], data.y[test])
 
 # %%
-# A budget picks a forest from the path, with a bound on how much better any other pruning could be.
+# A budget picks a forest from the path. Its gap says how much better any other pruning could be at most.
 
 point = paths["exact"].point(max_cost=40)
 print(point)

@@ -2,8 +2,8 @@
 Votes: when a majority is clear
 ===============================
 
-Stopping rules need no model. Here are the optimal ones for 101 voters whose decision may differ from the full vote's
-with a chance of at most 1 in 1000: lots are drawn in a few states only.
+Stopping rules need no model. This is the optimal rule for 101 voters whose decision may differ from that of the full
+vote with a probability of at most 1 in 1000. It is randomised in a few states only.
 """
 
 from matplotlib import pyplot as plt
@@ -17,10 +17,10 @@ VoteRuleDisplay.from_rule(rule, ax=axes[0])
 VoteRuleDisplay.from_rule(rule, kind="outcomes", ax=axes[1])
 
 # %%
-# The same rule stops any vote, one ballot at a time.
+# The same rule stops any vote, one answer at a time.
 
 stopper = rule.stopper()
-ballots = 0
+n_votes = 0
 while not stopper.update(True):
-    ballots += 1
-print("unanimous voters asked:", ballots + 1)
+    n_votes += 1
+print("votes needed if all agree:", n_votes + 1)

@@ -2,8 +2,8 @@
 Scoring with Ray Data
 =====================
 
-`scurry.distributed.Scorer` takes an Arrow table and gives Arrow tables, which is what ``map_batches`` wants. It travels
-to the workers by value; they need scurry and pyarrow installed, and no file of the model.
+A `scurry.distributed.Scorer` turns an Arrow table into Arrow tables, which is what ``map_batches`` expects. It is sent
+to the workers together with its model. They need scurry and pyarrow installed, but no model file.
 
     pip install 'scurry[batch]' 'ray[data]'
     python examples/score_with_ray.py
@@ -19,7 +19,7 @@ from scurry.distributed import Scorer
 
 
 def scored(dataset, scorer: Scorer):
-    """A Ray dataset of the scorer's columns, from one that has the model's features."""
+    """Return a Ray dataset with the scorer's columns, from one that has the model's features."""
     return dataset.map_batches(scorer, batch_format="pyarrow", batch_size=1 << 16)
 
 

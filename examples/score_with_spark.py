@@ -2,8 +2,8 @@
 Scoring with Spark
 ==================
 
-`scurry.distributed.Scorer` takes Arrow batches and gives Arrow batches, which is what ``mapInArrow`` wants. It travels
-to the workers by value; they need scurry and pyarrow installed, and no file of the model.
+A `scurry.distributed.Scorer` turns Arrow batches into Arrow batches, which is what ``mapInArrow`` expects. It is sent
+to the workers together with its model. They need scurry and pyarrow installed, but no model file.
 
     pip install 'scurry[batch]' pyspark          (and Java 17 or later)
     python examples/score_with_spark.py
@@ -22,7 +22,7 @@ from scurry.distributed import Scorer
 
 
 def scored(rows, scorer: Scorer):
-    """A Spark DataFrame of the scorer's columns, from one that has the model's features."""
+    """Return a Spark DataFrame with the scorer's columns, from one that has the model's features."""
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
     return rows.mapInArrow(scorer, from_arrow_schema(scorer.schema(to_arrow_schema(rows.schema))))

@@ -96,8 +96,8 @@ def main():
     calibration, answers = simulated_answers(rng, 4_000, 4), simulated_answers(rng, 5_000, 4)
     rule = solve_plurality(N_CALLS, 4, 0.1)
     compare("pairwise; at most 10 % for each question, nothing fitted", answers, 4, lambda: rule.stopper(None, rng))
-    colours = solve_plurality(N_CALLS, 4, 0.003, "colours", histogram(calibration, 4))
-    compare("colours; at most 0.3 % of the questions fitted to", answers, 4, lambda: colours.stopper(None, rng))
+    counted = solve_plurality(N_CALLS, 4, 0.003, "class-counts", histogram(calibration, 4))
+    compare("class counts; at most 0.3 % of the questions fitted to", answers, 4, lambda: counted.stopper(None, rng))
 
 
 if __name__ == "__main__":

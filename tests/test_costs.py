@@ -133,9 +133,9 @@ def test_features_without_names_go_by_number():
             {"groups": {"a": ["TSH"]}, "group_costs": {"b": 1}},
             "group_costs names 'b', which is no group; known are 'a'",
         ),
-        ({"step_cost": -0.1}, "step_cost must be a number, 0 or more, got -0.1"),
-        ({"step_cost": "1"}, "step_cost must be a number, 0 or more, got '1'"),
-        ({"step_cost": np.nan}, "step_cost must be a number, 0 or more, got nan"),
+        ({"step_cost": -0.1}, "step_cost must be a number of at least 0, got -0.1"),
+        ({"step_cost": "1"}, "step_cost must be a number of at least 0, got '1'"),
+        ({"step_cost": np.nan}, "step_cost must be a number of at least 0, got nan"),
     ],
 )
 def test_nonsense_names_the_culprit(named, options, message):

@@ -1,10 +1,12 @@
 """Everything the README, the documentation and the examples show runs, and what they name exists."""
 
 import importlib
+import inspect
 import re
 import runpy
 import shlex
 from pathlib import Path
+from types import ModuleType
 
 import matplotlib as mpl
 import pytest
@@ -20,8 +22,12 @@ BLOCKS = {path: BLOCK.findall(path.read_text(encoding="utf-8")) for path in DOCU
 EXAMPLES = sorted((TOP / "examples").glob("plot_*.py"))
 
 
+# Modules that users import names from although `scurry` does not list them: of these, only the classes are public.
+CLASSES_OF = ("plan", "promises")
+
+
 def run_blocks(path, folder):
-    """The names a document's Python blocks leave behind; its commands run between them, in the same folder."""
+    """Return the names a document's Python blocks leave behind; its commands run between them, in the same folder."""
     names = {"__name__": path.stem}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -96,3 +102,67 @@ def test_papers_have_experiments():
     text = (TOP / "docs" / "papers.md").read_text(encoding="utf-8")
     for paper in set(re.findall(r"`scurry reproduce ([\w-]+)`", text)):
         assert (TOP / "benchmarks" / "papers" / f"{paper.replace('-', '_')}.py").exists(), paper
+
+
+def public_names():
+    """Yield every public name as users write it after `scurry.`: those of the package and of its public modules."""
+    for name in scurry.__all__:
+        value = getattr(scurry, name)
+        if not isinstance(value, ModuleType):
+            yield name
+            continue
+        listed = getattr(value, "__all__", None) or [
+            found
+            for found, what in vars(value).items()
+            if getattr(what, "__module__", None) == value.__name__ and not found.startswith("_")
+        ]
+        yield from (f"{name}.{found}" for found in listed)
+    for name in set(CLASSES_OF) - set(scurry.__all__):
+        module = importlib.import_module(f"scurry.{name}")
+        for found, what in vars(module).items():
+            if inspect.isclass(what) and what.__module__ == module.__name__ and not found.startswith("_"):
+                yield f"{name}.{found}"
+
+
+def api_names():
+    text = (TOP / "docs" / "api.rst").read_text(encoding="utf-8")
+    return set(re.findall(r"^   ([\w.]+)$", text, flags=re.MULTILINE)) | set(re.findall(r"``(\w+\.[A-Z]+)``", text))
+
+
+def test_the_api_page_lists_every_public_name():
+    # `scurry.Plan` is listed under that name, not again as `plan.Plan`.
+    missing = set(public_names()) - api_names() - {"plan.Plan"}
+    assert not missing, f"add to docs/api.rst: {sorted(missing)}"
+
+
+def test_the_api_page_lists_nothing_that_does_not_exist():
+    for dotted in api_names():
+        found = scurry
+        for part in dotted.split("."):
+            if not hasattr(found, part):
+                importlib.import_module(f"{found.__name__}.{part}")
+            found = getattr(found, part)
+
+
+def benchmark_page():
+    return runpy.run_path(str(TOP / "docs" / "benchmark_page.py"))
+
+
+def test_the_benchmark_page_is_made_of_the_stored_results():
+    page = (TOP / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert page == benchmark_page()["page"](), "run python docs/benchmark_page.py"
+
+
+def test_the_tables_of_the_readme_are_made_of_the_stored_results():
+    text = (TOP / "README.md").read_text(encoding="utf-8")
+    assert text == benchmark_page()["readme"](text), "run python docs/benchmark_page.py"
+
+
+def test_every_page_of_the_documentation_is_reached():
+    """Every page is in the table of contents of the start page or of the how-to page, and every picture exists."""
+    contents = "".join((TOP / "docs" / name).read_text(encoding="utf-8") for name in ("index.md", "how-to/index.md"))
+    for path in BLOCKS:
+        if path.relative_to(TOP).parts[0] == "docs" and path.stem != "index":
+            assert re.search(rf"(^|[</]){path.stem}>?$", contents, flags=re.MULTILINE), path.name
+        for picture in re.findall(r"\]\(([\w./-]+\.svg)\)", path.read_text(encoding="utf-8")):
+            assert (path.parent / picture).exists(), picture

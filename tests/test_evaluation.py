@@ -1,3 +1,5 @@
+"""What rows pay, by walking them, and rankings by definition."""
+
 from itertools import pairwise
 
 import numpy as np
@@ -52,7 +54,7 @@ def test_bill_takes_models_and_predictors(forest):
 
 
 @pytest.mark.parametrize("method", ["minimax", "qwyc"])
-def test_early_exit_pays_for_the_trees_it_asks(method):
+def test_early_exit_pays_for_the_trees_it_evaluates(method):
     rows, labels = load_breast_cancer(return_X_y=True)
     model = RandomForestClassifier(15, max_depth=4, random_state=0).fit(rows[:300], labels[:300])
     fast = scurry.early_exit(model, rows[300:], max_disagreement=0.05, method=method, confidence=None)

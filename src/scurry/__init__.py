@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from scurry.verbs.early_exit import early_exit
     from scurry.verbs.prune import prune
 
+    __version__: str
+
 __all__ = [
     "AbortFlag",
     "AnytimeClassifier",
@@ -79,6 +81,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _read_version()
     if name not in _LAZY:
         raise AttributeError(f"module 'scurry' has no attribute {name!r}")
     module = importlib.import_module(_LAZY[name])
@@ -86,4 +90,15 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "__version__"])
+
+
+def _read_version() -> str:
+    # Read when asked for: importlib.metadata takes longer to import than the rest of this module. The number itself
+    # stands in pyproject.toml alone.
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("scurry")
+    except PackageNotFoundError:  # a source tree on the path that was never installed
+        return "0+unknown"

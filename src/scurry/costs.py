@@ -1,4 +1,7 @@
-"""What reading features costs: once per row and feature, once per row and group of features, and per node visited."""
+"""FeatureCosts: what rows pay for the features that a forest reads.
+
+A row pays for a feature once, for a group of features once, and for every inner node that it passes.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
+from scurry.checks import check_number
 from scurry.errors import InputError
 from scurry.forest import Forest
 
@@ -34,9 +38,8 @@ class FeatureCosts:
     Three blood tests at 20, 9 and 5, and 2.10 for drawing blood:
 
     >>> import scurry
-    >>> stump = {"feature": [2, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
-    ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
-    >>> forest = scurry.Forest.from_trees([stump])
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> forest = scurry.from_model(DecisionTreeClassifier().fit([[0, 0, 0], [0, 0, 1]], [0, 1]))  # reads the last one
     >>> costs = FeatureCosts.of(forest, feature_costs=[20, 9, 5], groups=[0, 0, 0], group_costs=[2.1])
     >>> costs.of_rows(forest, [[0, 0, 1], [1, 1, 0]]).tolist()
     [7.1, 7.1]
@@ -57,7 +60,7 @@ class FeatureCosts:
         group_costs: Any = None,
         step_cost: float = 0.0,
     ) -> FeatureCosts:
-        """Check costs given in any accepted form; see `scurry.prune`.
+        """Check costs in any accepted form and return them as arrays.
 
         Parameters
         ----------
@@ -74,34 +77,39 @@ class FeatureCosts:
         FeatureCosts
         """
         if groups is None and group_costs is not None:
-            raise InputError("group_costs needs groups: which features belong to each of them")
+            raise InputError("group_costs needs groups: which features belong to each of them", argument="groups")
         if groups is not None and group_costs is None and feature_costs is not None:
-            raise InputError("groups with feature_costs needs group_costs: what a row pays once for each group")
-        membership, names = _groups(forest, groups)
+            # Either default could be meant: 0, or 1 as without feature costs. So neither is guessed.
+            raise InputError(
+                "groups with feature_costs needs group_costs: what a row pays once for each group",
+                argument="group_costs",
+            )
+        membership, names = _check_groups(forest, groups)
         if feature_costs is None:
             per_feature = np.full(forest.n_features, 1.0 if groups is None else 0.0)
         else:
-            per_feature = checked_costs("feature_costs", feature_costs, forest.names, "feature")
-        per_group = (
-            np.ones(len(names)) if group_costs is None else checked_costs("group_costs", group_costs, names, "group")
-        )
-        if not isinstance(step_cost, int | float | np.number) or not np.isfinite(step_cost) or step_cost < 0:
-            raise InputError(f"step_cost must be a number, 0 or more, got {step_cost!r}")
-        return cls(per_feature, membership, per_group, float(step_cost))
+            per_feature = check_costs("feature_costs", feature_costs, forest.names, "feature")
+        if group_costs is None:
+            per_group = np.ones(len(names))
+        else:
+            per_group = check_costs("group_costs", group_costs, names, "group")
+        return cls(per_feature, membership, per_group, check_number("step_cost", step_cost))
 
     @property
     def charges(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The charges each feature causes: its own and its group's, int32 arrays of shape (n_features,).
+        """The charges that each feature causes: its own and its group's, int32 arrays of shape (n_features,).
 
         Features are numbered first, groups after them; -1 where it costs nothing.
         """
         n_features = len(self.feature_costs)
+        # Free charges are left out here, once: nothing after this has to look at zero costs.
         of_feature = np.where(self.feature_costs > 0, np.arange(n_features), -1)
         group = np.where(self.group_costs > 0, n_features + np.arange(len(self.group_costs)), -1)
+        # Features without a group, -1, find the -1 that is appended.
         return of_feature.astype(np.int32), np.append(group, -1)[self.groups].astype(np.int32)
 
     def of_rows(self, forest: Forest, X: Any) -> NDArray[np.float64]:
-        """What each row pays in `forest`, which may be a pruned one.
+        """Return what each row pays in `forest`, which may be a pruned one.
 
         Parameters
         ----------
@@ -115,7 +123,7 @@ class FeatureCosts:
         return self.of_uses(feature_uses(forest, X))
 
     def of_uses(self, uses: NDArray[np.int32]) -> NDArray[np.float64]:
-        """What rows pay that read features so often.
+        """Return what rows pay that read each feature so many times.
 
         Parameters
         ----------
@@ -133,7 +141,7 @@ class FeatureCosts:
 
 
 def feature_uses(forest: Forest, X: Any) -> NDArray[np.int32]:
-    """How often each row reads each feature on its way through all trees.
+    """Count how often each row reads each feature on its way through all trees.
 
     Parameters
     ----------
@@ -147,16 +155,16 @@ def feature_uses(forest: Forest, X: Any) -> NDArray[np.int32]:
     Examples
     --------
     >>> import scurry
-    >>> tree = {"feature": [1, -1, 0, -1, -1], "threshold": [0.5, 0, 0.5, 0, 0], "left": [1, -1, 3, -1, -1],
-    ...         "right": [2, -1, 4, -1, -1], "value": [[0.5, 0.5]] * 5}
-    >>> scurry.pruning.feature_uses(scurry.Forest.from_trees([tree]), [[0, 0], [0, 1]]).tolist()
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> tree = DecisionTreeClassifier().fit([[0, 0], [0, 1], [1, 1], [0, 0]], [0, 1, 2, 0])
+    >>> scurry.pruning.feature_uses(scurry.from_model(tree), [[0, 0], [0, 1]]).tolist()
     [[0, 1], [1, 1]]
     """
-    return uses_above(forest, forest.apply(X))
+    return count_uses(forest, forest.apply(X))
 
 
-def uses_above(forest: Forest, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
-    """How often rows have read each feature when they stand at these nodes.
+def count_uses(forest: Forest, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Count how often rows have read each feature on their way to these nodes.
 
     Parameters
     ----------
@@ -173,62 +181,77 @@ def uses_above(forest: Forest, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
     return uses
 
 
-def checked_costs(what: str, given: Any, names: Sequence[Any], kind: str) -> NDArray[np.float64]:
-    """Costs as an array in the order of `names`, whether they came as a sequence or by name."""
+def check_costs(argument: str, given: Any, names: Sequence[Any], kind: str) -> NDArray[np.float64]:
+    """Return costs as an array in the order of `names`, whether they are given as a sequence or by name."""
     if hasattr(given, "to_dict") and not set(given.index).isdisjoint(names):
-        given = given.to_dict()  # a pandas Series by the names of features, in whatever order
+        given = given.to_dict()  # a pandas Series goes by its labels; without names in common, by position
     if isinstance(given, Mapping):
         unknown = [name for name in given if name not in set(names)]
         if unknown:
-            raise InputError(f"{what} names {unknown[0]!r}, which is no {kind}; known are {_listed(names)}")
+            raise InputError(
+                f"{argument} names {unknown[0]!r}, which is no {kind}; known are {_list_some(names)}", argument=argument
+            )
         absent = [name for name in names if name not in given]
         if absent:
-            raise InputError(f"{what} lacks {_listed(absent)}; give a cost to every {kind}, 0 if it is free")
+            raise InputError(
+                f"{argument} lacks {_list_some(absent)}; give a cost to every {kind}, 0 if it is free",
+                argument=argument,
+            )
         given = [given[name] for name in names]
     try:
         numbers = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{what} must be numbers: {error}") from error
+        raise InputError(f"{argument} must be numbers: {error}", argument=argument) from error
     if numbers.shape != (len(names),):
-        raise InputError(f"{what} has shape {numbers.shape}, expected ({len(names)},): one cost for every {kind}")
+        raise InputError(
+            f"{argument} has shape {numbers.shape}, expected ({len(names)},): one cost for every {kind}",
+            argument=argument,
+        )
     wrong = ~np.isfinite(numbers) | (numbers < 0)
     if wrong.any():
         at = int(np.argmax(wrong))
-        raise InputError(f"{what}[{at}] ({kind} {names[at]!r}) is {numbers[at]:g}; a cost is finite and 0 or more")
+        raise InputError(
+            f"{argument}[{at}] ({kind} {names[at]!r}) is {numbers[at]:g}; a cost is finite and 0 or more",
+            argument=argument,
+        )
     return numbers
 
 
-def _groups(forest: Forest, given: Any) -> tuple[NDArray[np.int64], list[Any]]:
-    """The group of every feature, and the groups' names or indices."""
+def _check_groups(forest: Forest, given: Any) -> tuple[NDArray[np.int64], list[Any]]:
+    """Return the group of every feature, and the groups' names or indices."""
     if given is None:
         return np.full(forest.n_features, -1), []
     if isinstance(given, Mapping):
-        return _named_groups(forest, given)
+        return _check_named_groups(forest, given)
     membership = np.asarray(given)
     if membership.shape != (forest.n_features,) or membership.dtype.kind not in "iu":
         raise InputError(
             f"groups must be {forest.n_features} integers, the group of each feature or -1, or a mapping of group to "
-            f"features; got shape {membership.shape} and dtype {membership.dtype}"
+            f"features; got shape {membership.shape} and dtype {membership.dtype}",
+            argument="groups",
         )
     if membership.min(initial=0) < -1:
         at = int(np.argmin(membership))
-        raise InputError(f"groups[{at}] is {membership[at]}; a group is 0, 1, …, and -1 means none")
+        raise InputError(f"groups[{at}] is {membership[at]}; a group is 0, 1, …, and -1 means none", argument="groups")
     return membership.astype(np.int64), list(range(int(membership.max(initial=-1)) + 1))
 
 
-def _named_groups(forest: Forest, given: Mapping[Any, Any]) -> tuple[NDArray[np.int64], list[Any]]:
+def _check_named_groups(forest: Forest, given: Mapping[Any, Any]) -> tuple[NDArray[np.int64], list[Any]]:
     names = list(forest.names)
     membership = np.full(forest.n_features, -1)
     for group, members in enumerate(given.values()):
+        # A string is one feature's name, not a list of letters.
         for member in [members] if isinstance(members, str) else members:
             at = names.index(member) if member in names else member
             if not isinstance(at, int | np.integer) or not 0 <= at < forest.n_features:
-                raise InputError(f"groups names {member!r}, which is no feature; known are {_listed(names)}")
+                raise InputError(
+                    f"groups names {member!r}, which is no feature; known are {_list_some(names)}", argument="groups"
+                )
             if membership[at] >= 0:
-                raise InputError(f"groups has feature {member!r} twice; a feature has one group")
+                raise InputError(f"groups has feature {member!r} twice; a feature has one group", argument="groups")
             membership[at] = group
     return membership, list(given)
 
 
-def _listed(names: Sequence[Any]) -> str:
+def _list_some(names: Sequence[Any]) -> str:
     return ", ".join(map(repr, names[:10])) + (", …" if len(names) > 10 else "")

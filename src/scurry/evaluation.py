@@ -1,4 +1,4 @@
-"""What predictions are worth and what they cost: feature costs of rows, feature usage, quality of rankings."""
+"""Measure what rows pay for features, how often they read them, and how good a ranking is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry.checks import check_count
-from scurry.costs import FeatureCosts, feature_uses, uses_above
+from scurry.costs import FeatureCosts, count_uses, feature_uses
 from scurry.errors import InputError
 from scurry.importers import from_model
 from scurry.predictor import Predictor
@@ -17,7 +17,7 @@ from scurry.predictor import Predictor
 
 @dataclass(frozen=True, eq=False)
 class FeatureBill:
-    """What a batch of rows pays for features.
+    """What some rows pay for features.
 
     Attributes
     ----------
@@ -39,16 +39,16 @@ class FeatureBill:
 
     @property
     def mean_cost(self) -> float:
-        """What a row pays on average, 0 if there is none."""
+        """Mean cost of a row; 0 if there are no rows."""
         return float(self.costs.sum() / max(len(self.costs), 1))
 
     @property
     def mean_features(self) -> float:
-        """How many different features a row reads on average."""
+        """Mean number of different features that a row reads."""
         return float((self.uses > 0).sum() / max(len(self.uses), 1))
 
     def usage(self, feature: int, *, often: int = 7) -> tuple[float, float, float]:
-        """The shares of rows that read a feature never, 1 to `often` times, and more often.
+        """Return the shares of rows that read a feature never, 1 to `often` times, and more often.
 
         Parameters
         ----------
@@ -78,12 +78,12 @@ def feature_bill(
     group_costs: Any = None,
     step_cost: float = 0.0,
 ) -> FeatureBill:
-    """What rows pay for the features they meet, exactly.
+    """Return what rows pay for the features that a model reads.
 
     Parameters
     ----------
     model : Predictor, Forest, or anything `scurry.from_model` takes
-        An early exit pays only for the trees it asks.
+        With an early exit, a row pays only for the trees it evaluates.
     X : array or DataFrame of shape (n_rows, n_features)
     feature_costs, groups, group_costs, step_cost : optional
         As in `scurry.prune`: by default 1 for every feature.
@@ -114,7 +114,7 @@ def feature_bill(
 
 
 def _uses_until_exit(predictor: Predictor, X: Any) -> NDArray[np.int32]:
-    """How often rows read features in the trees a predictor asks."""
+    """Count how often rows read features in the trees that a predictor evaluates."""
     forest, plan = predictor.forest, predictor.plan
     if plan.exit_rule is None:
         return feature_uses(forest, X)
@@ -125,23 +125,23 @@ def _uses_until_exit(predictor: Predictor, X: Any) -> NDArray[np.int32]:
     leaves, trees = forest.apply(X), predictor.run(X).trees
     rank = np.empty(forest.n_trees, np.int64)
     rank[plan.order] = np.arange(forest.n_trees)
-    # A tree that is not asked is one whose row stays at the root.
-    asked = np.where(rank < trees[:, None], leaves, forest.tree_offset[:-1].astype(np.int32))
-    return uses_above(forest, asked.astype(np.int32))
+    # In a tree that is not evaluated, the row stays at the root and reads nothing.
+    reached = np.where(rank < trees[:, None], leaves, forest.tree_offset[:-1].astype(np.int32))
+    return count_uses(forest, reached.astype(np.int32))
 
 
 def average_precision_at(k: int, relevant: ArrayLike, scores: ArrayLike, queries: ArrayLike) -> float:
-    """Average Precision@k: how far up the relevant documents of each query are ranked, within the first k.
+    """Return Average Precision@k, the mean over queries.
 
     For a query with R relevant documents it is the sum of Precision@i over the relevant documents at places i <= k,
-    divided by min(k, R); the mean over queries that have a relevant document is returned.
+    divided by min(k, R). Queries without a relevant document are left out.
 
     Parameters
     ----------
     k : int
     relevant : bool array of shape (n_rows,)
     scores : array of shape (n_rows,)
-        The higher, the further up. Equal scores keep the order of rows.
+        Documents are ranked by falling score. Equal scores keep the order of rows.
     queries : array of shape (n_rows,)
         The query each row belongs to.
 
@@ -162,11 +162,15 @@ def average_precision_at(k: int, relevant: ArrayLike, scores: ArrayLike, queries
             f"relevant, scores and queries must be lists of one length, got {hits.shape}, {values.shape}, {names.shape}"
         )
     if np.isnan(values).any():
-        raise InputError(f"scores[{int(np.argmax(np.isnan(values)))}] is NaN; it has no place in a ranking")
+        raise InputError(
+            f"scores[{int(np.argmax(np.isnan(values)))}] is NaN; it has no place in a ranking", argument="scores"
+        )
     wrong = ~np.isin(hits, (0, 1))
     if wrong.any():
         at = int(np.argmax(wrong))
-        raise InputError(f"relevant[{at}] is {hits[at]!r}; a document is relevant (1, True) or not (0, False)")
+        raise InputError(
+            f"relevant[{at}] is {hits[at]!r}; a document is relevant (1, True) or not (0, False)", argument="relevant"
+        )
     precisions = []
     for query in np.unique(names):
         rows = np.flatnonzero(names == query)
@@ -175,5 +179,5 @@ def average_precision_at(k: int, relevant: ArrayLike, scores: ArrayLike, queries
             precision = ranked.cumsum() / np.arange(1, len(ranked) + 1)
             precisions.append((precision * ranked)[:k].sum() / min(k, ranked.sum()))
     if not precisions:
-        raise InputError("no query has a relevant document; there is nothing to rank")
+        raise InputError("no query has a relevant document; there is nothing to rank", argument="relevant")
     return float(np.mean(precisions))

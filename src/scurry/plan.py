@@ -224,10 +224,8 @@ class ExitRule(SumRule):
         """Whether sums are cut into pieces instead of two thresholds."""
         return bool(self.piece_offset.size)
 
-    def side_of(
-        self, policy: int | NDArray[np.int64], n_trees: int, sums: NDArray[np.integer[Any]] | int
-    ) -> NDArray[np.uint8]:
-        """Return the `ExitSide` of rows whose sums after `n_trees` trees are `sums`; an array of their shape."""
+    def side_of(self, policy: NDArray[np.int64] | int, n_trees: int, sums: NDArray[Any] | int) -> NDArray[np.uint8]:
+        """Return the `ExitSide` of rows with these policies and these sums after `n_trees` trees, as an array."""
         values = np.asarray(sums)
         if self.has_pieces:
             first, last = int(self.piece_offset[n_trees]), int(self.piece_offset[n_trees + 1])

@@ -63,7 +63,7 @@ def test_usage_counts_rows(paths):
 def test_nonsense_is_named(paths):
     with pytest.raises(InputError, match="paths is empty"):
         PruningPathDisplay.from_paths({}, X, Y)
-    with pytest.raises(InputError, match="n_points must be 2 or more, got 1"):
+    with pytest.raises(InputError, match="n_points must be a whole number of at least 2, got 1"):
         PruningPathDisplay.from_paths(paths, X, Y, n_points=1)
     with pytest.raises(InputError, match=r"y has shape \(3,\), X has 178 rows"):
         PruningPathDisplay.from_paths(paths, X, Y[:3])

@@ -1,3 +1,5 @@
+"""BudgetRF: every split against its definition, and what parameters do."""
+
 import math
 from itertools import combinations
 
@@ -7,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import scurry
-from scurry.errors import InputError, UnsupportedModelError
+from scurry.errors import InputError
 from scurry.growing import BudgetedForestClassifier
 
 NO_GAIN = 1e-7
@@ -139,7 +140,7 @@ def test_auto_is_the_worse_half_for_pairs_and_the_mean_for_entropy():
         assert grown["auto"] == grown[split] != grown[other]
 
 
-def test_dear_features_are_avoided():
+def test_expensive_features_are_avoided():
     """Two copies of one feature: the cheaper is used, and a worse feature if it costs little enough."""
     rng = np.random.default_rng(0)
     good = rng.normal(size=200)
@@ -237,44 +238,11 @@ def test_max_depth_and_progress():
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_neighbouring_floats_are_told_apart():
+def test_neighbouring_floats_are_distinguished():
     low = np.float32(1.0)
     X, y = np.array([[low], [np.nextafter(low, np.float32(2))]]), [0, 1]
     model = BudgetedForestClassifier(1, bootstrap=False).fit(X, y)
     assert model.predict(X).tolist() == [0, 1]
-
-
-def test_from_model_reads_it():
-    X, y = np.random.default_rng(8).normal(size=(80, 3)), np.array(["a", "b"] * 40)
-    model = BudgetedForestClassifier(3, random_state=0)
-    with pytest.raises(UnsupportedModelError, match="BudgetedForestClassifier is not fitted; call fit"):
-        scurry.from_model(model)
-    model.fit(X, y)
-    assert scurry.from_model(model) is model.forest_
-    assert (scurry.from_model(model).predict(X) == model.predict(X)).all()
-
-
-def test_from_model_does_not_mistake_other_estimators_for_forests():
-    """A classifier that holds a forest and answers by something else is refused, not read as that forest."""
-    X, y = np.random.default_rng(9).normal(size=(80, 3)), np.array([0, 1] * 40)
-    pruned = scurry.FeatureBudgetClassifier(BudgetedForestClassifier(3, random_state=0), max_cost=1.0).fit(X, y)
-    with pytest.raises(UnsupportedModelError):
-        scurry.from_model(pruned)
-
-
-def test_features_without_names_go_by_number():
-    X, y = np.array([[0.0, 1], [1, 0], [2, 1], [3, 0]]), [0, 0, 1, 1]
-    by_number = BudgetedForestClassifier(2, feature_costs={1: 1, 0: 2}, random_state=0).fit(X, y)
-    in_order = BudgetedForestClassifier(2, feature_costs=[2, 1], random_state=0).fit(X, y)
-    assert by_number.forest_.digest == in_order.forest_.digest
-
-
-def test_feature_names_reach_the_forest():
-    pd = pytest.importorskip("pandas")
-    X = pd.DataFrame({"a": [0.0, 1, 2, 3], "b": [1.0, 0, 1, 0]})
-    model = BudgetedForestClassifier(2, feature_costs={"b": 1, "a": 2}, random_state=0).fit(X, [0, 0, 1, 1])
-    assert model.forest_.feature_names == ("a", "b")
-    assert (model.forest_.predict(X[["b", "a"]]) == model.predict(X)).all()
 
 
 @pytest.mark.parametrize(
@@ -287,11 +255,6 @@ def test_feature_names_reach_the_forest():
         ({"max_depth": 1.5}, "max_depth must be a whole number"),
         ({"max_features": 0}, "max_features must be a number of features"),
         ({"max_features": 1.5}, "max_features must be a number of features"),
-        ({"feature_costs": [1.0]}, r"feature_costs has shape \(1,\), expected \(2,\)"),
-        ({"feature_costs": [1.0, -2.0]}, r"feature_costs\[1\] \(feature 1\) is -2; a cost is finite and 0 or more"),
-        ({"feature_costs": [1.0, math.nan]}, r"feature_costs\[1\] \(feature 1\) is nan"),
-        ({"feature_costs": ["x", "y"]}, "feature_costs must be numbers"),
-        ({"feature_costs": {0: 1, "z": 1}}, "feature_costs names 'z', which is no feature; known are 0, 1"),
     ],
 )
 def test_bad_parameters_are_named(options, message):

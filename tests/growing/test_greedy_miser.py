@@ -1,3 +1,5 @@
+"""GreedyMiser: every split after paying for its feature, and plain boosting without costs."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -16,15 +16,9 @@ from scurry import Forest, _core
 from scurry.errors import InputError
 from scurry.pruning import exact_path
 from scurry.pruning.closure import at_lambdas
-from support.pruning_oracles import Instance, instances, lower_hull, nodes_kept, random_instance
+from support.pruning_oracles import Instance, instances, lower_hull, nodes_kept, random_instance, solve
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("pruning_*.json"))
-
-
-def solve(instance: Instance):
-    return exact_path(
-        instance.forest, instance.X, node_errors=instance.node_errors, n_error=instance.n_error, **instance.options
-    )
 
 
 def golden(file):
@@ -95,7 +89,7 @@ def test_prunings_are_nested_and_the_largest_of_their_value(instance):
 
 @settings(max_examples=60, deadline=None)
 @given(instances())
-@example(random_instance(np.random.default_rng(1895)))  # a λ dearer than all gains together
+@example(random_instance(np.random.default_rng(1895)))  # a λ that outweighs all gains together
 def test_one_cut_is_the_largest_optimum(instance):
     path = solve(instance)
     every = {kept: (instance.error(kept), instance.cost(kept)) for kept in instance.prunings()}
@@ -112,7 +106,7 @@ def test_one_cut_is_the_largest_optimum(instance):
 @settings(max_examples=100, deadline=None)
 @given(instances(n_trees=5, n_splits=25, n_rows=20), st.integers(0, 30), st.integers(1, 30))
 def test_tops_of_trees_first_keep_what_one_cut_keeps(instance, price, unit):
-    arrays = solve(instance).problem.arrays
+    arrays = solve(instance).problem.closure.arrays
     weights = {"gain_weight": unit, "cost_weight": price}
     one_cut = _core.largest_closure(**arrays, **weights, one_cut_below=2**40)
     np.testing.assert_array_equal(_core.largest_closure(**arrays, **weights, one_cut_below=0), one_cut)
@@ -127,7 +121,7 @@ def test_tops_of_trees_first_are_the_largest_optimum(instance):
     for lam in {Fraction(1, 100), *path.exact_lambdas}:
         theta = problem.theta(lam)
         kept = _core.largest_closure(
-            **problem.arrays, gain_weight=theta.denominator, cost_weight=theta.numerator, one_cut_below=0
+            **problem.closure.arrays, gain_weight=theta.denominator, cost_weight=theta.numerator, one_cut_below=0
         )
         values = {kept: error + lam * cost for kept, (error, cost) in every.items()}
         optimal = [kept for kept, value in values.items() if value == min(values.values())]
@@ -212,8 +206,8 @@ def test_the_core_refuses_sums_that_would_wrap():
         _core.closure_path(**(arrays | {"gain": np.array([2**61, 2**61 + 1])}), progress=None)
 
 
-def solved_or_refused(instance: Instance):
-    """The exact path, or None if it was refused because exact integers have no room for it."""
+def solve_or_refuse(instance: Instance):
+    """Return the exact path, or None if exact integers have no room for it."""
     try:
         return solve(instance)
     except InputError as refused:
@@ -231,7 +225,7 @@ def test_a_common_factor_of_costs_changes_nothing(instance, digits):
         name: (np.asarray(given) * 10.0**digits).tolist() if name != "groups" else given
         for name, given in costs.items()
     }
-    path = solved_or_refused(replace(instance, options=scaled))
+    path = solve_or_refuse(replace(instance, options=scaled))
     if path is None:
         assert digits > 12
         return
@@ -241,9 +235,9 @@ def test_a_common_factor_of_costs_changes_nothing(instance, digits):
 
 @settings(max_examples=100, deadline=None)
 @given(instances(n_trees=4, n_splits=8), st.integers(0, 30))
-def test_huge_costs_beside_small_ones_are_exact_or_refused(instance, digits):
+def test_huge_costs_next_to_small_ones_are_exact_or_refused(instance, digits):
     instance = replace(instance, options={"feature_costs": [1.0, 0.0, 10.0**digits, 3 * 10.0**digits]})
-    path = solved_or_refused(instance)
+    path = solve_or_refuse(instance)
     if path is None:
         assert digits > 12
         return

@@ -14,18 +14,11 @@ from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from scurry.errors import InfeasibleError, InputError
-from scurry.pruning import exact_path
 from scurry.pruning.closure import at_lambdas
-from support.pruning_oracles import Instance, instances, random_instance
+from support.pruning_oracles import instances, random_instance, solve
 
 X, Y = load_wine(return_X_y=True)
 X = X.astype(np.float32)
-
-
-def solve(instance: Instance):
-    return exact_path(
-        instance.forest, instance.X, node_errors=instance.node_errors, n_error=instance.n_error, **instance.options
-    )
 
 
 def splits_of(pruned, forest) -> frozenset:
@@ -161,7 +154,7 @@ def test_budgets_out_of_reach_say_what_is_possible():
     with pytest.raises(InfeasibleError, match="no pruning costs -1 or less; the cheapest costs 0") as negative:
         path.at(max_cost=-1)
     assert negative.value.achievable == 0
-    with pytest.raises(InfeasibleError, match="no pruning errs 0 or less") as perfect:
+    with pytest.raises(InfeasibleError, match="no pruning has an error of 0 or less") as perfect:
         path.at(max_error=0)
     assert perfect.value.achievable == path.errors.min()
 

@@ -1,4 +1,7 @@
-"""Slow and obvious answers about prunings, independent of the library: rows are walked, all prunings listed."""
+"""Slow and obvious answers about prunings, independent of the library: rows are walked, all prunings listed.
+
+`solve` and what follows it call the library, for tests that compare the two.
+"""
 
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from scurry import Forest
+from scurry.pruning import PruningPath, exact_path
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Instance:
     options: dict[str, Any] = field(default_factory=dict)
 
     def path_of(self, row):
-        """The inner nodes a row passes, tree by tree from the root."""
+        """Yield the inner nodes that a row passes, tree by tree from the root."""
         forest = self.forest
         for root in forest.tree_offset[:-1].tolist():
             node, nodes = root, []
@@ -34,7 +38,7 @@ class Instance:
             yield nodes
 
     def prices(self):
-        """Exact costs of features and groups, the group of each feature, and the cost of a step."""
+        """Return the exact costs of features, the group of each, costs of groups, and the cost of a step."""
         n_features = self.forest.n_features
         groups = self.options.get("groups", [-1] * n_features)
         default = [0 if "groups" in self.options else 1] * n_features
@@ -64,7 +68,7 @@ class Instance:
         return total / len(self.X)
 
     def prunings(self):
-        """Every pruning as the set of inner nodes it keeps."""
+        """Yield every pruning as the set of inner nodes it keeps."""
         forest = self.forest
 
         def of_subtree(node):
@@ -77,7 +81,7 @@ class Instance:
             yield frozenset().union(*parts)
 
     def relaxation(self, lam: float) -> float:
-        """The linear relaxation in x (a node stays a split) and w (a row pays a charge), by HiGHS.
+        """Solve the linear relaxation in x (a node stays a split) and w (a row pays a charge) by HiGHS.
 
         A row's charge is bounded from below by every node of its paths that causes it, not only by the first.
         """
@@ -121,12 +125,12 @@ class Instance:
 
 
 def exact(number) -> Fraction:
-    """A number as written in decimal."""
+    """Return a number as written in decimal."""
     return Fraction(str(float(number)))
 
 
 def lower_hull(points):
-    """Points (error, cost) that minimise error + lam * cost for some lam > 0, by falling cost, and where they meet."""
+    """Return the points (error, cost) that are best for some lambda > 0, by falling cost, and where they meet."""
     best = {}
     for error, cost in points:
         best[cost] = min(error, best.get(cost, error))
@@ -141,20 +145,41 @@ def lower_hull(points):
     return vertices, [slope(b, a) for a, b in pairwise(vertices)]
 
 
-def slope(cheap, dear) -> Fraction:
-    """Error saved per cost added."""
-    return (cheap[0] - dear[0]) / (dear[1] - cheap[1])
+def slope(cheap, expensive) -> Fraction:
+    """Return the error saved per cost added."""
+    return (cheap[0] - expensive[0]) / (expensive[1] - cheap[1])
+
+
+def solve(instance: Instance) -> PruningPath:
+    """Return the library's exact path of an instance."""
+    return exact_path(
+        instance.forest, instance.X, node_errors=instance.node_errors, n_error=instance.n_error, **instance.options
+    )
+
+
+def solved_case(seed: int) -> tuple[Instance, PruningPath, list[Fraction]]:
+    """Return an instance, its exact path, and trade-offs on, between and beyond its breakpoints."""
+    rng = np.random.default_rng(seed)
+    instance = random_instance(rng, n_trees=int(rng.integers(2, 8)), n_splits=9, n_features=5, n_rows=12)
+    path = solve(instance)
+    lambdas = {0.0, *path.lambdas[:: max(len(path) // 3, 1)].tolist(), *rng.exponential(0.2, 2).tolist()}
+    return instance, path, [Fraction(lam) for lam in sorted(lambdas)]
+
+
+def objectives_of(path: PruningPath, lambdas) -> np.ndarray:
+    """Return error + lambda * cost of the pruning that a path has for each lambda."""
+    return path.errors + np.array([float(lam) for lam in lambdas]) * path.costs
 
 
 def nodes_kept(path, index) -> frozenset:
-    """The forest's nodes that a pruning of a path keeps as splits."""
+    """Return the forest's nodes that a pruning of a path keeps as splits."""
     return frozenset(path.problem.nodes[path.kept(index)].tolist())
 
 
 def random_instance(
     rng: np.random.Generator, *, n_trees=3, n_splits=4, n_features=4, n_rows=6, prices=(0, 1, 1, 2, 0.5, 7.27)
 ) -> Instance:
-    """Small trees of any shape with costs that have ties and zeros."""
+    """Return small trees of any shape with costs that have ties and zeros."""
     trees = []
     for _ in range(n_trees):
         size = 2 * int(rng.integers(0, n_splits + 1)) + 1
@@ -190,7 +215,7 @@ def random_instance(
 
 
 def random_errors(rng: np.random.Generator, forest: Forest) -> np.ndarray:
-    """Counts whose gains are mostly positive, with ties and zeros, some of them negative."""
+    """Return counts whose gains are mostly positive, with ties and zeros, some of them negative."""
     most, worst = int(rng.choice([1, 3, 12])), int(rng.choice([0, 0, 2]))
     errors = rng.integers(0, 2, forest.n_nodes)
     for node in np.flatnonzero(forest.left >= 0)[::-1].tolist():
@@ -200,5 +225,5 @@ def random_errors(rng: np.random.Generator, forest: Forest) -> np.ndarray:
 
 
 def instances(**sizes: Any):
-    """Random instances, for hypothesis."""
+    """Return a hypothesis strategy of random instances."""
     return st.integers(0, 2**32 - 1).map(lambda seed: random_instance(np.random.default_rng(seed), **sizes))

@@ -1,4 +1,4 @@
-"""Pictures of pruned forests: test error against cost, and which features rows still read."""
+"""Plots of pruned forests: test error against cost, and which features rows still read."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.checks import check_count
 from scurry.costs import feature_uses
 from scurry.display.votes_and_steps import new_axes
 from scurry.errors import InputError
@@ -61,7 +62,7 @@ class PruningPathDisplay:
         n_points: int = 40,
         ax: Any = None,
     ) -> Self:
-        """Let prunings of each path predict, and plot.
+        """Predict with prunings of each path, and plot their error against their cost.
 
         Parameters
         ----------
@@ -70,7 +71,7 @@ class PruningPathDisplay:
         X : array or DataFrame of shape (n_rows, n_features)
         y : array of shape (n_rows,)
         n_points : int, default 40
-            At most so many prunings of each path, spread over its costs.
+            The largest number of prunings of each path; they are spread over its costs.
         ax : matplotlib Axes, optional
 
         Returns
@@ -80,9 +81,8 @@ class PruningPathDisplay:
         if isinstance(paths, PruningPath):
             paths = {paths.method: paths}
         if not paths:
-            raise InputError("paths is empty; pass at least one path made by scurry.prune")
-        if n_points < 2:
-            raise InputError(f"n_points must be 2 or more, got {n_points}")
+            raise InputError("paths is empty; pass at least one path made by scurry.prune", argument="paths")
+        check_count("n_points", n_points, 2)
         return cls({name: _error_by_cost(path, X, np.asarray(y), n_points) for name, path in paths.items()}).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
@@ -111,7 +111,7 @@ class PruningPathDisplay:
 
 
 class FeatureUsageDisplay:
-    """How many rows read each feature never, a few times, or often, in several forests.
+    """Shares of rows that read each feature never, a few times, or often, in several forests.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class FeatureUsageDisplay:
         FeatureUsageDisplay
         """
         if len({forest.n_features for forest in forests.values()}) != 1:
-            raise InputError("forests must be given, all with the same features")
+            raise InputError("forests must be given, all with the same features", argument="forests")
         first = next(iter(forests.values()))
         names = first.titles
         shares = {}
@@ -198,9 +198,11 @@ class FeatureUsageDisplay:
 def _error_by_cost(
     path: PruningPath, X: Any, y: NDArray[Any], n_points: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return mean costs and errors on these rows of some prunings, by rising cost."""
     rows = as_rows(path.problem.forest, X)
     if y.shape != (len(rows),):
-        raise InputError(f"y has shape {y.shape}, X has {len(rows)} rows")
+        raise InputError(f"y has shape {y.shape}, X has {len(rows)} rows", argument="y")
+    # The pruning nearest to each of evenly spaced costs; a path has many where costs fall slowly.
     wanted = np.linspace(path.costs.min(), path.costs.max(), n_points)
     chosen = sorted({int(np.abs(path.costs - cost).argmin()) for cost in wanted})
     points = []

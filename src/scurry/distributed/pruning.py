@@ -1,12 +1,12 @@
-"""Exact pruning for rows that no machine could hold.
+"""Exact pruning for rows in files that do not fit into one machine.
 
-What `scurry.prune` asks of rows are counts: for each charge and the nodes that cause it, of how many rows they do; and
-for each node, how many rows it gets wrong. Files count their own rows, the counts add up, and the closure problem they
-state is that of all rows at once, array by array. So is the path, which is solved where `prune` is called.
+`scurry.prune` needs only counts of rows: how many rows pay which charge because of which nodes, and how many rows each
+node gets wrong. Each file's rows are counted by a worker, and the counts are added up. The sums are those of all rows
+at once, array by array, so the path is the same. It is solved where `prune` is called.
 
-The counts, not the rows, must fit there. Rows that take the same paths share theirs. In the worst case, deep trees and
-no two rows alike, a row adds an item for every feature it reads, of 20 bytes and 4 for each tree that reads it: some 2
-kB a row for 40 trees grown to purity that read 45 features, and about seven times that while the path is solved.
+The counts, not the rows, must fit there. Rows that take the same paths share their counts. In the worst case, deep
+trees and no two rows alike, a row adds an item for every feature it reads, of 20 bytes and 4 for each tree that reads
+it: about 2 kB a row for 40 trees grown to purity that read 45 features, and seven times that while the path is solved.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.batch.files import Source, find
+from scurry.checks import Progress
 from scurry.costs import FeatureCosts
-from scurry.distributed.cluster import Partition, connected, shared, submitted
-from scurry.distributed.files import Progress
+from scurry.distributed.cluster import connect, share, submit
+from scurry.distributed.files import Partition
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.importers import from_model
+from scurry.pruning.methods import check_choices, solve
 from scurry.pruning.node_errors import training_errors, validation_errors
 from scurry.pruning.path import PruningPath
 from scurry.pruning.problem import pose
 from scurry.pruning.row_charges import RowCharges
-from scurry.verbs.prune import check_choices, solve
 
-Counts = tuple[RowCharges, NDArray[np.float64]]  # and rows that each node gets wrong, if those are wanted
+Counts = tuple[RowCharges, NDArray[np.float64]]  # the second: rows that each node gets wrong, 0 if not needed
 
 
 def prune(
@@ -47,20 +48,21 @@ def prune(
     cluster: Any = "local",
     progress: Progress | None = None,
 ) -> PruningPath:
-    """`scurry.prune` for rows in files: the same path, without ever bringing the rows together.
+    """Prune like `scurry.prune` with rows in files: the same path, without loading all rows at once.
 
     Parameters
     ----------
     model : Forest, or anything `scurry.from_model` takes
     source : str, path, or sequence of them
-        Files of rows like those to come, each small enough for a worker: Parquet, CSV or Arrow IPC.
+        Files of rows like those to be predicted, each small enough for a worker: Parquet, CSV or Arrow IPC.
     label : str, optional
-        The column of the labels; needed for ``errors="validation"``, left out otherwise.
+        The column of the labels; needed for ``errors="validation"``, ignored otherwise.
     feature_costs, groups, group_costs, step_cost, errors, method, lambdas
-        As of `scurry.prune`.
+        As in `scurry.prune`.
     cluster : "local", address or distributed.Client
     progress : callable, optional
-        Called as ``progress(share_done, message)``, first while files are counted, then while prunings are found.
+        Called as ``progress(n_done, n_total)``, first with numbers of files that are counted, then as `scurry.prune`
+        calls it.
 
     Returns
     -------
@@ -73,22 +75,21 @@ def prune(
     """
     check_choices(errors, method, lambdas)
     if errors == "validation" and label is None:
-        raise InputError('errors="validation" needs label, the column of the labels')
+        raise InputError('errors="validation" needs label, the column of the labels', argument="label")
     forest = from_model(model)
     costs = FeatureCosts.of(
         forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs, step_cost=step_cost
     )
     from_training = training_errors(forest) if errors == "training" else None
     partitions = [Partition(fragment.absolute(), label) for fragment in find(source)]
-    with connected(cluster) as client:
-        charges, wrong = _summed(client, forest, costs, partitions, errors == "validation", progress)
+    with connect(cluster) as client:
+        charges, wrong = _count_rows(client, forest, costs, partitions, errors == "validation", progress)
     node_errors, n_error = from_training or (wrong, float(charges.n_rows))
     problem = pose(forest, charges, node_errors, n_error, costs)
-    report = None if progress is None else lambda done, n: progress(done / max(n, 1), f"{done} of {n}")
-    return solve(problem, method, lambdas, report)
+    return solve(problem, method, lambdas, progress)
 
 
-def _summed(
+def _count_rows(
     client: Any,
     forest: Forest,
     costs: FeatureCosts,
@@ -96,20 +97,22 @@ def _summed(
     with_errors: bool,
     progress: Progress | None,
 ) -> Counts:
+    """Count the rows of every file on the cluster, and add up."""
     from distributed import as_completed
 
     charges, wrong = RowCharges.of(forest, np.empty((0, forest.n_features)), costs), np.zeros(forest.n_nodes)
-    futures = submitted(client, _counts, partitions, shared(client, forest), costs, with_errors)
-    # In the order they come: sums of whole numbers do not depend on it.
+    futures = submit(client, _count_file, partitions, share(client, forest), costs, with_errors)
+    # Whole numbers are added, so the sums do not depend on the order in which files are done.
     for n_done, (future, (more_charges, more_wrong)) in enumerate(as_completed(futures, with_results=True), start=1):
-        future.release()  # a worker need not keep it
+        future.release()  # so that the worker can free it
         charges, wrong = charges + more_charges, wrong + more_wrong
         if progress is not None:
-            progress(n_done / len(futures), f"{n_done} of {len(futures)} files")
+            progress(n_done, len(futures))
     return charges, wrong
 
 
-def _counts(partition: Partition, forest: Forest, costs: FeatureCosts, with_errors: bool) -> Counts:
+def _count_file(partition: Partition, forest: Forest, costs: FeatureCosts, with_errors: bool) -> Counts:
+    """Count the rows of one file; runs on a worker."""
     rows, labels = partition.read(forest)
     wrong = validation_errors(forest, rows, labels)[0] if with_errors else np.zeros(forest.n_nodes)
     return RowCharges.of(forest, rows, costs), wrong

@@ -1,4 +1,4 @@
-"""BudgetRF: random forests whose splits buy purity at the lowest price.
+"""Grow random forests whose splits buy purity at the lowest price (BudgetRF).
 
 Paper: Nan, Wang, Saligrama, "Feature-Budgeted Random Forest" (ICML 2015), as "Pruning Random Forests for Prediction on
 a Budget" (2016) and "Optimally Pruning Decision Tree Ensembles With Feature Cost" (2016) use it.
@@ -23,9 +23,9 @@ Deviations from the paper:
 1. It adds trees until a budget is met on validation rows. Here the number of trees is given, as in the pruning papers;
    the early stopping they compare with is a growing `alpha`.
 2. Where none of the `max_features` drawn at a node removes impurity, more are drawn until one does.
-3. Ties go to the larger gain, then to the feature looked at first (the lowest if all are looked at), then to the lower
+3. Ties go to the larger gain, then to the feature drawn first (the lowest index if all are used), then to the lower
    threshold; a feature that costs nothing is cheaper than any other, whatever it gains.
-4. Trees are averaged by their leaves' class shares rather than asked for votes, as in the pruning papers' Algorithm 1.
+4. The class shares of the leaves are averaged over trees, without votes, as in the pruning papers' Algorithm 1.
 """
 
 from __future__ import annotations
@@ -39,16 +39,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
 from scurry import _core
-from scurry.checks import check_choice, check_count, check_number
+from scurry.checks import Progress, check_choice, check_count, check_number
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.structure import join_trees
 from scurry.growing.training import GrownClassifier, TrainingSet
-from scurry.pruning.path import Progress
 
 CRITERIA = ("pairs", "entropy")
 SPLITS = ("auto", "min-max", "expected")
-_UNLIMITED = 2**31 - 1
+_LARGEST = 2**31 - 1  # of the core's int32: a depth that no tree reaches, and the range of seeds
 
 
 class BudgetedForestClassifier(GrownClassifier):
@@ -68,7 +67,7 @@ class BudgetedForestClassifier(GrownClassifier):
         The impurity leaves may have: a number of rows for "pairs", nats for "entropy". The larger, the smaller the
         trees and the cheaper and coarser the forest.
     max_features : int, float, "sqrt" or None
-        How many features (or which share of them) are drawn at each node; None looks at all of them.
+        How many features (or which share of them) are drawn at each node; None uses all of them.
     max_depth : int or None
     bootstrap : bool, default True
         Whether each tree is grown on rows drawn with replacement.
@@ -79,7 +78,7 @@ class BudgetedForestClassifier(GrownClassifier):
     Attributes
     ----------
     forest_ : Forest
-        What has been grown; `scurry.from_model` and every verb that takes a model read it.
+        The grown trees; `scurry.from_model` and every verb that takes a model read it.
     classes_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -129,9 +128,10 @@ class BudgetedForestClassifier(GrownClassifier):
             "worst": self.split == "min-max" or (self.split == "auto" and self.criterion == "pairs"),
             "alpha": float(self.alpha),
             "max_features": self._n_features_drawn(),
-            "max_depth": _UNLIMITED if self.max_depth is None else int(self.max_depth),
+            "max_depth": _LARGEST if self.max_depth is None else int(self.max_depth),
         }
         random = check_random_state(self.random_state)
+        # All draws are made before any tree grows, so the forest does not depend on the threads.
         draws = [self._draw(random, len(rows.codes)) for _ in range(self.n_estimators)]
         grown = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")(
             delayed(_core.grow_classes)(rows.columns, rows.codes, weights, rows.costs, seed=seed, **options)
@@ -149,28 +149,15 @@ class BudgetedForestClassifier(GrownClassifier):
             feature_names=rows.feature_names,
         )
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Class probabilities of each row: the mean of its leaves' class shares.
-
-        Parameters
-        ----------
-        X : array or DataFrame of shape (n_rows, n_features)
-
-        Returns
-        -------
-        float64 array of shape (n_rows, n_classes)
-        """
-        rows = self._rows(X)
-        return self.forest_.predict_proba(rows)
-
     def _draw(self, random: np.random.RandomState, n_rows: int) -> tuple[NDArray[np.int32], int]:
-        """How often each row is in a tree's sample, and the seed of its draws of features."""
-        seed = int(random.randint(_UNLIMITED))
+        """Return how often each row is in a tree's sample, and the seed for drawing features."""
+        seed = int(random.randint(_LARGEST))
         if not self.bootstrap:
             return np.ones(n_rows, np.int32), seed
         return np.bincount(random.randint(n_rows, size=n_rows), minlength=n_rows).astype(np.int32), seed
 
     def _n_features_drawn(self) -> int:
+        """Return `max_features` as a number of features."""
         wanted, n_features = self.max_features, self.n_features_in_
         if wanted is None:
             return n_features
@@ -181,7 +168,8 @@ class BudgetedForestClassifier(GrownClassifier):
         if isinstance(wanted, Real) and not isinstance(wanted, Integral) and 0 < wanted <= 1:
             return max(1, int(wanted * n_features))
         raise InputError(
-            f'max_features must be a number of features, a share in (0, 1], "sqrt" or None (all), got {wanted!r}'
+            f'max_features must be a number of features, a share in (0, 1], "sqrt" or None (all), got {wanted!r}',
+            argument="max_features",
         )
 
     def _check_parameters(self) -> None:

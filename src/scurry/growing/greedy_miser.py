@@ -1,4 +1,4 @@
-"""GreedyMiser: boosted trees that pay for each feature once.
+"""Boost trees that pay for each feature once (GreedyMiser).
 
 Paper: Xu, Weinberger, Chapelle, "The Greedy Miser: Learning under Test-time Budgets" (ICML 2012).
 
@@ -30,23 +30,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
-from sklearn.utils.metaestimators import available_if
 
 from scurry import _core
-from scurry.checks import check_choice, check_count, check_number
+from scurry.checks import Progress, check_choice, check_count, check_number
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.structure import NODE_ARRAYS, join_trees
 from scurry.growing.training import GrownClassifier, TrainingSet
-from scurry.pruning.path import Progress
 
 LOSSES = ("logistic", "squared")
-
-
-def _has_probabilities(estimator: GreedyMiserClassifier) -> bool:
-    if estimator.loss != "logistic":
-        raise AttributeError('probabilities need loss="logistic"')
-    return True
 
 
 class GreedyMiserClassifier(GrownClassifier):
@@ -55,7 +47,7 @@ class GreedyMiserClassifier(GrownClassifier):
     Parameters
     ----------
     n_estimators : int, default 100
-        Rounds at most.
+        The largest number of rounds.
     feature_costs : sequence of n_features numbers, or mapping of every feature's name to a number, optional
         1 for each by default.
     cost_weight : float, default 0
@@ -63,14 +55,14 @@ class GreedyMiserClassifier(GrownClassifier):
     learning_rate : float, default 0.1
     max_depth : int, default 4
     loss : {"logistic", "squared"}
-        Of scores against classes; with "squared" there are no probabilities.
+        With "squared" there are no probabilities.
 
     Attributes
     ----------
     forest_ : Forest
-        What has been grown; `scurry.from_model` and every verb that takes a model read it.
+        The grown trees; `scurry.from_model` and every verb that takes a model read it.
     n_estimators_ : int
-        Rounds that were grown.
+        The number of rounds grown.
     classes_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -107,39 +99,30 @@ class GreedyMiserClassifier(GrownClassifier):
 
     def _grow(self, rows: TrainingSet, progress: Progress | None) -> Forest:
         if len(rows.classes) < 2:
-            raise InputError(f"y has one class, {rows.classes[0]!r}; at least two are needed")
+            raise InputError(f"y has one class, {rows.classes[0]!r}; at least two are needed", argument="y")
         targets = _targets(rows)
-        start = _start(targets, self.loss)
+        start = _best_constant(targets, self.loss)
         scores = np.tile(start, (len(targets), 1))
         prices = self.cost_weight * len(targets) * rows.costs
         trees: list[dict[str, NDArray[Any]]] = []
         for n_rounds in range(1, self.n_estimators + 1):
-            grown = self._round(rows, targets - _means(scores, self.loss), prices, scores)
+            grown = self._round(rows, targets - _expect(scores, self.loss), prices, scores)
             trees += grown
             if progress is not None:
                 progress(n_rounds, self.n_estimators)
+            # Nothing left to gain pays for a split.
             if all(len(tree["feature"]) == 1 for tree in grown):
                 break
         self.n_estimators_ = n_rounds
         return self._forest(rows, trees, start)
 
-    @available_if(_has_probabilities)
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Class probabilities of each row.
-
-        Parameters
-        ----------
-        X : array or DataFrame of shape (n_rows, n_features)
-
-        Returns
-        -------
-        float64 array of shape (n_rows, n_classes)
-        """
-        rows = self._rows(X)
-        return self.forest_.predict_proba(rows)
+    def _has_probabilities(self) -> bool:
+        if self.loss != "logistic":
+            raise AttributeError('probabilities need loss="logistic"')
+        return True
 
     def first(self, n_estimators: int) -> Forest:
-        """The forest of the first rounds alone, which costs less and errs more.
+        """Return the forest of the first rounds alone, which costs less and has a higher error.
 
         Parameters
         ----------
@@ -152,7 +135,10 @@ class GreedyMiserClassifier(GrownClassifier):
         """
         check_count("n_estimators", n_estimators)
         if n_estimators > self.n_estimators_:
-            raise InputError(f"n_estimators is {n_estimators}, but only {self.n_estimators_} rounds were grown")
+            raise InputError(
+                f"n_estimators is {n_estimators}, but only {self.n_estimators_} rounds were grown",
+                argument="n_estimators",
+            )
         forest = self.forest_
         n_trees = n_estimators * forest.n_outputs
         n_nodes = int(forest.tree_offset[n_trees])
@@ -167,10 +153,11 @@ class GreedyMiserClassifier(GrownClassifier):
         prices: NDArray[np.float64],
         scores: NDArray[np.float64],
     ) -> list[dict[str, NDArray[Any]]]:
-        """Grow a tree for every output and add it to `scores`; what they use is free from then on."""
+        """Grow a tree for every output and add it to `scores`; the features they use cost nothing from then on."""
         leaf = np.empty(len(residuals), np.int32)
         trees = []
         for output, residual in enumerate(np.ascontiguousarray(residuals.T)):
+            # The core sets the prices of the features it uses to 0.
             tree = _core.grow_residuals(rows.columns, residual, prices, max_depth=int(self.max_depth), leaf_of_row=leaf)
             tree["value"] *= self.learning_rate
             scores[:, output] += tree["value"][leaf, 0]
@@ -195,13 +182,13 @@ class GreedyMiserClassifier(GrownClassifier):
 
 
 def _targets(rows: TrainingSet) -> NDArray[np.float64]:
-    """1 for a row's class and 0 for others, shape (n_rows, n_outputs); two classes share one output."""
+    """Return 1 for a row's class and 0 for others, shape (n_rows, n_outputs); two classes share one output."""
     one_hot: NDArray[np.float64] = np.eye(len(rows.classes))[rows.codes]
     return one_hot[:, 1:] if len(rows.classes) == 2 else one_hot
 
 
-def _start(targets: NDArray[np.float64], loss: str) -> NDArray[np.float64]:
-    """The scores of least loss that are the same for all rows."""
+def _best_constant(targets: NDArray[np.float64], loss: str) -> NDArray[np.float64]:
+    """Return the scores of least loss that are the same for all rows."""
     share: NDArray[np.float64] = targets.mean(axis=0)
     if loss == "squared":
         return share
@@ -209,8 +196,8 @@ def _start(targets: NDArray[np.float64], loss: str) -> NDArray[np.float64]:
     return start
 
 
-def _means(scores: NDArray[np.float64], loss: str) -> NDArray[np.float64]:
-    """What scores expect the targets to be; the residual is the target minus this, for either loss."""
+def _expect(scores: NDArray[np.float64], loss: str) -> NDArray[np.float64]:
+    """Return the targets that scores stand for; for either loss, the residual is the target minus this."""
     if loss == "squared":
         return scores
     means: NDArray[np.float64] = expit(scores) if scores.shape[1] == 1 else softmax(scores, axis=1)
@@ -218,7 +205,7 @@ def _means(scores: NDArray[np.float64], loss: str) -> NDArray[np.float64]:
 
 
 def _header(start: NDArray[np.float64], classes: NDArray[Any] | None, loss: str) -> dict[str, Any]:
-    """How a forest turns sums of trees into answers."""
+    """Return the fields of a forest that turn sums of trees into answers."""
     links = {"squared": "identity", "logistic": "logistic" if len(start) == 1 else "softmax"}
     return {
         "aggregation": "sum",

@@ -1,12 +1,12 @@
-"""Prunings that do not solve the whole problem: what the papers compare with.
+"""The papers' baselines, which do not solve the whole problem.
 
 - *Independent* (ensemble-pruning, section 6): every tree is pruned optimally as if it were alone, so no cost is shared.
 - *CCP*, cost-complexity pruning (Breiman et al. 1984): every tree's weakest links go first, by g(h) = (R(h) - R(T_h)) /
   (leaves of T_h - 1), at one level alpha for all trees. Costs do not count.
-- *GreedyPrune* (budgetprune, section 5): round by round, all splits on one feature go; the feature whose loss is best.
+- *GreedyPrune* (budgetprune, section 5): round by round, all splits on one feature go, the feature of least loss.
 
-The first two are one algorithm: a tree's splits leave at the level where gain per price no longer pays, the price of a
-split being its cost, or 1.
+The first two are one algorithm: a split leaves its tree at the level where its gain no longer pays for its price. The
+price of a split is its cost for the first, and 1 for the second.
 
 Deviations from the papers:
 
@@ -19,14 +19,15 @@ Deviations from the papers:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.pruning.path import NestedPrunings, Progress, PruningPath, SeparatePrunings, solve_each
+from scurry.checks import Progress
+from scurry.pruning.path import NestedPrunings, PruningPath, SeparatePrunings, solve_each
 from scurry.pruning.problem import PruningProblem
 from scurry.pruning.refine import FamilyDrops, families
 
@@ -43,14 +44,14 @@ def independent_path(problem: PruningProblem, progress: Progress | None = None) 
     -------
     PruningPath
     """
-    unshared = problem.item_cost[problem.item_of_purchase].astype(np.float64)
-    price = problem.cost.astype(np.float64)
-    price += np.bincount(problem.item_node, unshared, problem.n_splits)
+    closure = problem.closure
+    unshared = closure.item_cost[closure.item_of_purchase].astype(np.float64)
+    price = closure.cost.astype(np.float64) + np.bincount(closure.item_node, unshared, closure.n_nodes)
     return _by_levels(problem, "independent", price, problem.error_unit / problem.cost_unit, progress)
 
 
 def complexity_path(problem: PruningProblem, progress: Progress | None = None) -> PruningPath:
-    """Cost-complexity pruning: all trees at one level of alpha, for every level.
+    """Prune all trees by their size, at one level of alpha, for every level.
 
     Parameters
     ----------
@@ -68,42 +69,33 @@ def complexity_path(problem: PruningProblem, progress: Progress | None = None) -
 def _by_levels(
     problem: PruningProblem, method: str, price: NDArray[np.float64], unit: Fraction, progress: Progress | None
 ) -> PruningPath:
-    level = _core.tree_levels(problem.parent, problem.gain.astype(np.float64), price)
+    """Return the prunings at every level of gain per price; `unit` turns a level into a lambda."""
+    level = _core.tree_levels(problem.closure.parent, problem.closure.gain.astype(np.float64), price)
     steps = np.unique(level[(level > 0) & np.isfinite(level)])
-    kept_by = np.searchsorted(steps, level, side="right") + (level == np.inf)
+    # Splits worth keeping at any level are in the last pruning too.
+    kept_until = np.searchsorted(steps, level, side="right") + (level == np.inf)
     if progress is not None:
         progress(problem.n_splits, problem.n_splits)
     return PruningPath(
         problem,
         method,
-        NestedPrunings(kept_by.astype(np.int32), len(steps) + 1),
+        NestedPrunings(kept_until.astype(np.int32), len(steps) + 1),
         [Fraction(step) * unit for step in steps.tolist()],
     )
 
 
 def greedy_prune(problem: PruningProblem, lambdas: Sequence[Fraction], progress: Progress | None = None) -> PruningPath:
-    """Drop features one after the other, for each trade-off.
-
-    Parameters
-    ----------
-    problem : PruningProblem
-    lambdas : sequence of Fraction
-    progress : callable, optional
-
-    Returns
-    -------
-    PruningPath
-    """
-    drops = FamilyDrops(problem, families(problem))
+    """Drop features one after the other for each trade-off, with `solve_each`."""
+    drops = FamilyDrops(problem.closure, families(problem))
 
     def best_round(theta: float) -> tuple[NDArray[np.bool_], float]:
-        return min(_rounds(drops, theta), key=lambda met: met[1])[0], math.nan
+        return min(drops.rounds(theta), key=lambda met: met[1])[0], math.nan
 
     return solve_each(problem, "greedy-prune", lambdas, best_round, progress)
 
 
 def greedy_rounds(problem: PruningProblem, lam: Fraction) -> PruningPath:
-    """Every pruning GreedyPrune meets for one trade-off, from the whole forest to bare roots.
+    """Return every pruning that GreedyPrune meets for one trade-off, from the whole forest to bare roots.
 
     Parameters
     ----------
@@ -115,17 +107,5 @@ def greedy_rounds(problem: PruningProblem, lam: Fraction) -> PruningPath:
     PruningPath
         One pruning for each round, and one lambda.
     """
-    rounds = _rounds(FamilyDrops(problem, families(problem)), float(problem.theta(lam)))
+    rounds = FamilyDrops(problem.closure, families(problem)).rounds(float(problem.theta(lam)))
     return PruningPath(problem, "greedy-prune", SeparatePrunings([kept for kept, _ in rounds]), [lam])
-
-
-def _rounds(drops: FamilyDrops, theta: float) -> Iterator[tuple[NDArray[np.bool_], float]]:
-    """What is kept, and what it has lost, while the family of least loss is dropped again and again."""
-    kept, lost = np.ones(drops.stretch.n_splits, np.bool_), 0.0
-    yield kept, lost
-    while kept.any():
-        losses = drops.losses(kept, theta)
-        family = int(np.argmin(losses))
-        kept = drops.drop(kept, family)
-        lost += losses[family]
-        yield kept, lost

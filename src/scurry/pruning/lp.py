@@ -8,7 +8,7 @@ papers                      here
 ==========================  ===========================================================
 z_h                         a variable for every node: it is a leaf of the pruned tree
 w_{k,i}^{(t)}, w_{k,i}      a variable for every purchase, and for every item
-p(h)                        a row of `_paths`: the node and all above it
+p(h)                        a row of `_above`: the node and all nodes above it
 ==========================  ===========================================================
 
 Deviations from the papers:
@@ -28,27 +28,17 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import OptimizeResult, linprog
 
+from scurry.checks import Progress
 from scurry.errors import ScurryError
 from scurry.forest import Forest
-from scurry.pruning.path import Progress, PruningPath, solve_each
+from scurry.pruning.path import PruningPath, solve_each
 from scurry.pruning.problem import PruningProblem
 
 
 def linear_program(
     problem: PruningProblem, lambdas: Sequence[Fraction], progress: Progress | None = None
 ) -> PruningPath:
-    """Solve the linear relaxation for each trade-off.
-
-    Parameters
-    ----------
-    problem : PruningProblem
-    lambdas : sequence of Fraction
-    progress : callable, optional
-
-    Returns
-    -------
-    PruningPath
-    """
+    """Solve the linear relaxation for each trade-off, by `solve_each`."""
     relaxation = Relaxation(problem)
 
     def solve(theta: float) -> tuple[NDArray[np.bool_], float]:
@@ -68,11 +58,11 @@ class Relaxation:
 
     def __init__(self, problem: PruningProblem) -> None:
         self.problem = problem
-        forest = problem.forest
-        self.charged = np.flatnonzero(problem.cost > 0)
-        n_own, n_purchases, n_items = len(self.charged), len(problem.item_node), len(problem.item_cost)
-        above = _paths(forest)
-        buyers = np.concatenate([problem.nodes[self.charged], problem.nodes[problem.item_node]])
+        forest, closure = problem.forest, problem.closure
+        self.charged = np.flatnonzero(closure.cost > 0)
+        n_own, n_purchases, n_items = len(self.charged), len(closure.item_node), closure.n_items
+        self.above = _above(forest)
+        above, buyers = self.above, problem.nodes[np.concatenate([self.charged, closure.item_node])]
         # Each path to a leaf is cut once; a charge is due unless its path is cut at or above the node.
         self.equal = sparse.vstack(
             [
@@ -86,11 +76,11 @@ class Relaxation:
         used = sparse.csr_array(
             (np.ones(n_purchases), (purchase, forest.n_nodes + n_own + purchase)), (n_purchases, self.equal.shape[1])
         )
-        item = self.equal.shape[1] - n_items + problem.item_of_purchase
+        item = self.equal.shape[1] - n_items + closure.item_of_purchase
         self.at_most = used - sparse.csr_array((np.ones(n_purchases), (purchase, item)), used.shape)
 
     def solve(self, theta: float) -> tuple[float, NDArray[np.float64]]:
-        """The optimal value in units of error, and to which degree each split is kept.
+        """Return the optimal value in units of error, and to which degree each split is kept.
 
         Parameters
         ----------
@@ -101,21 +91,21 @@ class Relaxation:
         value : float
         share : float64 array of shape (n_splits,)
         """
-        problem = self.problem
+        problem, closure = self.problem, self.problem.closure
         coefficients = np.concatenate(
             [
                 problem.node_error.astype(np.float64),
-                theta * problem.cost[self.charged],
-                np.zeros(len(problem.item_node)),
-                theta * problem.item_cost,
+                theta * closure.cost[self.charged],
+                np.zeros(len(closure.item_node)),
+                theta * closure.item_cost,
             ]
         )
-        result = minimum(coefficients, at_most_0=self.at_most, equal_1=self.equal, largest=1)
-        cut = _paths(problem.forest) @ result.x[: problem.forest.n_nodes]
+        result = minimise(coefficients, at_most_0=self.at_most, equal_1=self.equal, largest=1)
+        cut = self.above @ result.x[: problem.forest.n_nodes]
         return float(result.fun), 1.0 - cut[problem.nodes]
 
 
-def minimum(
+def minimise(
     coefficients: NDArray[np.float64], *, at_most_0: sparse.csr_array, equal_1: sparse.csr_array, largest: float | None
 ) -> OptimizeResult:
     """Minimise ``coefficients @ x`` over x from 0 to `largest` by HiGHS.
@@ -124,7 +114,7 @@ def minimum(
     ----------
     coefficients : float64 array of shape (n,)
     at_most_0, equal_1 : sparse arrays of shape (any, n)
-        Their products with x are at most 0, and equal to 1. At most 0 may be asked of nothing.
+        Their products with x are at most 0, and equal to 1. `at_most_0` may have no rows.
     largest : float or None
 
     Returns
@@ -135,7 +125,7 @@ def minimum(
     n_bounds = at_most_0.shape[0]
     result = linprog(
         coefficients,
-        A_ub=at_most_0 if n_bounds else None,
+        A_ub=at_most_0 if n_bounds else None,  # there are none where every charge has one cause
         b_ub=np.zeros(n_bounds) if n_bounds else None,
         A_eq=equal_1,
         b_eq=np.ones(equal_1.shape[0]),
@@ -148,7 +138,7 @@ def minimum(
 
 
 def level_set(share: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """The splits above a level of an optimal fractional solution, which are an optimal pruning at almost every level.
+    """Return the splits above a level of an optimal fractional solution; almost every level gives an optimal pruning.
 
     Parameters
     ----------
@@ -157,7 +147,7 @@ def level_set(share: NDArray[np.float64]) -> NDArray[np.bool_]:
     Returns
     -------
     bool array of shape (n_splits,)
-        Those above the middle of the widest gap, where rounding noise decides nothing.
+        Those above the middle of the widest gap between shares, where the solver's rounding decides nothing.
     """
     values = np.unique(np.concatenate([[0.0, 1.0], np.clip(share, 0.0, 1.0)]))
     widest = int(np.argmax(np.diff(values)))
@@ -165,8 +155,8 @@ def level_set(share: NDArray[np.float64]) -> NDArray[np.bool_]:
     return share > level
 
 
-def _paths(forest: Forest) -> sparse.csr_array:
-    """A row for each node with ones at the node and all nodes above it."""
+def _above(forest: Forest) -> sparse.csr_array:
+    """Return a row for each node with ones at the node and all nodes above it."""
     parent = forest.parent
     nodes = above = np.arange(forest.n_nodes, dtype=np.int32)
     row, column = [], []

@@ -1,4 +1,4 @@
-"""How many rows each node of a forest gets wrong when it answers alone: on training rows, or on rows with labels."""
+"""Count the rows that each node of a forest gets wrong when it answers alone, on training rows or on labelled rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scurry.forest.rows import as_rows
 
 
 def training_errors(forest: Forest) -> tuple[NDArray[np.float64], float]:
-    """Training rows (or their weight) at each node that are not of the node's majority class.
+    """Return the training rows (or their weight) at each node that are not of its majority class.
 
     Parameters
     ----------
@@ -29,10 +29,10 @@ def training_errors(forest: Forest) -> tuple[NDArray[np.float64], float]:
     Examples
     --------
     >>> import scurry
-    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
-    ...          "value": [[0.6, 0.4], [0.9, 0.1], [0.0, 1.0]], "cover": [30, 20, 10]}
-    >>> training_errors(scurry.Forest.from_trees([stump]))
-    (array([12.,  2.,  0.]), 30.0)
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> tree = DecisionTreeClassifier(max_depth=1).fit([[0], [1], [2], [3], [4]], [0, 0, 1, 1, 0])
+    >>> training_errors(scurry.from_model(tree))
+    (array([2., 0., 1.]), 5.0)
     """
     _check_counts(forest)
     unknown = np.isnan(forest.cover)
@@ -50,7 +50,7 @@ def training_errors(forest: Forest) -> tuple[NDArray[np.float64], float]:
 
 
 def validation_errors(forest: Forest, X: Any, y: Any) -> tuple[NDArray[np.float64], float]:
-    """Rows through each node whose label is not the node's majority class.
+    """Return the rows through each node whose label is not the node's majority class.
 
     Parameters
     ----------
@@ -68,10 +68,10 @@ def validation_errors(forest: Forest, X: Any, y: Any) -> tuple[NDArray[np.float6
     Examples
     --------
     >>> import scurry
-    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
-    ...          "value": [[0.6, 0.4], [0.9, 0.1], [0.0, 1.0]], "cover": [30, 20, 10]}
-    >>> validation_errors(scurry.Forest.from_trees([stump]), [[0.0], [1.0], [2.0]], [0, 1, 0])
-    (array([1., 0., 1.]), 3.0)
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> tree = DecisionTreeClassifier(max_depth=1).fit([[0], [1], [2], [3], [4]], [0, 0, 1, 1, 0])
+    >>> validation_errors(scurry.from_model(tree), [[0.0], [1.0], [3.0]], [0, 1, 1])
+    (array([2., 1., 0.]), 3.0)
     """
     _check_counts(forest)
     rows = as_rows(forest, X)
@@ -81,6 +81,7 @@ def validation_errors(forest: Forest, X: Any, y: Any) -> tuple[NDArray[np.float6
     leaves = forest.apply(rows)
     counts = np.zeros((forest.n_nodes, forest.n_classes))
     np.add.at(counts, (leaves, label[:, None]), 1.0)
+    # Rows are counted at leaves only; an inner node has those of its children, deepest level first.
     inner, depth = forest.left >= 0, forest.node_depth
     for level in range(forest.max_depth - 1, -1, -1):
         nodes = np.flatnonzero(inner & (depth == level))
@@ -90,6 +91,7 @@ def validation_errors(forest: Forest, X: Any, y: Any) -> tuple[NDArray[np.float6
 
 
 def _check_counts(forest: Forest) -> None:
+    """Raise unless every node of the forest has a majority class."""
     if not forest.is_classifier:
         raise UnsupportedModelError(
             "pruning counts classification errors, and this model is a regressor; pass a classifier"

@@ -1,9 +1,4 @@
-"""PruningPath: prunings of one forest from dear to cheap, and what is proven about them.
-
-Sequences of prunings of one problem, nested or not, and what each gains and costs in units.
-
-Methods that solve one trade-off after the other.
-"""
+"""PruningPath: prunings of one forest from expensive to cheap, and what is proven about them."""
 
 from __future__ import annotations
 
@@ -19,11 +14,11 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.checks import Progress, is_number
 from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest
-from scurry.forest.trim import trimmed
 from scurry.pruning.problem import PruningProblem
-from scurry.pruning.refine import families, within_cost, within_error
+from scurry.pruning.refine import within_cost, within_error
 
 _TOLERANCE = Fraction(1, 10**12)  # relative: a budget copied from `costs` must reach the pruning it came from
 
@@ -44,6 +39,14 @@ class PrunedPoint:
         No pruning within the `max_cost` has a lower error, or none within the `max_error` a lower cost; NaN if unknown.
     gap : float
         The error, or the cost, minus `bound`: 0 proves that no pruning is better.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> tree = DecisionTreeClassifier().fit([[0], [1], [2], [3]], [0, 0, 1, 1])
+    >>> scurry.prune(tree, [[0], [3]]).point(max_cost=1)
+    PrunedPoint(cost=1.0, error=0.0, bound=0.0, gap=0.0)
     """
 
     forest: Forest = field(repr=False)
@@ -54,7 +57,7 @@ class PrunedPoint:
 
 
 class PruningPath:
-    """Prunings of a forest by rising trade-off between error and cost; `scurry.prune` makes it.
+    """Prunings of a forest from expensive to cheap; `scurry.prune` returns it.
 
     ``path[i]`` is a pruned `Forest`, ``path.at(max_cost=…)`` the best one found within a budget.
 
@@ -63,28 +66,28 @@ class PruningPath:
     problem : PruningProblem
     method : str
     lambdas : float64 array
-        Where the pruning changes: ``path[i]`` is the method's answer from ``lambdas[i - 1]`` to ``lambdas[i]``, and
-        there is one pruning more than lambdas. If lambdas were asked for, those, and one pruning for each.
+        Where the pruning changes: ``path[i]`` is the method's answer from ``lambdas[i - 1]`` to ``lambdas[i]``, so
+        there is one pruning more than lambdas. If `prune` was given lambdas: those, with one pruning for each.
     exact_lambdas : tuple of Fraction
     objectives : float64 array, one for each of `lambdas`
         The lowest error + lambda * cost among the path's prunings.
     lower_bounds : float64 array, one for each of `lambdas`
-        What is proven: no pruning has a lower objective. NaN where nothing is.
+        No pruning has a lower objective, proven by the method; NaN where it proves nothing.
     errors, costs : float64 arrays, one for each pruning
         The objective's error term, a mean over trees, and the mean cost per validation row.
     ties : str
-        Which of several optimal prunings it holds: "largest" keeps the most splits, "any" is where the method ended.
+        Which of several optimal prunings this is: "largest" keeps the most splits, "any" is where the method ended.
 
     Examples
     --------
     >>> import scurry
-    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
-    ...          "value": [[0.6, 0.4], [0.9, 0.1], [0.0, 1.0]], "cover": [30, 20, 10]}
-    >>> path = scurry.prune(scurry.Forest.from_trees([stump]), [[0.0], [1.0]], feature_costs=[3])
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> tree = DecisionTreeClassifier(max_depth=1).fit([[0], [1], [2], [3], [4]], [0, 0, 1, 1, 0])
+    >>> path = scurry.prune(tree, [[0], [4]], feature_costs=[3])
     >>> len(path), path.costs.tolist(), [forest.n_nodes for forest in path]
     (2, [3.0, 0.0], [3, 1])
     >>> path.point(max_cost=2)
-    PrunedPoint(cost=0.0, error=0.4, bound=0.17777777777777778, gap=0.2222222222222222)
+    PrunedPoint(cost=0.0, error=0.4, bound=0.26666666666666666, gap=0.13333333333333333)
     """
 
     def __init__(
@@ -101,13 +104,18 @@ class PruningPath:
         self.ties = "largest" if is_exact else "any"
         self.exact_lambdas = tuple(lambdas)
         self._prunings, self._is_exact = prunings, is_exact
-        self._gains, self._cost_units = prunings.measured(problem)
+        # Whether the optimum for every trade-off is here, not only for the lambdas that were given.
+        self._is_whole = is_exact and isinstance(prunings, NestedPrunings)
+        self._gains, self._cost_units = prunings.measure(problem)
         self.lambdas = np.array([float(lam) for lam in lambdas])
-        self.errors = np.array([float(problem.error(gain)) for gain in self._gains])
+        self.errors = np.array([float(problem.error_after(gain)) for gain in self._gains])
         self.costs = np.array([float(cost * problem.cost_unit) for cost in self._cost_units])
         self.objectives = np.array([float(self.objective(lam)) for lam in lambdas])
-        unknown = self.objectives if is_exact else np.full(len(self.lambdas), np.nan)
-        self.lower_bounds = unknown if lower_bounds is None else np.asarray(lower_bounds, np.float64)
+        if lower_bounds is None:
+            # An exact method's objectives are optimal, so they are their own bounds.
+            self.lower_bounds = self.objectives if is_exact else np.full(len(self.lambdas), np.nan)
+        else:
+            self.lower_bounds = np.asarray(lower_bounds, np.float64)
 
     def __len__(self) -> int:
         return len(self._gains)
@@ -119,10 +127,10 @@ class PruningPath:
         )
 
     def __getitem__(self, index: int) -> Forest:
-        return self._forest(self.kept(index))
+        return self.problem.forest_of(self.kept(index))
 
     def kept(self, index: int) -> NDArray[np.bool_]:
-        """Which splits a pruning keeps, as numbered by ``problem.nodes``.
+        """Return which splits a pruning keeps, as numbered by ``problem.nodes``.
 
         Parameters
         ----------
@@ -136,7 +144,7 @@ class PruningPath:
 
     @property
     def gaps(self) -> NDArray[np.float64]:
-        """How far `objectives` can lie above the optimum at most, one for each of `lambdas`."""
+        """How far `objectives` can be above the optimum at most, one for each of `lambdas`."""
         gaps: NDArray[np.float64] = self.objectives - self.lower_bounds
         return gaps
 
@@ -145,7 +153,9 @@ class PruningPath:
     @overload
     def objective(self, lam: float) -> float: ...
     def objective(self, lam: Fraction | float) -> Fraction | float:
-        """The lowest error + lam * cost of the path's prunings: of all prunings there are, on a whole exact path.
+        """Return the lowest error + lam * cost of the path's prunings.
+
+        On an exact path without given lambdas this is the lowest of all prunings there are.
 
         Parameters
         ----------
@@ -156,16 +166,15 @@ class PruningPath:
         -------
         float or Fraction
         """
-        if not isinstance(lam, int | float | np.number | Fraction) or not math.isfinite(lam) or lam < 0:
-            raise InputError(f"lam must be a finite number, 0 or more, got {lam!r}")
-        theta = self.problem.theta(_fraction(lam))
-        vertices, slopes = self._hull
-        gain, cost = vertices[bisect_right(slopes, -theta)]
+        if not is_number(lam) or not math.isfinite(lam) or lam < 0:
+            raise InputError(f"lam must be a finite number, 0 or more, got {lam!r}", argument="lam")
+        theta = self.problem.theta(to_fraction(lam))
+        gain, cost = self._best_vertex(theta)
         value = (self.problem.root_error - gain + theta * cost) * self.problem.error_unit
         return value if isinstance(lam, Fraction) else float(value)
 
     def best_for(self, lambdas: Sequence[Fraction]) -> PruningPath:
-        """For each trade-off the best of the path's prunings.
+        """Return the best of the path's prunings for each trade-off.
 
         Parameters
         ----------
@@ -175,13 +184,12 @@ class PruningPath:
         -------
         PruningPath
         """
-        vertices, slopes = self._hull
         units = list(zip(self._gains, self._cost_units, strict=True))
-        best = [units.index(vertices[bisect_right(slopes, -self.problem.theta(lam))]) for lam in lambdas]
+        best = [units.index(self._best_vertex(self.problem.theta(lam))) for lam in lambdas]
         return PruningPath(self.problem, self.method, SeparatePrunings([self.kept(at) for at in best]), lambdas)
 
     def at(self, *, max_cost: float | None = None, max_error: float | None = None) -> Forest:
-        """The best pruning found within a budget; `point` says how good it is.
+        """Return the best pruning found within a budget; `point` also says how good it is.
 
         Parameters
         ----------
@@ -197,9 +205,9 @@ class PruningPath:
         return self.point(max_cost=max_cost, max_error=max_error).forest
 
     def point(self, *, max_cost: float | None = None, max_error: float | None = None) -> PrunedPoint:
-        """The best pruning found within a budget, with a bound on every other.
+        """Return the best pruning found within a budget, with a bound on every other.
 
-        A trade-off reaches only vertices of the lower hull of (cost, error). Between two of them a whole exact path is
+        A trade-off reaches only vertices of the lower hull of (cost, error). Between two of them an exact path is
         refined greedily, and the hull bounds what the best pruning could do.
 
         Parameters
@@ -220,15 +228,64 @@ class PruningPath:
         """
         if (max_cost is None) == (max_error is None):
             raise InputError("give one of max_cost and max_error")
+        problem, closure, gains, costs = self.problem, self.problem.closure, self._gains, self._cost_units
         if max_cost is not None:
-            everything = self.problem.cost_of(np.ones(self.problem.n_splits, np.bool_)) * self.problem.cost_unit
-            return self._within_cost(_budget("max_cost", max_cost, everything))
-        return self._within_error(_budget("max_error", max_error, self.problem.error(0)))
+            everything = closure.cost_of(np.ones(problem.n_splits, np.bool_)) * problem.cost_unit
+            budget = _check_budget("max_cost", max_cost, everything)
+            limit = math.floor(_widen(budget) / problem.cost_unit)
+            within = [i for i, cost in enumerate(costs) if cost <= limit]
+            if not within:
+                least = float(self.costs.min())
+                raise InfeasibleError(
+                    f"no pruning costs {float(budget):g} or less; the cheapest costs {least:g}", least
+                )
+            best = max(within, key=lambda i: (gains[i], -costs[i]))
+            kept = self.kept(best)
+            if self._is_whole and best > 0 and costs[best] < limit:
+                kept = within_cost(problem, kept, self.kept(best - 1), limit)
+        else:
+            budget = _check_budget("max_error", max_error, problem.error_after(0))
+            needed = math.ceil(problem.root_error - _widen(budget) / problem.error_unit)
+            within = [i for i, gain in enumerate(gains) if gain >= needed]
+            if not within:
+                least = float(self.errors.min())
+                raise InfeasibleError(
+                    f"no pruning has an error of {float(budget):g} or less; the lowest is {least:g}", least
+                )
+            best = min(within, key=lambda i: (costs[i], -gains[i]))
+            kept = self.kept(best)
+            if self._is_whole and best + 1 < len(self) and gains[best] > needed:
+                kept = within_error(problem, self.kept(best + 1), kept, needed)
 
-    @property
-    def _is_whole(self) -> bool:
-        """Whether every trade-off's optimum is here."""
-        return self._is_exact and isinstance(self._prunings, NestedPrunings)
+        # error + lam * cost >= bound for every pruning and each proven lam, so a limit on one bounds the other.
+        error = problem.error_after(closure.gain_of(kept))
+        cost = closure.cost_of(kept) * problem.cost_unit
+        if max_cost is not None:
+            reached, allowed = error, _undo_rounding(budget, cost)
+            bounds = [bound - lam * allowed for lam, bound in self._proven_bounds()]
+            extreme = problem.error_after(gains[0])
+        else:
+            reached, allowed = cost, _undo_rounding(budget, error)
+            bounds = [(bound - allowed) / lam for lam, bound in self._proven_bounds() if lam > 0]
+            extreme = costs[-1] * problem.cost_unit
+        if self._is_whole:
+            bounds.append(extreme)
+        if not bounds:
+            return PrunedPoint(problem.forest_of(kept), float(cost), float(error), math.nan, math.nan)
+        gap = max(reached - max(bounds), Fraction(0))
+        return PrunedPoint(problem.forest_of(kept), float(cost), float(error), float(max(bounds)), float(gap))
+
+    def _proven_bounds(self) -> list[tuple[Fraction, Fraction]]:
+        """Return trade-offs with what the objective of every pruning is at least."""
+        if self._is_exact:
+            return [(lam, self.objective(lam)) for lam in self.exact_lambdas]
+        known = zip(self.exact_lambdas, self.lower_bounds.tolist(), strict=True)
+        return [(lam, Fraction(bound)) for lam, bound in known if math.isfinite(bound)]
+
+    def _best_vertex(self, theta: Fraction) -> tuple[int, int]:
+        """Return gain and cost, in units, of the path's best pruning for a trade-off."""
+        vertices, slopes = self._hull
+        return vertices[bisect_right(slopes, -theta)]
 
     @cached_property
     def _hull(self) -> tuple[list[tuple[int, int]], list[Fraction]]:
@@ -243,101 +300,11 @@ class PruningPath:
                 if not slopes or slope > slopes[-1]:
                     slopes.append(slope)
                     break
+                # The vertex before lies on or above the line to this one.
                 slopes.pop()
                 vertices.pop()
             vertices.append((-loss, cost))
         return vertices, slopes
-
-    def _within_cost(self, max_cost: Fraction) -> PrunedPoint:
-        limit = math.floor(_slack(max_cost) / self.problem.cost_unit)
-        affordable = [i for i, cost in enumerate(self._cost_units) if cost <= limit]
-        if not affordable:
-            least = float(self.costs.min())
-            raise InfeasibleError(f"no pruning costs {float(max_cost):g} or less; the cheapest costs {least:g}", least)
-        best = max(affordable, key=lambda i: (self._gains[i], -self._cost_units[i]))
-        kept = self.kept(best)
-        if self._is_whole and best > 0 and self._cost_units[best] < limit:
-            jump = _Jump(self.problem, kept, self.kept(best - 1))
-            kept = jump.partly(within_cost(jump.stretch, jump.families, limit - self._cost_units[best]))
-        allowed = _meant(max_cost, self.problem.cost_of(kept) * self.problem.cost_unit)
-        bounds = [bound - lam * allowed for lam, bound in self._proven()]
-        if self._is_whole:
-            bounds.append(self.problem.error(self._gains[0]))
-        return self._point(kept, bounds, of_cost=False)
-
-    def _within_error(self, max_error: Fraction) -> PrunedPoint:
-        needed = math.ceil(self.problem.root_error - _slack(max_error) / self.problem.error_unit)
-        good = [i for i, gain in enumerate(self._gains) if gain >= needed]
-        if not good:
-            least = float(self.errors.min())
-            raise InfeasibleError(f"no pruning errs {float(max_error):g} or less; the lowest is {least:g}", least)
-        best = min(good, key=lambda i: (self._cost_units[i], -self._gains[i]))
-        kept = self.kept(best)
-        if self._is_whole and best + 1 < len(self) and self._gains[best] > needed:
-            jump = _Jump(self.problem, self.kept(best + 1), kept)
-            kept = jump.partly(within_error(jump.stretch, jump.families, needed - self._gains[best + 1]))
-        allowed = _meant(max_error, self.problem.error(self.problem.gain_of(kept)))
-        bounds = [(bound - allowed) / lam for lam, bound in self._proven() if lam > 0]
-        if self._is_whole:
-            bounds.append(self._cost_units[-1] * self.problem.cost_unit)
-        return self._point(kept, bounds, of_cost=True)
-
-    def _proven(self) -> list[tuple[Fraction, Fraction]]:
-        """Trade-offs, and what every pruning's objective is at least."""
-        if self._is_exact:
-            return [(lam, self.objective(lam)) for lam in self.exact_lambdas]
-        known = zip(self.exact_lambdas, self.lower_bounds.tolist(), strict=True)
-        return [(lam, Fraction(bound)) for lam, bound in known if math.isfinite(bound)]
-
-    def _point(self, kept: NDArray[np.bool_], bounds: Sequence[Fraction], *, of_cost: bool) -> PrunedPoint:
-        error = self.problem.error(self.problem.gain_of(kept))
-        cost = self.problem.cost_of(kept) * self.problem.cost_unit
-        if not bounds:
-            return PrunedPoint(self._forest(kept), float(cost), float(error), math.nan, math.nan)
-        bound = max(bounds)
-        gap = max((cost if of_cost else error) - bound, Fraction(0))
-        return PrunedPoint(self._forest(kept), float(cost), float(error), float(bound), float(gap))
-
-    def _forest(self, kept: NDArray[np.bool_]) -> Forest:
-        return trimmed(self.problem.forest, self.problem.keeps(kept))
-
-
-class _Jump:
-    """What lies between two nested prunings."""
-
-    def __init__(self, problem: PruningProblem, inner: NDArray[np.bool_], outer: NDArray[np.bool_]) -> None:
-        self.inner, self.between = inner, np.flatnonzero(outer & ~inner)
-        self.stretch = problem.between(inner, outer)
-        self.families = families(problem)[self.between]
-
-    def partly(self, added: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """The inner pruning with some of the splits in between."""
-        grown = self.inner.copy()
-        grown[self.between[added]] = True
-        return grown
-
-
-def _budget(name: str, value: Any, largest: Fraction) -> Fraction:
-    if not isinstance(value, int | float | np.number | Fraction) or math.isnan(value):
-        raise InputError(f"{name} must be a number, got {value!r}")
-    if value == math.inf:
-        return largest
-    if value == -math.inf:
-        return Fraction(-1)
-    return min(_fraction(value), largest)
-
-
-def _slack(budget: Fraction) -> Fraction:
-    return budget + abs(budget) * _TOLERANCE
-
-
-def _meant(budget: Fraction, reached: Fraction) -> Fraction:
-    """The budget, or what was reached if the two differ by rounding alone."""
-    return reached if _slack(reached) >= budget else budget
-
-
-def _fraction(number: Any) -> Fraction:
-    return Fraction(number) if isinstance(number, int | Fraction) else Fraction(float(number))
 
 
 class NestedPrunings:
@@ -345,30 +312,31 @@ class NestedPrunings:
 
     Parameters
     ----------
-    kept_by : int32 array of shape (n_splits,)
-        How many of the prunings keep each split: the first ones.
+    kept_until : int32 array of shape (n_splits,)
+        Pruning i keeps the split if ``i < kept_until``.
     n_prunings : int
     """
 
-    def __init__(self, kept_by: NDArray[np.int32], n_prunings: int) -> None:
-        self.kept_by, self.n_prunings = kept_by, n_prunings
+    def __init__(self, kept_until: NDArray[np.int32], n_prunings: int) -> None:
+        self.kept_until, self.n_prunings = kept_until, n_prunings
 
     def __len__(self) -> int:
         return self.n_prunings
 
     def __getitem__(self, index: int) -> NDArray[np.bool_]:
-        return self.kept_by > range(len(self))[index]
+        return self.kept_until > range(len(self))[index]
 
-    def measured(self, problem: PruningProblem) -> tuple[list[int], list[int]]:
-        """The gain and cost of each pruning, all in one pass."""
+    def measure(self, problem: PruningProblem) -> tuple[list[int], list[int]]:
+        """Return the gain and cost of each pruning in units, all in one pass."""
+        closure = problem.closure
         gain, cost = np.zeros(len(self) + 1, np.int64), np.zeros(len(self) + 1, np.int64)
-        np.add.at(gain, self.kept_by, problem.gain)
-        np.add.at(cost, self.kept_by, problem.cost)
-        if len(problem.item_cost):
-            bought_by = np.maximum.reduceat(self.kept_by[problem.item_node], problem.item_offset[:-1])
-            np.add.at(cost, bought_by, problem.item_cost)
+        np.add.at(gain, self.kept_until, closure.gain)
+        np.add.at(cost, self.kept_until, closure.cost)
+        if closure.n_items:
+            bought_until = np.maximum.reduceat(self.kept_until[closure.item_node], closure.item_offset[:-1])
+            np.add.at(cost, bought_until, closure.item_cost)
         # Entry k is what exactly the first k prunings have: pruning i has all entries beyond i.
-        return _sums_beyond(gain), _sums_beyond(cost)
+        return np.cumsum(gain[:0:-1])[::-1].tolist(), np.cumsum(cost[:0:-1])[::-1].tolist()
 
 
 class SeparatePrunings:
@@ -388,17 +356,10 @@ class SeparatePrunings:
     def __getitem__(self, index: int) -> NDArray[np.bool_]:
         return self.kept[index]
 
-    def measured(self, problem: PruningProblem) -> tuple[list[int], list[int]]:
-        """The gain and cost of each pruning."""
-        return [problem.gain_of(kept) for kept in self.kept], [problem.cost_of(kept) for kept in self.kept]
-
-
-def _sums_beyond(entries: NDArray[np.int64]) -> list[int]:
-    sums: list[int] = np.cumsum(entries[:0:-1])[::-1].tolist()
-    return sums
-
-
-Progress = Callable[[int, int], Any]
+    def measure(self, problem: PruningProblem) -> tuple[list[int], list[int]]:
+        """Return the gain and cost of each pruning in units."""
+        closure = problem.closure
+        return [closure.gain_of(kept) for kept in self.kept], [closure.cost_of(kept) for kept in self.kept]
 
 
 def solve_each(
@@ -408,7 +369,7 @@ def solve_each(
     solve: Callable[[float], tuple[NDArray[np.bool_], float]],
     progress: Progress | None,
 ) -> PruningPath:
-    """The prunings a method finds for some trade-offs.
+    """Solve one trade-off after the other.
 
     Parameters
     ----------
@@ -416,8 +377,8 @@ def solve_each(
     method : str
     lambdas : sequence of Fraction
     solve : callable
-        Takes theta, the price of a unit of cost in units of gain; returns the splits to keep, and a lower bound on
-        error + theta * cost in units of error, NaN if there is none.
+        Takes theta; returns the splits to keep, and a lower bound on error + theta * cost in units of error, NaN if
+        there is none.
     progress : callable or None
         Called as ``progress(n_solved, n_lambdas)``.
 
@@ -426,10 +387,34 @@ def solve_each(
     PruningPath
     """
     kept, bounds = [], []
-    for n_solved, lam in enumerate(lambdas):
+    for n_solved, lam in enumerate(lambdas, start=1):
         found, bound = solve(float(problem.theta(lam)))
         kept.append(found)
         bounds.append(bound * float(problem.error_unit))
         if progress is not None:
-            progress(n_solved + 1, len(lambdas))
+            progress(n_solved, len(lambdas))
     return PruningPath(problem, method, SeparatePrunings(kept), lambdas, lower_bounds=bounds)
+
+
+def to_fraction(number: Any) -> Fraction:
+    """Return a real number as a fraction; NumPy's numbers go through float."""
+    return Fraction(number) if isinstance(number, int | Fraction) else Fraction(float(number))
+
+
+def _check_budget(name: str, value: Any, largest: Fraction) -> Fraction:
+    """Return a budget as a fraction, cut to the largest that makes a difference."""
+    if not is_number(value) or math.isnan(value):
+        raise InputError(f"{name} must be a number, got {value!r}", argument=name)
+    if math.isinf(value):
+        return largest if value > 0 else Fraction(-1)  # nothing costs less than 0
+    return min(to_fraction(value), largest)
+
+
+def _widen(budget: Fraction) -> Fraction:
+    """Return the budget with some room for rounding."""
+    return budget + abs(budget) * _TOLERANCE
+
+
+def _undo_rounding(budget: Fraction, reached: Fraction) -> Fraction:
+    """Return what was reached if it differs from the budget by rounding alone, else the budget."""
+    return reached if _widen(reached) >= budget else budget

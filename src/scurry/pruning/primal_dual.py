@@ -1,4 +1,4 @@
-"""BudgetPrune's primal-dual algorithm.
+"""Prune by BudgetPrune's primal-dual algorithm.
 
 Paper: Algorithm 1 of Nan, Wang, Saligrama, "Pruning Random Forests for Prediction on a Budget" (2016).
 
@@ -30,7 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.pruning.path import Progress, PruningPath, solve_each
+from scurry.checks import Progress
+from scurry.pruning.path import PruningPath, solve_each
 from scurry.pruning.problem import PruningProblem
 
 MAX_ITERATIONS = 50
@@ -45,41 +46,33 @@ def primal_dual(
     *,
     max_iterations: int = MAX_ITERATIONS,
 ) -> PruningPath:
-    """Alternate between trees and prices for each trade-off.
+    """Alternate between trees and prices for each trade-off, with `solve_each`.
 
-    Parameters
-    ----------
-    problem : PruningProblem
-    lambdas : sequence of Fraction
-    progress : callable, optional
-    max_iterations : int
-
-    Returns
-    -------
-    PruningPath
-        Its `lower_bounds` are the best dual values, its `gaps` the duality gaps.
+    The path's `lower_bounds` are the best dual values, its `gaps` the duality gaps.
     """
-    solve = partial(_solve, problem, max_iterations)
-    return solve_each(problem, "primal-dual", lambdas, solve, progress)
+    return solve_each(problem, "primal-dual", lambdas, partial(_solve, problem, max_iterations), progress)
 
 
 def _solve(problem: PruningProblem, max_iterations: int, theta: float) -> tuple[NDArray[np.bool_], float]:
-    """The best pruning seen and the best lower bound, in units of error."""
-    own = problem.gain - theta * problem.cost
-    price = theta * problem.item_cost
-    beta = np.zeros(len(problem.item_node))
+    """Return the best pruning seen, and the best lower bound in units of error."""
+    closure = problem.closure
+    own = closure.gain - theta * closure.cost
+    price = theta * closure.item_cost
+    beta = np.zeros(len(closure.item_node))
+    # Bare roots are a pruning of any forest, and cost nothing.
     best, best_value, bound = np.zeros(problem.n_splits, np.bool_), float(problem.root_error), -np.inf
     for iteration in range(1, max_iterations + 1):
-        weight = own - np.bincount(problem.item_node, beta, problem.n_splits)
-        kept = _core.best_subtrees(problem.parent, weight).astype(np.bool_)
-        due = np.bincount(problem.item_of_purchase, beta, len(price))
+        weight = own - np.bincount(closure.item_node, beta, closure.n_nodes)
+        kept = _core.best_subtrees(closure.parent, weight).astype(np.bool_)
+        due = np.bincount(closure.item_of_purchase, beta, len(price))
         paid = price < due
         dual = problem.root_error - weight[kept].sum() + (price - due)[paid].sum()
-        value = problem.root_error - problem.gain_of(kept) + theta * problem.cost_of(kept)
+        value = problem.root_error - closure.gain_of(kept) + theta * closure.cost_of(kept)
         bound = max(bound, dual)
         if value < best_value:
             best, best_value = kept, value
-        slope = kept[problem.item_node].astype(np.float64) - paid[problem.item_of_purchase]
+        # A subgradient: a price rises where a node uses what nobody pays for, and falls where it is the other way.
+        slope = kept[closure.item_node].astype(np.float64) - paid[closure.item_of_purchase]
         steepness = float(slope @ slope)
         if (best_value - bound) * float(problem.error_unit) < _SMALL_GAP or steepness == 0:
             break

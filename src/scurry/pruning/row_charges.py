@@ -1,4 +1,4 @@
-"""RowCharges: what rows pay for in a forest, as counts that add up over parts of the rows."""
+"""RowCharges: counts of what rows pay for in a forest, which add up over parts of the rows."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from scurry.forest.rows import as_rows
 class RowCharges:
     """How many rows pay which charge because of which nodes.
 
-    A charge is a feature's cost or, numbered after the features, a group's. Of a row, it is caused by the first node
-    that reads it in each tree. Adding up the charges of parts of the rows, however they are split and in any order,
-    gives those of all rows at once, array by array.
+    A charge is the cost of a feature or, numbered after the features, of a group. In each tree, the first node on a
+    row's path that reads one of the charge's features causes it. However the rows are divided, the sum of the charges
+    of the parts, in any order, equals the charges of all rows, array by array.
 
     Attributes
     ----------
@@ -28,17 +28,16 @@ class RowCharges:
     visits : int64 array of shape (n_nodes,)
         Rows through each inner node.
     alone : int64 array of shape (n_nodes, 2)
-        Rows of which the node alone causes its feature's charge, and its group's.
+        Rows for which the node is the only cause of its feature's charge, and of its group's.
     item_offset, item_node, item_charge, item_rows : arrays
-        Charges with several causes, each once: ``item_rows[i]`` rows pay ``item_charge[i]`` because of any of the nodes
+        Items, each once: ``item_rows[i]`` rows pay ``item_charge[i]`` because of any of the nodes
         ``item_node[item_offset[i]:item_offset[i + 1]]``.
 
     Examples
     --------
     >>> import scurry
-    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
-    ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
-    >>> forest = scurry.Forest.from_trees([stump, stump])
+    >>> from sklearn.ensemble import ExtraTreesClassifier
+    >>> forest = scurry.from_model(ExtraTreesClassifier(2, random_state=0).fit([[0], [1]], [0, 1]))
     >>> costs = scurry.pruning.FeatureCosts.of(forest)
     >>> both = RowCharges.of(forest, [[0.0]], costs) + RowCharges.of(forest, [[1.0], [2.0]], costs)
     >>> both.n_rows, both.item_node.tolist(), both.item_rows.tolist()
@@ -55,14 +54,14 @@ class RowCharges:
 
     @classmethod
     def of(cls, forest: Forest, X: Any, costs: FeatureCosts) -> RowCharges:
-        """Count what rows pay for.
+        """Count which nodes make rows pay which charges.
 
         Parameters
         ----------
         forest : Forest
         X : array or DataFrame of shape (n_rows, n_features)
         costs : FeatureCosts
-            Only what costs nothing matters: it is left out.
+            Zero-cost features are skipped; magnitudes do not matter here.
 
         Returns
         -------

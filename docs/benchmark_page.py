@@ -1,0 +1,155 @@
+"""Write docs/benchmarks.md and the tables of the README from the result files in benchmarks/results.
+
+    python docs/benchmark_page.py
+
+A test compares both documents with what this script makes, so that no figure can be edited by hand.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+TOP = Path(__file__).parents[1]
+RESULTS = TOP / "benchmarks" / "results"
+PAGE = """\
+# Benchmarks
+
+<!-- Written by docs/benchmark_page.py from benchmarks/results. Do not edit by hand. -->
+
+The figures on this page come from the result files in `benchmarks/results`. Speeds depend on the machine, so they are
+given as ratios between programs that took turns in one run. Run the command under each table to get your own figures.
+
+## Three budgets on data that come with scurry
+
+8,281 census rows and 2,400 patients that no model has seen. `× scikit-learn` is the speed of a batch on one thread
+compared with scikit-learn's own `predict`.
+
+{demo}
+
+{demo_origin} The settings of the anytime and thyroid rows were chosen after looking at these test rows. Those of the
+early exits were not.
+
+## Evaluating all trees
+
+scurry without any plan, compared with other engines. It changed no label in any of these cells. The columns are:
+
+- **krows/s**: thousands of rows per second of CPU time, on one thread, in batches of 20,000 float32 rows.
+- **× own framework** and **× oneDAL**: how many times as fast as the framework that trained the model, and as Intel's
+  oneDAL.
+- **speed-up, 2 threads**: two threads compared with one, by wall time. Two figures are two runs.
+- **one row, p50 µs**: the median time of one call from Python with a single row.
+- **latency relative to the fastest other engine**: that time divided by the best time among oneDAL, lleaves,
+  onnxruntime and the framework itself. Below 1 means that scurry is faster: 0.25 is a quarter of the time.
+
+{full}
+
+{full_origin} The closest competitor in batches is lleaves on covertype; scurry is 1.13 times as fast there. oneDAL
+does not run forests with more than two classes, and changes some labels of others.
+
+## More figures
+
+- Early exit: the promise over 200 draws, the papers' tables, and wall-clock times are in
+  `benchmarks/papers/early-exit-results.md`.
+- Anytime prediction: step orders and deadlines under a real clock are in `benchmarks/papers/squirrel-results.md`.
+- Pruning: solver times and the papers' tables are in `benchmarks/papers/pruning-results.md`.
+- [What we found in the papers](findings.md) sums them up. A server under load is measured on [its own
+  page](serving.md).
+"""
+
+
+def load(name: str) -> dict[str, Any]:
+    """Return one stored result file."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def table(header: list[str], rows: Iterable[list[str]], n_text: int = 1) -> str:
+    """Return a Markdown table whose columns after the first `n_text` are aligned to the right."""
+    rule = "|" + "---|" * n_text + "---:|" * (len(header) - n_text)
+    return "\n".join(["| " + " | ".join(header) + " |", rule, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def percent(share: float | None, bound: str = "") -> str:
+    """Return a share as text with three digits; "0" and nothing at all have no percent sign."""
+    if share is None:
+        return ""
+    return f"{bound}{100 * share:.3g} %" if share else "0"
+
+
+def demo_table(result: dict[str, Any]) -> str:
+    """Return the table of `make demo`."""
+    header = [
+        "model, 101 trees",
+        "budget",
+        "work per row",
+        "saved",
+        "labels changed",
+        "promised",
+        "accuracy",
+        "× scikit-learn",
+    ]
+    rows, previous = [], ""
+    for row in result["rows"]:
+        # A model's name stands in its first line only, so that its lines read as one block.
+        name = "" if row["model"] == previous else row["model"]
+        previous = row["model"]
+        changed, promised = percent(row["changed"]), percent(row.get("promised"), "≤ ")
+        accuracy, speed = f"{100 * row['accuracy']:.1f} %", f"{row['speed']:.1f}"
+        rows.append([name, row["mode"], row["work"], percent(row.get("saved")), changed, promised, accuracy, speed])
+    return table(header, rows, 2)
+
+
+def full_table(result: dict[str, Any]) -> str:
+    """Return the table of full evaluation next to other engines."""
+    header = [
+        "model", "krows/s", "× own framework", "× oneDAL", "speed-up, 2 threads", "one row, p50 µs",
+        "latency relative to the fastest other engine",
+    ]  # fmt: skip
+    rows = [
+        [
+            row["model"],
+            f"{row['krows_per_s']:,}",
+            f"{row['times_own_framework']:.1f}",
+            "–" if row["times_onedal"] is None else f"{row['times_onedal']:.2f}",
+            "–".join(f"{ratio:.2f}" for ratio in row["times_with_two_threads"]),
+            f"{row['one_row_p50_us']:.1f}",
+            f"{row['latency_relative_to_fastest_other']:.2f}",
+        ]
+        for row in result["rows"]
+    ]
+    return table(header, rows)
+
+
+def origin(result: dict[str, Any]) -> str:
+    """Return where, when and how a result was measured."""
+    machine, date, commit = result["machine"], result["date"], result["commit"]
+    return f"{machine}, {date}, commit {commit}; {result['conditions']}. Repeat it with `{result['command']}`."
+
+
+def page() -> str:
+    """Return the text of docs/benchmarks.md."""
+    demo, full = load("demo"), load("full-evaluation")
+    return PAGE.format(demo=demo_table(demo), demo_origin=origin(demo), full=full_table(full), full_origin=origin(full))
+
+
+def readme(text: str) -> str:
+    """Return the README with its tables replaced by those of the stored results."""
+    for name, make in (("demo", demo_table), ("full-evaluation", full_table)):
+        result = load(name)
+        made = f"<!-- {name}: written by docs/benchmark_page.py -->\n{make(result)}\n\n{origin(result)}\n<!-- end -->"
+        text, n_found = re.subn(rf"<!-- {name}: .*?<!-- end -->", lambda _, made=made: made, text, flags=re.DOTALL)
+        if n_found != 1:
+            raise SystemExit(f"README.md must have one place for the table of {name}, found {n_found}")
+    return text
+
+
+def main() -> None:
+    """Write both documents."""
+    (TOP / "docs" / "benchmarks.md").write_text(page(), encoding="utf-8")
+    path = TOP / "README.md"
+    path.write_text(readme(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
