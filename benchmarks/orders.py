@@ -27,8 +27,8 @@ import scurry
 from report import Report
 from scurry import Forest, _core, datasets
 from scurry.orders import find
+from scurry.orders.fixed_point import FixedPointValues
 from scurry.orders.ordering_set import OrderingSet
-from scurry.orders.readout import read_out
 
 SQUIRREL_CELLS = [
     ("adult", 20, 8),
@@ -97,10 +97,8 @@ def _case(dataset: str, n_trees: int, depth: int, *, binary: bool = False, n_row
 
 def numpy_squirrel(forest: Forest, X: NDArray[np.float32], y: NDArray[Any], *, down: bool) -> list[int]:
     """The squirrels as one writes them in numpy: every candidate's sums for all rows and classes at once."""
-    values = read_out(forest).values
-    leaves, parent = forest.apply(X), np.zeros(forest.n_nodes, np.intp)
-    inner = np.flatnonzero(~forest.is_leaf)
-    parent[forest.left[inner]] = parent[forest.right[inner]] = inner
+    values = FixedPointValues.of(forest).values
+    leaves, parent = forest.apply(X), forest.parent
     targets = np.searchsorted(forest.classes, y)
     paths = []
     for tree, depth in enumerate(forest.tree_depth):

@@ -1,8 +1,8 @@
 """Self-consistency with fewer calls: stop sampling a language model once its majority answer is clear.
 
 Self-consistency asks a model the same question many times and takes the most common answer. Here the model is
-simulated. Every question has its own answer probabilities; most have a clear favourite, some are close. Each rule of
-scurry is compared with the Beta rule of Adaptive-Consistency (Aggarwal et al., EMNLP 2023), which stops once
+simulated: every question has its own answer probabilities, most of them lopsided, some close. Each scurry rule is
+compared with the Beta rule of Adaptive-Consistency (Aggarwal et al., EMNLP 2023), which stops once
 Pr(Beta(v1 + 1, v2 + 1) > 1/2) reaches a confidence, v1 and v2 being the votes of the two most common answers; its
 confidence is set so that both differ from the full vote on equally many questions.
 
@@ -21,7 +21,7 @@ CONFIDENCES = np.r_[np.arange(0.7, 0.99, 0.0025), 1 - np.geomspace(1e-2, 1e-8, 1
 
 
 def simulated_answers(rng, n_questions, n_choices):
-    """Return answers of shape (n_questions, N_CALLS) in which one choice is favoured, more or less strongly."""
+    """Answers of shape (n_questions, N_CALLS); one choice is favoured, more or less strongly."""
     favour = rng.beta(2.5, 0.6, size=n_questions)
     others = rng.dirichlet(np.full(n_choices - 1, 0.5), size=n_questions)
     chances = rng.permuted(np.column_stack([favour, others * (1 - favour)[:, None]]), axis=1)
@@ -34,7 +34,7 @@ def counted(answers, n_choices):
 
 
 def with_stopper(answers, make_stopper):
-    """Ask until the stopper stops; return the decision and the number of calls for each question."""
+    """Ask until the stopper has enough; the decision and the calls made, per question."""
     decisions, calls = [], []
     for sampled in answers.tolist():
         stopper = make_stopper()
@@ -47,7 +47,7 @@ def with_stopper(answers, make_stopper):
 
 
 def calls_of_adaptive_consistency(answers, n_choices, disagreement):
-    """Return the calls of the Beta rule at the confidence where it differs from the full vote as often."""
+    """Calls of the Beta rule whose confidence makes it differ from the full vote as often as `disagreement`."""
     counts = np.cumsum(answers[:, :, None] == np.arange(n_choices), axis=1)
     second, first = np.sort(counts, axis=2)[:, :, -2:].transpose(2, 0, 1)
     surest = 1.0 - betainc(first + 1, second + 1, 0.5)
@@ -73,7 +73,7 @@ def compare(name, answers, n_choices, make_stopper):
 
 
 def histogram(answers, n_choices):
-    """Return how often each outcome of the full vote occurs, with the choices in any order, and smoothed a little."""
+    """How often the full vote falls in each way, whichever the choices are called, and a little for any other way."""
     counts = counted(answers, n_choices)
     weights = np.zeros((N_CALLS + 1,) * (n_choices - 1))
     for renamed in permutations(range(n_choices)):
@@ -95,11 +95,9 @@ def main():
     print("Questions with four choices")
     calibration, answers = simulated_answers(rng, 4_000, 4), simulated_answers(rng, 5_000, 4)
     rule = solve_plurality(N_CALLS, 4, 0.1)
-    compare(
-        "pairwise; at most 10 % for each question, nothing fitted", answers, 4, lambda: rule.stopper(random_state=rng)
-    )
-    colours = solve_plurality(N_CALLS, 4, 0.003, "colours", histogram(calibration, 4))
-    compare("colours; at most 0.3 % of the questions fitted to", answers, 4, lambda: colours.stopper(random_state=rng))
+    compare("pairwise; at most 10 % for each question, nothing fitted", answers, 4, lambda: rule.stopper(None, rng))
+    counted = solve_plurality(N_CALLS, 4, 0.003, "class-counts", histogram(calibration, 4))
+    compare("class counts; at most 0.3 % of the questions fitted to", answers, 4, lambda: counted.stopper(None, rng))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from boosted import N_TREES, Rows, load, scores_of
 from report import RESULTS, Report, commit, subplots
 from scurry.errors import InfeasibleError, ScurryError
 from scurry.plan import score_threshold
-from scurry.stopping import FanRule, MarginRule, fan, preset_order, qwyc
+from scurry.stopping import FanFit, MarginFit, fan, preset_order, qwyc
 from scurry.stopping.guarantee import certify_rates
 
 ALPHAS = [0.0, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02]
@@ -41,7 +41,7 @@ CERTIFIED_ALPHA, CONFIDENCE = 0.005, 0.95
 PARTS = ("curves", "certified")
 SHOWN_DIFFERENCE = 0.005  # of the histograms
 
-Rule = MarginRule | FanRule
+Rule = MarginFit | FanFit
 FitRule = Callable[[NDArray[np.float64]], Rule]
 
 
@@ -113,7 +113,7 @@ class Experiment:
         self.train, self.test = scores_of(self.forest, rows.X_train, rows.X_test)
         self.full = self.forest.predict(rows.X_test).astype(bool)
 
-    def qwyc(self, scores: NDArray[np.float64], alpha: float, order: Any = None, **options: Any) -> MarginRule:
+    def qwyc(self, scores: NDArray[np.float64], alpha: float, order: Any = None, **options: Any) -> MarginFit:
         return qwyc(scores, max_disagreement=alpha, order=order, decision_threshold=self.threshold, **options)
 
     def order(self, name: str) -> NDArray[np.int64]:
@@ -144,7 +144,7 @@ class Experiment:
             changed.n_mistakes / len(self.full),
             1 - wrong.n_mistakes / len(self.full),
             changed.mean_cost,
-            lambda shown: rule.widened(float(amounts[shown])).decide(self.test).n_models_used,
+            lambda shown: rule.widen(float(amounts[shown])).decide(self.test).n_models_used,
         )
 
     def small_ensembles(self, sizes: Sequence[int], rates: Sequence[float]) -> Curve:
@@ -344,14 +344,14 @@ def _certify(
 ) -> tuple[float, float]:
     """Certify on calibration rows; trees and disagreement on all the other test rows."""
     rule, held_out = choose(rows, seed)
-    amounts = GAMMAS if isinstance(rule, FanRule) else AMOUNTS
+    amounts = GAMMAS if isinstance(rule, FanFit) else AMOUNTS
     curve = rule.widening_curve(experiment.test[held_out], amounts, decisions=experiment.full[held_out])
     cautious_first = curve.n_mistakes[::-1]
     chosen = certify_rates(cautious_first, len(held_out), CERTIFIED_ALPHA, CONFIDENCE)
     if chosen < 0:
         return float(N_TREES), 0.0
     new = np.setdiff1d(np.arange(len(experiment.full)), rows)
-    decision, used = rule.widened(float(amounts[::-1][chosen])).decide(experiment.test[new])
+    decision, used = rule.widen(float(amounts[::-1][chosen])).decide(experiment.test[new])
     return float(used.mean()), float((decision != experiment.full[new]).mean())
 
 

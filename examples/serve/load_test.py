@@ -1,8 +1,8 @@
-"""Put load on the server of `app.py`: 70 % of the full answers it can give, and twice as many as it can give.
+"""Measure the server of `app.py` over loopback, at 70 % and at 200 % of its capacity for full answers.
 
-Requests are sent at random times (a Poisson process), whether or not earlier ones have been answered. Latency is
-counted from the moment at which a request was due to the last byte of its answer. On two processors, the server runs on
-one and this test on the other.
+Requests are due at random times (a Poisson process) and are sent whether or not earlier ones have been answered.
+Latency counts from the moment a request is due to the last byte of its answer. With two processors or more, the server
+has one for itself and this test uses the others.
 
     python examples/serve/load_test.py
 """
@@ -36,7 +36,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(frozen=True)
 class Outcome:
-    """Latencies of requests in ms, and the steps and the completeness of their rows."""
+    """Latencies of the answered requests in ms, and the steps and the completeness of their rows."""
 
     n_sent: int
     latency_ms: np.ndarray
@@ -48,26 +48,26 @@ class Outcome:
         return (
             f"{self.n_sent} sent, {self.n_sent - len(self.latency_ms)} lost; latency p50 {p50:.2f} ms, "
             f"p99 {p99:.2f} ms, longest {longest:.2f} ms; {self.complete.mean():.1%} of rows complete, "
-            f"{self.steps.mean():.0f} steps a row"
+            f"{self.steps.mean():.0f} steps per row"
         )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--budget-us", type=float, default=20_000.0)
-    parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--budget-us", type=float, default=20_000.0, help="microseconds per request")
+    parser.add_argument("--seconds", type=float, default=20.0, help="duration at each load")
+    parser.add_argument("--runs", type=int, default=1, help="number of repetitions")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.scurry"
         rows = save_model(path)
         processors = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, processors[:1])  # which the server inherits
+        os.sched_setaffinity(0, processors[:1])  # the server inherits this
         server = subprocess.Popen([sys.executable, Path(__file__).parent / "app.py", path, "--port", str(PORT)])
         os.sched_setaffinity(0, processors[1:] or processors)
-        gc.freeze()
+        gc.freeze()  # a collection would delay requests and look like latency of the server
         try:
-            # Selectors other than this one wait for whole milliseconds, and requests would be sent late.
+            # Other selectors wait for whole milliseconds, and requests would be sent late.
             with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
                 for _ in range(arguments.runs):
                     runner.run(measure(rows, arguments.budget_us, arguments.seconds))
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def save_model(path: Path) -> np.ndarray:
-    """Save a model whose full answer takes far longer than HTTP itself, and return rows for it."""
+    """Save a model whose full answer takes far longer than HTTP does, and return rows for it."""
     X, y = make_classification(6000, N_FEATURES, n_informative=6, random_state=0)
     model = RandomForestClassifier(1500, max_depth=12, max_samples=0.5, random_state=0).fit(X[:4000], y[:4000])
     scurry.anytime(model, X[4000:], y[4000:], order="breadth-ie").save(path)
@@ -88,7 +88,7 @@ async def measure(rows: np.ndarray, budget_us: float, seconds: float) -> None:
     wait_until_ready()
     idle = [await asyncio.open_connection("127.0.0.1", PORT) for _ in range(N_CONNECTIONS)]
     capacity = await full_answers_per_second(idle, rows)
-    print(f"capacity: {capacity:.0f} full answers a second; budget {budget_us / 1000:.0f} ms")
+    print(f"capacity: {capacity:.0f} full answers per second; budget {budget_us / 1000:.0f} ms")
     for share in (0.7, 2.0):
         rate = share * capacity
         outcome = await load(idle, rows, budget_us, rate, int(rate * seconds))
@@ -108,7 +108,7 @@ def wait_until_ready() -> None:
 
 
 async def full_answers_per_second(idle: list[Connection], rows: np.ndarray, n_clients: int = 4) -> float:
-    """Return the rate of answers for clients that send the next request as soon as they have an answer."""
+    """Measure the rate of clients that each send the next request as soon as they have an answer."""
     message, n_each = request_bytes(rows, budget_us=None), 100
 
     async def client() -> None:
@@ -121,15 +121,13 @@ async def full_answers_per_second(idle: list[Connection], rows: np.ndarray, n_cl
 
 
 async def load(idle: list[Connection], rows: np.ndarray, budget_us: float, rate: float, n_requests: int) -> Outcome:
-    """Send requests at random times with a given mean rate."""
+    """Send requests at random times with this mean rate, and collect their answers."""
     message = request_bytes(rows, budget_us)
     received: list[tuple[float, bytes]] = []
 
     async def send_one(due: float) -> None:
         answer = await send(idle, message)
-        received.append(
-            (1e3 * (time.perf_counter() - due), answer)
-        )  # parsed later: parsing now would delay other requests
+        received.append((1e3 * (time.perf_counter() - due), answer))  # parsed later: now it would delay other requests
 
     due, tasks = time.perf_counter(), []
     for gap in np.random.default_rng().exponential(1 / rate, n_requests):
@@ -149,7 +147,8 @@ async def load(idle: list[Connection], rows: np.ndarray, budget_us: float, rate:
 
 
 async def send(idle: list[Connection], message: bytes) -> bytes:
-    """Send a message and return the body of the answer."""
+    """Send a message and return the body of its answer."""
+    # A raw socket, because the overhead of an HTTP client would count as latency.
     reader, writer = idle.pop() if idle else await asyncio.open_connection("127.0.0.1", PORT)
     writer.write(message)
     head = await reader.readuntil(b"\r\n\r\n")

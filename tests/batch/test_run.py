@@ -211,11 +211,14 @@ def test_wrong_requests_name_the_culprit(tmp_path, rows, fast):
         )
 
 
-def test_progress_reaches_one(tmp_path, rows, fast):
-    shares = []
-    score(write_folder(tmp_path / "in", rows), fast, tmp_path / "out", progress=lambda share, _: shares.append(share))
-    assert shares == sorted(shares)
-    assert shares[-1] == 1
+def test_progress_counts_the_bytes_of_all_files(tmp_path, rows, fast):
+    calls, folder = [], write_folder(tmp_path / "in", rows)
+    score(folder, fast, tmp_path / "out", progress=lambda *call: calls.append(call), n_rows_per_batch=50)
+    n_bytes = sum(file.stat().st_size for file in folder.iterdir())
+    assert len(calls) > 4
+    assert all(type(n_done) is int and n_total == n_bytes for n_done, n_total in calls)
+    assert calls == sorted(calls)
+    assert calls[-1] == (n_bytes, n_bytes)
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3, None])
@@ -230,8 +233,8 @@ def test_threads_change_nothing(tmp_path, rows, frame, fast, n_files, n_threads)
 
 
 def test_run_that_is_given_up_leaves_whole_files_only(tmp_path, rows, frame, fast):
-    def give_up(share, _):
-        if share > 0.6:
+    def give_up(n_done, n_total):
+        if n_done > 0.6 * n_total:
             raise KeyboardInterrupt
 
     folder, out = write_folder(tmp_path / "in", rows, n_files=6), tmp_path / "out"
@@ -252,7 +255,7 @@ SCRIPT = textwrap.dedent("""
     if int(limit):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
-    tell = lambda share, message: (print(share, flush=True), time.sleep(float(delay)))
+    tell = lambda n_done, n_total: (print(n_done / n_total, flush=True), time.sleep(float(delay)))
     try:
         scurry.batch.score(source, scurry.load(model), out, progress=tell, n_rows_per_batch=10)
     except OutputError as error:

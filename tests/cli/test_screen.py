@@ -24,19 +24,21 @@ def test_progress_shows_only_what_takes_time(monkeypatch):
     shown = io.StringIO()
     monkeypatch.setattr(screen, "console", lambda stderr: Console(file=shown, force_terminal=True, width=80))
     with screen.progress("Scoring") as tell:
-        tell(0.5, "half")
+        tell(1, 2)
     assert shown.getvalue() == ""
     monkeypatch.setattr(screen, "_PATIENCE_S", 0.0)
     with screen.progress("Scoring") as tell:
-        tell(None, "at work")
+        tell(1, 2, "at work")
         while "at work" not in shown.getvalue():
             pass
-        tell(0.5, "half")
+        tell(1, 2)
+        while "50%" not in shown.getvalue():
+            pass
     assert "Scoring" in shown.getvalue()
 
 
 def test_progress_is_for_terminals(monkeypatch, capsys):
     monkeypatch.setattr(screen, "_PATIENCE_S", 0.0)
     with screen.progress("Scoring") as tell:
-        tell(0.5, "half")
+        tell(1, 2)
     assert capsys.readouterr() == ("", "")

@@ -21,7 +21,7 @@ def cluster():
 
 @pytest.fixture(scope="session")
 def cluster_to_harm():
-    """What makes a cluster whose workers may be killed."""
+    """A function that makes a cluster whose workers may be killed."""
     return _two_workers
 
 

@@ -22,9 +22,9 @@ from sklearn.ensemble import (
 import scurry
 from scurry import distributed
 from scurry.errors import FormatError, InfeasibleError, InputError
+from scurry.stopping.sample import Sample, random_part
 from scurry.verbs.early_exit import calibrate
 from scurry.verbs.options import Calibration, ExitOptions
-from scurry.verbs.sample import Sample, random_part
 
 N_TRAIN, N_ROWS = 500, 4000
 ALPHA = 0.02
@@ -68,7 +68,7 @@ def models():
 
 
 class Pieces(Sample):
-    """Rows in pieces, asked in any order; chosen rows and functions reach them as they reach files."""
+    """Rows in pieces that answer in any order; chosen rows and functions reach them as they reach files."""
 
     def __init__(self, pieces, order):
         self.pieces, self.order = pieces, order
@@ -156,19 +156,19 @@ def test_files_give_the_plan_of_one_machine(models, folders, cluster, case):
     name, asked = CASES[case]
     model, X = models[name]
     alone = scurry.early_exit(model, X, max_disagreement=ALPHA, random_state=1, **asked)
-    told = []
+    calls = []
     found = distributed.early_exit(
         model,
         folders[name],
         max_disagreement=ALPHA,
         random_state=1,
         cluster=cluster,
-        progress=lambda *state: told.append(state),
+        progress=lambda *call: calls.append(call),
         **asked,
     )
     assert found.digest == alone.digest
     assert found.certificate.to_json() == alone.certificate.to_json()
-    assert told[-1] == (1.0, "5 of 5 files")
+    assert calls[-1] == (5, 5)
 
 
 @pytest.mark.parametrize("method", ["qwyc", "auto", "minimean"])
@@ -187,7 +187,7 @@ def test_a_small_sample_fits_and_all_others_certify(models, folders, cluster):
     fit = random_part(N_ROWS, 700, np.random.default_rng(split_seed))
     alone = scurry.early_exit(model, X[~fit], X_fit=X[fit], **asked)
     assert found.certificate.to_json() == alone.certificate.to_json() | {"n_calibration_rows": N_ROWS}
-    assert (found.plan.certificate.n_fit_rows, found.plan.certificate.n_rows) == (700, N_ROWS - 700)
+    assert (found.certificate.n_fit_rows, found.certificate.n_rows) == (700, N_ROWS - 700)
     np.testing.assert_array_equal(found.plan.order, alone.plan.order)
     np.testing.assert_array_equal(found.plan.stop.lower, alone.plan.stop.lower)
     np.testing.assert_array_equal(found.plan.stop.upper, alone.plan.stop.upper)
@@ -201,7 +201,7 @@ def test_a_worker_that_dies_changes_nothing(models, folders, cluster_to_harm, ca
     alone = scurry.early_exit(model, X, max_disagreement=ALPHA, random_state=1, **asked)
     killed = []
 
-    def kill_once(share, message):
+    def kill_once(n_done, n_total):
         if not killed:
             killed.append(os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL))
 

@@ -1,6 +1,5 @@
 import os
 import signal
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +10,6 @@ from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from scurry import distributed
-from scurry.distributed.cluster import kept
 from scurry.errors import InputError
 
 
@@ -34,7 +32,7 @@ def small(frame):
 def test_orders_are_those_of_all_rows_on_one_machine(labelled, frame, small, cluster, order, readout):
     X, y = frame.to_numpy(), load_breast_cancer().target
     alone = scurry.orders.find(small, X, y, order=order, readout=readout)
-    shares = []
+    calls = []
     found = distributed.find_order(
         small,
         labelled,
@@ -42,11 +40,11 @@ def test_orders_are_those_of_all_rows_on_one_machine(labelled, frame, small, clu
         order=order,
         readout=readout,
         cluster=cluster,
-        progress=lambda share, _: shares.append(share),
+        progress=lambda *call: calls.append(call),
     )
     np.testing.assert_array_equal(found.steps, alone.steps)
     np.testing.assert_allclose(found.curve, alone.curve, rtol=1e-12)
-    assert shares[-1] == 1
+    assert calls == [(i, len(alone.steps)) for i in range(1, len(alone.steps) + 1)]
 
 
 def test_files_without_rows_have_no_say(labelled, small, cluster, tmp_path):
@@ -84,23 +82,13 @@ def test_labels_that_are_categories(labelled, small, cluster, tmp_path):
     np.testing.assert_array_equal(found.steps, alone.steps)
 
 
-def test_what_is_kept_is_for_any_number_of_threads():
-    def ask(worker):
-        for turn in range(400):
-            key = (worker * turn) % 90  # more than are kept
-            assert kept(key, lambda key=key: key) == key
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(ask, range(1, 9)))
-
-
 @pytest.mark.slow
 def test_search_goes_on_when_a_worker_dies(labelled, frame, small, cluster_to_harm):
     alone = scurry.anytime(small, frame, load_breast_cancer().target, order="backward-squirrel")
     killed = []
 
-    def kill_once(share, message):
-        if share > 0.3 and not killed:
+    def kill_once(n_done, n_total):
+        if n_done > 0.3 * n_total and not killed:
             killed.append(os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL))
 
     with cluster_to_harm() as client:

@@ -64,17 +64,17 @@ def test_worker_killed_midway_loses_and_doubles_nothing(tmp_path, frame, fast, c
     for i in range(N_FILES):
         ids = pa.array(np.arange(i * n_rows, (i + 1) * n_rows))
         pq.write_table(pa.concat_tables([table] * 30).append_column("id", ids), tmp_path / "rows" / f"{i:02}.parquet")
-    shares_left = []
+    shares_done = []
 
-    def kill_once(share, message):
-        if not shares_left:
+    def kill_once(n_done, n_total):
+        if not shares_done:
             os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
-        shares_left.append(share)
+        shares_done.append(n_done / n_total)
 
     with cluster_to_harm() as client:
         out = tmp_path / "out"
         report = distributed.score(tmp_path / "rows", fast, out, cluster=client, keep=["id"], progress=kill_once)
-    assert shares_left[0] < 0.5
+    assert shares_done[0] < 0.5
     assert not report.failed
     assert len(os.listdir(out)) == N_FILES
     assert read_all(out)["id"].to_pylist() == list(range(N_FILES * n_rows))

@@ -13,7 +13,7 @@ ROW_S = 1e-4
 
 
 class Clock:
-    """Stands in for the `time` of the scorer, and for a predictor all of whose rows take as long."""
+    """A replacement for the `time` module of the scorer, and for a predictor whose rows all take the same time."""
 
     def __init__(self):
         self.now, self.calls = 0.0, []
@@ -121,23 +121,23 @@ def test_what_is_kept_back_follows_what_answers_take(clock):
     for _ in range(scorer.N_BETWEEN):
         one = job(0, 1, budget_s=1.0)
         one.done_at = 3.0
-        server.has_sent(one, 3.004)
+        server.record_sent(one, 3.004)
     assert server.reserve_s == pytest.approx(0.004)
 
 
-def test_a_request_may_have_come_since_the_look_before_the_last(clock):
+def test_a_request_may_have_arrived_since_the_poll_before_the_last(clock):
     seen = []
 
-    async def look(server):
+    async def poll(server):
         for _ in range(4):
-            seen.append(server.arrival())
+            seen.append(server.earliest_arrival())
             await asyncio.sleep(0)
 
     async def all_of_it():
         server = scorer.Scorer(clock)
         clock.now = 1.0
-        await asyncio.gather(server.score(job(0, 5, budget_s=9.0, arrived=1.0)), look(server))
-        assert not server.looks
+        await asyncio.gather(server.score(job(0, 5, budget_s=9.0, arrived=1.0)), poll(server))
+        assert not server.polls
 
     asyncio.run(all_of_it())
     assert seen == pytest.approx([1.0, 1.0, 1.0, 1.0 + ROW_S])

@@ -22,15 +22,5 @@ def test_the_page_does_what_it_says(tmp_path, monkeypatch, capsys):
     assert names["export"].agreement.min() >= 0.999
     (example,) = blocks("c")
     (tmp_path / "use.c").write_text(example)
-    command = [
-        "gcc",
-        "-std=c99",
-        "-Wall",
-        "-Werror",
-        "-pedantic",
-        "-Ifirmware",
-        "-c",
-        "use.c",
-        "-Wno-unused-but-set-variable",
-    ]
-    subprocess.run(command, cwd=tmp_path, check=True)
+    flags = ["-std=c99", "-Wall", "-Werror", "-pedantic", "-Wno-unused-but-set-variable"]
+    subprocess.run(["gcc", *flags, "-Ifirmware", "-c", "use.c"], cwd=tmp_path, check=True)

@@ -99,7 +99,7 @@ def adult():
     try:
         data = scurry.datasets.load("adult")
     except scurry.errors.ScurryError as error:
-        pytest.skip(f"adult is not to be had: {error}")
+        pytest.skip(f"adult is not available: {error}")
     X = np.nan_to_num(data.X, nan=-1.0)
     train, ordering, test = np.split(np.random.default_rng(0).permutation(len(X)), [len(X) // 2, 3 * len(X) // 4])
     model = RandomForestClassifier(10, max_depth=10, random_state=0).fit(X[train], data.y[train])
@@ -128,9 +128,8 @@ def test_instructions_per_step_of_adult(adult, layout, order, tmp_path):
     assert instructions.mean() / len(lowered.order) == pytest.approx(export.sizes.instructions_per_step, rel=0.15)
     if layout == "breadcrumb" and order == "depth-ie":
         moves = (np.diff(replay_nodes(lowered, rows), axis=1) != 0).any(axis=2).sum(axis=1)
-        assert (
-            instructions.sum() / moves.sum() <= 7
-        )  # even if only steps that move count: at a leaf this layout pays nothing
+        # Only steps that move are counted: at a leaf this layout pays nothing.
+        assert instructions.sum() / moves.sum() <= 7
 
 
 @pytest.mark.parametrize("order", ["backward-squirrel", "depth-ie", "breadth-ie", "random"])
@@ -146,7 +145,7 @@ def test_figure_3_steps_are_linear_in_time(adult, order, tmp_path):
 
 
 def compare(result: Sweep, lowered: Lowered, rows: np.ndarray) -> None:
-    """Every answer is that of the replay, and every state was interrupted."""
+    """Check that every answer is that of the replay, and that every state was interrupted."""
     compare_answers(result, lowered, rows)
     states = replay_nodes(lowered, rows)
     for row in range(len(rows)):

@@ -6,7 +6,6 @@ from scurry import Forest, Predictor
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.export import LAYOUTS, to_c, verify
 from scurry.export.lowered import lower
-from scurry.forest.forest import fields_of
 from support.anytime_oracle import anytime_of
 from support.strategies import complete_forest
 
@@ -19,7 +18,7 @@ def one_test(threshold: float, *, default_left: bool = True, comparison: str = "
     stump |= {"value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
     forest = Forest.from_trees([stump])
     fields = {"default_left": np.array([default_left, False, False]), "comparison": comparison}
-    return Predictor.full(Forest(**fields_of(forest) | fields))
+    return Predictor.full(forest.replace(**fields))
 
 
 @pytest.mark.parametrize("layout", ["float32", "int16-uint16"])

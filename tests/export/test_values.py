@@ -4,9 +4,8 @@ import pytest
 import scurry
 from scurry import Forest, Plan, Predictor
 from scurry.errors import InputError, UnsupportedModelError
-from scurry.export.values import FULL, NEGATIVE, POSITIVE, ExitTables, LeadTables, lower_plan
-from scurry.forest.forest import fields_of
-from scurry.plan import ExitRule, StepRule, leaf_scores
+from scurry.export.values import ExitTables, LeadTables, lower_plan
+from scurry.plan import ExitRule, ExitSide, StepRule, leaf_scores
 from support.anytime_oracle import depth_steps
 from support.strategies import complete_forest
 
@@ -67,9 +66,9 @@ def test_exits_of_a_rule_are_those_of_its_tables(cancer):
     assert isinstance(rule, ExitRule)
     for n_trees in range(fast.forest.n_trees + 1):
         sums = np.arange(n_trees + 1)
-        sides = tables.side_of(np.zeros(len(sums), np.int64), n_trees, sums)
-        np.testing.assert_array_equal(sides == POSITIVE, sums >= rule.upper[0, n_trees])
-        np.testing.assert_array_equal(sides == NEGATIVE, sums <= rule.lower[0, n_trees])
+        sides = tables.rule.side_of(0, n_trees, sums)
+        np.testing.assert_array_equal(sides == ExitSide.POSITIVE, sums >= rule.upper[0, n_trees])
+        np.testing.assert_array_equal(sides == ExitSide.NEGATIVE, sums <= rule.lower[0, n_trees])
 
 
 def one_by_one(rule: ExitRule, running: np.ndarray, policy: int) -> list[tuple[int, int]]:
@@ -84,9 +83,9 @@ def one_by_one(rule: ExitRule, running: np.ndarray, policy: int) -> list[tuple[i
                     piece += 1
                 here = int(rule.piece_sides[piece + i])
             else:
-                here = POSITIVE if total >= rule.upper[policy, i] else 0
-                here = NEGATIVE if total <= rule.lower[policy, i] else here
-            if here == FULL:
+                here = ExitSide.POSITIVE if total >= rule.upper[policy, i] else 0
+                here = ExitSide.NEGATIVE if total <= rule.lower[policy, i] else here
+            if here == ExitSide.FULL:
                 break
             if here:
                 trees, side = i, here
@@ -113,9 +112,8 @@ def test_exits_are_found_as_a_loop_over_rows_finds_them(with_pieces):
         trees, codes = ExitTables(rule).find_exits(running, full_codes, np.full(n_rows, draw))
         expected = one_by_one(rule, running, policy)
         assert trees.tolist() == [n for n, _ in expected]
-        assert codes.tolist() == [
-            int(side == POSITIVE) if side else full for (_, side), full in zip(expected, full_codes, strict=True)
-        ]
+        for code, (_, side), full in zip(codes, expected, full_codes, strict=True):
+            assert code == (side == ExitSide.POSITIVE if side else full)
 
 
 @pytest.mark.parametrize("with_need", [False, True])
@@ -138,7 +136,7 @@ def test_a_row_stops_once_its_leader_is_far_enough_ahead(with_need):
 def test_weighted_readouts_need_a_threshold_of_zero():
     leaf = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1]}
     forest = Forest.from_trees([leaf | {"value": [[0.5], [0.1], [0.8]]}], classes=[0, 1])
-    forest = Forest(**fields_of(forest) | {"decision_threshold": 0.5})
+    forest = forest.replace(decision_threshold=0.5)
     plan = Plan(order=depth_steps(forest), stop=StepRule(readout="weighted"))
     with pytest.raises(UnsupportedModelError, match="threshold of 0"):
         lower_plan(forest, plan, 16)

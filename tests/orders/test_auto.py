@@ -14,7 +14,7 @@ import scurry
 from scurry import Forest, _core
 from scurry.orders import auto as auto_module
 from scurry.orders import find
-from scurry.orders.auto import auto, mean_loss
+from scurry.orders.auto import find_auto, mean_loss
 from scurry.orders.ordering_set import OrderingSet
 from support.order_oracle import Oracle, states
 from support.strategies import complete_forest, trees
@@ -60,13 +60,13 @@ class TestSearchesOnTheSmoothScore:
     @given(problems(), st.sampled_from(COSTS))
     def test_wide_beams_and_wide_windows_are_exact(self, problem, costs):
         forest, X, y = problem
-        rows, oracle = OrderingSet.of(forest, X, y), Oracle(forest, X, y)
-        descent = rows.descent()
-        scores = smooth_scores(oracle, rows.readout.unit)
+        ordering, oracle = OrderingSet.of(forest, X, y), Oracle(forest, X, y)
+        descent = ordering.descent()
+        scores = smooth_scores(oracle, ordering.fixed.unit)
         orders = list(oracle.all_orders())
         best = min(total_cost(scores, steps, oracle.depths, costs) for steps in orders)
         options = {
-            "steepness": 5 * rows.readout.unit / forest.n_trees,
+            "steepness": 5 * ordering.fixed.unit / forest.n_trees,
             "same_tree": costs[0],
             "other_tree": costs[1],
         }
@@ -84,17 +84,17 @@ class TestSearchesOnTheSmoothScore:
         forest = complete_forest(n_trees=6, depth=4, n_columns=3)
         rng = np.random.default_rng(0)
         X, y = rng.normal(size=(300, 6)).astype(np.float32), rng.integers(0, 3, 300)
-        rows, oracle = OrderingSet.of(forest, X, y), Oracle(forest, X, y)
-        scores = smooth_scores(oracle, rows.readout.unit)
+        ordering, oracle = OrderingSet.of(forest, X, y), Oracle(forest, X, y)
+        scores = smooth_scores(oracle, ordering.fixed.unit)
         steps = find(forest, X, y, order="random", random_state=0).steps
         options = {
-            "steepness": 5 * rows.readout.unit / forest.n_trees,
+            "steepness": 5 * ordering.fixed.unit / forest.n_trees,
             "same_tree": costs[0],
             "other_tree": costs[1],
         }
         totals = []
         for max_states in (1, 16, 64, 256):
-            steps = _core.refined_order(rows.descent(), steps, max_states=max_states, max_sweeps=9, **options)
+            steps = _core.refined_order(ordering.descent(), steps, max_states=max_states, max_sweeps=9, **options)
             totals.append(total_cost(scores, steps.tolist(), oracle.depths, costs))
         assert totals == sorted(totals, reverse=True)
         assert totals[-1] < totals[0]
@@ -105,41 +105,48 @@ class TestAuto:
     @given(problems(), st.sampled_from(COSTS))
     def test_is_never_below_the_backward_squirrel_on_its_rows(self, problem, costs):
         forest, X, y = problem
-        rows = OrderingSet.of(forest, X, y)
+        ordering = OrderingSet.of(forest, X, y)
         squirrel = find(forest, X, y, order="backward-squirrel").steps
         found = find(forest, X, y, order="auto", step_costs=costs).steps
-        assert mean_loss(rows.descent(), found, costs) <= mean_loss(rows.descent(), squirrel, costs)
+        assert mean_loss(ordering.descent(), found, costs) <= mean_loss(ordering.descent(), squirrel, costs)
 
     def test_costs_change_the_order(self):
         X, y = load_digits(return_X_y=True)
         forest = scurry.from_model(RandomForestClassifier(8, max_depth=6, random_state=0).fit(X[:600], y[:600]))
-        rows = OrderingSet.of(forest, X[600:1200], y[600:1200])
-        by_step = auto(rows)
-        slow_to_stay, slow_to_change = auto(rows, (3.0, 1.0)), auto(rows, (1.0, 3.0))
+        ordering = OrderingSet.of(forest, X[600:1200], y[600:1200])
+        by_step = find_auto(ordering)
+        slow_to_stay, slow_to_change = find_auto(ordering, (3.0, 1.0)), find_auto(ordering, (1.0, 3.0))
 
         def stays(steps):
             return int((np.diff(steps) == 0).sum())
 
         assert stays(slow_to_stay) < stays(by_step) < stays(slow_to_change)
         for costs, steps in (((3.0, 1.0), slow_to_stay), ((1.0, 3.0), slow_to_change)):
-            assert mean_loss(rows.descent(), steps, costs) < mean_loss(rows.descent(), by_step, costs)
+            assert mean_loss(ordering.descent(), steps, costs) < mean_loss(ordering.descent(), by_step, costs)
 
     def test_large_forests_are_searched_on_a_sample(self, monkeypatch):
         X, y = load_digits(return_X_y=True)
         forest = scurry.from_model(RandomForestClassifier(20, max_depth=5, random_state=0).fit(X[:600], y[:600]))
-        rows = OrderingSet.of(forest, X[600:], y[600:])
+        ordering = OrderingSet.of(forest, X[600:], y[600:])
         monkeypatch.setattr(auto_module, "ROWS_PER_CLASS", 30)
         per_row = int(forest.tree_depth.sum()) * 20 * 10
-        for affordable, width, n_rows in ((2 * rows.n_rows, 6, 300), (rows.n_rows * 16, 16, rows.n_rows), (1, 1, 100)):
+        for affordable, width, n_rows in (
+            (2 * ordering.n_rows, 6, 300),
+            (ordering.n_rows * 16, 16, ordering.n_rows),
+            (1, 1, 100),
+        ):
             monkeypatch.setattr(auto_module, "MAX_WORK", affordable * per_row)
-            found_width, sample = auto_module._effort(rows)
-            assert (found_width, len(sample)) == (min(16, 2 * rows.n_rows // 300) if n_rows == 300 else width, n_rows)
+            found_width, sample = auto_module._choose_effort(ordering)
+            assert (found_width, len(sample)) == (
+                min(16, 2 * ordering.n_rows // 300) if n_rows == 300 else width,
+                n_rows,
+            )
             assert len(set(sample.tolist())) == n_rows
-            share = np.bincount(rows.targets[sample], minlength=10) / n_rows
-            assert share == pytest.approx(np.bincount(rows.targets) / rows.n_rows, abs=1.5 / n_rows)
+            share = np.bincount(ordering.targets[sample], minlength=10) / n_rows
+            assert share == pytest.approx(np.bincount(ordering.targets) / ordering.n_rows, abs=1.5 / n_rows)
         squirrel = find(forest, X[600:], y[600:], order="backward-squirrel").steps
-        found = auto(rows)
-        assert mean_loss(rows.descent(), found, (1, 1)) <= mean_loss(rows.descent(), squirrel, (1, 1))
+        found = find_auto(ordering)
+        assert mean_loss(ordering.descent(), found, (1, 1)) <= mean_loss(ordering.descent(), squirrel, (1, 1))
 
 
 def test_same_orders_whatever_the_vector_instructions():

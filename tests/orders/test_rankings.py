@@ -17,7 +17,7 @@ from scurry import Forest, stopping
 from scurry.errors import InputError
 from scurry.orders import find
 from scurry.orders.ordering_set import OrderingSet
-from scurry.orders.rankings import drep, error_ambiguity, rank
+from scurry.orders.rankings import measure_ambiguity, rank, rank_by_drep
 from support.order_oracle import node_path, node_values
 from support.strategies import trees
 
@@ -75,30 +75,30 @@ class TestAgainstDefinitions:
     @given(problems())
     def test_individual_and_reduced_error(self, problem):
         forest, X, y = problem
-        rows, P = OrderingSet.of(forest, X, y), fixed(forest, X)
+        ordering, P = OrderingSet.of(forest, X, y), fixed(forest, X)
         by_error = sorted(range(forest.n_trees), key=lambda m: (errors_of(P[m], y), m))
-        assert rank(rows, "ie").tolist() == by_error
-        assert rank(rows, "re").tolist() == reduced_error(P, y)
+        assert rank(ordering, "ie").tolist() == by_error
+        assert rank(ordering, "re").tolist() == reduced_error(P, y)
 
     @settings(max_examples=80, deadline=None)
     @given(problems(), st.sampled_from([0.2, 0.25, 0.5, 1.0]))
     def test_drep(self, problem, rho):
         forest, X, y = problem
-        assert drep(OrderingSet.of(forest, X, y), rho).tolist() == diverse(fixed(forest, X), y, rho)
+        assert rank_by_drep(OrderingSet.of(forest, X, y), rho).tolist() == diverse(fixed(forest, X), y, rho)
 
     def test_all_different_trees_make_drep_reduced_error(self):
         X, y = load_digits(return_X_y=True)
         forest = scurry.from_model(RandomForestClassifier(9, max_depth=4, random_state=0).fit(X[:500], y[:500]))
-        rows = OrderingSet.of(forest, X[500:900], y[500:900])
-        assert drep(rows, 1.0).tolist() == rank(rows, "re").tolist()
+        ordering = OrderingSet.of(forest, X[500:900], y[500:900])
+        assert rank_by_drep(ordering, 1.0).tolist() == rank(ordering, "re").tolist()
 
     @settings(max_examples=40, deadline=None)
     @given(problems())
-    def test_error_ambiguity(self, problem):
+    def test_measure_ambiguity(self, problem):
         forest, X, y = problem
         P = leaf_fractions(forest, X)
         C = P.shape[2]
-        for m, found in enumerate(error_ambiguity(OrderingSet.of(forest, X, y))):
+        for m, found in enumerate(measure_ambiguity(OrderingSet.of(forest, X, y))):
             expected = 0.0
             for i in range(len(X)):
                 for c in range(C):
@@ -141,22 +141,22 @@ class TestOtherModels:
         y = (y >= 5).astype(int)
         model = GradientBoostingClassifier(n_estimators=12, max_depth=2, random_state=0).fit(X[:700], y[:700])
         forest = scurry.from_model(model)
-        rows = OrderingSet.of(forest, X[700:], y[700:])
+        ordering = OrderingSet.of(forest, X[700:], y[700:])
         start = model._raw_predict_init(X[700:].astype(np.float32))[:, 0]
         alone = [start + 0.1 * tree.predict(X[700:].astype(np.float32)) for tree in model.estimators_[:, 0]]
         errors = [int(((score >= 0) != y[700:]).sum()) for score in alone]
-        assert rank(rows, "ie").tolist() == np.argsort(errors, kind="stable").tolist()
+        assert rank(ordering, "ie").tolist() == np.argsort(errors, kind="stable").tolist()
         for ranking in ("re", "drep", "qwyc"):
-            assert sorted(rank(rows, ranking)) == list(range(12))
+            assert sorted(rank(ordering, ranking)) == list(range(12))
         with pytest.raises(InputError, match="ea ranking needs trees that answer with fractions"):
-            rank(rows, "ea")
+            rank(ordering, "ea")
 
     @pytest.mark.parametrize("kind", [RandomForestRegressor, GradientBoostingRegressor])
     def test_regressors_by_squared_error(self, kind):
         X, y = load_diabetes(return_X_y=True)
         X = X.astype(np.float32)
         model = kind(n_estimators=9, max_depth=3, random_state=0).fit(X[:220], y[:220])
-        rows = OrderingSet.of(scurry.from_model(model), X[220:], y[220:])
+        ordering = OrderingSet.of(scurry.from_model(model), X[220:], y[220:])
         averaged = kind is RandomForestRegressor
         estimators = model.estimators_ if averaged else model.estimators_[:, 0]
         parts = [tree.predict(X[220:]) * (1.0 if averaged else 0.1) for tree in estimators]
@@ -166,11 +166,11 @@ class TestOtherModels:
             total = start + sum(parts[m] for m in chosen)
             return float(((total / (len(chosen) if averaged else 1) - y[220:]) ** 2).mean())
 
-        assert rank(rows, "ie").tolist() == sorted(range(9), key=lambda m: error([m]))
+        assert rank(ordering, "ie").tolist() == sorted(range(9), key=lambda m: error([m]))
         greedy = []
         while len(greedy) < 9:
             greedy.append(min(set(range(9)) - set(greedy), key=lambda m: error([*greedy, m])))
-        assert rank(rows, "re").tolist() == greedy
+        assert rank(ordering, "re").tolist() == greedy
         for ranking in ("ea", "drep", "qwyc"):
             with pytest.raises(InputError, match=f"the {ranking} ranking is for classifiers"):
-                rank(rows, ranking)
+                rank(ordering, ranking)

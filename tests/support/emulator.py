@@ -1,4 +1,4 @@
-"""Exported models as firmware under QEMU: built, run with deterministic time, and read back."""
+"""Exported models as firmware: build it, run it under QEMU with deterministic time, and read its records."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from scurry.export.c_source import Tables
 from scurry.export.lowered import Lowered
 
 FIRMWARE = Path(__file__).parents[1] / "export" / "firmware"
-INSTRUCTION_NS = 64.0  # of -icount shift=6
+INSTRUCTION_NS = 64.0  # 2**6, by -icount shift=6
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
 
 
 @dataclass(frozen=True)
 class Board:
-    """A machine that QEMU emulates, and the compiler for it."""
+    """A machine that QEMU emulates, and the compiler for it; `tick_ns` is one tick of its timer."""
 
     name: str
     tools: str
@@ -29,12 +29,13 @@ class Board:
     tick_ns: float
 
     def missing(self) -> list[str]:
+        """Return the tools that are not installed."""
         return [
             tool for tool in (f"{self.tools}-gcc", f"{self.tools}-size", self.emulator[0]) if not shutil.which(tool)
         ]
 
     def compile_model(self, folder: Path, optimise: str = "-O2") -> Path:
-        """The object file of an exported model alone."""
+        """Compile an exported model without firmware; return the object file."""
         output = folder / f"{self.name}{optimise}.o"
         _run(
             f"{self.tools}-gcc", *self.flags, "-std=c99", optimise, "-ffreestanding", "-pedantic", *WARNINGS,
@@ -43,16 +44,16 @@ class Board:
         return output
 
     def flash_bytes(self, folder: Path, optimise: str = "-O2") -> int:
-        """Code and constants of a compiled model."""
+        """Return the bytes of code and constants of a compiled model."""
         sizes = _run(f"{self.tools}-size", self.compile_model(folder, optimise)).splitlines()[1].split()
         return int(sizes[0]) + int(sizes[1])
 
     def undefined_symbols(self, folder: Path) -> list[str]:
-        """What a compiled model needs of others."""
+        """Return the symbols that a compiled model needs from elsewhere."""
         return _run(f"{self.tools}-nm", "-u", self.compile_model(folder)).split()
 
     def run(self, folder: Path, lowered: Lowered, rows: np.ndarray, program: str, *defines: str) -> bytes:
-        """What the firmware `program` records of an exported model and some rows."""
+        """Run the firmware `program` with an exported model on some rows; return what it records."""
         tables = Tables()
         bits = np.ascontiguousarray(rows, np.float32).view(np.uint32)
         tables.add_array("row_bits", bits, "uint32_t")
@@ -105,7 +106,7 @@ def _run(*command: object, cwd: Path | None = None) -> str:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What interrupts saw of an anytime model, one entry per run; `full_ns` and `empty_ns` are per row."""
+    """What interrupts saw of an anytime model, one entry per interrupted row; `full_ns` and `empty_ns` are per row."""
 
     row: np.ndarray
     period_ns: np.ndarray
@@ -121,7 +122,7 @@ class Sweep:
 
 
 def sweep(board: Board, folder: Path, lowered: Lowered, rows: np.ndarray, stride: int) -> Sweep:
-    """Interrupt a model after `stride`, 2 * `stride`, … ticks on every row."""
+    """Interrupt a model after `stride`, 2 * `stride`, … ticks on every row; return what was seen."""
     words = np.frombuffer(board.run(folder, lowered, rows, "sweep", f"STRIDE={stride}"), np.uint32)
     width = 7 + lowered.values.n_sums + lowered.n_trees
     records, times, at = [], [], 0
@@ -134,7 +135,7 @@ def sweep(board: Board, folder: Path, lowered: Lowered, rows: np.ndarray, stride
             if not records[-1][2]:
                 break
     if at != len(words):
-        raise RuntimeError(f"{len(words) - at} words too many from the firmware")
+        raise RuntimeError(f"{len(words) - at} words more than expected from the firmware")
     table, clock = np.array(records), np.array(times) * board.tick_ns
     n_sums = lowered.values.n_sums
     return Sweep(
@@ -146,7 +147,7 @@ def sweep(board: Board, folder: Path, lowered: Lowered, rows: np.ndarray, stride
 
 
 def replay_nodes(lowered: Lowered, rows: np.ndarray) -> np.ndarray:
-    """Where each row stands after 0, 1, … steps, shape (n_rows, n_steps + 1, n_trees)."""
+    """Return the nodes of each row after 0, 1, … steps, shape (n_rows, n_steps + 1, n_trees)."""
     x = lowered.columns.encode(rows)
     at = np.tile(lowered.root, (len(rows), 1))
     seen = [at.copy()]
@@ -157,7 +158,7 @@ def replay_nodes(lowered: Lowered, rows: np.ndarray) -> np.ndarray:
 
 
 def mean_steps(result: Sweep, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Timer periods that interrupt every row, and the mean share of steps made by then."""
+    """Return the timer periods that interrupt every row, and the mean share of steps taken by then."""
     n_rows = len(result.full_ns)
     periods, which, counts = np.unique(result.period_ns[result.fired], return_inverse=True, return_counts=True)
     shares = np.bincount(which, result.position[result.fired]) / counts / n_steps

@@ -1,12 +1,24 @@
-"""The joint search in plain Python: every pair of thresholds is tried."""
+"""Score matrices for tests, and the joint search of QWYC in plain Python: every pair of thresholds is tried."""
 
 from fractions import Fraction
+
+import numpy as np
 
 INF = float("inf")
 
 
+def normal_scores(n_rows=300, n_models=12, seed=0):
+    """Return scores of models of different strength that mostly agree."""
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=(n_rows, 1))
+    return (truth + rng.normal(size=(n_rows, n_models))) * rng.uniform(0.1, 0.5, n_models)
+
+
 def oracle_thresholds(rows, allowed, sides):
-    """rows: (running sum, full decision). The pair that lets most rows go within `allowed` mistakes."""
+    """Return the pair of thresholds with which most rows leave within `allowed` mistakes.
+
+    `rows` are pairs of a running sum and the full decision.
+    """
     values = sorted({value for value, _ in rows})
 
     def negatives(lower):
@@ -34,6 +46,7 @@ def oracle_thresholds(rows, allowed, sides):
 
 
 def oracle(scores, beta, budget, costs, order, spending, sides):
+    """Return order, lower and upper thresholds, total cost and mistakes, in exact arithmetic."""
     n_rows, n_models = len(scores), len(scores[0])
     full = [sum(row) >= beta for row in scores]
     active, sums, mistakes, total = list(range(n_rows)), [0] * n_rows, 0, 0

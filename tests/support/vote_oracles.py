@@ -1,20 +1,26 @@
-"""Slow and obvious answers about votes, independent of the library: every order of every vote is played."""
+"""Slow and obvious answers about votes, independent of the library, and problems to draw.
+
+Every order of every vote is played.
+"""
 
 from functools import cache
 from itertools import combinations, permutations, product
 
 import numpy as np
+from hypothesis import strategies as st
 from scipy.optimize import linprog
+
+METHODS = ("minimax", "minimean", "minimixed")
 
 
 @cache
 def sequences(n_voters: int, n_positive: int) -> list[tuple[int, ...]]:
-    """All orders in which the votes may come."""
+    """Return all orders of the votes."""
     return [tuple(int(i in chosen) for i in range(n_voters)) for chosen in combinations(range(n_voters), n_positive)]
 
 
 def play(votes, stops) -> tuple[int, bool]:
-    """Votes asked and the answer given if the vote ends where ``stops(n_seen, n_positive)``."""
+    """Return the votes asked and the answer if the vote ends where ``stops(n_seen, n_positive)``."""
     n_positive = 0
     for n_seen in range(len(votes) + 1):
         if n_seen == len(votes) or stops(n_seen, n_positive):
@@ -24,12 +30,12 @@ def play(votes, stops) -> tuple[int, bool]:
 
 
 def where(thresholds):
-    """``stops(n_seen, n_positive)`` of a threshold policy, from its definition."""
+    """Return ``stops(n_seen, n_positive)`` of a threshold policy, from its definition."""
     return lambda i, j: j <= thresholds.lower[i] or j >= thresholds.upper[i]
 
 
 def outcomes(n_voters: int, stops) -> tuple[np.ndarray, np.ndarray]:
-    """Expected votes and disagreement for every number of positive voters."""
+    """Return expected votes and disagreement for every number of positive voters."""
     votes, disagreement = np.zeros((2, n_voters + 1))
     for n in range(n_voters + 1):
         played = [play(votes, stops) for votes in sequences(n_voters, n)]
@@ -40,7 +46,7 @@ def outcomes(n_voters: int, stops) -> tuple[np.ndarray, np.ndarray]:
 
 @cache
 def all_policies(n_voters: int) -> tuple[np.ndarray, np.ndarray]:
-    """Outcomes of every deterministic policy there is; two arrays of shape (n_policies, n_voters + 1)."""
+    """Return the outcomes of every deterministic policy; two arrays of shape (n_policies, n_voters + 1)."""
     states = [(i, j) for i in range(n_voters) for j in range(i + 1)]
     results = set()
     for choice in product((False, True), repeat=len(states)):
@@ -52,7 +58,7 @@ def all_policies(n_voters: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def best_objective(n_voters, method, distribution, max_disagreement, max_conditional=None) -> float:
-    """The optimum over all mixtures of all policies."""
+    """Return the optimum over all mixtures of all policies."""
     votes, disagreement = all_policies(n_voters)
     risk = [distribution] if method == "minimean" else list(np.eye(n_voters + 1))
     bounds = [max_disagreement] * len(risk)
@@ -70,7 +76,7 @@ def best_objective(n_voters, method, distribution, max_disagreement, max_conditi
 
 
 def plurality_outcome(votes_per_class, stops) -> tuple[float, float]:
-    """Expected votes and disagreement over all orders; ``stops(counts)`` ends the vote for the first leader."""
+    """Return expected votes and disagreement over all orders; ``stops(counts)`` ends the vote for the first leader."""
     ballot = [k for k, n in enumerate(votes_per_class) for _ in range(n)]
     winner = int(np.argmax(votes_per_class))
     asked, wrong = [], []
@@ -83,3 +89,37 @@ def plurality_outcome(votes_per_class, stops) -> tuple[float, float]:
         asked.append(n_seen)
         wrong.append(int(np.argmax(counts)) != winner)
     return float(np.mean(asked)), float(np.mean(wrong))
+
+
+def relative_gap(rule):
+    """Return the gap of objective and lower bound as a fraction of the objective."""
+    return (rule.objective - rule.lower_bound) / max(rule.objective, 1e-12)
+
+
+def broken(rule):
+    """Return by what fraction a rule exceeds its bounds."""
+    worst = rule.mean_disagreement if rule.method == "minimean" else rule.disagreement().max()
+    capped = 0 if rule.max_conditional is None else rule.disagreement().max() / rule.max_conditional
+    return max(worst / rule.max_disagreement, capped) - 1
+
+
+def distributions(n_voters):
+    """Draw random, sparse, U-shaped, lopsided and central distributions of the number of positive voters."""
+    n = np.arange(n_voters + 1) / n_voters
+    smooth = st.tuples(st.floats(-8, 8), st.floats(-20, 20)).map(lambda p: np.exp(p[0] * n + p[1] * (n - 0.5) ** 2))
+    rough = st.lists(st.floats(0, 1, width=32), min_size=n_voters + 1, max_size=n_voters + 1).map(np.array)
+    sparse = st.sets(st.integers(0, n_voters), min_size=1, max_size=4).map(
+        lambda chosen: np.isin(np.arange(n_voters + 1), list(chosen)).astype(float)
+    )
+    return st.one_of(smooth, rough, sparse).filter(lambda weights: weights.sum() > 1e-3)
+
+
+@st.composite
+def problems(draw, max_voters):
+    """Draw the arguments of `solve`: voters, bound, method, distribution and a bound for every n."""
+    n_voters = draw(st.integers(1, max_voters))
+    alpha = draw(st.sampled_from([1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.3, 0.6, 0.95]))
+    method = draw(st.sampled_from(METHODS))
+    cap = draw(st.none() | st.sampled_from([0.5, 1.0, 3.0])) if method == "minimean" else None
+    cap = None if cap is None else min(cap * alpha, 0.99)
+    return n_voters, alpha, method, draw(distributions(n_voters)), cap

@@ -1,4 +1,4 @@
-"""Fragments: the files of a data set that is too large to hold, read as Arrow record batches."""
+"""Fragments: the files of a data set that is too large for memory, read as Arrow record batches."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import glob
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,12 @@ from typing import Any
 from scurry.errors import FormatError, InputError, MissingDependencyError
 
 SUFFIXES = (".parquet", ".pq", ".csv", ".csv.gz", ".arrow", ".ipc", ".feather")
-Choose = Callable[[list[str]], list[str]]
+ChooseColumns = Callable[[list[str]], list[str]]
 Source = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
 def arrow() -> Any:
-    """The pyarrow package."""
+    """Return the pyarrow package, which is an optional dependency."""
     try:
         import pyarrow
     except ImportError as error:
@@ -34,33 +35,34 @@ class Fragment:
     ----------
     path : Path
     name : str
-        Its path below the folder that was asked for; what messages call it and what its output is called after.
+        Path relative to the folder that was searched. Messages use it, and the output file is named after it.
     """
 
     path: Path
     name: str
 
     def absolute(self) -> Fragment:
-        """The same file for processes that run elsewhere."""
+        """Return the same fragment with an absolute path, for processes with another working folder."""
         return replace(self, path=self.path.absolute())
 
     @property
     def n_bytes(self) -> int:
-        """Size of the file."""
+        """Size of the file in bytes."""
         return self.path.stat().st_size
 
     @property
     def output_name(self) -> str:
-        """Where its output goes, below the output folder."""
+        """Path of the output file relative to the output folder."""
         return self.name if self.name.endswith(".parquet") else f"{self.name}.parquet"
 
 
 def find(source: Source) -> list[Fragment]:
-    """The files meant by `source`: a file, a folder (searched for known suffixes), a glob, or a list of them.
+    """Find the files that `source` names.
 
     Parameters
     ----------
     source : str, path, or sequence of them
+        A file, a folder (searched for files with a known suffix), or a pattern such as ``"rows/*.parquet"``.
 
     Returns
     -------
@@ -77,7 +79,8 @@ def find(source: Source) -> list[Fragment]:
         if other.path != fragment.path:
             raise InputError(
                 f"{other.path} and {fragment.path} would both be written to {fragment.output_name}; "
-                "score them into different folders"
+                "score them into different folders",
+                argument="source",
             )
     return [by_output[name] for name in sorted(by_output)]
 
@@ -87,23 +90,22 @@ def _find_one(source: str) -> list[Fragment]:
     if path.is_file():
         return [Fragment(path, path.name)]
     if path.is_dir():
+        # Spark and Dask write markers such as _SUCCESS and .crc files next to their tables.
         files = [f for f in path.rglob("*") if f.is_file() and _suffix(f) and not f.name.startswith((".", "_"))]
         if not files:
-            raise InputError(f"folder {source} holds no file that ends in {', '.join(SUFFIXES)}")
+            raise InputError(f"folder {source} holds no file that ends in {', '.join(SUFFIXES)}", argument="source")
         return [Fragment(f, f.relative_to(path).as_posix()) for f in files]
     matches = [Path(match) for match in glob.glob(source, recursive=True)]
     files = [match for match in matches if match.is_file()]
     if not files:
-        raise InputError(f"no file matches {source!r}; give a file, a folder or a pattern such as 'rows/*.parquet'")
-    fixed = Path(*_fixed_parts(Path(source)))
+        raise InputError(
+            f"no file matches {source!r}; give a file, a folder or a pattern such as 'rows/*.parquet'",
+            argument="source",
+        )
+    # Names start at the first wildcard, so that files of the same name in different folders stay apart.
+    folders = Path(source).parts[:-1]
+    fixed = Path(*takewhile(lambda folder: not any(c in folder for c in "*?["), folders))
     return [Fragment(f, f.relative_to(fixed).as_posix()) for f in files]
-
-
-def _fixed_parts(pattern: Path) -> Iterator[str]:
-    for part in pattern.parts[:-1]:
-        if any(c in part for c in "*?["):
-            return
-        yield part
 
 
 def _suffix(path: Path) -> str | None:
@@ -113,7 +115,16 @@ def _suffix(path: Path) -> str | None:
 
 @dataclass(frozen=True)
 class Reader:
-    """An opened fragment."""
+    """An open fragment.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Of the columns that are read.
+    batches : iterable of pyarrow.RecordBatch
+    n_rows : int or None
+        Number of rows, None if the format does not store it.
+    """
 
     schema: Any
     batches: Iterable[Any]
@@ -121,8 +132,8 @@ class Reader:
 
 
 @contextmanager
-def opened(
-    fragment: Fragment, *, n_rows_per_batch: int, columns: Choose, float_columns: Collection[str]
+def open_fragment(
+    fragment: Fragment, *, n_rows_per_batch: int, columns: ChooseColumns, float_columns: Collection[str]
 ) -> Iterator[Reader]:
     """Open a fragment for reading in batches, in memory that does not grow with its size.
 
@@ -130,30 +141,40 @@ def opened(
     ----------
     fragment : Fragment
     n_rows_per_batch : int
-        At most this many rows per batch of a Parquet file; the other formats come as they were written or parsed.
+        Largest number of rows per batch of a Parquet file. Batches of other formats have the size in which they were
+        written or parsed.
     columns : callable
-        From the names of the file's columns to those that are to be read.
+        Called with the names of the file's columns; returns those to read.
     float_columns : collection of str
-        Columns of a CSV file that hold numbers: the first rows may look whole where later ones are not.
+        Columns of a CSV file to parse as float64. Arrow would guess the type from the first rows, and fail on a later
+        1.5 if those hold whole numbers only.
+
+    Yields
+    ------
+    Reader
 
     Raises
     ------
+    InputError
+        If the file has none of the known suffixes.
     FormatError
-        While reading too, if the file is not what its suffix says or is truncated.
+        If the file is truncated or does not have the format of its suffix; also while batches are read.
     """
     suffix = _suffix(fragment.path)
     if suffix is None:
-        raise InputError(f"{fragment.name} has none of the known suffixes {', '.join(SUFFIXES)}")
-    open_file = {".parquet": _parquet, ".pq": _parquet, ".csv": _csv, ".csv.gz": _csv}.get(suffix, _ipc)
+        raise InputError(f"{fragment.name} has none of the known suffixes {', '.join(SUFFIXES)}", argument="source")
+    openers = {".parquet": _open_parquet, ".pq": _open_parquet, ".csv": _open_csv, ".csv.gz": _open_csv}
+    open_file = openers.get(suffix, _open_ipc)
+    # A stack, because errors of the caller's block are not about this file and must pass unchanged.
     with ExitStack() as stack:
-        with naming(fragment):
+        with convert_errors(fragment):
             reader = stack.enter_context(open_file(fragment.path, n_rows_per_batch, columns, float_columns))
-        yield replace(reader, batches=_guarded(fragment, reader.batches))
+        yield replace(reader, batches=_convert_batch_errors(fragment, reader.batches))
 
 
 @contextmanager
-def naming(fragment: Fragment) -> Iterator[None]:
-    """Turn what Arrow or the system finds wrong with a file into an error that names it."""
+def convert_errors(fragment: Fragment) -> Iterator[None]:
+    """Turn errors of Arrow and of the operating system into a `FormatError` that names the file."""
     try:
         yield
     except (arrow().ArrowException, OSError) as error:
@@ -161,10 +182,10 @@ def naming(fragment: Fragment) -> Iterator[None]:
         raise FormatError(f"{fragment.name} cannot be read: {reason}") from error
 
 
-def _guarded(fragment: Fragment, batches: Iterable[Any]) -> Iterator[Any]:
+def _convert_batch_errors(fragment: Fragment, batches: Iterable[Any]) -> Iterator[Any]:
     iterator = iter(batches)
     while True:
-        with naming(fragment):
+        with convert_errors(fragment):
             batch = next(iterator, None)
         if batch is None:
             return
@@ -172,9 +193,12 @@ def _guarded(fragment: Fragment, batches: Iterable[Any]) -> Iterator[Any]:
 
 
 @contextmanager
-def _parquet(path: Path, n_rows_per_batch: int, columns: Choose, float_columns: Collection[str]) -> Iterator[Reader]:
+def _open_parquet(
+    path: Path, n_rows_per_batch: int, columns: ChooseColumns, float_columns: Collection[str]
+) -> Iterator[Reader]:
     import pyarrow.parquet as pq
 
+    # pre_buffer would hold whole row groups in memory; and the cores are busy with scoring, so Arrow gets no threads.
     with pq.ParquetFile(path, pre_buffer=False) as file:
         wanted = columns(file.schema_arrow.names)
         schema = arrow().schema([file.schema_arrow.field(name) for name in wanted])
@@ -183,10 +207,13 @@ def _parquet(path: Path, n_rows_per_batch: int, columns: Choose, float_columns: 
 
 
 @contextmanager
-def _csv(path: Path, n_rows_per_batch: int, columns: Choose, float_columns: Collection[str]) -> Iterator[Reader]:
+def _open_csv(
+    path: Path, n_rows_per_batch: int, columns: ChooseColumns, float_columns: Collection[str]
+) -> Iterator[Reader]:
     from pyarrow import csv
 
     pa = arrow()
+    # Opened once for the names of the columns: Arrow needs their types before it parses.
     with csv.open_csv(path) as head:
         names, wanted = head.schema.names, columns(head.schema.names)
     numbers = {name: pa.float64() for name in names if name in float_columns}
@@ -196,16 +223,19 @@ def _csv(path: Path, n_rows_per_batch: int, columns: Choose, float_columns: Coll
 
 
 @contextmanager
-def _ipc(path: Path, n_rows_per_batch: int, columns: Choose, float_columns: Collection[str]) -> Iterator[Reader]:
+def _open_ipc(
+    path: Path, n_rows_per_batch: int, columns: ChooseColumns, float_columns: Collection[str]
+) -> Iterator[Reader]:
     pa = arrow()
     with pa.memory_map(str(path)) as stream:
+        # Both forms of Arrow IPC use the same suffixes; only the file form can be opened at its end.
         try:
             file = pa.ipc.open_file(stream)
-            batches, n_rows = (file.get_batch(i) for i in range(file.num_record_batches)), None
+            batches = (file.get_batch(i) for i in range(file.num_record_batches))
         except pa.ArrowInvalid:
             stream.seek(0)
             file = pa.ipc.open_stream(stream)
-            batches, n_rows = iter(file), None
+            batches = iter(file)
         wanted = columns(file.schema.names)
         schema = pa.schema([file.schema.field(name) for name in wanted])
-        yield Reader(schema, (batch.select(wanted) for batch in batches), n_rows)
+        yield Reader(schema, (batch.select(wanted) for batch in batches), None)

@@ -1,4 +1,4 @@
-"""Scoring: Arrow record batches in, record batches of labels and of what they cost out."""
+"""Scoring: what becomes of an Arrow record batch of rows, up to a record batch of their labels and costs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.batch.files import Fragment, arrow, naming
+from scurry.batch.files import Fragment, arrow, convert_errors
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.rows import as_rows, columns_read
@@ -21,8 +21,8 @@ from scurry.runners.runner import STOP_REASONS, Run
 COLUMNS = ("label", "probability", "trees", "steps", "reason")
 
 
-class Prepared(NamedTuple):
-    """What scoring needs of a batch: rows for the forest, shape (n_rows, n_features), and columns passed through."""
+class PreparedBatch(NamedTuple):
+    """Rows of a batch as the forest reads them, of shape (n_rows, n_features), and its columns to pass through."""
 
     rows: NDArray[Any]
     kept: dict[str, Any]
@@ -30,23 +30,26 @@ class Prepared(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Scoring:
-    """How record batches are scored.
+    """Settings that say how record batches are scored.
 
     Parameters
     ----------
     predictor : Predictor
     columns : tuple of {"label", "probability", "trees", "steps", "reason"}
-        What is written of each row. "label" alone is fastest; "probability" costs a pass of its own, and "steps"
-        of an early exit far more: every tree is walked to its leaf to count them.
-        Labels that are text, and reasons, are dictionary-encoded: pandas calls them categories.
-        With two classes "probability" is that of the second, with more there is a column for each.
+        What to write about each row. "label" alone is fastest. "probability" evaluates the rows once more. "steps" of
+        an early exit is the most expensive: to count node tests, rows are walked to their leaves in all trees.
+        With two classes "probability" is that of the second class; with more there is one column per class.
+        Text labels and reasons are dictionary-encoded (pandas: categories).
     keep : tuple of str
-        Input columns that are passed through.
+        Input columns to pass through.
     prefix : str
         Put before the names of `columns`.
     n_threads : int or None
-    max_steps, time_us : optional
-        A budget per row, for anytime plans.
+        Number of threads (None: all cores).
+    max_steps : int, optional
+        Tree steps per row, for anytime plans.
+    time_us : float, optional
+        Microseconds per row, for anytime plans.
 
     Examples
     --------
@@ -56,7 +59,7 @@ class Scoring:
     >>> predictor = scurry.Predictor.full(scurry.Forest.from_trees([stump]))
     >>> scoring = scurry.batch.Scoring(predictor=predictor, columns=("label", "trees"))
     >>> batch = pa.record_batch({"x": [0.0, 1.0]})
-    >>> [scored.to_pydict() for scored in scoring.scored([batch])]
+    >>> [scored.to_pydict() for scored in scoring.score_batches([batch])]
     [{'label': [0, 1], 'trees': [1, 1]}]
     """
 
@@ -71,27 +74,38 @@ class Scoring:
     def __post_init__(self) -> None:
         unknown = [name for name in self.columns if name not in COLUMNS]
         if unknown or not self.columns:
-            raise InputError(f"columns must be some of {', '.join(COLUMNS)}; got {', '.join(unknown) or 'none'}")
+            raise InputError(
+                f"columns must be some of {', '.join(COLUMNS)}; got {', '.join(unknown) or 'none'}", argument="columns"
+            )
         if "probability" in self.columns and not self.forest.is_classifier:
-            raise InputError("the model is a regressor and has no probabilities; leave 'probability' out of columns")
+            raise InputError(
+                "the model is a regressor and has no probabilities; leave 'probability' out of columns",
+                argument="columns",
+            )
         clash = [name for name in self.keep if name in {self.prefix + column for column in self.columns}]
         if clash:
-            raise InputError(f"kept column {clash[0]!r} has the name of a written one; set a prefix, such as 'scurry_'")
+            raise InputError(
+                f"kept column {clash[0]!r} has the name of a written one; set a prefix, such as 'scurry_'",
+                argument="keep",
+            )
 
     @property
     def forest(self) -> Forest:
-        """The forest that scores."""
+        """The predictor's forest."""
         return self.predictor.forest
 
     def identity_of(self, fragment: Fragment) -> bytes:
-        """Changes whenever the fragment's output may."""
-        with naming(fragment):
+        """Return a digest that changes whenever the output of the fragment may change.
+
+        The number of threads and the size of batches are left out: they do not change the output.
+        """
+        with convert_errors(fragment):
             status = fragment.path.stat()
         settings = [self.columns, self.keep, self.prefix, self.max_steps, self.time_us]
         parts = [self.predictor.digest, settings, fragment.name, status.st_size, status.st_mtime_ns]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest().encode()
 
-    def scored(self, batches: Iterable[Any]) -> Iterator[Any]:
+    def score_batches(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Score Arrow record batches one by one.
 
         Parameters
@@ -101,28 +115,33 @@ class Scoring:
         Yields
         ------
         pyarrow.RecordBatch
-            Of as many rows: the kept columns, then the written ones.
+            With the rows of the input batch: the kept columns, then the written ones.
         """
-        return (self.assembled(self.evaluated(self.prepared(batch))) for batch in batches)
+        # Three methods, because files are prepared, evaluated and assembled in different threads.
+        return (self.assemble(self.evaluate(self.prepare(batch))) for batch in batches)
+
+    scored = score_batches  # the former name
 
     def schema(self, source: Any) -> Any:
-        """The columns of outputs, given the pyarrow.Schema of inputs."""
-        return next(self.scored([arrow().RecordBatch.from_pylist([], schema=source)])).schema
+        """Return the pyarrow.Schema of the output for the pyarrow.Schema of an input."""
+        return next(self.score_batches([arrow().RecordBatch.from_pylist([], schema=source)])).schema
 
-    def prepared(self, batch: Any) -> Prepared:
-        """A record batch as `evaluated` needs it; may be made in another thread, ahead of its use."""
+    def prepare(self, batch: Any) -> PreparedBatch:
+        """Convert a pyarrow.RecordBatch for `evaluate`; any thread may do this."""
         features = batch
+        # Without names every column is a feature, unless it is only kept.
         if self.forest.feature_names is None:
             features = batch.select([name for name in batch.schema.names if name not in self.keep])
         rows = _plain_rows(self.forest, features)
         if rows is None:
             rows = as_rows(self.forest, arrow().Table.from_batches([features]))
-        return Prepared(rows, {name: batch.column(name) for name in self.keep})
+        return PreparedBatch(rows, {name: batch.column(name) for name in self.keep})
 
-    def evaluated(self, batch: Prepared) -> dict[str, Any]:
-        """The kept columns, and what the predictor says of each row as numpy arrays."""
+    def evaluate(self, batch: PreparedBatch) -> dict[str, Any]:
+        """Return the kept columns, and the predictor's results as numpy arrays of shape (n_rows,), by name."""
         budget: dict[str, Any] = {"max_steps": self.max_steps, "time_us": self.time_us}
         values: dict[str, Any] = dict(batch.kept)
+        # `run` gives everything but probabilities; `predict` is faster, and enough for labels alone.
         run: Run | None = None
         if set(self.columns) & {"trees", "steps", "reason"}:
             run = self._predictor.run(batch.rows, self.n_threads, **budget)
@@ -135,40 +154,42 @@ class Scoring:
                 values[self.prefix + name] = getattr(run, {"label": "labels", "reason": "reason_codes"}.get(name, name))
         return values
 
-    def assembled(self, values: dict[str, Any]) -> Any:
-        """The output of one batch, a pyarrow.RecordBatch; may be made in another thread, while others are evaluated."""
+    def assemble(self, values: dict[str, Any]) -> Any:
+        """Return the results of one batch as a pyarrow.RecordBatch; any thread may do this."""
         pa = arrow()
         special = {self.prefix + "label": self._label_array, self.prefix + "reason": _reason_array}
         arrays = {
             name: value if isinstance(value, pa.Array) else special.get(name, pa.array)(value)
             for name, value in values.items()
         }
-        # What is said of a row is never null, and Parquet need not say so of each.
+        # Results are never null. Declaring that spares Parquet a flag per row.
         fields = [pa.field(name, array.type, nullable=name in self.keep) for name, array in arrays.items()]
         return pa.RecordBatch.from_arrays(list(arrays.values()), schema=pa.schema(fields))
 
-    def needed(self, names: list[str]) -> list[str]:
-        """Those columns of a file that are read: the kept ones and the model's features."""
+    def choose_columns(self, names: list[str]) -> list[str]:
+        """Return the columns of a file to read: the kept ones and the model's features."""
         absent = [name for name in self.keep if name not in names]
         if absent:
-            raise InputError(f"there is no column {absent[0]!r} to keep; the columns are {', '.join(names[:20])}")
+            raise InputError(
+                f"there is no column {absent[0]!r} to keep; the columns are {', '.join(names[:20])}", argument="keep"
+            )
         read = set(columns_read(self.forest, names))
         return [name for name in names if name in read or name in self.keep]
 
     @property
     def _predictor(self) -> Predictor:
-        """What is run: with numbers for labels where those are text, which are faster to make and to write."""
-        return self.predictor.coded if self._text_labels else self.predictor
+        """The predictor to run. Text labels are replaced by class numbers, which are faster to make and to write."""
+        return self.predictor.coded if self._has_text_labels else self.predictor
 
     @property
-    def _text_labels(self) -> bool:
+    def _has_text_labels(self) -> bool:
         return self.forest.classes is not None and self.forest.classes.dtype.kind in "OU"
 
     def _label_array(self, labels: NDArray[Any]) -> Any:
         pa, classes = arrow(), self.forest.classes
-        if self._text_labels:
+        if self._has_text_labels:
             return pa.DictionaryArray.from_arrays(labels.astype(np.int32), pa.array(classes))
-        # What no row has must not be guessed from the rows of a batch.
+        # A fixed type: one guessed from the rows of a batch could differ between batches of one file.
         return pa.array(labels, type=pa.float64() if classes is None else pa.array(classes).type)
 
     def _probabilities(self, matrix: Any) -> dict[str, Any]:
@@ -185,7 +206,7 @@ def _reason_array(codes: NDArray[np.uint8]) -> Any:
 
 
 def _plain_rows(forest: Forest, batch: Any) -> NDArray[Any] | None:
-    """The numbers that `as_rows` makes of a batch, by columns and at a fraction of its cost; None for some batches."""
+    """Convert a batch of plain numbers as `as_rows` does, but much faster; return None if the batch needs `as_rows`."""
     names = batch.schema.names if forest.feature_names is None else forest.feature_names
     if forest.categories or forest.encode_numbers or len(names) != forest.n_features:
         return None
@@ -199,12 +220,13 @@ def _plain_rows(forest: Forest, batch: Any) -> NDArray[Any] | None:
 
 
 def _becomes_float(column: Any) -> bool:
-    """Whether a column's numbers are also numbers of the float type that Arrow makes of them."""
+    """Return whether Arrow converts the column's numbers to float without changing any."""
     from pyarrow import compute, types
 
     if types.is_floating(column.type):
-        return not types.is_float16(column.type)  # which Arrow does not cast
+        return not types.is_float16(column.type)  # Arrow does not cast it
     if not types.is_integer(column.type):
         return False
+    # Whole numbers up to 2**53 are exact as float64; narrower integers cannot be larger.
     bounds = compute.min_max(column).as_py().values() if column.type.bit_width == 64 else [0]
     return all(bound is None or abs(bound) <= 2**53 for bound in bounds)

@@ -1,7 +1,7 @@
-"""Scoring of data sets of any size: Arrow record batches in, Parquet files out, in constant memory.
+"""A run: score a data set of any size into Parquet files, in constant memory.
 
-Each input file (a fragment) becomes one output file, which appears under its name only when it is complete. It carries
-the identity of its input and of the predictor, so that a second run skips what is done and redoes what has changed.
+Each input file (a fragment) becomes one output file, which appears under its name only when it is complete. The output
+stores a digest of its input and of the predictor, so that a second run skips what is done and redoes what has changed.
 """
 
 from __future__ import annotations
@@ -11,42 +11,51 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from scurry.batch.files import Fragment, Source, arrow, find, opened
+from scurry.batch.files import Fragment, Source, arrow, find, open_fragment
 from scurry.batch.rows import Scoring
-from scurry.batch.threads import Behind, Lanes, ahead
+from scurry.batch.threads import BackgroundWriter, ThreadBudget, read_ahead
+from scurry.checks import Progress
 from scurry.errors import InputError, OutputError, ScurryError
 from scurry.forest import Forest
 from scurry.forest.rows import float_columns, thread_count
 from scurry.forest.storage import replacing
 from scurry.predictor import Predictor
 
-Progress = Callable[[float, str], object]
 Outcome = int | None | BaseException
-_IDENTITY = b"scurry.identity"
+"""Of one fragment: the number of rows scored, None if the output was complete already, or what went wrong."""
+
+_IDENTITY = b"scurry.identity"  # key in the metadata of outputs; part of the format
 _N_ROWS_PER_BATCH = 1 << 16
 _PART = ".part"
 
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a data set.
+    """Outcome of a run over a data set.
 
     Attributes
     ----------
     n_rows : int
         Rows scored in this run.
     seconds : float
+        Duration of the run.
     written, skipped : list of str
-        Fragments scored in this run, and those whose output was there already.
+        Names of the files scored in this run, and of those whose output was complete already.
     failed : dict of str to str
-        What was wrong with the fragments that could not be scored.
+        Error messages by the names of the files that could not be scored.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> scurry.batch.Report(n_rows=500, seconds=2.0, written=["rows.csv"]).rows_per_second
+    250.0
     """
 
     n_rows: int = 0
@@ -57,7 +66,7 @@ class Report:
 
     @property
     def rows_per_second(self) -> float:
-        """Rows scored in this run by its duration."""
+        """Rows scored per second of the run."""
         return self.n_rows / self.seconds if self.seconds else 0.0
 
 
@@ -77,7 +86,7 @@ def score(
 ) -> Report:
     """Score files of any size into Parquet files, in constant memory.
 
-    Fragments that cannot be read are reported and the others finished. What a previous run completed is skipped.
+    Files that cannot be read are reported, and the others are scored. Outputs that an earlier run completed are kept.
 
     Parameters
     ----------
@@ -85,14 +94,17 @@ def score(
         Parquet, CSV or Arrow IPC files, folders of them, or patterns such as ``"rows/*.parquet"``.
     predictor : Predictor or Forest
     destination : str or path
-        A folder, in which outputs are called after their inputs; or, for one input, a file ending in ``.parquet``.
+        A folder, where each output is named after its input; or, for one input, a file ending in ``.parquet``.
     columns, keep, prefix, max_steps, time_us
-        As of `Scoring`.
+        See `Scoring`.
     n_threads : int or None
-        How many work at the same time, None for as many as there are cores.
+        Number of threads (None: all cores).
     n_rows_per_batch : int
+        Rows of a Parquet file to hold in memory at a time.
     progress : callable, optional
-        Called as ``progress(share_done, message)``.
+        Called as ``progress(n_done, n_total)`` after each batch and each file. The unit is bytes of input files,
+        because the number of rows in a CSV file is not known before it has been read. An exception that it raises ends
+        the run.
 
     Returns
     -------
@@ -101,9 +113,9 @@ def score(
     Raises
     ------
     InputError
-        If the arguments are wrong, or every fragment fails.
+        If an argument is wrong, or no file can be scored.
     OutputError
-        If the destination cannot be written: a full disk, say. Outputs that are there by then are complete.
+        If the destination cannot be written, for example because the disk is full. Finished outputs are complete.
 
     Examples
     --------
@@ -116,98 +128,107 @@ def score(
     >>> report.n_rows, report.written
     (2, ['rows.csv'])
     """
-    tasks = outputs(find(source), Path(destination))
-    lanes = Lanes(thread_count(n_threads), len(tasks))
+    targets = plan_outputs(find(source), Path(destination))
+    threads = ThreadBudget(thread_count(n_threads), len(targets))
     scoring = Scoring(
         predictor=predictor if isinstance(predictor, Predictor) else Predictor.full(predictor),
         columns=tuple(columns),
         keep=tuple(keep),
         prefix=prefix,
-        n_threads=max(lanes.n // len(tasks), 1),
+        # With few files, threads are left over for the rows of each.
+        n_threads=max(threads.n_threads // len(targets), 1),
         max_steps=max_steps,
         time_us=time_us,
     )
-    tracker = Tracker(list(tasks), progress)
-    work = partial(score_fragment, scoring=scoring, n_rows_per_batch=n_rows_per_batch, tracker=tracker, lanes=lanes)
-    return collected(_completed(tasks, work, lanes), tracker)
+    tracker = Tracker(list(targets), progress)
+    score_one = partial(
+        score_fragment, scoring=scoring, n_rows_per_batch=n_rows_per_batch, tracker=tracker, threads=threads
+    )
+    return collect_report(_score_in_threads(targets, score_one, threads), tracker)
 
 
-def collected(outcomes: Generator[tuple[Fragment, Outcome]], tracker: Tracker) -> Report:
-    """What became of all fragments, given each as it is done with and its number of rows, None or what was wrong."""
-    report = Report()
+def collect_report(outcomes: Generator[tuple[Fragment, Outcome]], tracker: Tracker) -> Report:
+    """Collect the outcomes of all fragments, in any order, into a `Report`.
+
+    Raises
+    ------
+    OutputError
+        The first one among the outcomes: if one output cannot be written, neither can the others.
+    InputError
+        If all fragments failed: then the mistake is likely the caller's, and not in the files.
+    """
+    n_rows, written, skipped, failed = 0, list[str](), list[str](), dict[str, str]()
+    # Closing the generator stops its threads, also when this loop ends with an error.
     with closing(outcomes):
         for fragment, outcome in outcomes:
             if isinstance(outcome, OutputError):
                 raise outcome
             if isinstance(outcome, BaseException):
-                report.failed[fragment.name] = _message(outcome)
+                message = str(outcome)
+                # Only scurry's own messages can be understood without the type of the error.
+                if not isinstance(outcome, ScurryError):
+                    message = f"{type(outcome).__name__}: {' '.join(message.split())}"
+                failed[fragment.name] = message
+            elif outcome is None:
+                skipped.append(fragment.name)
             else:
-                (report.skipped if outcome is None else report.written).append(fragment.name)
-                report = replace(report, n_rows=report.n_rows + (outcome or 0))
+                written.append(fragment.name)
+                n_rows += outcome
             tracker.finish(fragment)
-    _raise_if_all_failed(report)
-    for names in (report.written, report.skipped):
-        names.sort()
-    return replace(report, seconds=tracker.seconds)
+    if not written and not skipped:
+        name, message = min(failed.items())
+        named = message if name in message else f"{name}: {message}"
+        raise InputError(named if len(failed) == 1 else f"none of {len(failed)} inputs could be scored. {named}")
+    return Report(n_rows, tracker.seconds, sorted(written), sorted(skipped), failed)
 
 
-def _completed(
-    tasks: dict[Fragment, Path], work: Callable[[Fragment, Path], int | None], lanes: Lanes
+def _score_in_threads(
+    targets: dict[Fragment, Path], score_one: Callable[[Fragment, Path], int | None], threads: ThreadBudget
 ) -> Generator[tuple[Fragment, Outcome]]:
     def attempt(fragment: Fragment, target: Path) -> Outcome:
         try:
-            return work(fragment, target)
+            return score_one(fragment, target)
         except ScurryError as error:
             return error
         finally:
-            lanes.finish()
+            threads.finish_fragment()
 
-    with ThreadPoolExecutor(lanes.n) as pool:
+    with ThreadPoolExecutor(threads.n_threads) as pool:
         try:
-            futures = {pool.submit(attempt, *task): task[0] for task in tasks.items()}
+            futures = {pool.submit(attempt, *target): target[0] for target in targets.items()}
             for future in as_completed(futures):
                 yield futures[future], future.result()
         finally:
-            lanes.end()
+            threads.cancel()
             pool.shutdown(cancel_futures=True)
 
 
-def _raise_if_all_failed(report: Report) -> None:
-    """A run without any output is a mistake of the caller's, not of a fragment."""
-    if not report.written and not report.skipped:
-        name, message = min(report.failed.items())
-        named = message if name in message else f"{name}: {message}"
-        n = len(report.failed)
-        raise InputError(named if n == 1 else f"none of {n} inputs could be scored. {named}")
-
-
-def _message(error: BaseException) -> str:
-    if isinstance(error, ScurryError):
-        return str(error)
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
-
-
-def outputs(fragments: Sequence[Fragment], destination: Path) -> dict[Fragment, Path]:
-    """Where each fragment's output goes; the folders are made, and what a killed run left half written is removed."""
+def plan_outputs(fragments: Sequence[Fragment], destination: Path) -> dict[Fragment, Path]:
+    """Return the path of each fragment's output; create the folders and remove leftovers of runs that were killed."""
     if destination.suffix == ".parquet" and not destination.is_dir():
         if len(fragments) != 1:
-            raise InputError(f"{destination} is one file and there are {len(fragments)} inputs; name a folder instead")
-        tasks = {fragments[0]: destination}
+            raise InputError(
+                f"{destination} is one file and there are {len(fragments)} inputs; name a folder instead",
+                argument="destination",
+            )
+        targets = {fragments[0]: destination}
     else:
-        tasks = {fragment: destination / fragment.output_name for fragment in fragments}
-    for fragment, target in tasks.items():
+        targets = {fragment: destination / fragment.output_name for fragment in fragments}
+    for fragment, target in targets.items():
         if target.exists() and target.samefile(fragment.path):
-            raise InputError(f"{target} would be overwritten by its own scores; choose another destination")
+            raise InputError(
+                f"{target} would be overwritten by its own scores; choose another destination", argument="destination"
+            )
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             remove_parts(target)
         except OSError as error:
             raise OutputError(f"{target.parent} cannot be written: {error.strerror}") from error
-    return tasks
+    return targets
 
 
 def remove_parts(target: Path) -> None:
-    """Remove what processes that were killed had begun of an output."""
+    """Remove temporary files of an output that killed processes left behind."""
     for part in target.parent.glob(f".{glob.escape(target.name)}.*{_PART}"):
         part.unlink(missing_ok=True)
 
@@ -218,56 +239,60 @@ def score_fragment(
     scoring: Scoring,
     n_rows_per_batch: int = _N_ROWS_PER_BATCH,
     tracker: Tracker | None = None,
-    lanes: Lanes | None = None,
+    threads: ThreadBudget | None = None,
 ) -> int | None:
-    """Score one fragment; may be repeated, by several processes too: the output appears at once and whole.
+    """Score one fragment.
+
+    This may be repeated, even by several processes at once: the output appears in one moment, complete.
 
     Parameters
     ----------
     fragment : Fragment
     target : Path
+        Of the output.
     scoring : Scoring
     n_rows_per_batch : int
-    tracker : optional
-    lanes : Lanes, optional
-        Those of the run, one of which this fragment takes. By default it is alone and keeps to this thread.
+    tracker : Tracker, optional
+    threads : ThreadBudget, optional
+        Of the run, which has started this call in one of its threads. By default this thread does everything.
 
     Returns
     -------
     int or None
-        Rows scored, None if `target` is the output of this very input and scoring already.
+        Number of rows scored, None if `target` is already the complete output for this input and scoring.
     """
     import pyarrow.parquet as pq
 
     identity = scoring.identity_of(fragment)
-    if _identity_in(target) == identity:
+    if _read_identity(target) == identity:
         return None
-    n_rows, lanes = 0, lanes or Lanes(1, 1)
-    floats = float_columns(scoring.forest)
-    with opened(fragment, n_rows_per_batch=n_rows_per_batch, columns=scoring.needed, float_columns=floats) as reader:
+    n_rows, threads = 0, threads or ThreadBudget(1, 1)
+    with open_fragment(
+        fragment,
+        n_rows_per_batch=n_rows_per_batch,
+        columns=scoring.choose_columns,
+        float_columns=float_columns(scoring.forest),
+    ) as reader:
         schema = scoring.schema(reader.schema).with_metadata({_IDENTITY: identity})
-        # Nobody looks for rows by what was predicted of them, and bounds of text take long.
-        options = {"schema": schema, "write_statistics": list(scoring.keep)}
         with (
-            _published(target) as temporary,
-            pq.ParquetWriter(temporary, **options) as writer,
-            Behind(lanes) as behind,
+            _replace_when_complete(target) as temporary,
+            # Statistics let readers skip row groups. Nobody filters by results, and bounds of text are slow to compute.
+            pq.ParquetWriter(temporary, schema=schema, write_statistics=list(scoring.keep)) as parquet,
+            BackgroundWriter[dict[str, Any]](
+                lambda values: parquet.write_batch(scoring.assemble(values)), threads
+            ) as writer,
         ):
-
-            def write(values: dict[str, Any]) -> None:
-                writer.write_batch(scoring.assembled(values))
-
-            for batch in ahead(map(scoring.prepared, reader.batches), lanes):
-                lanes.raise_if_ended()
-                behind.call(write, scoring.evaluated(batch))
+            for batch in read_ahead(map(scoring.prepare, reader.batches), threads):
+                threads.raise_if_cancelled()
+                writer.write(scoring.evaluate(batch))
                 n_rows += len(batch.rows)
                 if tracker is not None:
-                    tracker.advance(fragment, len(batch.rows), n_rows / reader.n_rows if reader.n_rows else 0.0)
+                    tracker.advance(fragment, n_rows / reader.n_rows if reader.n_rows else 0.0)
     return n_rows
 
 
-def _identity_in(target: Path) -> bytes | None:
-    """What a complete output says of its input; None if there is none."""
+def _read_identity(target: Path) -> bytes | None:
+    """Return the identity that an output stores; None if there is no complete output."""
     import pyarrow.parquet as pq
 
     if not target.exists():
@@ -281,46 +306,52 @@ def _identity_in(target: Path) -> bytes | None:
 
 
 @contextmanager
-def _published(target: Path) -> Iterator[Path]:
-    """A temporary file that takes the place of `target` if the block ends well, and vanishes otherwise."""
+def _replace_when_complete(target: Path) -> Iterator[Path]:
+    """Yield a temporary file that replaces `target` if the block ends well, and is removed otherwise."""
     try:
         with replacing(target, _PART) as temporary:
             yield temporary
     except OSError as error:
+        # Some of scurry's own errors are OSErrors too; those already name what is wrong.
         if isinstance(error, ScurryError):
             raise
         raise OutputError(
-            f"{target} could not be written: {error.strerror or error}. Outputs written before are complete; "
-            "mend it and run again to go on from there"
+            f"{target} could not be written: {error.strerror or error}. Fix this and rerun; finished outputs are kept"
         ) from error
 
 
 class Tracker:
-    """Tells the share of bytes that is done, and the pace; may be told of progress by several threads."""
+    """Report progress in bytes of input; several threads may call it.
+
+    Parameters
+    ----------
+    fragments : sequence of Fragment
+    progress : callable or None
+        Called as ``progress(n_done, n_total)``.
+    """
 
     def __init__(self, fragments: Sequence[Fragment], progress: Progress | None) -> None:
-        self._progress, self._start, self._n_rows = progress, time.perf_counter(), 0
+        self._progress, self._start = progress, time.perf_counter()
         self._n_bytes = {fragment: fragment.n_bytes for fragment in fragments}
-        self._total = max(sum(self._n_bytes.values()), 1)
-        self._done, self._done_of = 0.0, dict.fromkeys(fragments, 0.0)
+        self._n_total, self._n_done = sum(self._n_bytes.values()), 0
+        self._n_done_of = dict.fromkeys(fragments, 0)
         self._lock = Lock()
 
     @property
     def seconds(self) -> float:
-        """Since the run began."""
+        """Seconds since the run began."""
         return time.perf_counter() - self._start
 
-    def advance(self, fragment: Fragment, n_rows: int, share: float) -> None:
-        """`n_rows` more rows are scored, `share` of the fragment in all."""
+    def advance(self, fragment: Fragment, share: float) -> None:
+        """Note that `share` of the fragment is done so far."""
+        # The lock also keeps two threads from calling `progress` at once, or in the wrong order.
         with self._lock:
-            self._n_rows += n_rows
-            done = share * self._n_bytes[fragment]
-            self._done += done - self._done_of[fragment]
-            self._done_of[fragment] = done
+            n_done = int(share * self._n_bytes[fragment])
+            self._n_done += n_done - self._n_done_of[fragment]
+            self._n_done_of[fragment] = n_done
             if self._progress is not None:
-                pace = self._n_rows / max(self.seconds, 1e-9)
-                self._progress(self._done / self._total, f"{self._n_rows:,} rows, {pace:,.0f} rows/s")
+                self._progress(self._n_done, self._n_total)
 
     def finish(self, fragment: Fragment) -> None:
-        """The fragment is done with."""
-        self.advance(fragment, 0, 1.0)
+        """Note that the fragment is finished, whether it was scored, skipped or failed."""
+        self.advance(fragment, 1.0)

@@ -62,7 +62,7 @@ def demo(
 
         def began(step: str) -> None:
             nonlocal begun
-            tell(begun / _N_STEPS, step)
+            tell(begun, _N_STEPS, step)
             begun += 1
 
         found = run(output, began)

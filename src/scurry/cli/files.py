@@ -96,7 +96,7 @@ def _of_object(path: Path, held: Any) -> Model:
 
 def read_rows(source: Sequence[str], forest: Forest, label: str | None = None) -> tuple[Any, Any]:
     """All rows of some files: the model's features as an Arrow table, and the labels if `label` names them."""
-    from scurry.batch.files import arrow, find, opened
+    from scurry.batch.files import arrow, find, open_fragment
     from scurry.forest.rows import columns_read, float_columns
 
     def wanted(names: list[str]) -> list[str]:
@@ -107,7 +107,9 @@ def read_rows(source: Sequence[str], forest: Forest, label: str | None = None) -
 
     tables, numeric = [], float_columns(forest) - {label}
     for fragment in find(source):
-        with opened(fragment, n_rows_per_batch=_N_ROWS_PER_BATCH, columns=wanted, float_columns=numeric) as reader:
+        with open_fragment(
+            fragment, n_rows_per_batch=_N_ROWS_PER_BATCH, columns=wanted, float_columns=numeric
+        ) as reader:
             tables.append(arrow().Table.from_batches(reader.batches, reader.schema))
     table = arrow().concat_tables(tables, promote_options="permissive")
     labels = None if label is None else _values(table.column(label))

@@ -166,7 +166,7 @@ def prune(
             y,
             errors=errors,
             method=method,
-            progress=lambda done, total: tell(done / max(total, 1), ""),
+            progress=tell,
             **given,
         )
         point = None if max_cost is None else path.point(max_cost=max_cost)

@@ -35,10 +35,11 @@ def working(text: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress(text: str) -> Iterator[Callable[[float | None, str], None]]:
-    """A bar on a terminal, unless the block is soon done.
+def progress(text: str) -> Iterator[Callable[..., None]]:
+    """Show a bar on a terminal, unless the block is soon done.
 
-    The block is given ``tell(share_done, message)``; as long as the share is None the bar only moves to and fro.
+    The block is given ``tell(n_done, n_total, message=None)``; until it calls that, the bar only moves to and fro.
+    Without a message the bar shows the percentage.
     """
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -49,10 +50,13 @@ def progress(text: str) -> Iterator[Callable[[float | None, str], None]]:
     start = threading.Timer(_PATIENCE_S, bar.start)
     if screen.is_terminal:
         start.start()
+
+    def tell(n_done: int, n_total: int, message: str | None = None) -> None:
+        shown = f"{n_done / max(n_total, 1):.0%}" if message is None else message
+        bar.update(task, total=n_total, completed=n_done, message=shown)
+
     try:
-        yield lambda share, message: bar.update(
-            task, total=None if share is None else 1.0, completed=share, message=message
-        )
+        yield tell
     finally:
         start.cancel()
         if start.ident is not None:

@@ -15,7 +15,7 @@ from scurry.checks import check_choice
 from scurry.errors import InputError, MissingDependencyError
 from scurry.forest.rows import as_rows
 from scurry.predictor import Predictor
-from scurry.stopping.votes.policy import decided
+from scurry.stopping.votes.policy import stop_when_certain
 from scurry.stopping.votes.rule import VoteRule
 
 _GO_ON, _POSITIVE, _NEGATIVE, _LOT = "#f2f2f2", "#1f77b4", "#d9822b", "#7a2f8f"
@@ -86,11 +86,11 @@ class VoteRuleDisplay:
         ax.fill_between(seen, np.minimum(lower, -0.5), lower, color=_NEGATIVE, alpha=0.55, step="mid", lw=0)
         ax.step(seen, upper, where="mid", color=_POSITIVE, lw=1.2, label="stop: positive")
         ax.step(seen, lower, where="mid", color=_NEGATIVE, lw=1.2, label="stop: negative")
-        certain = decided(rule.n_voters)
+        certain = stop_when_certain(rule.n_voters)
         ax.step(seen, certain.upper - 0.5, where="mid", color="black", lw=0.8, ls=":", label="vote decided")
         ax.step(seen, certain.lower + 0.5, where="mid", color="black", lw=0.8, ls=":")
         if rule.n_voters <= _MAX_LISTED:
-            ax.plot(*np.nonzero(rule.draws_lots()), "o", color=_LOT, ms=4, label="stop by lot")
+            ax.plot(*np.nonzero(rule.find_randomised_states()), "o", color=_LOT, ms=4, label="stop by lot")
         ax.set(xlabel="votes seen", ylabel="positive votes", xlim=(0, rule.n_voters), ylim=(-0.5, rule.n_voters + 0.5))
         ax.legend(loc="upper left", frameon=False)
 

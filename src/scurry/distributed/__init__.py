@@ -1,4 +1,4 @@
-"""Scoring and fitting on a Dask cluster, with the results of one machine."""
+"""Scoring and fitting on a Dask cluster, with the same results as on one machine."""
 
 from scurry.distributed.calibration import early_exit
 from scurry.distributed.fitting import anytime, find_order

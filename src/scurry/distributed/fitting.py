@@ -1,15 +1,14 @@
-"""Step orders from rows that no machine could hold.
+"""Step orders found on more rows than fit into the memory of one machine.
 
-The greedy searches look at one number per tree and step: the loss of all rows if that step were taken. It is a sum over
-rows, so every partition counts its own and the sums decide. The order is that of `scurry.orders.find` on all rows at
-once. The other searches look at rows again and again in other ways; give them a sample.
+The greedy searches need one number per tree and step: the loss of all rows if that step were taken next. It is a sum
+over rows, so workers compute it for their files and the sums decide. The order is the one that `scurry.orders.find`
+finds on all rows at once. The other searches read the rows in other ways, again and again; give them a sample.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,18 +16,19 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.batch.files import Source, find
-from scurry.distributed.cluster import Partition, connected, gathered, kept, shared, total
+from scurry.checks import Progress
+from scurry.distributed.cluster import connect, gather, get_or_make, share
+from scurry.distributed.files import Partition
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.importers import from_model
-from scurry.orders.curves import curve_of
+from scurry.orders.curves import measure_curve
 from scurry.orders.ordering_set import OrderingSet
 from scurry.orders.search import StepOrder
 from scurry.predictor import Predictor
 from scurry.verbs.anytime import predictor_of
 
 GREEDY_ORDERS = ("backward-squirrel", "forward-squirrel")
-Progress = Callable[[float, str], object]
 
 
 def find_order(
@@ -41,21 +41,23 @@ def find_order(
     cluster: Any = "local",
     progress: Progress | None = None,
 ) -> StepOrder:
-    """The order that `scurry.orders.find` finds on all rows of all files at once.
+    """Find a step order on rows in files: the one that `scurry.orders.find` finds on all rows at once.
 
     Parameters
     ----------
     forest : Forest
         A classifier.
     source : str, path, or sequence of them
-        Files of labelled rows, each small enough for a worker: Parquet, CSV or Arrow IPC.
+        Files of labelled rows: Parquet, CSV or Arrow IPC. Each file must fit into the memory of a worker.
     label : str
-        The column of the labels.
+        Name of the column that holds the labels.
     order : {"backward-squirrel", "forward-squirrel"}
     readout : {"plain", "weighted"}
+        See `scurry.orders.find`.
     cluster : "local", address or distributed.Client
+        See `scurry.distributed.score`.
     progress : callable, optional
-        Called as ``progress(share_done, message)``.
+        Called as ``progress(n_done, n_total)`` with numbers of steps.
 
     Returns
     -------
@@ -63,34 +65,52 @@ def find_order(
 
     Examples
     --------
-    >>> import scurry.distributed
-    >>> scurry.distributed.find_order(forest, "rows/*.parquet", label="y", cluster="local")  # doctest: +SKIP
+    The client of this example has one worker, inside this process.
+
+    >>> import pyarrow as pa, pyarrow.csv, scurry, tempfile
+    >>> from distributed import Client
+    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+    ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+    >>> forest = scurry.Forest.from_trees([stump, stump])
+    >>> with tempfile.TemporaryDirectory() as folder, Client(processes=False, dashboard_address=None) as client:
+    ...     pa.csv.write_csv(pa.table({"x": [0.0, 1.0], "y": [0, 1]}), f"{folder}/rows.csv")
+    ...     found = scurry.distributed.find_order(forest, folder, label="y", cluster=client)
+    >>> len(found.steps), found.curve.tolist()
+    (2, [0.5, 1.0, 1.0])
     """
     if order not in GREEDY_ORDERS:
         raise InputError(
             f"on a cluster, order must be one of {', '.join(GREEDY_ORDERS)}, got {order!r}; for other orders call "
-            "scurry.orders.find with a sample of the rows"
+            "scurry.orders.find with a sample of the rows",
+            argument="order",
         )
     if not forest.is_classifier:
-        raise InputError("on a cluster, orders are found for classifiers; this forest is a regressor")
+        raise InputError(
+            "on a cluster, orders are found for classifiers; this forest is a regressor", argument="forest"
+        )
     started = time.perf_counter()
     partitions = [Partition(fragment.absolute(), label) for fragment in find(source)]
     n_steps, down = int(forest.tree_depth.sum()), order == "forward-squirrel"
     taken: list[int] = []
-    with connected(cluster) as client:
-        sent = shared(client, forest)
-        sizes = gathered(client, Partition.n_rows, partitions, sent)
+    with connect(cluster) as client:
+        sent = share(client, forest)
+        # Files without rows count for nothing, and an ordering set needs rows.
+        sizes = gather(client, Partition.n_rows, partitions, sent)
         partitions = [partition for partition, n_rows in zip(partitions, sizes, strict=True) if n_rows]
         if not partitions:
-            raise InputError("the files hold no rows; an order is judged on labelled rows, a few hundred at least")
+            raise InputError(
+                "the files hold no rows; finding an order needs labelled rows, a few hundred at least",
+                argument="source",
+            )
         while len(taken) < n_steps:
-            losses = total(gathered(client, _look, partitions, sent, readout, down, tuple(taken)))
+            losses = np.sum(gather(client, _find_losses, partitions, sent, readout, down, tuple(taken)), axis=0)
             taken.append(int(losses.argmin()))
             if progress is not None:
-                progress(len(taken) / n_steps, f"{len(taken)} of {n_steps} steps")
+                progress(len(taken), n_steps)
+        # The backward search starts at the complete trees and takes the steps back.
         steps = np.array(taken if down else taken[::-1], np.int32)
         steps.flags.writeable = False
-        correct = total(gathered(client, _correct, partitions, sent, readout, steps))
+        correct = np.sum(gather(client, _count_correct, partitions, sent, readout, steps), axis=0)
     return StepOrder(order, steps, readout, correct[:-1] / correct[-1], time.perf_counter() - started)
 
 
@@ -104,33 +124,47 @@ def anytime(
     cluster: Any = "local",
     progress: Progress | None = None,
 ) -> Predictor:
-    """`scurry.anytime` for rows in files.
+    """Make an anytime predictor from rows in files: `scurry.anytime` without bringing the rows together.
 
     Parameters
     ----------
     model : estimator, booster, path or Forest
     source, label, order, readout, cluster, progress
-        As of `find_order`.
+        See `find_order`.
 
     Returns
     -------
     Predictor
+
+    Examples
+    --------
+    >>> import pyarrow as pa, pyarrow.csv, scurry, tempfile
+    >>> from distributed import Client
+    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+    ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+    >>> forest = scurry.Forest.from_trees([stump, stump])
+    >>> with tempfile.TemporaryDirectory() as folder, Client(processes=False, dashboard_address=None) as client:
+    ...     pa.csv.write_csv(pa.table({"x": [0.0, 1.0], "y": [0, 1]}), f"{folder}/rows.csv")
+    ...     ready = scurry.distributed.anytime(forest, folder, label="y", cluster=client)
+    >>> ready.predict([[0.0], [1.0]], max_steps=1).tolist()
+    [0, 1]
     """
     forest = from_model(model)
     found = find_order(forest, source, label=label, order=order, readout=readout, cluster=cluster, progress=progress)
     return predictor_of(forest, found, objective="steps", n_rows=0)
 
 
-def _ordering_set(partition: Partition, forest: Forest, readout: str) -> OrderingSet:
+def _get_ordering_set(partition: Partition, forest: Forest, readout: str) -> OrderingSet:
     def read() -> OrderingSet:
         rows, labels = partition.read(forest)
         return OrderingSet.of(forest, rows, labels, readout)
 
-    return kept((partition, partition.state, forest.digest, readout), read)
+    # The state of the file is part of the key: a file that changed is read again.
+    return get_or_make((partition, partition.state, forest.digest, readout), read)
 
 
 class _Search:
-    """A partition's part of a greedy search, and how far it has come."""
+    """A greedy search over the rows of one partition, and the steps that it has taken so far."""
 
     def __init__(self, descent: _core.Descent, down: bool) -> None:
         self.descent, self.down, self.lock = descent, down, threading.Lock()
@@ -140,9 +174,10 @@ class _Search:
         self.squirrel, self.taken = _core.Squirrel(self.descent, down=self.down), tuple[int, ...]()
 
     def follow(self, taken: tuple[int, ...]) -> NDArray[np.float64]:
-        """The losses after one more step in each tree, once these have been taken."""
+        """Return the losses after one more step in each tree, given that the steps `taken` were taken before."""
         with self.lock:
-            if self.taken != taken[: len(self.taken)]:  # of another search for the same order
+            # The cache may hold an earlier search, which took other steps.
+            if self.taken != taken[: len(self.taken)]:
                 self._begin()
             for tree in taken[len(self.taken) :]:
                 self.squirrel.step(tree)
@@ -150,19 +185,19 @@ class _Search:
             return np.array(self.squirrel.look())
 
 
-def _look(
+def _find_losses(
     partition: Partition, forest: Forest, readout: str, down: bool, taken: tuple[int, ...]
 ) -> NDArray[np.float64]:
-    """The loss of the partition's rows after one more step in each tree."""
+    """Return the loss of the partition's rows after one more step in each tree, of shape (n_trees,)."""
 
     def begin() -> _Search:
-        return _Search(_ordering_set(partition, forest, readout).descent(), down)
+        return _Search(_get_ordering_set(partition, forest, readout).descent(), down)
 
-    return kept((partition, partition.state, forest.digest, readout, down), begin).follow(taken)
+    return get_or_make((partition, partition.state, forest.digest, readout, down), begin).follow(taken)
 
 
-def _correct(partition: Partition, forest: Forest, readout: str, steps: NDArray[np.int32]) -> NDArray[np.float64]:
-    """How many of the partition's rows are answered correctly after each step; then, how many it has."""
-    ordering = _ordering_set(partition, forest, readout)
+def _count_correct(partition: Partition, forest: Forest, readout: str, steps: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Return how many rows get the right label after each number of steps; the last entry is the number of rows."""
+    ordering = _get_ordering_set(partition, forest, readout)
     rows, _ = partition.read(forest)
-    return np.append(curve_of(ordering, steps, rows) * ordering.n_rows, ordering.n_rows).round()
+    return np.append(measure_curve(ordering, steps, rows) * ordering.n_rows, ordering.n_rows).round()

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.batch.files import Source, find
+from scurry.checks import Progress
 from scurry.costs import FeatureCosts
-from scurry.distributed.cluster import Partition, connected, shared, submitted
-from scurry.distributed.files import Progress
+from scurry.distributed.cluster import connect, share, submit
+from scurry.distributed.files import Partition
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.importers import from_model
@@ -60,7 +61,8 @@ def prune(
         As in `scurry.prune`.
     cluster : "local", address or distributed.Client
     progress : callable, optional
-        Called as ``progress(share_done, message)``, first while files are counted, then while prunings are found.
+        Called as ``progress(n_done, n_total)``, first with numbers of files that are counted, then as `scurry.prune`
+        calls it.
 
     Returns
     -------
@@ -80,12 +82,11 @@ def prune(
     )
     from_training = training_errors(forest) if errors == "training" else None
     partitions = [Partition(fragment.absolute(), label) for fragment in find(source)]
-    with connected(cluster) as client:
+    with connect(cluster) as client:
         charges, wrong = _count_rows(client, forest, costs, partitions, errors == "validation", progress)
     node_errors, n_error = from_training or (wrong, float(charges.n_rows))
     problem = pose(forest, charges, node_errors, n_error, costs)
-    report = None if progress is None else lambda done, n: progress(done / max(n, 1), f"{done} of {n}")
-    return solve(problem, method, lambdas, report)
+    return solve(problem, method, lambdas, progress)
 
 
 def _count_rows(
@@ -100,13 +101,13 @@ def _count_rows(
     from distributed import as_completed
 
     charges, wrong = RowCharges.of(forest, np.empty((0, forest.n_features)), costs), np.zeros(forest.n_nodes)
-    futures = submitted(client, _count_file, partitions, shared(client, forest), costs, with_errors)
+    futures = submit(client, _count_file, partitions, share(client, forest), costs, with_errors)
     # Whole numbers are added, so the sums do not depend on the order in which files are done.
     for n_done, (future, (more_charges, more_wrong)) in enumerate(as_completed(futures, with_results=True), start=1):
         future.release()  # so that the worker can free it
         charges, wrong = charges + more_charges, wrong + more_wrong
         if progress is not None:
-            progress(n_done / len(futures), f"{n_done} of {len(futures)} files")
+            progress(n_done, len(futures))
     return charges, wrong
 
 

@@ -1,8 +1,8 @@
-"""Scoring on a cluster: the same fragments, the same outputs, many machines.
+"""Scoring on a cluster: the same inputs and outputs as `scurry.batch`, on many machines.
 
-Every fragment is a task that may be repeated: its output appears at once and whole, wherever it was written, and a
-repeated task finds it there. So a worker that dies loses nothing and duplicates nothing. All machines must see the
-input and output folders under the same names.
+Each file is a task that may be repeated: its output appears in one moment, complete, and a repeated task finds it
+there. So nothing is lost or written twice when a worker dies. All machines must see the input and output folders under
+the same names.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from typing import Any
 
 from scurry.batch.files import Fragment, Source, arrow, find
 from scurry.batch.rows import Scoring
-from scurry.batch.run import Outcome, Progress, Report, Tracker, collected, outputs, remove_parts, score_fragment
-from scurry.distributed.cluster import connected, shared
+from scurry.batch.run import Outcome, Report, Tracker, collect_report, plan_outputs, remove_parts, score_fragment
+from scurry.checks import Progress
+from scurry.distributed.cluster import connect, share
 from scurry.errors import ScurryError
 from scurry.forest import Forest
 from scurry.predictor import Predictor
 
 
 class Scorer:
-    """Scores Arrow batches where they are: what Spark's ``mapInArrow`` and Ray Data's ``map_batches`` take as it is.
+    """A callable that scores Arrow batches, for Spark's ``mapInArrow`` and Ray Data's ``map_batches``.
 
-    It travels by value: the predictor goes along as the bytes of its ``.scurry`` file.
+    It can be pickled, as these engines require; the predictor then travels as the bytes of its ``.scurry`` file.
 
     Parameters
     ----------
     predictor : Predictor or Forest
     columns, keep, prefix, n_threads, max_steps, time_us
-        As of `scurry.scoring.Scoring`.
+        See `scurry.batch.Scoring`.
 
     Examples
     --------
@@ -57,15 +58,15 @@ class Scorer:
         Yields
         ------
         pyarrow.RecordBatch or pyarrow.Table
-            As what came in.
+            Of the same kind as the input.
         """
         pa = arrow()
         if isinstance(batches, pa.Table):
-            return (pa.Table.from_batches([scored]) for scored in self._scored(batches.to_batches()))
-        return self._scored(batches)
+            return (pa.Table.from_batches([scored]) for scored in self._score_batches(batches.to_batches()))
+        return self._score_batches(batches)
 
     def schema(self, source: Any) -> Any:
-        """The columns of the output, from those of the input.
+        """Return the columns of the output, which ``mapInArrow`` needs in advance.
 
         Parameters
         ----------
@@ -74,15 +75,14 @@ class Scorer:
         Returns
         -------
         pyarrow.Schema
-            For ``mapInArrow``, which wants to know it beforehand.
         """
-        return next(self._scored([arrow().RecordBatch.from_pylist([], schema=source)])).schema
+        return next(self._score_batches([arrow().RecordBatch.from_pylist([], schema=source)])).schema
 
-    def _scored(self, batches: Iterable[Any]) -> Iterator[Any]:
-        return map(self._without_dictionaries, self.scoring.scored(batches))
+    def _score_batches(self, batches: Iterable[Any]) -> Iterator[Any]:
+        return map(self._decode_dictionaries, self.scoring.score_batches(batches))
 
-    def _without_dictionaries(self, batch: Any) -> Any:
-        """The batch with labels and reasons as plain text: Spark cannot read dictionaries."""
+    def _decode_dictionaries(self, batch: Any) -> Any:
+        """Return the batch with labels and reasons as plain text, because Spark cannot read dictionaries."""
         pa, kept = arrow(), self.scoring.keep
         columns = {
             name: column.dictionary_decode() if pa.types.is_dictionary(column.type) and name not in kept else column
@@ -104,15 +104,17 @@ def score(
     time_us: float | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Score files on a Dask cluster, one task a file; outputs are those of `scurry.batch.score`.
+    """Score files on a Dask cluster, one task per file; outputs are those of `scurry.batch.score`.
 
     Parameters
     ----------
-    source, predictor, destination, columns, keep, prefix, max_steps, time_us, progress
-        As of `scurry.batch.score`. Each task uses one thread.
+    source, predictor, destination, columns, keep, prefix, max_steps, time_us
+        See `scurry.batch.score`. Each task uses one thread.
     cluster : "local", address or distributed.Client
-        "local" starts a worker process per core for the time of the call; an address looks like
+        "local" starts one worker process per core for the duration of the call; an address looks like
         ``"tcp://scheduler:8786"``.
+    progress : callable, optional
+        Called as ``progress(n_done, n_total)`` after each file, with bytes of input files.
 
     Returns
     -------
@@ -120,40 +122,49 @@ def score(
 
     Examples
     --------
-    >>> import scurry.distributed
-    >>> scurry.distributed.score("rows/*.parquet", fast, "scores/", cluster="tcp://scheduler:8786")  # doctest: +SKIP
+    The client of this example has one worker, inside this process.
+
+    >>> import pyarrow as pa, pyarrow.csv, scurry, tempfile
+    >>> from distributed import Client
+    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+    ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+    >>> forest = scurry.Forest.from_trees([stump])
+    >>> with tempfile.TemporaryDirectory() as folder, Client(processes=False, dashboard_address=None) as client:
+    ...     pa.csv.write_csv(pa.table({"x": [0.0, 1.0]}), f"{folder}/rows.csv")
+    ...     report = scurry.distributed.score(f"{folder}/*.csv", forest, f"{folder}/out", cluster=client)
+    >>> report.n_rows, report.written
+    (2, ['rows.csv'])
     """
     scorer = Scorer(
         predictor, columns=tuple(columns), keep=tuple(keep), prefix=prefix, max_steps=max_steps, time_us=time_us
     )
-    tasks = outputs([fragment.absolute() for fragment in find(source)], Path(destination).absolute())
-    tracker = Tracker(list(tasks), progress)
-    with connected(cluster) as client:
-        report = collected(_completed(client, scorer, tasks, tracker), tracker)
-    for target in tasks.values():
+    # Workers may have another working folder.
+    targets = plan_outputs([fragment.absolute() for fragment in find(source)], Path(destination).absolute())
+    tracker = Tracker(list(targets), progress)
+    with connect(cluster) as client:
+        report = collect_report(_score_on_cluster(client, scorer, targets), tracker)
+    # Again: workers that were killed during this run have left temporary files.
+    for target in targets.values():
         remove_parts(target)
     return report
 
 
-def _completed(
-    client: Any, scorer: Scorer, tasks: dict[Fragment, Path], tracker: Tracker
+def _score_on_cluster(
+    client: Any, scorer: Scorer, targets: dict[Fragment, Path]
 ) -> Generator[tuple[Fragment, Outcome]]:
     from distributed import as_completed
 
-    sent = shared(client, scorer)
-    # Not `pure`: a task must look at the files, even if one of the same name was run before.
+    sent = share(client, scorer)
+    # Not `pure`: a task must look at the files, even if one with the same arguments was run before.
     futures = {
         client.submit(_score_fragment, fragment, target, sent, pure=False): fragment
-        for fragment, target in tasks.items()
+        for fragment, target in targets.items()
     }
     for future in as_completed(futures):
-        outcome = future.exception() if future.status != "finished" else future.result()
-        if isinstance(outcome, int):
-            tracker.advance(futures[future], outcome, 1.0)
-        yield futures[future], outcome
+        yield futures[future], future.exception() if future.status != "finished" else future.result()
 
 
-def _score_fragment(fragment: Fragment, target: Path, scorer: Scorer) -> int | ScurryError | None:
+def _score_fragment(fragment: Fragment, target: Path, scorer: Scorer) -> Outcome:
     try:
         return score_fragment(fragment, target, scorer.scoring)
     except ScurryError as error:

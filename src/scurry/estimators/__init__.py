@@ -1,8 +1,8 @@
 """scikit-learn estimators around a tree ensemble: fit, calibrate, then predict within a budget.
 
-Each takes an estimator. One that is fitted already, frozen, or a `Forest`, is only calibrated, on all rows given to
-`fit`: pass rows it was not trained on. One that is not fitted is trained on a part of the rows, and calibrated on the
-others. `clone`, and with it `GridSearchCV`, forgets a fit unless the estimator is in a
+Each takes an estimator. If that is fitted (or frozen, or a `Forest`), `fit` only calibrates, on all rows that it gets:
+pass rows that the estimator was not trained on. If it is not fitted, `fit` trains it on a part of the rows and
+calibrates on the others. `clone`, which `GridSearchCV` calls, forgets a fit unless the estimator is wrapped in a
 ``sklearn.frozen.FrozenEstimator``.
 """
 

@@ -1,4 +1,4 @@
-"""The three estimators: a budget of changed labels, of steps or time, of feature costs."""
+"""The three estimators: a budget of changed labels, of steps or time, or of feature costs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import InfeasibleError
-from scurry.estimators.budgeted import BudgetedClassifier
+from scurry.estimators.base import BudgetedClassifier
 from scurry.forest import Forest
 from scurry.plan import Plan
 from scurry.predictor import Predictor
@@ -20,36 +20,39 @@ from scurry.verbs.prune import prune
 
 
 class EarlyExitClassifier(BudgetedClassifier):
-    """A tree ensemble that stops asking trees once a row's label is clear: `scurry.early_exit` as an estimator.
+    """A tree ensemble that stops evaluating trees once a row's label is clear: `scurry.early_exit` as an estimator.
 
     Parameters
     ----------
     estimator : estimator, Forest or None
-        A classifier that `scurry.from_model` can import, fitted or not; None is a ``RandomForestClassifier()``.
+        A classifier that `scurry.from_model` can import, fitted or not. None: ``RandomForestClassifier()``.
     max_disagreement : float in [0, 1), default 0.001
-        The largest share of rows whose label may differ from the estimator's own. A budget: also ``predict(X,
-        max_disagreement=…)``, which calibrates anew at its first use.
+        The largest share of rows whose label may change. The methods "auto", "qwyc" and "fan" compare with the labels
+        of the estimator; "minimax", "minimean", "minimixed" and "schwing" compare with the majority vote of all trees,
+        which for a forest that averages probabilities is not always the label of the estimator.
+        A budget: ``predict(X, max_disagreement=…)`` calibrates again at the first use of a value.
     method, confidence, shuffle, keep_scores
-        As for `scurry.early_exit`.
+        See `scurry.early_exit`.
     calibration_size : float or int, default 0.2
-        The share, or the number, of rows split off for calibration, of each class alike, if the estimator is not
-        fitted.
+        Share or number of rows to hold out of training, stratified by class. If the estimator is fitted, all rows
+        are calibration rows.
     n_threads : int or None, default 1
-        Of predictions; None uses all cores.
+        Number of threads of predictions (None: all cores).
     random_state : int, RandomState or None
-        Of the split, the calibration, and the estimator where its own is None.
+        Seed of the split and of the calibration, and of the estimator if its own random_state is None.
 
     Attributes
     ----------
     estimator_ : estimator
-        The fitted one.
+        The fitted estimator.
     forest_ : Forest
+        The fitted estimator as scurry's forest.
     predictor_ : Predictor
-        What predicts; ``predictor_.summary()`` has the promise. If it cannot be certified on so few rows a warning
-        says what can, and all trees are asked.
+        It makes the predictions; ``predictor_.summary()`` states the promise. If there are too few rows to certify
+        the promise, all trees are evaluated, and a warning says what could be certified.
     classes_ : array of shape (n_classes,)
     n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+        As in all scikit-learn estimators.
 
     Examples
     --------
@@ -79,29 +82,30 @@ class EarlyExitClassifier(BudgetedClassifier):
         n_threads: int | None = 1,
         random_state: Any = None,
     ) -> None:
-        self.estimator = estimator
+        super().__init__(estimator, calibration_size=calibration_size, n_threads=n_threads, random_state=random_state)
         self.max_disagreement = max_disagreement
         self.method = method
         self.confidence = confidence
         self.shuffle = shuffle
         self.keep_scores = keep_scores
-        self.calibration_size = calibration_size
-        self.n_threads = n_threads
-        self.random_state = random_state
 
-    def _planned(self) -> Predictor:
-        return self._keeping(self.max_disagreement)
+    def _make_predictor(self) -> Predictor:
+        return self._calibrate(self.max_disagreement)
 
-    def _within(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
-        return self._made_for(budget.get("max_disagreement"), self._keeping), {}
+    def _apply_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
+        return self._get_predictor(budget.get("max_disagreement"), self._calibrate), {}
 
-    def _keeping(self, max_disagreement: float) -> Predictor:
+    def _calibrate(self, max_disagreement: float) -> Predictor:
         calibration = self._calibration
-        # Rows that trained the model flatter it: they may only fit what other rows certify.
+        # The trees agree too much on the rows they were trained on. Such rows may find the rule, but other rows must
+        # certify it; without a confidence nothing is certified, so they are not used at all.
         X_fit = None if self.confidence is None else calibration.training_rows
         for rows in (calibration.rows, X_fit):
+            # `early_exit` raises an error for such rows, but a scikit-learn estimator must fit them.
             if rows is not None and len(np.unique(self.forest_.predict(rows, self.n_threads))) == 1:
-                return _complete(self.forest_, "the model gives all rows the same label, so that nothing can be learnt")
+                return _evaluate_all(
+                    self.forest_, "the model gives all rows the same label, so that nothing can be learnt"
+                )
         try:
             return early_exit(
                 self.forest_,
@@ -116,40 +120,33 @@ class EarlyExitClassifier(BudgetedClassifier):
                 random_state=calibration.seed,
             )
         except InfeasibleError as error:
-            warnings.warn(f"{error}. As it is, every tree is asked", UserWarning, stacklevel=4)
-            return _complete(self.forest_, str(error))
+            warnings.warn(f"{error}. For now, every tree is evaluated", UserWarning, stacklevel=4)  # names `fit`
+            return _evaluate_all(self.forest_, str(error))
 
 
 class AnytimeClassifier(BudgetedClassifier):
     """A tree ensemble that has an answer after any step: `scurry.anytime` as an estimator.
 
+    The step order is found on the calibration rows. `fit` needs their labels even if the estimator is fitted.
+
     Parameters
     ----------
-    estimator : estimator, Forest or None
-        A classifier that `scurry.from_model` can import, fitted or not; None is a ``RandomForestClassifier()``.
+    estimator, calibration_size, n_threads, random_state
+        See `EarlyExitClassifier`.
     max_steps : int or None
-        How many steps each row may take. A budget: also ``predict(X, max_steps=…)``.
+        Tree steps per row. A budget: also ``predict(X, max_steps=…)``.
     time_us : float or None
-        Microseconds from the start of each row's work to its answer. A budget: also ``predict(X, time_us=…)``.
+        Microseconds per row, from the start of its work to its answer. A budget: also ``predict(X, time_us=…)``.
+        A third budget is only given at prediction time: ``predict(X, abort=…)`` with a `scurry.AbortFlag`.
     order, objective, readout
-        As for `scurry.anytime`.
-    calibration_size : float or int, default 0.2
-        The share, or the number, of rows split off to find the order on, of each class alike, if the estimator is
-        not fitted.
-    n_threads : int or None, default 1
-        Of predictions; None uses all cores.
-    random_state : int, RandomState or None
-        Of the split, the order, and the estimator where its own is None.
+        See `scurry.anytime`.
 
     Attributes
     ----------
-    estimator_ : estimator
-        The fitted one.
-    forest_ : Forest
     predictor_ : Predictor
-    classes_ : array of shape (n_classes,)
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+        It makes the predictions.
+    estimator_, forest_, classes_, n_features_in_, feature_names_in_
+        See `EarlyExitClassifier`.
 
     Examples
     --------
@@ -179,17 +176,14 @@ class AnytimeClassifier(BudgetedClassifier):
         n_threads: int | None = 1,
         random_state: Any = None,
     ) -> None:
-        self.estimator = estimator
+        super().__init__(estimator, calibration_size=calibration_size, n_threads=n_threads, random_state=random_state)
         self.max_steps = max_steps
         self.time_us = time_us
         self.order = order
         self.objective = objective
         self.readout = readout
-        self.calibration_size = calibration_size
-        self.n_threads = n_threads
-        self.random_state = random_state
 
-    def _planned(self) -> Predictor:
+    def _make_predictor(self) -> Predictor:
         return anytime(
             self.forest_,
             self._calibration.rows,
@@ -200,42 +194,39 @@ class AnytimeClassifier(BudgetedClassifier):
             random_state=self._calibration.seed,
         )
 
-    def _within(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
+    def _apply_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
         return self.predictor_, {"max_steps": self.max_steps, "time_us": self.time_us} | budget
 
 
 class FeatureBudgetClassifier(BudgetedClassifier):
     """A forest pruned so that rows pay for fewer features: `scurry.prune` as an estimator.
 
+    Costs are measured on the calibration rows.
+
     Parameters
     ----------
     estimator : estimator, Forest or None
-        A classification forest or tree, fitted or not; None is a ``RandomForestClassifier()``.
+        A classification forest or tree, fitted or not; boosted trees cannot be pruned. None:
+        ``RandomForestClassifier()``.
     max_cost : float or None
-        The mean cost per calibration row. A budget: also ``predict(X, max_cost=…)``. None does not prune.
-    feature_costs, groups, group_costs, step_cost, errors, method
-        As for `scurry.prune`; of its methods those that find all prunings at once, "exact", "independent" and "ccp".
-    calibration_size : float or int, default 0.2
-        The share, or the number, of rows split off to measure costs on, of each class alike, if the estimator is not
-        fitted.
-    n_threads : int or None, default 1
-        Of predictions; None uses all cores.
-    random_state : int, RandomState or None
-        Of the split, and of the estimator where its own is None.
+        Largest mean cost per calibration row. None does not prune. A budget: also ``predict(X, max_cost=…)``.
+    feature_costs, groups, group_costs, step_cost, errors
+        See `scurry.prune`.
+    method : {"exact", "independent", "ccp"}
+        The methods of `scurry.prune` that find all prunings at once.
+    calibration_size, n_threads, random_state
+        See `EarlyExitClassifier`.
 
     Attributes
     ----------
-    estimator_ : estimator
-        The fitted one.
     forest_ : Forest
-        As it was before pruning.
+        The forest before pruning.
     path_ : PruningPath
-        All prunings, from dear to cheap.
+        All prunings, from expensive to cheap.
     predictor_ : Predictor
         The pruning within `max_cost`.
-    classes_ : array of shape (n_classes,)
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+    estimator_, classes_, n_features_in_, feature_names_in_
+        See `EarlyExitClassifier`.
 
     Examples
     --------
@@ -268,7 +259,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         n_threads: int | None = 1,
         random_state: Any = None,
     ) -> None:
-        self.estimator = estimator
+        super().__init__(estimator, calibration_size=calibration_size, n_threads=n_threads, random_state=random_state)
         self.max_cost = max_cost
         self.feature_costs = feature_costs
         self.groups = groups
@@ -276,27 +267,23 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         self.step_cost = step_cost
         self.errors = errors
         self.method = method
-        self.calibration_size = calibration_size
-        self.n_threads = n_threads
-        self.random_state = random_state
 
     def cost(self, X: Any, **budget: Any) -> NDArray[np.float64]:
-        """What each row pays for the features that its prediction reads.
+        """Return what each row pays for the features that its prediction reads.
 
         Parameters
         ----------
-        X : array or DataFrame of shape (n_rows, n_features)
-        **budget
-            Takes the place of the parameter of that name.
+        X, **budget
+            See `predict`.
 
         Returns
         -------
         float64 array of shape (n_rows,)
         """
-        predictor, _ = self._checked_budget(budget)
-        return self.path_.problem.costs.of_rows(predictor.forest, self._rows(X))
+        predictor, _ = self._check_budget(budget)
+        return self.path_.problem.costs.of_rows(predictor.forest, self._prepare_rows(X))
 
-    def _planned(self) -> Predictor:
+    def _make_predictor(self) -> Predictor:
         self.path_ = prune(
             self.forest_,
             self._calibration.rows,
@@ -308,15 +295,15 @@ class FeatureBudgetClassifier(BudgetedClassifier):
             errors=self.errors,
             method=self.method,
         )
-        return Predictor.full(self.forest_) if self.max_cost is None else self._paying(self.max_cost)
+        return Predictor.full(self.forest_) if self.max_cost is None else self._prune_to(self.max_cost)
 
-    def _within(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
-        return self._made_for(budget.get("max_cost"), self._paying), {}
+    def _apply_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
+        return self._get_predictor(budget.get("max_cost"), self._prune_to), {}
 
-    def _paying(self, max_cost: float) -> Predictor:
+    def _prune_to(self, max_cost: float) -> Predictor:
         return Predictor.full(self.path_.at(max_cost=max_cost))
 
 
-def _complete(forest: Forest, why: str) -> Predictor:
+def _evaluate_all(forest: Forest, why: str) -> Predictor:
     """Return a predictor that evaluates every tree, and so keeps every promise."""
     return Predictor(forest, Plan.full(forest, Certificate(method="full", promise=Labels(0.0), why=why)))

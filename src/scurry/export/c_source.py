@@ -175,7 +175,7 @@ class CSource:
         np.maximum.at(of_tree, lowered.tree, np.abs(lowered.codes).max(axis=1))
         largest = int(of_tree.sum()) + int(np.abs(lowered.values.start).max()) + 1
         match lowered.values.stop:
-            case ExitTables(rule=rule) if len(rule.piece_offset):
+            case ExitTables(rule=rule) if rule.has_pieces:
                 tables.add_array("piece_offset", rule.piece_offset)
                 tables.add_array("piece_edge", np.clip(rule.piece_edges, -largest, largest))
                 tables.add_array("piece_side", rule.piece_sides)

@@ -1,4 +1,4 @@
-"""Our order: beam search on a smooth score, refined by exact search in windows.
+"""Auto order: beam search on a smooth score, refined by exact search in windows.
 
 The squirrels are greedy; and they, like the Optimal Order, maximise accuracy on the ordering rows, whose last fraction
 of a per cent is noise. Here a state's score is ``#right + sum of (1 + x / (1 + |x|)) / 2`` over rows, with
@@ -9,8 +9,8 @@ of a per cent is noise. Here a state's score is ``#right + sum of (1 + x / (1 + 
    by the best of all ways between the same two states.
 3. Of these two and the Backward Squirrel Order the one that does best on all rows is kept.
 
-Forests too large for that are searched with one beam, from the leaves up, on a sample of the rows (every class by its
-share) and narrower if need be; its order and the Backward Squirrel Order are refined on as many rows as time allows.
+Forests too large for that are searched with one beam, from the leaves up, on a stratified sample of the
+rows, and narrower if need be; its order and the Backward Squirrel Order are refined on as many rows as time allows.
 The beam that goes down is left out because it falls behind where there are many trees to choose from.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.orders.curves import costs_of
+from scurry.orders.curves import cost_per_step
 from scurry.orders.ordering_set import OrderingSet
 
 STEEPNESS = 10.0
@@ -33,12 +33,12 @@ ROWS_PER_CLASS = 1000
 """Rows a sample keeps, per class, before the beam is narrowed."""
 
 
-def auto(rows: OrderingSet, step_costs: tuple[float, float] = (1.0, 1.0)) -> NDArray[np.int32]:
-    """The best order known without looking at all states.
+def find_auto(ordering: OrderingSet, step_costs: tuple[float, float] = (1.0, 1.0)) -> NDArray[np.int32]:
+    """Find the best order known without looking at all states.
 
     Parameters
     ----------
-    rows : OrderingSet
+    ordering : OrderingSet
     step_costs : tuple of two floats, default (1, 1)
         What a step costs after a step in the same tree, and after one in another tree. The mean accuracy over time is
         maximised, an abort being equally likely at any moment.
@@ -47,71 +47,71 @@ def auto(rows: OrderingSet, step_costs: tuple[float, float] = (1.0, 1.0)) -> NDA
     -------
     int32 array of shape (n_steps,)
     """
-    width, sample = _effort(rows)
-    everything = rows.descent()
-    is_limited = width < WIDTH or len(sample) < rows.n_rows
-    searched = rows.descent(sample) if is_limited else everything
-    refined_on = rows.descent(_sample(rows, _n_refined(rows))) if is_limited else everything
+    width, sample = _choose_effort(ordering)
+    everything = ordering.descent()
+    is_limited = width < WIDTH or len(sample) < ordering.n_rows
+    searched = ordering.descent(sample) if is_limited else everything
+    refined_on = ordering.descent(_sample(ordering, _count_refined(ordering))) if is_limited else everything
     same_tree, other_tree = step_costs
-    options = {"steepness": _steepness(rows), "same_tree": same_tree, "other_tree": other_tree}
+    options = {"steepness": _find_steepness(ordering), "same_tree": same_tree, "other_tree": other_tree}
 
     def beam(*, down: bool) -> NDArray[np.int32]:
         return _core.beam_order(searched, width=width, down=down, **options)
 
-    squirrel = _core.squirrel_order(everything if rows.forest.is_classifier else searched, down=False)
+    squirrel = _core.squirrel_order(everything if ordering.forest.is_classifier else searched, down=False)
     begun = [beam(down=False), squirrel if is_limited else beam(down=True)]
     found = [
         _core.refined_order(refined_on, steps, max_states=WINDOW_STATES, max_sweeps=MAX_SWEEPS, **options)
         for steps in begun
     ]
     if same_tree != other_tree:  # what is best by steps may be best by time too
-        found.append(auto(rows))
+        found.append(find_auto(ordering))
     return min([*found, squirrel], key=lambda steps: mean_loss(everything, steps, step_costs))
 
 
 def mean_loss(descent: _core.Descent, steps: NDArray[np.int32], step_costs: tuple[float, float]) -> float:
-    """What an order loses by not answering at once as at the end, summed over its running time."""
+    """Return what an order loses by not answering at once as at the end, summed over its running time."""
     losses = descent.losses(steps)
-    return float((losses[:-1] - losses[-1]) @ costs_of(steps, step_costs))
+    return float((losses[:-1] - losses[-1]) @ cost_per_step(steps, step_costs))
 
 
-def _effort(rows: OrderingSet) -> tuple[int, NDArray[np.intp]]:
-    """The beam's width and the rows to search on, so that forests of any size take bounded time."""
-    n_classes = max(rows.forest.n_classes, 2)
-    per_row = float(rows.forest.tree_depth.sum()) * rows.forest.n_trees * _n_margins(rows)
+def _choose_effort(ordering: OrderingSet) -> tuple[int, NDArray[np.intp]]:
+    """Return the beam's width and the rows to search on, so that forests of any size take bounded time."""
+    n_classes = max(ordering.forest.n_classes, 2)
+    per_row = float(ordering.forest.tree_depth.sum()) * ordering.forest.n_trees * _count_margins(ordering)
     affordable = MAX_WORK / max(per_row, 1.0)
-    n_rows = min(rows.n_rows, max(ROWS_PER_CLASS * n_classes, int(affordable / WIDTH)), max(100, int(affordable)))
-    return int(np.clip(affordable / n_rows, 1, WIDTH)), _sample(rows, n_rows)
+    n_rows = min(ordering.n_rows, max(ROWS_PER_CLASS * n_classes, int(affordable / WIDTH)), max(100, int(affordable)))
+    return int(np.clip(affordable / n_rows, 1, WIDTH)), _sample(ordering, n_rows)
 
 
-def _n_refined(rows: OrderingSet) -> int:
-    """How many rows the windows of an order can be searched on: one begins about every fourth step."""
-    per_row = float(rows.forest.tree_depth.sum()) / 4 * WINDOW_STATES * MAX_SWEEPS * _n_margins(rows)
-    return min(rows.n_rows, max(100, int(MAX_WORK / max(per_row, 1.0))))
+def _count_refined(ordering: OrderingSet) -> int:
+    """Return on how many rows the windows of an order can be searched; one begins about every fourth step."""
+    per_row = float(ordering.forest.tree_depth.sum()) / 4 * WINDOW_STATES * MAX_SWEEPS * _count_margins(ordering)
+    return min(ordering.n_rows, max(100, int(MAX_WORK / max(per_row, 1.0))))
 
 
-def _n_margins(rows: OrderingSet) -> int:
-    return rows.forest.n_classes if rows.forest.n_classes > 2 else 1
+def _count_margins(ordering: OrderingSet) -> int:
+    return ordering.forest.n_classes if ordering.forest.n_classes > 2 else 1
 
 
-def _sample(rows: OrderingSet, n_rows: int) -> NDArray[np.intp]:
-    """So many rows, every class by its share."""
-    if n_rows == rows.n_rows:
+def _sample(ordering: OrderingSet, n_rows: int) -> NDArray[np.intp]:
+    """Return a stratified sample of `n_rows` rows."""
+    if n_rows == ordering.n_rows:
         return np.arange(n_rows)
-    by_class = np.argsort(rows.targets, kind="stable")
-    return by_class[np.linspace(0, rows.n_rows - 1, n_rows).astype(np.intp)]
+    by_class = np.argsort(ordering.targets, kind="stable")
+    return by_class[np.linspace(0, ordering.n_rows - 1, n_rows).astype(np.intp)]
 
 
-def _steepness(rows: OrderingSet) -> float:
-    """The factor from a margin in fixed point, which counts differences twice, to x."""
-    forest = rows.forest
+def _find_steepness(ordering: OrderingSet) -> float:
+    """Return the factor from a margin in fixed point, which counts differences twice, to x."""
+    forest = ordering.forest
     if forest.aggregation != "sum":
-        return STEEPNESS * rows.readout.unit / (2 * forest.score_divisor)
+        return STEEPNESS * ordering.fixed.unit / (2 * forest.score_divisor)
     if not forest.is_classifier:
         return 0.0
     # Boosted scores have no natural scale: the mean of the final margins takes the place of half the trees.
-    values, sums = rows.readout.values, np.tile(rows.readout.start, (rows.n_rows, 1)).astype(np.int64)
+    values, sums = ordering.fixed.values, np.tile(ordering.fixed.start, (ordering.n_rows, 1)).astype(np.int64)
     for tree in range(forest.n_trees):
-        sums += values[rows.leaves[:, tree]]
+        sums += values[ordering.leaves[:, tree]]
     two = np.sort(sums, axis=1)[:, -2:]
     return STEEPNESS / (4 * max(float((two[:, 1] - two[:, 0]).mean()), 1.0))

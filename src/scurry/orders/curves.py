@@ -15,7 +15,7 @@ from scurry.orders.ordering_set import OrderingSet
 def accuracy_curve(
     forest: Forest, steps: ArrayLike, X: Any, y: ArrayLike, *, readout: str = "plain"
 ) -> NDArray[np.float64]:
-    """Accuracy after each step of an order.
+    """Measure the accuracy after each step of an order.
 
     Parameters
     ----------
@@ -42,26 +42,26 @@ def accuracy_curve(
     >>> scurry.orders.accuracy_curve(forest, [0], [[0.0], [1.0]], [0, 1])
     array([0.5, 1. ])
     """
-    return curve_of(OrderingSet.of(forest, X, y, readout), checked_steps(forest, steps), X)
+    return measure_curve(OrderingSet.of(forest, X, y, readout), check_steps(forest, steps), X)
 
 
-def curve_of(rows: OrderingSet, steps: NDArray[np.int32], X: Any) -> NDArray[np.float64]:
-    """The curve of an order on an ordering set made of `X`."""
-    forest = rows.forest
-    losses = rows.descent().losses(steps)
+def measure_curve(ordering: OrderingSet, steps: NDArray[np.int32], X: Any) -> NDArray[np.float64]:
+    """Return the curve of an order on an ordering set made of `X`."""
+    forest = ordering.forest
+    losses = ordering.descent().losses(steps)
     if forest.is_classifier:
-        curve = (rows.n_rows - losses) / rows.n_rows
+        curve = (ordering.n_rows - losses) / ordering.n_rows
     else:
-        curve = losses * (rows.readout.unit / forest.score_divisor) ** 2 / rows.n_rows
+        curve = losses * (ordering.fixed.unit / forest.score_divisor) ** 2 / ordering.n_rows
     if len(steps) == forest.tree_depth.sum():
         # The whole model answers with its own sums, whose rounding may break a tie in another way.
         answer = forest.predict(X)
-        curve[-1] = np.mean(answer == rows.y) if forest.is_classifier else np.mean((answer - rows.y) ** 2)
+        curve[-1] = np.mean(answer == ordering.y) if forest.is_classifier else np.mean((answer - ordering.y) ** 2)
     return curve
 
 
 def nma(curve: ArrayLike) -> float:
-    """Normalised mean accuracy: the mean of a curve over its last value.
+    """Return the normalised mean accuracy: the mean of a curve over its last value.
 
     1 would be to answer at once as well as at the end. For a regressor's curve of errors it is at least about 1, and
     smaller is better.
@@ -90,20 +90,20 @@ def nma(curve: ArrayLike) -> float:
 
 
 def mean_over_time(curve: NDArray[np.float64], steps: NDArray[np.int32], step_costs: tuple[float, float]) -> float:
-    """The mean of a curve until its order ends, each state counting as long as the step that ends it."""
+    """Return the mean of a curve until its order ends; each state counts as long as the step that ends it."""
     if len(steps) == 0:
         return float(curve[0])
-    return float(np.average(curve[:-1], weights=costs_of(steps, step_costs)))
+    return float(np.average(curve[:-1], weights=cost_per_step(steps, step_costs)))
 
 
-def costs_of(steps: NDArray[np.int32], step_costs: tuple[float, float]) -> NDArray[np.float64]:
-    """What each step costs, being in the same tree as the one before or in another; shape (n_steps,)."""
+def cost_per_step(steps: NDArray[np.int32], step_costs: tuple[float, float]) -> NDArray[np.float64]:
+    """Return what each step costs, by whether it stays in the tree of the one before; shape (n_steps,)."""
     same_tree, other_tree = step_costs
     return np.where(np.diff(steps, prepend=-1) == 0, same_tree, other_tree)
 
 
-def checked_steps(forest: Forest, steps: ArrayLike) -> NDArray[np.int32]:
-    """`steps` as an int32 array that never steps below a tree's leaves."""
+def check_steps(forest: Forest, steps: ArrayLike) -> NDArray[np.int32]:
+    """Check that `steps` never steps below a tree's leaves, and return it as an int32 array."""
     array = np.asarray(steps)
     if array.size == 0:
         return np.zeros(0, np.int32)

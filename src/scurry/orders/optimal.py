@@ -26,6 +26,7 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ from scurry import _core
 from scurry.errors import InfeasibleError
 from scurry.orders.ordering_set import OrderingSet
 
-Progress = Callable[[float, str], object]
+ShareProgress: TypeAlias = Callable[[float, str], object]
 _log = logging.getLogger("scurry")
 _BLOCK_TREES, _SLICE_STATES = 3, 2**18  # as in core/orders/grid.h and core/orders/optimal.cc
 
@@ -55,7 +56,7 @@ class Size:
 
     @classmethod
     def of(cls, depths: NDArray[np.int32], n_rows: int, n_margins: int, *, regressor: bool, n_threads: int) -> Size:
-        """The size for trees of these depths."""
+        """Return the size for trees of these depths."""
         levels = sorted(int(depth) + 1 for depth in depths if depth > 0)
         levels = [1] * (_BLOCK_TREES + 1 - len(levels)) + levels
         n_states, n_inner = math.prod(levels), math.prod(levels[:-1])
@@ -72,19 +73,19 @@ class Size:
         return cls(n_states, n_states + loss * n_inner + rows + table + n_threads * of_thread)
 
 
-def optimal(
-    rows: OrderingSet,
+def find_optimal(
+    ordering: OrderingSet,
     *,
     worst: bool = False,
     max_memory: int,
     n_threads: int = 1,
-    progress: Progress | None = None,
+    progress: ShareProgress | None = None,
 ) -> NDArray[np.int32]:
-    """The order with the largest mean accuracy on the ordering set, or with the smallest.
+    """Find the order with the largest mean accuracy on the ordering set, or with the smallest.
 
     Parameters
     ----------
-    rows : OrderingSet
+    ordering : OrderingSet
     worst : bool, default False
         Find the Unoptimal Order.
     max_memory : int
@@ -102,17 +103,19 @@ def optimal(
     InfeasibleError
         If more than `max_memory` is needed; the message names the nearest sizes that are feasible.
     """
-    forest = rows.forest
-    n_margins = 1 if rows.readout.values.shape[1] <= 2 else rows.readout.values.shape[1]
+    forest = ordering.forest
+    n_margins = 1 if ordering.fixed.values.shape[1] <= 2 else ordering.fixed.values.shape[1]
 
     def size_of(depths: NDArray[np.int32]) -> Size:
-        return Size.of(depths, rows.n_rows, n_margins, regressor=not forest.is_classifier, n_threads=n_threads)
+        return Size.of(depths, ordering.n_rows, n_margins, regressor=not forest.is_classifier, n_threads=n_threads)
 
     size = size_of(forest.tree_depth)
     if size.memory > max_memory:
-        raise InfeasibleError(_refusal(forest.tree_depth, size, size_of, max_memory), achievable=size.memory)
-    grid = _core.Grid(rows.descent())
-    message = f"{size.n_states:,} states, {_bytes(size.memory)}, about {_seconds(grid.seconds(n_threads))}"
+        raise InfeasibleError(_explain_refusal(forest.tree_depth, size, size_of, max_memory), achievable=size.memory)
+    grid = _core.Grid(ordering.descent())
+    message = (
+        f"{size.n_states:,} states, {_format_bytes(size.memory)}, about {_format_seconds(grid.seconds(n_threads))}"
+    )
     _log.info("optimal order: %s", message)
     if progress is None:
         return grid.optimal(worst=worst, n_threads=n_threads, progress=None)
@@ -123,7 +126,7 @@ def optimal(
     return steps
 
 
-def _refusal(
+def _explain_refusal(
     depths: NDArray[np.int32], size: Size, size_of: Callable[[NDArray[np.int32]], Size], max_memory: int
 ) -> str:
     n_trees, deepest = len(depths), int(depths.max())
@@ -136,12 +139,12 @@ def _refusal(
     nearest = f"Feasible are {' or '.join(feasible)}. " if feasible else ""
     return (
         f"the optimal order of {n_trees} trees of depth {deepest} has {size.n_states:.3g} states to look at and needs "
-        f"{_bytes(size.memory)}, more than max_memory = {_bytes(max_memory)}. {nearest}"
+        f"{_format_bytes(size.memory)}, more than max_memory = {_format_bytes(max_memory)}. {nearest}"
         'Use order="auto", whose orders come close for forests of any size'
     )
 
 
-def _bytes(n: int) -> str:
+def _format_bytes(n: int) -> str:
     if n < 1000:
         return f"{n} B"
     size = n / 1000
@@ -152,5 +155,5 @@ def _bytes(n: int) -> str:
     return f"{size:.1f} {unit}" if size < 10 else f"{size:.0f} {unit}" if size < 1e6 else f"{size:.1e} {unit}"
 
 
-def _seconds(n: float) -> str:
+def _format_seconds(n: float) -> str:
     return f"{n:.2g} s" if n < 100 else f"{n / 60:.0f} min"

@@ -12,7 +12,7 @@ from scurry import _core
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.rows import as_rows
-from scurry.orders.readout import ReadOut, read_out
+from scurry.orders.fixed_point import FixedPointValues
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,17 +25,17 @@ class OrderingSet:
     leaves : int32 array of shape (n_rows, n_trees)
         The node where each row ends in each tree.
     targets : int32 array of shape (n_rows,)
-        Class codes; a regressor's targets in the read-out's fixed point.
+        Class codes; a regressor's targets in the same fixed point as the values.
     y : array of shape (n_rows,)
         The labels or values as given.
-    readout : ReadOut
+    fixed : FixedPointValues
     """
 
     forest: Forest
     leaves: NDArray[np.int32]
     targets: NDArray[np.int32]
     y: NDArray[Any]
-    readout: ReadOut
+    fixed: FixedPointValues
 
     @classmethod
     def of(cls, forest: Forest, X: Any, y: Any, readout: str = "plain") -> OrderingSet:
@@ -50,14 +50,14 @@ class OrderingSet:
             )
         rows, labels = as_rows(forest, X), np.asarray(y)
         if len(rows) == 0:
-            raise InputError("X has no rows; an order is judged on labelled rows, a few hundred at least")
+            raise InputError("X has no rows; an order is judged on labelled rows, a few hundred at least", argument="X")
         if labels.ndim != 1 or len(labels) != len(rows):
             raise InputError(f"y has shape {labels.shape}, X has {len(rows)} rows; y must have one label per row")
         if forest.is_classifier:
-            targets, fixed = forest.codes_of(labels), read_out(forest, readout)
+            targets, fixed = forest.codes_of(labels), FixedPointValues.of(forest, readout)
         else:
-            numbers = _finite(labels)
-            fixed = read_out(forest, readout, largest_target=float(np.abs(numbers).max()))
+            numbers = _check_targets(labels)
+            fixed = FixedPointValues.of(forest, readout, largest_target=float(np.abs(numbers).max()))
             targets = np.rint(numbers * forest.score_divisor / fixed.unit).astype(np.int32)
         return cls(forest, forest.apply(rows), targets, labels, fixed)
 
@@ -67,15 +67,15 @@ class OrderingSet:
         return len(self.leaves)
 
     def descent(self, rows: slice | NDArray[np.intp] = slice(None)) -> _core.Descent:
-        """The rows on their way down, one level a step."""
-        forest, values = self.forest, self.readout.values
-        start = self.readout.start + values[forest.tree_offset[:-1]].sum(axis=0, dtype=np.int32)
+        """Return the rows on their way down, one level per step."""
+        forest, values = self.forest, self.fixed.values
+        start = self.fixed.start + values[forest.tree_offset[:-1]].sum(axis=0, dtype=np.int32)
         # Roots have no parent; no step leads to them, so what stands there is not read.
         return self._descent(forest.node_depth, values - values.take(forest.parent, axis=0), start, rows)
 
     def whole_trees(self) -> _core.Descent:
-        """The rows taking each tree in one step, from nothing to its leaf."""
-        return self._descent(self.forest.is_leaf.astype(np.int32), self.readout.values, self.readout.start, slice(None))
+        """Return the rows taking each tree in one step, from nothing to its leaf."""
+        return self._descent(self.forest.is_leaf.astype(np.int32), self.fixed.values, self.fixed.start, slice(None))
 
     def _descent(
         self,
@@ -94,11 +94,11 @@ class OrderingSet:
             target=np.ascontiguousarray(self.targets[rows]),
             start=start,
             regression=not self.forest.is_classifier,
-            last_class_wins_ties=self.readout.last_class_wins_ties,
+            last_class_wins_ties=self.fixed.last_class_wins_ties,
         )
 
 
-def _finite(y: NDArray[Any]) -> NDArray[np.float64]:
+def _check_targets(y: NDArray[Any]) -> NDArray[np.float64]:
     try:
         numbers = y.astype(np.float64)
     except (TypeError, ValueError) as error:

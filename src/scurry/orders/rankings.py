@@ -35,17 +35,18 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.errors import InputError
 from scurry.orders.ordering_set import OrderingSet
+from scurry.stopping import qwyc
 
 RANKINGS = ("ie", "ea", "re", "drep", "qwyc")
 QWYC_MAX_DISAGREEMENT = 0.005
 
 
-def ranked_order(rows: OrderingSet, layout: str, ranking: str) -> NDArray[np.int32]:
-    """The order that takes ranked trees one after the other, or one level of all of them after the other.
+def find_ranked(ordering: OrderingSet, layout: str, ranking: str) -> NDArray[np.int32]:
+    """Return the order that takes ranked trees one after the other, or all of them level by level.
 
     Parameters
     ----------
-    rows : OrderingSet
+    ordering : OrderingSet
     layout : {"depth", "breadth"}
     ranking : {"ie", "ea", "re", "drep", "qwyc"}
 
@@ -53,39 +54,39 @@ def ranked_order(rows: OrderingSet, layout: str, ranking: str) -> NDArray[np.int
     -------
     int32 array of shape (n_steps,)
     """
-    trees, depths = rank(rows, ranking), rows.forest.tree_depth
+    trees, depths = rank(ordering, ranking), ordering.forest.tree_depth
     if layout == "depth":
         return np.repeat(trees, depths[trees]).astype(np.int32)
-    levels = [trees[depths[trees] > level] for level in range(rows.forest.max_depth)]
+    levels = [trees[depths[trees] > level] for level in range(ordering.forest.max_depth)]
     return np.concatenate([*levels, np.zeros(0, np.intp)]).astype(np.int32)
 
 
-def rank(rows: OrderingSet, ranking: str) -> NDArray[np.intp]:
-    """The trees from the most to the least important, shape (n_trees,)."""
-    if not rows.forest.is_classifier:
-        return _rank_regressor(rows, ranking)
+def rank(ordering: OrderingSet, ranking: str) -> NDArray[np.intp]:
+    """Return the trees from the most to the least important, shape (n_trees,)."""
+    if not ordering.forest.is_classifier:
+        return _rank_regressor(ordering, ranking)
     match ranking:
         case "ie":
-            return np.argsort(_core.Squirrel(rows.whole_trees(), down=True).look(), kind="stable")
+            return np.argsort(_core.Squirrel(ordering.whole_trees(), down=True).look(), kind="stable")
         case "ea":
-            return np.argsort(error_ambiguity(rows), kind="stable")
+            return np.argsort(measure_ambiguity(ordering), kind="stable")
         case "re":
-            return _core.squirrel_order(rows.whole_trees(), down=True).astype(np.intp)
+            return _core.squirrel_order(ordering.whole_trees(), down=True).astype(np.intp)
         case "drep":
-            return drep(rows)
+            return rank_by_drep(ordering)
         case "qwyc":
-            return qwyc(rows)
+            return rank_by_qwyc(ordering)
     raise InputError(f"ranking must be one of {', '.join(RANKINGS)}, got {ranking!r}")
 
 
-def error_ambiguity(rows: OrderingSet) -> NDArray[np.float64]:
-    """Error ambiguity of each tree, shape (n_trees,)."""
-    if rows.forest.aggregation == "sum" or rows.forest.n_classes < 2:
+def measure_ambiguity(ordering: OrderingSet) -> NDArray[np.float64]:
+    """Return the error ambiguity of each tree, shape (n_trees,)."""
+    if ordering.forest.aggregation == "sum" or ordering.forest.n_classes < 2:
         raise InputError("the ea ranking needs trees that answer with fractions of several classes; use ie or re")
-    n_classes = rows.forest.n_classes
-    own = np.arange(rows.n_rows), rows.targets
-    fractions, trees = rows.forest.leaf_values(), rows.leaves.T
-    mean = np.zeros((rows.n_rows, n_classes))
+    n_classes = ordering.forest.n_classes
+    own = np.arange(ordering.n_rows), ordering.targets
+    fractions, trees = ordering.forest.leaf_values(), ordering.leaves.T
+    mean = np.zeros((ordering.n_rows, n_classes))
     for leaves in trees:
         mean += fractions[leaves] / len(trees)
     ambiguity = np.empty(len(trees))
@@ -97,58 +98,57 @@ def error_ambiguity(rows: OrderingSet) -> NDArray[np.float64]:
     return ambiguity
 
 
-def drep(rows: OrderingSet, rho: float = 0.25) -> NDArray[np.intp]:
-    """DREP's order of the trees, shape (n_trees,)."""
-    n_trees = rows.forest.n_trees
-    answers = np.stack([_labels(rows, rows.readout.start + _sums(rows, tree)) for tree in range(n_trees)])
-    squirrel = _core.Squirrel(rows.whole_trees(), down=True)
-    sums = np.tile(rows.readout.start, (rows.n_rows, 1))
+def rank_by_drep(ordering: OrderingSet, rho: float = 0.25) -> NDArray[np.intp]:
+    """Return DREP's order of the trees, shape (n_trees,)."""
+    n_trees = ordering.forest.n_trees
+    answers = np.stack([_labels(ordering, ordering.fixed.start + _sums(ordering, tree)) for tree in range(n_trees)])
+    squirrel = _core.Squirrel(ordering.whole_trees(), down=True)
+    sums = np.tile(ordering.fixed.start, (ordering.n_rows, 1))
     remaining, chosen = np.arange(n_trees), np.zeros(0, np.intp)
     while len(remaining):
         candidates = remaining
         if len(chosen):
-            agreement = (answers[remaining] == _labels(rows, sums)).sum(axis=1)
+            agreement = (answers[remaining] == _labels(ordering, sums)).sum(axis=1)
             different = np.argsort(agreement, kind="stable")[: math.ceil(rho * len(remaining))]
             candidates = np.sort(remaining[different])
         best = candidates[np.argmin(squirrel.look()[candidates])]
         squirrel.step(int(best))
-        sums += _sums(rows, int(best))
+        sums += _sums(ordering, int(best))
         chosen, remaining = np.append(chosen, best), remaining[remaining != best]
     return chosen
 
 
-def qwyc(rows: OrderingSet) -> NDArray[np.intp]:
-    """QWYC's order of the trees, shape (n_trees,)."""
-    from scurry import stopping
-
-    forest = rows.forest
+def rank_by_qwyc(ordering: OrderingSet) -> NDArray[np.intp]:
+    """Return QWYC's order of the trees, shape (n_trees,)."""
+    forest = ordering.forest
     if forest.n_classes != 2:
         raise InputError(
             f"the qwyc ranking is for two classes, this model has {forest.n_classes}; use ie, ea, re or drep"
         )
-    start, unit = rows.readout.start, rows.readout.unit
-    sums = np.stack([_sums(rows, tree) for tree in range(forest.n_trees)], axis=1)
-    rule = stopping.qwyc(
+    start, unit = ordering.fixed.start, ordering.fixed.unit
+    sums = np.stack([_sums(ordering, tree) for tree in range(forest.n_trees)], axis=1)
+    rule = qwyc(
         (sums[:, :, 1] - sums[:, :, 0]) * unit,
         max_disagreement=QWYC_MAX_DISAGREEMENT,
         decision_threshold=float(start[0] - start[1]) * unit,
-        decisions=_labels(rows, start + sums.sum(axis=1, dtype=np.int32)) == 1,
+        decisions=_labels(ordering, start + sums.sum(axis=1, dtype=np.int32)) == 1,
         spending="upfront",
         sides="negative-first",
     )
     return np.asarray(rule.order, dtype=np.intp)
 
 
-def _rank_regressor(rows: OrderingSet, ranking: str) -> NDArray[np.intp]:
+def _rank_regressor(ordering: OrderingSet, ranking: str) -> NDArray[np.intp]:
     if ranking not in ("ie", "re"):
         raise InputError(f"the {ranking} ranking is for classifiers; a regressor's trees can be ranked by ie or re")
-    forest = rows.forest
-    y = rows.y.astype(np.float64)
-    predictions = np.stack([forest.value[rows.leaves[:, tree], 0] for tree in range(forest.n_trees)], axis=1)
+    forest = ordering.forest
+    y = ordering.y.astype(np.float64)
+    predictions = np.stack([forest.value[ordering.leaves[:, tree], 0] for tree in range(forest.n_trees)], axis=1)
     averaged = forest.aggregation != "sum"
     start = forest.base_score[0]
     if ranking == "ie":
         return np.argsort(((start + predictions - y[:, None]) ** 2).sum(axis=0), kind="stable")
+    # Sums that do not change with S are computed once, so that choosing a tree takes one product per candidate.
     squares, with_y = (predictions**2).sum(axis=0), y @ predictions
     total, chosen = np.full(len(y), start), list[int]()
     while len(chosen) < forest.n_trees:
@@ -161,12 +161,12 @@ def _rank_regressor(rows: OrderingSet, ranking: str) -> NDArray[np.intp]:
     return np.array(chosen, dtype=np.intp)
 
 
-def _sums(rows: OrderingSet, tree: int) -> NDArray[np.int32]:
-    """What the leaves of one tree add to the sums, shape (n_rows, n_sums)."""
-    return rows.readout.values[rows.leaves[:, tree]]
+def _sums(ordering: OrderingSet, tree: int) -> NDArray[np.int32]:
+    """Return what the leaves of one tree add to the sums, shape (n_rows, n_sums)."""
+    return ordering.fixed.values[ordering.leaves[:, tree]]
 
 
-def _labels(rows: OrderingSet, sums: NDArray[np.int32]) -> NDArray[np.intp]:
-    if rows.readout.last_class_wins_ties:
+def _labels(ordering: OrderingSet, sums: NDArray[np.int32]) -> NDArray[np.intp]:
+    if ordering.fixed.last_class_wins_ties:
         return np.asarray(sums.shape[1] - 1 - sums[:, ::-1].argmax(axis=1), dtype=np.intp)
     return np.asarray(sums.argmax(axis=1), dtype=np.intp)

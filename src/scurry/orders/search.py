@@ -1,4 +1,4 @@
-"""Finding a step order by name."""
+"""Search: find a step order by name."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from scurry.checks import RandomState, check_choice, check_random_state
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.rows import thread_count
-from scurry.orders.auto import auto
-from scurry.orders.curves import curve_of, mean_over_time, nma
-from scurry.orders.optimal import Progress, optimal
+from scurry.orders.auto import find_auto
+from scurry.orders.curves import mean_over_time, measure_curve, nma
+from scurry.orders.fixed_point import can_be_weighted
+from scurry.orders.optimal import ShareProgress, find_optimal
 from scurry.orders.ordering_set import OrderingSet
-from scurry.orders.rankings import RANKINGS, ranked_order
-from scurry.orders.readout import READOUTS, can_be_weighted
+from scurry.orders.rankings import RANKINGS, find_ranked
+from scurry.plan import READOUTS
 
 ORDERS = (
     "auto",
@@ -40,15 +41,15 @@ class StepOrder:
     Attributes
     ----------
     order : str
-        The name it was asked by.
+        Its name, one of `scurry.orders.ORDERS`.
     steps : int32 array of shape (n_steps,)
         The tree in which each step is taken.
     readout : {"plain", "weighted"}
-        How inner nodes count: the order was made for this.
+        How inner nodes count when the order runs.
     curve : float64 array of shape (n_steps + 1,)
         Accuracy on the ordering rows before the first step and after each; a regressor's mean squared error.
     seconds : float
-        What the search took.
+        Duration of the search.
     """
 
     order: str
@@ -77,7 +78,7 @@ def find(
     random_state: RandomState = None,
     max_memory: int = 8 * 2**30,
     n_threads: int | None = 1,
-    progress: Progress | None = None,
+    progress: ShareProgress | None = None,
 ) -> StepOrder:
     """Find an order of steps that makes a forest answer well however early it is stopped.
 
@@ -91,7 +92,7 @@ def find(
     y : array of shape (n_rows,)
         Labels among the forest's classes, or a regressor's targets.
     order : str, default "auto"
-        - "auto": ours, close to "optimal" for forests of any size;
+        - "auto": close to "optimal" for forests of any size;
         - "optimal", "unoptimal": the best and the worst mean accuracy of all orders, for small forests;
         - "backward-squirrel", "forward-squirrel": greedy, from the leaves up or from the roots down;
         - "depth-…", "breadth-…" with ie, ea, re, drep or qwyc: ranked trees one by one, or level by level;
@@ -131,43 +132,43 @@ def find(
         near = difflib.get_close_matches(str(order), ORDERS, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise InputError(f"unknown order {order!r};{hint} Known are {', '.join(ORDERS)}")
-    costs = _checked_costs(order, step_costs)
+    costs = _check_costs(order, step_costs)
     threads = thread_count(n_threads)
 
-    def search(rows: OrderingSet) -> NDArray[np.int32]:
+    def search(ordering: OrderingSet) -> NDArray[np.int32]:
         match order:
             case "auto":
-                return auto(rows, costs)
+                return find_auto(ordering, costs)
             case "optimal" | "unoptimal":
                 worst = order == "unoptimal"
-                return optimal(rows, worst=worst, max_memory=max_memory, n_threads=threads, progress=progress)
+                return find_optimal(ordering, worst=worst, max_memory=max_memory, n_threads=threads, progress=progress)
             case "backward-squirrel" | "forward-squirrel":
-                return _core.squirrel_order(rows.descent(), down=order == "forward-squirrel")
+                return _core.squirrel_order(ordering.descent(), down=order == "forward-squirrel")
             case "random":
                 trees = np.repeat(np.arange(forest.n_trees, dtype=np.int32), forest.tree_depth)
                 return check_random_state(random_state).permutation(trees)
             case _:
-                return ranked_order(rows, *order.split("-"))
+                return find_ranked(ordering, *order.split("-"))
 
     found = []
-    for name in _readouts(forest, readout):
-        rows = OrderingSet.of(forest, X, y, name)
+    for name in _choose_readouts(forest, readout):
+        ordering = OrderingSet.of(forest, X, y, name)
         started = time.perf_counter()
-        steps = search(rows)
+        steps = search(ordering)
         seconds = time.perf_counter() - started
         steps.flags.writeable = False
-        found.append(StepOrder(order, steps, name, curve_of(rows, steps, X), seconds))
+        found.append(StepOrder(order, steps, name, measure_curve(ordering, steps, X), seconds))
     return max(found, key=lambda one: mean_over_time(one.curve, one.steps, costs))
 
 
-def _readouts(forest: Forest, readout: str) -> tuple[str, ...]:
+def _choose_readouts(forest: Forest, readout: str) -> tuple[str, ...]:
     check_choice("readout", readout, (*READOUTS, "auto"))
     if readout != "auto":
         return (readout,)
     return READOUTS if isinstance(forest, Forest) and can_be_weighted(forest) else ("plain",)
 
 
-def _checked_costs(order: str, step_costs: tuple[float, float] | None) -> tuple[float, float]:
+def _check_costs(order: str, step_costs: tuple[float, float] | None) -> tuple[float, float]:
     if step_costs is None:
         return 1.0, 1.0
     if order != "auto":

@@ -1,30 +1,47 @@
-"""When to stop asking: rules that end a vote or a sum of scores once its outcome is clear enough."""
+"""Rules that stop a vote, or a sum of scores, once its outcome is clear enough.
 
-from scurry.stopping.scores.fan import FanRule, fan
+They need no forest: voters and scores may come from anywhere. For votes (`solve`, `fit_votes`, `solve_plurality`) a
+rule says after how many answers to stop. For score matrices (`qwyc`, `multiclass_qwyc`, `fan`) a fit holds an order of
+the base models and thresholds for the running sum.
+"""
+
+from scurry.stopping.scores.fan import FanFit, fan
 from scurry.stopping.scores.matrix import preset_order
-from scurry.stopping.scores.multiclass import LeadRule, multiclass_qwyc
-from scurry.stopping.scores.qwyc import MarginRule, qwyc
-from scurry.stopping.scores.rule import ScoreRule, ScoreStopper
-from scurry.stopping.votes.fit import Promise, VoteFit, fit_votes
+from scurry.stopping.scores.multiclass import LeaderFit, multiclass_qwyc
+from scurry.stopping.scores.qwyc import MarginFit, qwyc
+from scurry.stopping.scores.rule import ScoreFit, ScoreStopper
+from scurry.stopping.votes.fit import VoteFit, VotePromise, fit_votes
 from scurry.stopping.votes.order import OrderFit, fit_majority_order, fit_plurality_order
 from scurry.stopping.votes.plurality import PluralityRule, PluralityStopper, solve_plurality
 from scurry.stopping.votes.policy import VotePolicy
 from scurry.stopping.votes.rule import ExactOptimum, VoteRule, VoteStopper
 from scurry.stopping.votes.solve import solve
 
+# Older names. `Promise` is that of a vote; the promises of the verbs are in `scurry.promises`.
+FanRule = FanFit
+LeadRule = LeaderFit
+MarginRule = MarginFit
+ScoreRule = ScoreFit
+Promise = VotePromise
+
 __all__ = [
     "ExactOptimum",
+    "FanFit",
     "FanRule",
     "LeadRule",
+    "LeaderFit",
+    "MarginFit",
     "MarginRule",
     "OrderFit",
     "PluralityRule",
     "PluralityStopper",
     "Promise",
+    "ScoreFit",
     "ScoreRule",
     "ScoreStopper",
     "VoteFit",
     "VotePolicy",
+    "VotePromise",
     "VoteRule",
     "VoteStopper",
     "fan",

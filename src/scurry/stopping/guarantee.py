@@ -1,16 +1,17 @@
-"""Finite-sample promises: "the mean loss on new rows is at most so much, with this confidence".
+"""Tests behind a promise such as "the mean loss on new rows is at most 0.001, with confidence 0.95".
 
 Learn then Test (Angelopoulos, Bates, Candès, Jordan and Lei, arXiv:2110.01052): make candidate rules, order them from
-the safest to the boldest without looking at the test rows, and for each test the hypothesis that its mean loss exceeds
-the limit. Walking along the order and stopping at the first that cannot be rejected needs no correction for the number
-of candidates, and the last one rejected keeps its promise with the stated confidence. The candidates must not depend on
-the rows they are tested on.
+the safest to the boldest without looking at the test rows, and test for each the hypothesis that its mean loss exceeds
+the limit. Testing in this order up to the first hypothesis that cannot be rejected needs no correction for the number
+of candidates, and the last rejected one keeps its promise with the stated confidence. The candidates must not depend on
+the rows that test them.
 
 Losses of 0 or 1 (mistakes counted) have exact binomial tests. For losses known to lie in [0, max_loss]:
 
 - "betting": a gambler who stakes a fixed share of his capital on each loss being below the limit cannot expect to gain
-  if its mean is above it; Markov's inequality on his capital, averaged over several shares (Waudby-Smith and Ramdas,
-  JRSS-B 2024, with fixed instead of adaptive stakes so that the order of rows does not matter);
+  if its mean is above it. The p-value follows from Markov's inequality for his capital, averaged over several shares
+  (Waudby-Smith and Ramdas, JRSS-B 2024, with fixed instead of adaptive stakes, so that the order of rows does not
+  matter);
 - "hoeffding-bentkus": the smaller of two tail bounds (Bates, Angelopoulos, Lei, Malik and Jordan, JACM 2021).
 """
 
@@ -28,7 +29,7 @@ from scurry.checks import check_choice, check_confidence
 from scurry.errors import InputError
 
 BOUNDS = ("betting", "hoeffding-bentkus")
-_STAKES = np.geomspace(1 / 128, 0.95, 12)  # shares of the largest stake that cannot ruin the gambler
+_STAKES = np.geomspace(1 / 128, 0.95, 12)  # fractions of the stake that could ruin the gambler in one round
 
 _Candidate = TypeVar("_Candidate")
 _FloatArray = NDArray[np.float64]
@@ -37,20 +38,21 @@ _FloatArray = NDArray[np.float64]
 def last_certified(
     candidates: Iterable[_Candidate], p_value_of: Callable[[_Candidate], float], confidence: float
 ) -> _Candidate | None:
-    """The boldest of `candidates`, given from the safest on, that passes its test and follows only such.
+    """Return the last candidate before the first that fails its test.
 
     Parameters
     ----------
     candidates : iterable
-        Made without the test rows. No further one is drawn after the first that fails.
+        From the safest to the boldest, made without the test rows. None is drawn after the first that fails.
     p_value_of : callable
-        The p-value of a candidate on the test rows.
+        Returns the p-value of a candidate on the test rows.
     confidence : float in (0, 1)
         The chance that the returned candidate keeps the promise.
 
     Returns
     -------
-    The candidate, or None if the first one fails.
+    candidate or None
+        None if the first one fails.
 
     Examples
     --------
@@ -67,7 +69,7 @@ def last_certified(
 
 
 def certify_rates(n_mistakes: ArrayLike, n_rows: int, max_rate: float, confidence: float) -> int:
-    """The last rule, in the order given, whose error rate is certified; -1 if there is none.
+    """Return the index of the last rule whose error rate is certified; -1 if there is none.
 
     Parameters
     ----------
@@ -75,7 +77,7 @@ def certify_rates(n_mistakes: ArrayLike, n_rows: int, max_rate: float, confidenc
         Mistakes of each rule on rows that it was not fitted to, the most cautious rule first.
     n_rows : int
     max_rate : float
-        The error rate on new rows that must not be exceeded.
+        The largest accepted error rate on new rows.
     confidence : float
 
     Returns
@@ -93,7 +95,7 @@ def certify_rates(n_mistakes: ArrayLike, n_rows: int, max_rate: float, confidenc
 
 
 def rate_p_value(n_mistakes: int, n_rows: int, max_rate: float) -> float:
-    """Evidence that the error rate is at most `max_rate`: the chance of so few mistakes if it were just more.
+    """Return the p-value of "the error rate exceeds `max_rate`": the chance of so few mistakes at that rate.
 
     Examples
     --------
@@ -104,7 +106,7 @@ def rate_p_value(n_mistakes: int, n_rows: int, max_rate: float) -> float:
 
 
 def rows_needed(max_rate: float, confidence: float) -> int:
-    """The fewest rows without a mistake that certify `max_rate`.
+    """Return the least number of rows that certify `max_rate` if none is a mistake.
 
     Examples
     --------
@@ -115,7 +117,7 @@ def rows_needed(max_rate: float, confidence: float) -> int:
 
 
 def certified_rate(n_mistakes: int, n_rows: int, confidence: float) -> float:
-    """The smallest error rate that `n_mistakes` in `n_rows` certify (Clopper and Pearson's upper bound).
+    """Return the smallest error rate that `n_mistakes` in `n_rows` certify (Clopper and Pearson's upper bound).
 
     Examples
     --------
@@ -126,7 +128,7 @@ def certified_rate(n_mistakes: int, n_rows: int, confidence: float) -> float:
 
 
 def hoeffding_bentkus(mean: ArrayLike, n_rows: int, bound: float) -> _FloatArray:
-    """p-values of "the expectation exceeds `bound`" for means of `n_rows` values in [0, 1].
+    """Return p-values of "the expectation exceeds `bound`" for means of `n_rows` values in [0, 1].
 
     Examples
     --------
@@ -135,8 +137,9 @@ def hoeffding_bentkus(mean: ArrayLike, n_rows: int, bound: float) -> _FloatArray
     """
     average = np.minimum(np.asarray(mean, dtype=np.float64), bound)
     if bound <= 0:
-        return np.ones_like(average)  # no number of rows shows that a mean is nothing
+        return np.ones_like(average)  # no number of rows proves that a mean is zero
     divergence = xlogy(average, average / bound) + xlogy(1.0 - average, (1.0 - average) / (1.0 - bound))
+    # n_rows * average is often a whole number up to rounding, and ceil must not add a row for that.
     bentkus = np.e * binom.cdf(np.ceil(n_rows * average - 1e-9), n_rows, bound)
     return np.asarray(np.minimum(np.minimum(np.exp(-n_rows * divergence), bentkus), 1.0))
 
@@ -149,18 +152,18 @@ def loss_p_value(
     repeats: ArrayLike | None = None,
     bound: str = "betting",
 ) -> float:
-    """Evidence that the mean loss is at most `max_mean`: small values refute that it is more.
+    """Return the p-value of "the mean loss exceeds `max_mean`".
 
     Parameters
     ----------
     losses : array of shape (n_rows,)
         Losses of independent rows, each in [0, max_loss].
     max_mean : float
-        The limit to be tested.
+        The limit to test.
     max_loss : float
-        The largest loss a row can have, known beforehand and not read off `losses`.
+        The largest possible loss of a row; it must be known in advance and not be taken from `losses`.
     repeats : int array of shape (n_rows,), optional
-        How many rows had each loss; once by default.
+        Number of rows with each loss; 1 by default.
     bound : {"betting", "hoeffding-bentkus"}
         See the module's description.
 
@@ -176,12 +179,15 @@ def loss_p_value(
     True
     """
     check_choice("bound", bound, BOUNDS)
-    values, counts = _checked_losses(losses, repeats, max_loss)
+    values, counts = _check_losses(losses, repeats, max_loss)
     if max_loss <= max_mean:
         return 0.0  # nothing to test: no row can lose more
     shares, limit = values / max_loss, max_mean / max_loss
     if bound == "betting":
-        return _betting(shares, counts, limit)
+        # A loss of 1 costs stake * (1 - limit) of the capital. Sums of logarithms, because the capital overflows.
+        stakes = _STAKES[:, None] / (1.0 - limit)
+        log_capital = np.log1p(stakes * (limit - shares)) @ counts
+        return float(min(1.0, len(_STAKES) * np.exp(-logsumexp(log_capital))))
     return float(hoeffding_bentkus(shares @ counts / counts.sum(), int(counts.sum()), limit))
 
 
@@ -193,7 +199,7 @@ def certified_mean(
     repeats: ArrayLike | None = None,
     bound: str = "betting",
 ) -> float:
-    """The smallest limit that `losses` establish for their mean with `confidence`; parameters as of `loss_p_value`.
+    """Return the smallest limit that `losses` certify for their mean; parameters as for `loss_p_value`.
 
     Examples
     --------
@@ -201,7 +207,7 @@ def certified_mean(
     0.00549
     """
     risk = 1.0 - check_confidence(confidence)
-    refuted, accepted = 0.0, max_loss
+    refuted, accepted = 0.0, max_loss  # bisection: the p-value falls as the limit grows
     while accepted - refuted > 1e-9 * accepted:
         middle = (refuted + accepted) / 2
         if loss_p_value(losses, middle, max_loss=max_loss, repeats=repeats, bound=bound) <= risk:
@@ -211,22 +217,20 @@ def certified_mean(
     return accepted
 
 
-def _checked_losses(
+def _check_losses(
     losses: ArrayLike, repeats: ArrayLike | None, max_loss: float
 ) -> tuple[_FloatArray, NDArray[np.int64]]:
+    """Return losses and their numbers of rows as arrays of one length."""
     values = np.asarray(losses, dtype=np.float64)
     counts = np.ones(values.shape, dtype=np.int64) if repeats is None else np.asarray(repeats, dtype=np.int64)
     if values.ndim != 1 or counts.shape != values.shape:
-        raise InputError(f"losses and repeats must be arrays of one length, got {values.shape} and {counts.shape}")
+        raise InputError(
+            f"losses and repeats must be arrays of one length, got {values.shape} and {counts.shape}", argument="losses"
+        )
     if not counts.sum() > 0 or np.any(counts < 0):
         raise InputError("a promise needs at least one row to test it on")
     if not np.all((values >= 0.0) & (values <= max_loss * (1 + 1e-12))):
-        raise InputError(f"losses must lie in [0, {max_loss:g}], got {values.min():g} to {values.max():g}")
+        raise InputError(
+            f"losses must lie in [0, {max_loss:g}], got {values.min():g} to {values.max():g}", argument="losses"
+        )
     return np.minimum(values, max_loss), counts
-
-
-def _betting(shares: _FloatArray, counts: NDArray[np.int64], limit: float) -> float:
-    """For losses in [0, 1]."""
-    stakes = _STAKES[:, None] / (1.0 - limit)
-    log_capital = np.log1p(stakes * (limit - shares)) @ counts
-    return float(min(1.0, len(_STAKES) * np.exp(-logsumexp(log_capital))))

@@ -31,10 +31,10 @@ from scurry.plan import (
     to_int32,
 )
 from scurry.promises import Certificate, ExitMeasurement
-from scurry.stopping import FanRule, LeadRule, MarginRule, fan, multiclass_qwyc, qwyc
+from scurry.stopping import FanFit, LeaderFit, MarginFit, fan, multiclass_qwyc, qwyc
 from scurry.stopping.guarantee import certified_rate, certify_rates, rows_needed
+from scurry.stopping.sample import InMemory, Sample, Sums, random_part
 from scurry.verbs.options import Calibration
-from scurry.verbs.sample import InMemory, Sample, Sums, random_part
 
 SCORE_METHODS = ("qwyc", "fan")
 _LARGEST_SUM = 2**31 - 2
@@ -46,7 +46,7 @@ _FIT_SHARE = 0.3  # of the promised rate, spent by the fit
 _MIN_BIN_ROWS = 5  # bins of fewer rows show no deviation, and would stop rows at any gamma
 _ROUNDING = 1e-4  # grid units: far above the error of products near 2**31, far below one unit
 
-ScoreFit: TypeAlias = MarginRule | LeadRule | FanRule
+AnyFit: TypeAlias = MarginFit | LeaderFit | FanFit
 
 
 def score_step(forest: Forest) -> float:
@@ -76,7 +76,7 @@ def plans_by_scores(calibration: Calibration, methods: Sequence[str]) -> list[Pl
     decisions = _decisions(forest, rows)
     scores, costs = tree_scores(forest, rows, step), calibration.tree_costs(InMemory(rows))
     if forest.n_classes == 2:
-        fits: list[ScoreFit] = [
+        fits: list[AnyFit] = [
             _fit_two_classes(calibration, method, step, scores, costs, decisions, y) for method in methods
         ]
     else:
@@ -144,7 +144,7 @@ def _fit_two_classes(
     costs: NDArray[np.float64],
     decisions: NDArray[np.bool_],
     y: NDArray[Any] | None,
-) -> MarginRule | FanRule:
+) -> MarginFit | FanFit:
     forest, keep_scores = calibration.forest, calibration.options.keep_scores
     if decisions.all() or not decisions.any():
         raise _one_class(forest, decisions)
@@ -182,7 +182,7 @@ def _fit_rate(calibration: Calibration) -> float:
 
 def _fit_many_classes(
     calibration: Calibration, method: str, step: float, scores: NDArray[np.float64], costs: NDArray[np.float64]
-) -> LeadRule:
+) -> LeaderFit:
     if method == "fan":
         n_classes = calibration.forest.n_classes
         raise InputError(
@@ -200,7 +200,7 @@ def _fit_many_classes(
 
 
 def _count_exits(
-    forest: Forest, fits: Sequence[ScoreFit], step: float, amounts: NDArray[np.float64], rows: NDArray[Any]
+    forest: Forest, fits: Sequence[AnyFit], step: float, amounts: NDArray[np.float64], rows: NDArray[Any]
 ) -> Sums:
     """Count, for every fit and every amount of widening, the rows that leave after each tree, and those changed."""
     scores, decisions = tree_scores(forest, rows, step), _decisions(forest, rows)
@@ -210,7 +210,7 @@ def _count_exits(
 def _certify(
     calibration: Calibration,
     method: str,
-    fit: ScoreFit,
+    fit: AnyFit,
     step: float,
     amounts: NDArray[np.float64],
     exits: Sums,
@@ -238,7 +238,7 @@ def _certify(
     )
     tested = {} if confidence is None else {"n_rows": n_rows, "n_broken": n_broken}
     certificate = calibration.certificate(method, promise, n_fit_rows=n_fit_rows, measured=measured, **tested)
-    return _plan(calibration.forest, fit.widened(float(amounts[chosen])), step, certificate)
+    return _plan(calibration.forest, fit.widen(float(amounts[chosen])), step, certificate)
 
 
 def _infeasible(calibration: Calibration, n_mistakes: int, n_rows: int) -> InfeasibleError:
@@ -259,9 +259,9 @@ def _infeasible(calibration: Calibration, n_mistakes: int, n_rows: int) -> Infea
     )
 
 
-def _plan(forest: Forest, fit: ScoreFit, step: float, certificate: Certificate) -> Plan:
+def _plan(forest: Forest, fit: AnyFit, step: float, certificate: Certificate) -> Plan:
     """Return the plan of a fit: its thresholds on the integer grid."""
-    if isinstance(fit, LeadRule):
+    if isinstance(fit, LeaderFit):
         lead = np.full(fit.n_models + 1, NEVER_ABOVE, np.int32)
         lead[1:-1] = to_int32(np.ceil(fit.lead / step))
         size = forest.trees_per_round
@@ -272,11 +272,11 @@ def _plan(forest: Forest, fit: ScoreFit, step: float, certificate: Certificate) 
     return Plan(order=order.astype(np.int32), stop=stop, certificate=certificate)
 
 
-def _exit_rule(fit: MarginRule | FanRule, step: float) -> ExitRule:
+def _exit_rule(fit: MarginFit | FanFit, step: float) -> ExitRule:
     lower = np.full((1, fit.n_models + 1), NEVER_BELOW, np.int32)
     upper = np.full((1, fit.n_models + 1), NEVER_ABOVE, np.int32)
     pieces: dict[str, Any] = {}
-    if isinstance(fit, FanRule):
+    if isinstance(fit, FanFit):
         pieces = _pieces(fit, step)
     else:
         lower[0, 1:-1] = to_int32(np.floor(fit.lower / step))
@@ -284,7 +284,7 @@ def _exit_rule(fit: MarginRule | FanRule, step: float) -> ExitRule:
     return ExitRule(kind="scores", step=step, weights=np.ones(1), lower=lower, upper=upper, **pieces)
 
 
-def _pieces(fit: FanRule, step: float) -> dict[str, NDArray[Any]]:
+def _pieces(fit: FanFit, step: float) -> dict[str, NDArray[Any]]:
     """Return Fan's bins as pieces of the running sum: negative up to the lower threshold, positive from the upper."""
     offset, edges, sides = [0, 0], [np.empty(0, np.int32)], [np.zeros(1, np.uint8)]
     for position in range(fit.n_models - 1):

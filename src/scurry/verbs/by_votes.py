@@ -23,11 +23,11 @@ from scurry.plan import NEVER_ABOVE, ExitRule, LeaderRule, Plan
 from scurry.promises import Certificate, ExitMeasurement, Labels
 from scurry.stopping import VotePolicy, VoteRule, fit_votes, solve_plurality
 from scurry.stopping.guarantee import rows_needed
+from scurry.stopping.sample import Sample, Sums
 from scurry.stopping.votes.order import OrderFit, fit_majority_order, fit_plurality_order
 from scurry.stopping.votes.plurality import PairwisePolicy
 from scurry.stopping.votes.policy import outcomes
 from scurry.verbs.options import Calibration
-from scurry.verbs.sample import Sample, Sums
 
 _DRAW_IN_TREES = 1.0  # cost of a row's random draw, and of the split of its block, in trees
 

@@ -16,8 +16,8 @@ from scurry.forest import Forest
 from scurry.forest.rows import as_rows
 from scurry.promises import Certificate, Labels, Promise, RowSummary
 from scurry.stopping.guarantee import certified_rate
-from scurry.stopping.scores.matrix import model_costs
-from scurry.verbs.sample import InMemory, Sample, Sums
+from scurry.stopping.sample import InMemory, Sample, Sums
+from scurry.stopping.scores.matrix import check_costs
 
 METHODS = ("auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan")
 DEFAULT_RATE, DEFAULT_CONFIDENCE = 1e-3, 0.95
@@ -148,7 +148,7 @@ class Calibration:
         if forest.n_classes < 2:
             only = np.asarray(forest.classes).tolist()[0]
             raise InputError(f"the model knows only the class {only!r} and answers it at once; pass one of two or more")
-        costs = None if isinstance(options.costs, str) else model_costs(options.costs, forest.n_trees)
+        costs = None if isinstance(options.costs, str) else check_costs(options.costs, forest.n_trees)
         if options.threshold is not None:
             forest = with_threshold(forest, options.threshold)
         sample = X_cal if isinstance(X_cal, Sample) else InMemory(as_rows(forest, X_cal))

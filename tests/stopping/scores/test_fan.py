@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from scurry.errors import FormatError, InfeasibleError, InputError
-from scurry.stopping import FanRule, fan
+from scurry.stopping import FanFit, fan
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -128,7 +128,7 @@ def test_widening_is_nested_and_the_curve_equals_each_rule():
     costs = np.cumsum(rule.costs[rule.order])
     previous = np.zeros(len(new))
     for amount, n_mistakes, mean_cost in zip(*curve, strict=True):
-        decision, n_models_used = rule.widened(amount).decide(new)
+        decision, n_models_used = rule.widen(amount).decide(new)
         assert (n_models_used >= previous).all()
         assert n_mistakes == (decision != (new.sum(axis=1) >= 0)).sum()
         assert mean_cost == pytest.approx(costs[n_models_used - 1].mean())
@@ -155,13 +155,13 @@ def test_labels_change_the_order():
 def test_parts_survive_json():
     rule = fan(normal_scores(), max_disagreement=0.05)
     header, parts = rule.to_parts()
-    again = FanRule.from_parts(json.loads(json.dumps(header, allow_nan=False)), parts)
+    again = FanFit.from_parts(json.loads(json.dumps(header, allow_nan=False)), parts)
     assert repr(again) == repr(rule)
     rows = normal_scores(seed=5)
     np.testing.assert_array_equal(again.decide(rows).n_models_used, rule.decide(rows).n_models_used)
     for name, message in [("bin_offset", "bin_offset must lead from 0"), ("mean", "one entry per bin")]:
         with pytest.raises(FormatError, match=message):
-            FanRule.from_parts(header, parts | {name: parts[name][:-1]})
+            FanFit.from_parts(header, parts | {name: parts[name][:-1]})
 
 
 def test_infeasible_says_what_is_possible():
@@ -179,11 +179,11 @@ def test_infeasible_says_what_is_possible():
     [
         ({}, "give max_disagreement .* or gamma itself, not both or neither"),
         ({"gamma": 1.0, "max_disagreement": 0.1}, "not both or neither"),
-        ({"gamma": -1.0}, "gamma must not be negative"),
-        ({"gamma": float("nan")}, "gamma must be a finite number, got nan"),
-        ({"gamma": 1.0, "bin_width": 0.0}, "bin_width must be positive and finite, got 0"),
+        ({"gamma": -1.0}, "gamma must be a number of at least 0, got -1"),
+        ({"gamma": float("nan")}, "gamma must be a number of at least 0, got nan"),
+        ({"gamma": 1.0, "bin_width": 0.0}, "bin_width must be a number above 0, got 0"),
         ({"gamma": 1.0, "ddof": 2}, "ddof must be 0 or 1"),
-        ({"gamma": 1.0, "min_rows": 0}, "min_rows at least 1"),
+        ({"gamma": 1.0, "min_rows": 0}, "min_rows must be a whole number of at least 1, got 0"),
         ({"max_disagreement": 2}, r"Did you mean 0.02 \(2 %\)\?"),
         ({"gamma": 1.0, "order": [1, 2]}, "order must name each of the 10 models"),
         ({"gamma": 1.0, "decision_threshold": 100.0}, "answers negative on all 300"),

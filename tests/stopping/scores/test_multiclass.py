@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from scurry.errors import FormatError, InputError
-from scurry.stopping import LeadRule, multiclass_qwyc
+from scurry.stopping import LeaderFit, multiclass_qwyc
 from scurry.stopping.scores import multiclass
 
 INF = float("inf")
@@ -145,7 +145,7 @@ def test_widening_is_nested_and_the_curve_equals_each_rule():
     rule, new = multiclass_qwyc(normal_scores(), max_disagreement=0.05), normal_scores(seed=1)
     previous = np.zeros(len(new))
     for amount, n_mistakes, mean_cost in zip(*rule.widening_curve(new, [0.0, 0.2, 0.4, 2.0]), strict=True):
-        decision, n_models_used = rule.widened(amount).decide(new)
+        decision, n_models_used = rule.widen(amount).decide(new)
         assert (n_models_used >= previous).all()
         assert n_mistakes == (decision != new.sum(axis=1).argmax(axis=1)).sum()
         assert mean_cost == pytest.approx(n_models_used.mean())
@@ -168,10 +168,10 @@ def test_stopper_equals_decide():
 def test_parts_survive_json():
     rule = multiclass_qwyc(normal_scores(), max_disagreement=0.05)
     header, parts = rule.to_parts()
-    again = LeadRule.from_parts(json.loads(json.dumps(header, allow_nan=False)), parts)
+    again = LeaderFit.from_parts(json.loads(json.dumps(header, allow_nan=False)), parts)
     np.testing.assert_array_equal(again.lead, rule.lead)
     with pytest.raises(FormatError, match="lead must have one entry per model but the last"):
-        LeadRule.from_parts(header, parts | {"lead": np.zeros(2)})
+        LeaderFit.from_parts(header, parts | {"lead": np.zeros(2)})
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from scurry.errors import InputError
 from scurry.stopping import fit_majority_order, fit_plurality_order, fit_votes, solve, solve_plurality
 from scurry.stopping.guarantee import certified_rate, rate_p_value, rows_needed
 from scurry.stopping.votes.order import MajorityCourse, PluralityCourse, agreement_counts, representative_order
-from scurry.stopping.votes.policy import Thresholds, decided
+from scurry.stopping.votes.policy import Thresholds, stop_when_certain
 
 N_VOTERS = 21
 
@@ -29,7 +29,7 @@ def test_a_majority_is_tallied_as_a_stopper_counts_it(n_voters, seed, alpha):
     votes = np.random.default_rng(seed).integers(0, 2, (12, n_voters))
     rule = solve(n_voters, alpha, "schwing")
     (policy,) = rule.policies
-    wrong, n_asked = MajorityCourse.of(votes).tally(policy.thresholds)
+    wrong, n_asked = MajorityCourse.from_votes(votes).tally(policy.thresholds)
     for row, ballots in enumerate(votes):
         stopper = rule.stopper()
         for vote in ballots:
@@ -44,7 +44,7 @@ def test_a_majority_is_tallied_as_a_stopper_counts_it(n_voters, seed, alpha):
 def test_a_plurality_is_tallied_as_counted_by_hand(n_voters, n_classes, seed, alpha):
     votes = np.random.default_rng(seed).integers(0, n_classes, (12, n_voters))
     policy = solve_plurality(n_voters, n_classes, alpha).policies[0]
-    wrong, n_asked = PluralityCourse.of(votes, n_classes).tally(policy)
+    wrong, n_asked = PluralityCourse.from_votes(votes, n_classes).tally(policy)
     for row, ballots in enumerate(votes):
         for n_seen in range(1, n_voters + 1):
             counts = np.bincount(ballots[:n_seen], minlength=n_classes)
@@ -86,19 +86,22 @@ def test_a_representative_order_pays():
     rng = np.random.default_rng(5)
     votes, new = opinionated_votes(rng, 6000), opinionated_votes(rng, 6000)
     fit = fit_majority_order(votes, 0.01, random_state=0)
-    asked = MajorityCourse.of(new[:, fit.order]).tally(fit.policy).n_asked.mean()
+    asked = MajorityCourse.from_votes(new[:, fit.order]).tally(fit.policy).n_asked.mean()
     drawn = [
         fit_majority_order(votes, 0.01, choosing=rng.integers(0, 2, (1, N_VOTERS)), random_state=0) for _ in range(8)
     ]
-    assert asked < np.mean([MajorityCourse.of(new[:, f.order]).tally(f.policy).n_asked.mean() for f in drawn])
+    assert asked < np.mean([MajorityCourse.from_votes(new[:, f.order]).tally(f.policy).n_asked.mean() for f in drawn])
 
 
 def test_other_rows_may_choose():
     rng = np.random.default_rng(6)
     votes, others = opinionated_votes(rng, 3000), opinionated_votes(rng, 500)
     for fit, by_two in (
-        (fit_majority_order(votes, 0.01, choosing=others, random_state=0), MajorityCourse.of),
-        (fit_plurality_order(votes, 2, 0.01, choosing=others, random_state=0), lambda v: PluralityCourse.of(v, 2)),
+        (fit_majority_order(votes, 0.01, choosing=others, random_state=0), MajorityCourse.from_votes),
+        (
+            fit_plurality_order(votes, 2, 0.01, choosing=others, random_state=0),
+            lambda v: PluralityCourse.from_votes(v, 2),
+        ),
     ):
         tally = by_two(votes[:, fit.order]).tally(fit.policy)
         assert fit.promise.n_rows == 3000
@@ -124,10 +127,12 @@ def check_the_promise_for_the_order_chosen(alpha, n_rows):
         rng = np.random.default_rng(seed)
         votes = opinionated_votes(rng, n_rows)
         fit = fit_majority_order(votes, alpha, random_state=rng)
-        failures += MajorityCourse.of(new[:, fit.order]).tally(fit.policy).wrong.mean() > alpha
+        failures += MajorityCourse.from_votes(new[:, fit.order]).tally(fit.policy).wrong.mean() > alpha
         rule, _ = fit_votes(votes.sum(axis=1), N_VOTERS, alpha, random_state=rng)
         order, (_, lower, upper) = rng.permutation(N_VOTERS), rule.policies[0]
-        failures_of_average += MajorityCourse.of(new[:, order]).tally(Thresholds(lower, upper)).wrong.mean() > alpha
+        failures_of_average += (
+            MajorityCourse.from_votes(new[:, order]).tally(Thresholds(lower, upper)).wrong.mean() > alpha
+        )
     most = stats.binom.ppf(0.999, n_repeats, 0.05)
     assert failures <= most
     assert failures_of_average > most  # else this test could not fail
@@ -137,12 +142,15 @@ def check_the_promise_for_the_order_chosen(alpha, n_rows):
 def test_what_is_certified_is_what_was_counted(method):
     votes = opinionated_votes(np.random.default_rng(0), 5000)
     fit = fit_majority_order(votes, 0.01, method=method, random_state=0)
-    wrong, n_asked = MajorityCourse.of(votes[:, fit.order]).tally(fit.policy)
+    wrong, n_asked = MajorityCourse.from_votes(votes[:, fit.order]).tally(fit.policy)
     assert fit.promise.n_rows == 4000
     assert fit.n_mistakes <= wrong.sum()
     assert fit.mean_votes == pytest.approx(n_asked.mean(), rel=0.05)
     assert fit.promise.upper_bound == certified_rate(fit.n_mistakes, 4000, 0.95) <= 0.01
-    assert fit.mean_votes < MajorityCourse.of(votes[:, fit.order]).tally(decided(N_VOTERS)).n_asked.mean()
+    assert (
+        fit.mean_votes
+        < MajorityCourse.from_votes(votes[:, fit.order]).tally(stop_when_certain(N_VOTERS)).n_asked.mean()
+    )
     np.testing.assert_array_equal(np.sort(fit.order), np.arange(N_VOTERS))
 
 
@@ -161,7 +169,7 @@ def test_several_classes_may_use_their_whole_budget():
     every_row = fit_plurality_order(votes, 3, 0.01, method="minimixed", random_state=0)
     on_average = fit_plurality_order(votes, 3, 0.01, random_state=0)
     for fit in (every_row, on_average):
-        assert PluralityCourse.of(new[:, fit.order], 3).tally(fit.policy).wrong.mean() <= 0.01
+        assert PluralityCourse.from_votes(new[:, fit.order], 3).tally(fit.policy).wrong.mean() <= 0.01
         assert fit.promise.confidence == 0.95
     assert on_average.mean_votes < every_row.mean_votes
 
@@ -171,8 +179,8 @@ def test_too_few_rows_leave_the_full_vote(n_rows):
     votes = opinionated_votes(np.random.default_rng(2), n_rows)
     new = opinionated_votes(np.random.default_rng(3), 5000)
     for fit, course in (
-        (fit_majority_order(votes, 0.01, random_state=0), MajorityCourse.of),
-        (fit_plurality_order(votes, 2, 0.01, random_state=0), lambda v: PluralityCourse.of(v, 2)),
+        (fit_majority_order(votes, 0.01, random_state=0), MajorityCourse.from_votes),
+        (fit_plurality_order(votes, 2, 0.01, random_state=0), lambda v: PluralityCourse.from_votes(v, 2)),
     ):
         assert (fit.promise.confidence, fit.promise.upper_bound, fit.n_mistakes) == (1.0, 0.0, 0)
         wrong, n_asked = course(new[:, fit.order]).tally(fit.policy)

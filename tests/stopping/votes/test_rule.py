@@ -1,47 +1,16 @@
-"""What a rule says about itself: outcomes by n against every order of votes, strategies, storage."""
+"""Vote rules: their strategies and stored parts, and votes in progress with voters that are no trees."""
 
 import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from sklearn.datasets import make_classification
+from sklearn.ensemble import BaggingClassifier
+from sklearn.tree import DecisionTreeClassifier
 
 from scurry.errors import FormatError, InputError
-from scurry.stopping import VoteRule, solve
-from scurry.stopping.votes.policy import Thresholds, VotePolicy, decided, outcomes
+from scurry.stopping import VoteRule, fit_votes, solve
 from support import vote_oracles
-
-
-@st.composite
-def thresholds(draw, n_voters):
-    lower = [draw(st.integers(-1, i // 2)) for i in range(n_voters)] + [n_voters // 2]
-    upper = [draw(st.integers(i // 2 + 1, i + 1)) for i in range(n_voters)] + [n_voters // 2 + 1]
-    return Thresholds(np.array(lower, dtype=np.int32), np.array(upper, dtype=np.int32))
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data(), st.integers(1, 9))
-def test_outcomes_play_every_order(data, n_voters):
-    policies = [data.draw(thresholds(n_voters)) for _ in range(2)]
-    votes, disagreement = outcomes([VotePolicy(w, *p) for w, p in zip((0.3, 0.7), policies, strict=True)])
-    played = [vote_oracles.outcomes(n_voters, vote_oracles.where(policy)) for policy in policies]
-    np.testing.assert_allclose(votes, 0.3 * played[0][0] + 0.7 * played[1][0], atol=1e-13)
-    np.testing.assert_allclose(disagreement, 0.3 * played[0][1] + 0.7 * played[1][1], atol=1e-13)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.data(), st.integers(1, 12))
-def test_tidying_and_mirroring_keep_the_policy(data, n_voters):
-    policy = data.draw(thresholds(n_voters))
-    plain, tidied = outcomes([VotePolicy(1.0, *policy)]), outcomes([VotePolicy(1.0, *policy.tidied())])
-    np.testing.assert_allclose(plain, tidied, atol=1e-15)
-    matrix = Thresholds.of(policy.stop_matrix())
-    np.testing.assert_allclose(plain, outcomes([VotePolicy(1.0, *matrix)]), atol=1e-15)
-    ties = [policy.lower[i] == i // 2 for i in range(0, n_voters, 2)]
-    if n_voters % 2 == 1 and not any(ties):
-        mirrored = outcomes([VotePolicy(1.0, *policy.mirrored())])
-        np.testing.assert_allclose(plain, np.flip(mirrored, axis=1), atol=1e-13)
 
 
 @pytest.mark.parametrize("method", ["minimax", "minimean", "minimixed", "schwing"])
@@ -57,16 +26,16 @@ def test_theta_is_the_mixture(method, n_voters):
     assert (np.triu(rule.theta, 1) == 0).all()
 
 
-def test_thresholds_enclose_what_goes_on():
+def test_thresholds_enclose_what_continues():
     rule = solve(51, 0.01, "minimean", np.exp(-0.1 * np.arange(52)))
     for i in range(52):
         stops = np.flatnonzero(rule.theta[i] > 0)
         above, below = stops[2 * stops > i], stops[2 * stops <= i]
         assert rule.upper[i] == (above.min() if len(above) else i + 1)
         assert rule.lower[i] == (below.max() if len(below) else -1)
-    lots = rule.draws_lots()
-    assert 0 < lots.sum() <= 2
-    assert ((rule.theta[lots] > 0) & (rule.theta[lots] < 1)).all()
+    randomised = rule.find_randomised_states()
+    assert 0 < randomised.sum() <= 2
+    assert ((rule.theta[randomised] > 0) & (rule.theta[randomised] < 1)).all()
 
 
 def test_simulated_votes_agree_with_the_formulas():
@@ -94,14 +63,6 @@ def test_asking_for_some_n():
             rule.expected_votes(wrong)
     with pytest.raises(ValueError, match="read-only"):
         rule.expected_votes()[0] = 1
-
-
-def test_who_cannot_happen_decides_sooner():
-    stops = vote_oracles.where(decided(11, np.isin(np.arange(12), [1, 8])))
-    assert stops(2, 2)  # of the two, only 8 positive voters can give two positive votes
-    assert not stops(2, 1)
-    assert stops(5, 1)  # 8 positive voters leave 3 negative ones
-    assert vote_oracles.where(decided(11, np.isin(np.arange(12), [9])))(1, 1)
 
 
 @pytest.mark.parametrize("solver", ["sweep", "lp"])
@@ -136,3 +97,106 @@ def test_spoilt_parts_are_refused(spoil, message):
     spoil(header, arrays)
     with pytest.raises(FormatError, match=message):
         VoteRule.from_parts(header, arrays)
+
+
+@pytest.mark.parametrize("solver", ["sweep", "lp"])
+def test_expected_remaining_is_the_mean_over_what_may_come(solver):
+    """Against all orders of all votes that begin with those seen, weighted by the rule's distribution."""
+    n_voters, weights = 9, np.arange(1.0, 11.0)
+    rule = solve(n_voters, 0.05, "minimean", weights, solver=solver)
+    stopper = rule.stopper(random_state=0)
+    chances = rule.theta if solver == "lp" else stopper._thresholds.stop_matrix().astype(float)
+    seen = []
+    for vote in (True, False):
+        assert not stopper.update(vote)
+        seen.append(int(vote))
+    total, votes = 0.0, 0.0
+    for n in range(n_voters + 1):
+        orders = vote_oracles.sequences(n_voters, n)
+        for order in orders:
+            if list(order[:2]) != seen:
+                continue
+            weight = weights[n] / len(orders)
+            still, expected = 1.0, 0.0
+            for i in range(2, n_voters):
+                if i > 2:
+                    still *= 1.0 - chances[i, sum(order[:i])]
+                expected += still
+            total, votes = total + weight, votes + weight * expected
+    assert stopper.expected_remaining == pytest.approx(votes / total, rel=1e-12)
+
+
+def test_remaining_falls_to_nothing():
+    stopper = solve(21, 0.01).stopper(random_state=1)
+    first = stopper.expected_remaining
+    assert first == pytest.approx(solve(21, 0.01).objective, rel=0.2)
+    while not stopper.stopped:
+        assert stopper.expected_remaining >= 1
+        stopper.update(True)
+    assert stopper.expected_remaining == 0
+    assert stopper.n_seen < 11
+
+
+def test_what_the_distribution_excludes_counts_alike():
+    weights = np.zeros(12)
+    weights[[0, 11]] = 1
+    stopper = solve(11, 0.0, "minimixed", weights).stopper()
+    stopper.update(True)
+    assert stopper.expected_remaining == 5  # only eleven positive voters are possible: six votes decide
+    stopper.update(False)
+    assert 4 < stopper.expected_remaining < 9
+
+
+def test_later_answers_are_ignored():
+    stopper = solve(3, 0.0).stopper()
+    assert [stopper.update(v) for v in (False, False, True, True)] == [False, True, True, True]
+    assert (stopper.decision, stopper.n_seen, stopper.n_positive) == (False, 2, 0)
+
+
+def test_a_loose_rule_may_ask_nobody():
+    weights = np.eye(1, 6, 0)[0]
+    stopper = solve(5, 0.5, "minimean", weights).stopper()
+    assert stopper.stopped
+    assert stopper.decision is False
+    assert stopper.update(True)
+
+
+def test_draws_repeat_by_seed():
+    rule = solve(11, 0.1, "minimixed")
+    votes = [True, True, False, True, True, True, False, True, True, True, True]
+
+    def length(seed):
+        stopper = rule.stopper(seed)
+        while not stopper.stopped:
+            stopper.update(votes[stopper.n_seen])
+        return stopper.n_seen
+
+    lengths = [length(seed) for seed in range(200)]
+    assert lengths == [length(seed) for seed in range(200)]
+    assert len(set(lengths)) > 1
+
+
+@pytest.mark.parametrize("vote", ["yes", 2, None, 0.5])
+def test_a_vote_is_yes_or_no(vote):
+    with pytest.raises(InputError, match="a vote must be True or False"):
+        solve(5, 0.1).stopper().update(vote)
+
+
+def test_any_bagging_of_scikit_learn():
+    X, y = make_classification(3000, n_features=8, n_informative=4, flip_y=0.1, random_state=0)
+    model = BaggingClassifier(DecisionTreeClassifier(max_depth=4), n_estimators=31, random_state=0).fit(
+        X[:800], y[:800]
+    )
+    votes = np.stack([tree.predict(X[800:]) for tree in model.estimators_], axis=1).astype(bool)
+    rule, _ = fit_votes(votes[:1500].sum(axis=1), 31, 0.02, random_state=0)
+    rng = np.random.default_rng(0)
+    asked, wrong = 0, 0
+    for row in votes[1500:]:
+        stopper = rule.stopper(rng)
+        order = iter(rng.permutation(row).tolist())
+        while not stopper.stopped:
+            stopper.update(next(order))
+        asked += stopper.n_seen
+        wrong += stopper.decision != (2 * row.sum() > 31)
+    assert wrong / 700 <= 0.02 + 3 * np.sqrt(0.02 / 700)
+    assert asked / 700 < 16

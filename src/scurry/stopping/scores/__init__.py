@@ -1,1 +1,1 @@
-"""Rules that end a sum of scores once its outcome is clear enough."""
+"""Rules that stop a sum of scores once its outcome is clear enough."""

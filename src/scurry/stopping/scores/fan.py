@@ -1,4 +1,4 @@
-"""Dynamic scheduling: stop when the running sum is confidently on one side, given how sums like it ended.
+"""Dynamic scheduling: stop when running sums like this one nearly always end on the same side of the threshold.
 
 Paper: Fan, Chu, Wang, Yu, "Pruning and dynamic scheduling of cost-sensitive ensembles" (2002), as described for
 additive ensembles by Wang, Gupta, You, "Quit When You Can", appendix C.
@@ -14,15 +14,15 @@ mu_B, sigma_B              ``rule.mean``, ``rule.deviation``: of ``sum - full su
 =========================  ==============================================
 
 A row stops at a position iff ``|sum - mean - decision_threshold| / deviation > gamma``, as positive iff ``sum - mean``
-is above the threshold. A bin that no calibration row fell into means full evaluation.
+is above the threshold. A row whose bin holds no calibration row is evaluated in full.
 
 Deviations from the paper
 
-1. ``bin_width`` is 0.1 by default, not 0.01: narrow bins hold too few rows, and err more on new ones.
+1. ``bin_width`` is 0.1 by default, not 0.01: narrow bins hold too few rows and cause more mistakes on new rows.
 2. ``gamma=None`` finds the smallest gamma that keeps a promised disagreement on the calibration rows. A row stops at
-   the first position whose ratio exceeds gamma, so mistakes change only at the records of a row's ratios: the search
-   over these is exact.
-3. Offered, though the paper leaves them open: sample deviations (``ddof=1``) and a least number of rows per bin.
+   the first position whose ratio exceeds gamma, so mistakes change only where a ratio is the largest of the row so far:
+   the search over these is exact.
+3. Sample deviations (``ddof=1``) and a least number of rows per bin are options; the paper says nothing about them.
 """
 
 from __future__ import annotations
@@ -33,29 +33,31 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scurry.checks import RandomState, check_count, check_number
 from scurry.errors import InfeasibleError, InputError
 from scurry.stopping.scores.matrix import (
     FloatArray,
-    calibration_decisions,
+    check_costs,
+    check_decisions,
+    check_scores,
     is_positive,
     mistake_budget,
-    model_costs,
-    on_grid,
     resolve_order,
-    score_array,
+    round_to_grid,
 )
-from scurry.stopping.scores.rule import NEVER, ScoreRule
+from scurry.stopping.scores.rule import NEVER, ScoreFit
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class FanRule(ScoreRule):
-    """Stop once the running sum is `gamma` deviations beyond the decision threshold, by the bin it falls in.
+class FanFit(ScoreFit):
+    """Stop once the running sum is more than `gamma` deviations away from the decision threshold.
 
-    `fan` makes such rules.
+    Mean and deviation are those of the bin that the sum falls into. `fan` returns this.
 
     Attributes
     ----------
     gamma : float
+        Deviations beyond which a row stops.
     bin_width : float
     decision_threshold : float
     bin_offset : int64 array of shape (n_models,)
@@ -81,7 +83,8 @@ class FanRule(ScoreRule):
     mean: FloatArray
     deviation: FloatArray
 
-    ARRAYS: ClassVar[dict[str, type]] = ScoreRule.ARRAYS | {
+    KIND: ClassVar[str] = "Fan rule"
+    ARRAYS: ClassVar[dict[str, type]] = ScoreFit.ARRAYS | {
         "bin_offset": np.int64,
         "bins": np.float64,
         "mean": np.float64,
@@ -95,26 +98,25 @@ class FanRule(ScoreRule):
             raise InputError(f"bin_offset must lead from 0 to {n_bins} in {self.n_models} entries")
         if (np.diff(self.bin_offset) < 0).any() or not len(self.mean) == len(self.deviation) == n_bins:
             raise InputError("bin_offset must ascend, and mean and deviation have one entry per bin")
-        if not self.gamma >= 0.0 or not 0.0 < self.bin_width < np.inf:
-            raise InputError(
-                f"gamma must not be negative and bin_width positive and finite, got {self.gamma} and {self.bin_width}"
-            )
+        check_number("gamma", self.gamma)
+        check_number("bin_width", self.bin_width, above=0.0)
 
-    def widened(self, amount: float) -> Self:
-        """Add `amount` to `gamma`: every row stops at the same position or later."""
-        if not 0.0 <= amount < np.inf:
-            raise InputError(f"amount must be finite and not negative, got {amount}")
-        return replace(self, gamma=self.gamma + amount, mean_cost=None, n_mistakes=None)
+    def widen(self, amount: float) -> Self:
+        """Return the rule with `amount` added to `gamma`: every row stops at the same position or later."""
+        return replace(self, gamma=self.gamma + check_number("amount", amount), mean_cost=None, n_mistakes=None)
 
     def ratios(self, position: int, sums: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """How many deviations each running sum is from the decision threshold, and whether it is above.
+        """Return how many deviations each running sum is away from the decision threshold, and whether it is above.
 
-        The ratio is NaN in a bin that was never seen, and infinite where all rows of a bin ended alike.
+        The ratio is NaN in a bin without calibration rows, and infinite where all rows of a bin have the same
+        difference from their full sum.
         """
         first, past = self.bin_offset[position : position + 2]
         if first == past:
             return np.full(len(sums), np.nan), np.zeros(len(sums), dtype=np.bool_)
+        # The same expression as in `_measure_bins`, so that both put a sum into the same bin.
         number = np.floor(sums / self.bin_width)
+        # A bin beyond the last is clipped here and made NaN below, where the numbers differ.
         found = np.minimum(first + np.searchsorted(self.bins[first:past], number), past - 1)
         excess = sums - self.mean[found] - self.decision_threshold
         with np.errstate(divide="ignore"):
@@ -132,6 +134,7 @@ class FanRule(ScoreRule):
         self, position: int, sums: FloatArray, amounts: FloatArray
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         ratio, above = self.ratios(position, sums)
+        # No row of calibration tells how such a sum ends, so a row in an empty bin must not stop later either.
         leaves = np.searchsorted(self.gamma + amounts, ratio, side="left")
         return np.where(np.isnan(ratio), NEVER, leaves), above
 
@@ -149,20 +152,20 @@ def fan(
     decisions: ArrayLike | None = None,
     min_rows: int = 1,
     ddof: int = 0,
-    random_state: int | np.random.Generator | None = None,
-) -> FanRule:
+    random_state: RandomState = None,
+) -> FanFit:
     """Fit the stopping rule of Fan et al. on calibration scores.
 
     Parameters
     ----------
     scores : array of shape (n_rows, n_models)
-        What each base model adds to each calibration row.
+        What each base model adds to the sum of each calibration row.
     max_disagreement : float, optional
         Find the smallest `gamma` with at most this share of calibration rows answered differently.
     gamma : float, optional
-        How many deviations beyond the threshold stop a row. Give this or `max_disagreement`.
+        Deviations beyond which a row stops. Give this or `max_disagreement`.
     bin_width : float
-        Of the running sum; in its units.
+        Width of the bins of the running sum, in its units.
     order : {"natural", "random", "individual-mse", "greedy-mse"} or permutation of the models
     y : array of shape (n_rows,), optional
         Labels for the orders by mean squared error; by default the full ensemble's decisions.
@@ -173,50 +176,48 @@ def fan(
     decisions : bool array of shape (n_rows,), optional
         What the full ensemble decides, where that may differ from the sum of `scores` in the last digit.
     min_rows : int
-        Bins with fewer calibration rows count as never seen.
+        Bins with fewer calibration rows count as empty.
     ddof : {0, 1}
-        Deviation of the rows in a bin (0) or estimate for all rows like them (1).
-    random_state : int or numpy Generator, optional
+        Divide the squares in a bin by the number of its rows (0), or by one less (1).
+    random_state : int, Generator or None
         For ``order="random"``.
 
     Returns
     -------
-    FanRule
+    FanFit
 
     Examples
     --------
     >>> from scurry.stopping import fan
     >>> rule = fan([[2, 1, -1], [1, 1, 1], [-2, 1, -1], [-1, -1, 1]], max_disagreement=0, bin_width=2)
     >>> rule
-    FanRule(n_models=3, n_rows=4, mean_cost=1, n_mistakes=0)
+    FanFit(n_models=3, n_rows=4, mean_cost=1, n_mistakes=0)
     """
-    array = score_array(scores)
-    grid = on_grid(array)
-    positive = calibration_decisions(array, grid, decision_threshold, decisions)
+    array = check_scores(scores)
+    grid = round_to_grid(array)
+    positive = check_decisions(array, grid, decision_threshold, decisions)
     if (gamma is None) == (max_disagreement is None):
         raise InputError("give max_disagreement (to find gamma) or gamma itself, not both or neither")
-    if ddof not in (0, 1) or min_rows < 1:
-        raise InputError(f"ddof must be 0 or 1 and min_rows at least 1, got {ddof} and {min_rows}")
+    if ddof not in (0, 1):
+        raise InputError(f"ddof must be 0 or 1, got {ddof!r}", argument="ddof")
     found = resolve_order(order, array, positive if y is None else y, random_state)
-    rule = FanRule(
+    rule = FanFit(
         order=found,
-        costs=model_costs(costs, len(found)),
-        step=grid.step,
+        costs=check_costs(costs, len(found)),
+        step=grid.unit,
         n_rows=len(positive),
-        gamma=0.0 if gamma is None else float(gamma),
-        bin_width=float(bin_width),
+        gamma=0.0 if gamma is None else check_number("gamma", gamma),
+        bin_width=check_number("bin_width", bin_width, above=0.0),
         decision_threshold=float(decision_threshold),
-        **_bin_statistics(grid.values[found], float(bin_width), min_rows, ddof),
+        **_measure_bins(grid.values[found], float(bin_width), check_count("min_rows", min_rows), ddof),
     )
     if max_disagreement is not None:
-        rule = replace(rule, gamma=_smallest_gamma(rule, grid.values, positive, max_disagreement))
-    return rule.calibrated(array, positive)
+        rule = replace(rule, gamma=_find_smallest_gamma(rule, grid.values, positive, max_disagreement))
+    return rule.measure(array, positive)
 
 
-def _bin_statistics(values: FloatArray, bin_width: float, min_rows: int, ddof: int) -> dict[str, Any]:
-    """The bins of every position but the last, given scores in evaluation order, shape (n_models, n_rows)."""
-    if not 0.0 < bin_width < np.inf:
-        raise InputError(f"bin_width must be positive and finite, got {bin_width}")
+def _measure_bins(values: FloatArray, bin_width: float, min_rows: int, ddof: int) -> dict[str, Any]:
+    """Return the bins of every position but the last, given scores in evaluation order, shape (n_models, n_rows)."""
     sums, full = np.zeros(values.shape[1]), values.sum(axis=0)
     positions = []
     for scores in values[:-1]:
@@ -227,16 +228,18 @@ def _bin_statistics(values: FloatArray, bin_width: float, min_rows: int, ddof: i
         squares = np.bincount(member, np.square(difference - mean[member]))
         deviation = np.sqrt(squares / np.maximum(count - ddof, 1))
         positions.append(np.stack([bins, mean, deviation])[:, count >= min_rows])
+    # The empty array makes an ensemble of one model, which has no bins, no special case.
     sizes = [position.shape[1] for position in positions]
     bins, mean, deviation = np.concatenate([np.empty((3, 0)), *positions], axis=1)
     return {"bin_offset": np.cumsum([0, *sizes]), "bins": bins, "mean": mean, "deviation": deviation}
 
 
-def _smallest_gamma(rule: FanRule, values: FloatArray, positive: NDArray[np.bool_], max_disagreement: float) -> float:
-    """The smallest gamma with few enough mistakes: 0, or where the last surplus mistake ends.
-
-    For gamma from one record of its ratios (or 0) up to the next, a row stops at the position of the next.
-    """
+def _find_smallest_gamma(
+    rule: FanFit, values: FloatArray, positive: NDArray[np.bool_], max_disagreement: float
+) -> float:
+    """Return the smallest gamma with few enough mistakes: 0, or where the last surplus mistake ends."""
+    # For gamma from one record of its ratios (or 0) up to the next, a row stops at the position of the next. So a
+    # wrong answer at a record counts for an interval of gammas; mistakes at a gamma are intervals begun less ended.
     rows = np.arange(len(positive))
     sums, record = np.zeros(len(rows)), np.zeros(len(rows))
     begins, ends = [np.empty(0)], [np.empty(0)]
@@ -248,8 +251,9 @@ def _smallest_gamma(rule: FanRule, values: FloatArray, positive: NDArray[np.bool
         begins.append(record[wrong])
         ends.append(ratio[wrong])
         record[higher] = ratio[higher]
-        goes_on = ~np.isnan(ratio) & (record < np.inf)
-        rows, sums, record = rows[goes_on], sums[goes_on], record[goes_on]
+        # A row in an empty bin is evaluated in full, and nothing exceeds an infinite record.
+        continues = ~np.isnan(ratio) & (record < np.inf)
+        rows, sums, record = rows[continues], sums[continues], record[continues]
     begin, end = np.sort(np.concatenate(begins)), np.sort(np.concatenate(ends))
     gammas = np.concatenate([[0.0], end[end < np.inf]])
     n_mistakes = np.searchsorted(begin, gammas, side="right") - np.searchsorted(end, gammas, side="right")

@@ -1,13 +1,13 @@
-"""Rules that watch a running sum of scores and stop when they may: what they share.
+"""ScoreFit: the base of all rules that watch a running sum of scores, and ScoreStopper, which runs one on a row.
 
 A rule belongs to a nested family: at a larger `amount` of widening every row stops at the same position or later.
-Running a rule and tracing its whole family over held-out rows are therefore one loop: at each position a row leaves
-for the amounts it has not left for yet.
+So one loop both runs a rule and traces its whole family over held-out rows: at each position a row leaves under the
+members of the family (the amounts) under which it has not left yet.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple, Self
@@ -15,21 +15,23 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.errors import FormatError, InputError
-from scurry.stopping.scores.matrix import FloatArray, model_costs, model_order, score_array, snap
+from scurry.errors import InputError
+from scurry.stopping.scores.matrix import FloatArray, check_costs, check_order, check_scores, snap
+from scurry.stopping.stored_rule import StoredRule
 
 NEVER = -1
-"""Instead of a number of amounts: the row must be evaluated in full, whatever later positions say."""
+"""In place of a number of amounts: the row must be evaluated in full, whatever later positions say."""
 
 
 class Decisions(NamedTuple):
-    """What a rule answered, per row.
+    """The answers of a rule, one per row.
 
     Attributes
     ----------
     decision : array of shape (n_rows,)
         bool (positive or not), or int64 class indices for more than two classes.
     n_models_used : int64 array of shape (n_rows,)
+        How many models were evaluated.
     """
 
     decision: NDArray[Any]
@@ -37,15 +39,16 @@ class Decisions(NamedTuple):
 
 
 class WideningCurve(NamedTuple):
-    """What each member of a rule's nested family does on the same rows.
+    """Mistakes and cost of each member of a rule's nested family on the same rows.
 
     Attributes
     ----------
     amounts : float64 array of shape (n_amounts,)
+        Amounts of widening.
     n_mistakes : int64 array of shape (n_amounts,)
         Rows answered differently from the full ensemble.
     mean_cost : float64 array of shape (n_amounts,)
-        Cost of the evaluated models per row.
+        Cost of the evaluated models, per row.
     """
 
     amounts: FloatArray
@@ -54,7 +57,7 @@ class WideningCurve(NamedTuple):
 
 
 class _Exits(NamedTuple):
-    """Rows that leave at one position, each for the amounts ``first:past`` of the family."""
+    """Rows that leave at one position, each under the amounts ``first:past`` of the family."""
 
     position: int
     rows: NDArray[np.intp]
@@ -64,8 +67,10 @@ class _Exits(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ScoreRule(ABC):
-    """An order of base models and, after each, a test of the running sum.
+class ScoreFit(StoredRule):
+    """A fitted order of base models with a stopping test of the running sum after each.
+
+    This is the base of `MarginFit`, `LeaderFit` and `FanFit`.
 
     Attributes
     ----------
@@ -73,13 +78,13 @@ class ScoreRule(ABC):
     costs : float64 array of shape (n_models,)
         By model, not by position.
     step : float
-        Scores are rounded to multiples of this power of two, so that their sums are exact.
+        The grid unit: scores are rounded to multiples of this power of two, so that their sums are exact.
     mean_cost : float or None
-        Cost per calibration row; None if the rule was changed since.
+        Cost per calibration row; None if the rule was widened since.
     n_mistakes : int or None
-        Calibration rows answered differently from the full ensemble; None if the rule was changed since.
+        Calibration rows answered differently from the full ensemble; None if the rule was widened since.
     n_rows : int
-        Calibration rows.
+        Number of calibration rows.
 
     Examples
     --------
@@ -101,8 +106,8 @@ class ScoreRule(ABC):
     ARRAYS: ClassVar[dict[str, type]] = {"order": np.int64, "costs": np.float64}
 
     def __post_init__(self) -> None:
-        model_order(self.order, len(self.order))
-        model_costs(self.costs, self.n_models)
+        check_order(self.order, len(self.order))
+        check_costs(self.costs, self.n_models)
         for field in fields(self):
             value = getattr(self, field.name)
             optional = value is None and field.default is None
@@ -110,6 +115,7 @@ class ScoreRule(ABC):
                 raise InputError(f"{field.name} must be a finite number, got {value!r}")
         if not self.step > 0.0:
             raise InputError(f"step must be positive, got {self.step}")
+        # The dataclass is frozen, so its arrays should be too.
         for name in self.ARRAYS:
             getattr(self, name).flags.writeable = False
 
@@ -123,12 +129,12 @@ class ScoreRule(ABC):
         return len(self.order)
 
     def decide(self, scores: ArrayLike) -> Decisions:
-        """Answer rows whose scores are all known: what early exit would have answered, and when.
+        """Return what early exit answers on rows whose scores are all known, and after how many models.
 
         Parameters
         ----------
         scores : array of shape (n_rows, n_models), with a third axis of classes for a multi-class rule
-            By model in its own numbering, not in the rule's order.
+            Columns are in the models' own numbering, not in the rule's order.
 
         Returns
         -------
@@ -143,13 +149,21 @@ class ScoreRule(ABC):
         return Decisions(decision, used)
 
     @abstractmethod
+    def widen(self, amount: float) -> Self:
+        """Return a more cautious rule; the larger `amount`, the later rows stop.
+
+        Every row stops at the same position or later, monotonically in `amount`: a nested family from which to choose
+        a rule that keeps its promise on new rows.
+        """
+
     def widened(self, amount: float) -> Self:
-        """A more cautious rule: every row stops at the same position or later, the more so the larger `amount`."""
+        """Return ``self.widen(amount)``: an older name of it."""
+        return self.widen(amount)
 
     def widening_curve(
         self, scores: ArrayLike, amounts: ArrayLike, *, decisions: ArrayLike | None = None
     ) -> WideningCurve:
-        """Evaluate ``widened(amount)`` for many amounts in one pass over the scores.
+        """Measure ``widen(amount)`` for many amounts in one pass over the scores.
 
         Parameters
         ----------
@@ -171,17 +185,17 @@ class ScoreRule(ABC):
     def widening_exits(
         self, scores: ArrayLike, amounts: ArrayLike, *, decisions: ArrayLike | None = None
     ) -> NDArray[np.int64]:
-        """What `curve_of` makes a curve of: counts of rows, which add up over parts of a data set.
+        """Count the rows that leave at each position; counts of parts of a data set add up. See `curve_of`.
 
         Parameters
         ----------
         scores, amounts, decisions
-            As of `widening_curve`; there may be no rows.
+            As for `widening_curve`; there may be no rows.
 
         Returns
         -------
         int64 array of shape (n_models + 1, n_amounts)
-            For each amount, rows that leave after 1, 2, … models, and then rows answered differently.
+            For each amount, the rows that leave after 1, 2, … models, and last the rows answered differently.
         """
         family = np.asarray(amounts, dtype=np.float64)
         if family.ndim != 1 or not np.isfinite(family).all() or (family < 0).any() or (np.diff(family) < 0).any():
@@ -190,6 +204,7 @@ class ScoreRule(ABC):
         expected = full if decisions is None else np.asarray(decisions)
         if expected.shape != full.shape:
             raise InputError(f"decisions must have one entry per row ({len(full)}), got shape {expected.shape}")
+        # A row leaves under a range of amounts: add it where the range begins, subtract it where it ends, then sum up.
         changes = np.zeros((self.n_models + 1, len(family) + 1), dtype=np.int64)
         for exits in self._trace(values, full, family):
             wrong = exits.decision != expected[exits.rows]
@@ -199,7 +214,7 @@ class ScoreRule(ABC):
         return np.cumsum(changes, axis=1)[:, :-1]
 
     def curve_of(self, amounts: ArrayLike, exits: NDArray[np.int64]) -> WideningCurve:
-        """The curve of `widening_exits`, or of their sum over parts of a data set."""
+        """Return the curve of `widening_exits`, or of their sum over parts of a data set."""
         mean_cost = np.cumsum(self.costs[self.order]) @ exits[:-1] / exits[:-1].sum(axis=0)
         return WideningCurve(np.asarray(amounts, dtype=np.float64), exits[-1], mean_cost)
 
@@ -208,37 +223,28 @@ class ScoreRule(ABC):
         return ScoreStopper(self)
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """A JSON-able header and arrays from which `from_parts` makes the same rule."""
+        """Return a JSON-able header and arrays from which `from_parts` makes the same rule."""
         header = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in self.ARRAYS}
         return header, {name: getattr(self, name) for name in self.ARRAYS}
 
     @classmethod
-    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The rule whose `to_parts` gave `header` and `arrays`.
+    def _from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        parts: dict[str, Any] = {name: np.array(arrays[name], dtype=dtype) for name, dtype in cls.ARRAYS.items()}
+        return cls(**parts, **header)
 
-        Raises
-        ------
-        FormatError
-            If they are not such parts.
-        """
-        try:
-            parts: dict[str, Any] = {name: np.array(arrays[name], dtype=dtype) for name, dtype in cls.ARRAYS.items()}
-            return cls(**parts, **header)
-        except (KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"not the parts of a {cls.__name__}: {error}") from error
-
-    def calibrated(self, scores: FloatArray, decisions: NDArray[Any]) -> Self:
-        """The same rule with its cost and mistakes on calibration rows, given the full ensemble's decisions."""
+    def measure(self, scores: FloatArray, decisions: NDArray[Any]) -> Self:
+        """Return the same rule with its cost and mistakes on calibration rows, given the full decisions."""
         curve = self.widening_curve(scores, [0.0], decisions=decisions)
         return replace(self, mean_cost=float(curve.mean_cost[0]), n_mistakes=int(curve.n_mistakes[0]))
 
     def _read(self, scores: ArrayLike) -> tuple[FloatArray, NDArray[Any]]:
-        """Scores on the grid, models first, and what the full ensemble decides."""
-        array = score_array(scores, n_models=self.n_models, n_classes=self._n_classes)
+        """Return the scores on the grid, models first, and what the full ensemble decides."""
+        array = check_scores(scores, n_models=self.n_models, n_classes=self._n_classes)
         values = snap(np.ascontiguousarray(np.moveaxis(array, 1, 0)), self.step)
         return values, self._full_decision(array, self._start(len(array)) + values.sum(axis=0))
 
     def _trace(self, values: FloatArray, full: NDArray[Any], amounts: FloatArray) -> Iterator[_Exits]:
+        """Yield the rows that leave at each position; `full` are the decisions of the full ensemble."""
         rows = np.arange(len(full))
         sums = self._start(len(full))
         left_for = np.zeros(len(full), dtype=np.int64)
@@ -250,11 +256,13 @@ class ScoreRule(ABC):
             leaves_for, decision = self._leaves_for(position, sums, amounts)
             new = leaves_for > left_for
             yield _Exits(position, rows[new], left_for[new], leaves_for[new], decision[new])
+            # Such a row goes to the end under every amount that it has not left under yet.
             stuck = leaves_for == NEVER
             n_stuck = int(stuck.sum())
             yield _Exits(last, rows[stuck], left_for[stuck], np.full(n_stuck, len(amounts)), full[rows[stuck]])
             left_for = np.maximum(left_for, leaves_for)
             stays = (left_for < len(amounts)) & ~stuck
+            # Copies cost more than they save while every row stays.
             if not stays.all():
                 rows, sums, left_for = rows[stays], sums[stays], left_for[stays]
         yield _Exits(last, rows, left_for, np.full(len(rows), len(amounts)), full[rows])
@@ -265,26 +273,26 @@ class ScoreRule(ABC):
 
     @abstractmethod
     def _start(self, n_rows: int) -> FloatArray:
-        """Running sums before the first model."""
+        """Return the running sums before the first model."""
 
     @abstractmethod
     def _full_decision(self, scores: FloatArray, sums: FloatArray) -> NDArray[Any]:
-        """What the full ensemble decides, given its scores (models in any order) and their sums on the grid."""
+        """Return what the full ensemble decides, given scores (models in any order) and their sums on the grid."""
 
     @abstractmethod
     def _leaves_for(
         self, position: int, sums: FloatArray, amounts: FloatArray
     ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """For how many of the ascending `amounts` (from the first) each row leaves here, or NEVER; and as what."""
+        """Return under how many of the ascending `amounts` each row leaves here (or NEVER), and its decision."""
 
 
 class ScoreStopper:
-    """One row under a rule: tell it scores one at a time until it says stop.
+    """One row whose scores arrive one at a time. `ScoreFit.stopper` makes it.
 
     Attributes
     ----------
     decision : bool or int or None
-        The answer, None until there is one.
+        The answer; None until the rule stops.
 
     Examples
     --------
@@ -299,7 +307,7 @@ class ScoreStopper:
     (True, 1)
     """
 
-    def __init__(self, rule: ScoreRule) -> None:
+    def __init__(self, rule: ScoreFit) -> None:
         self._rule = rule
         self._scores: list[FloatArray] = []
         self._sums = rule._start(1)
@@ -308,23 +316,31 @@ class ScoreStopper:
 
     @property
     def n_seen(self) -> int:
-        """Scores taken so far."""
+        """Number of scores so far."""
         return len(self._scores)
 
     @property
     def next_model(self) -> int | None:
-        """Whose score `update` expects; None once there is a decision."""
+        """The model whose score `update` expects; None once there is a decision."""
         return None if self.decision is not None else int(self._rule.order[self.n_seen])
 
     def update(self, score: ArrayLike) -> bool:
-        """Take the score of `next_model` (one per class for a multi-class rule); True if the answer is known."""
+        """Add the score of `next_model` and return whether the row has its answer.
+
+        Parameters
+        ----------
+        score : float, or array of shape (n_classes,) for a multi-class rule
+        """
         if self.decision is not None:
             raise InputError(f"this row was decided after {self.n_seen} models; call rule.stopper() for the next row")
         value = np.asarray(score, dtype=np.float64)
         if value.shape != self._sums.shape[1:] or not np.isfinite(value).all():
-            raise InputError(f"a score must be finite and of shape {self._sums.shape[1:]}, got {score!r}")
+            raise InputError(
+                f"a score must be finite and of shape {self._sums.shape[1:]}, got {score!r}", argument="score"
+            )
         self._scores.append(value)
         self._sums += snap(value, self._rule.step)
+        # The original scores are kept for the last decision, which must not depend on the grid.
         if self.n_seen == self._rule.n_models:
             self.decision = self._rule._full_decision(np.stack(self._scores)[np.newaxis], self._sums).item()
         elif not self._never:

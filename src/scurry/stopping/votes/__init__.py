@@ -1,1 +1,1 @@
-"""Rules that end a vote once its outcome is clear enough."""
+"""Rules that stop a vote once its outcome is clear enough."""

@@ -1,11 +1,11 @@
-"""The cheapest mixture of stopping policies under a few linear constraints, by column generation.
+"""Mixtures of stopping policies: find the cheapest one under a few linear constraints, by column generation.
 
 A randomised rule draws one deterministic policy; its expected votes and disagreement are the weighted means of the
-policies' own. Finding the best weights is a linear program with a column for every policy there is and a row for each
-constraint. Only a handful of columns matter: an oracle names the policy that would lower the objective most at the
+policies' own. Finding the best weights is a linear program with a column for every possible policy and a row for each
+constraint. Only a handful of columns matter: an oracle returns the policy that would lower the objective most at the
 current dual prices, until none does. Every price vector also gives a lower bound on the optimum.
 
-The arithmetic is that of the numbers given: floats, or `fractions.Fraction` for a proof.
+Everything is computed in the number type given: floats, or `fractions.Fraction` for a proof.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 Number = Any  # float or Fraction, the same within a program
 Row = Any  # a sequence or array of numbers
-Policy = Any  # whatever the oracle takes for a policy
+Policy = Any  # whatever the oracle returns as a policy
 
-_MAX_PIVOTS = 1000  # per added column; far beyond need, so that rounding cannot make floats go round in circles
+_MAX_PIVOTS = 1000  # per added column; far more than needed, but rounding could make floats cycle for ever
 
 
 class Column(NamedTuple):
@@ -57,7 +57,7 @@ class Mixture(NamedTuple):
 
 
 class Prices(NamedTuple):
-    """What an expected vote of each time row, and a disagreement of each risk row, are worth."""
+    """Dual prices of an expected vote in each time row, and of a disagreement in each risk row."""
 
     time: list[Number]
     risk: list[Number]
@@ -84,6 +84,7 @@ class _Simplex:
         self.inverse: list[list[Number]] = []
 
     def add(self, column: Sequence[Number], cost: Number) -> int:
+        """Add a column and return its index."""
         self.columns.append([self.number(entry) for entry in column])
         self.costs.append(self.number(cost))
         return len(self.columns) - 1
@@ -102,17 +103,18 @@ class _Simplex:
         n_rows = len(basis)
         rows = list(zip(*(self.columns[k] for k in basis), strict=True))
         units = [[int(r == s) for s in range(n_rows)] for r in range(n_rows)]
-        solved = _eliminated([[*row, b, *unit] for row, b, unit in zip(rows, self.right, units, strict=True)])
+        solved = _eliminate([[*row, b, *unit] for row, b, unit in zip(rows, self.right, units, strict=True)])
         self.basis = basis
         self.inverse = [row[n_rows + 1 :] for row in solved]
         level = [row[n_rows] for row in solved]
+        # One step of refinement: the residual of the solution, multiplied by the inverse.
         missed = [b - _dot(row, level) for row, b in zip(rows, self.right, strict=True)]
         self.level = [x + _dot(row, missed) for x, row in zip(level, self.inverse, strict=True)]
 
     def optimise(self) -> bool:
-        """Pivot until no listed column lowers the objective; by Bland's rule, so exact arithmetic cannot cycle.
+        """Pivot until no listed column lowers the objective, and return whether any did.
 
-        Returns whether there was anything to do.
+        Bland's rule (the first column that helps enters) keeps exact arithmetic from cycling.
         """
         for n_pivots in range(_MAX_PIVOTS):
             duals, slack = self.duals, self.tolerance * abs(self.objective)
@@ -127,8 +129,8 @@ class _Simplex:
         return False
 
 
-def _eliminated(rows: list[list[Number]]) -> list[list[Number]]:
-    """Gauss-Jordan elimination of the leading square of `rows`, choosing the largest pivots."""
+def _eliminate(rows: list[list[Number]]) -> list[list[Number]]:
+    """Turn the leading square of `rows` into the identity by Gauss-Jordan elimination with the largest pivots."""
     for k in range(len(rows)):
         best = max(range(k, len(rows)), key=lambda r: abs(rows[r][k]))
         rows[k], rows[best] = rows[best], rows[k]
@@ -145,7 +147,10 @@ def _dot(left: Sequence[Number], right: Sequence[Number]) -> Number:
 
 
 class _Master:
-    """The linear program over the columns found so far. Rows: the weights sum to one, risks, times if worst-case."""
+    """The linear program over the columns found so far.
+
+    Its rows: the weights sum to one, the risks are bounded and, in the worst case, no time exceeds the largest.
+    """
 
     def __init__(
         self, program: Program, n_voters: int, start: Column, tolerance: Number, number: Callable[[Any], Number]
@@ -155,6 +160,7 @@ class _Master:
         n_rows = 1 + n_risk + n_time
         self.simplex = _Simplex([1] * (1 + n_risk) + [0] * n_time, tolerance, number)
         self.found: dict[int, Policy] = {}
+        # The first policy never disagrees, so with one slack per row it is a feasible basis.
         basis = [self.add(start)]
         basis += [self.simplex.add([int(r == s) for r in range(n_rows)], 0) for s in range(1, n_rows)]
         if n_time:
@@ -163,6 +169,7 @@ class _Master:
         self.simplex.make_basic(basis)
 
     def add(self, column: Column) -> int:
+        """Add a policy and return the index of its column."""
         # Rows are divided by their bounds and times by the number of voters, so that floats compare like with like.
         risk = [risk / bound for risk, bound in zip(column.risk, self.bounds, strict=True)]
         time = [time / self.scale for time in column.time]
@@ -176,12 +183,14 @@ class _Master:
         return self.simplex.objective * self.scale
 
     def prices(self) -> Prices:
+        """Return the dual prices in the units of votes and chances."""
         duals = [max(-dual, 0) for dual in self.simplex.duals[1:]]
         n_risk = len(self.bounds)
         risk = [dual * self.scale / bound for dual, bound in zip(duals[:n_risk], self.bounds, strict=True)]
         return Prices(duals[n_risk:] if self.worst_case else [1], risk)
 
     def mixture(self, lower_bound: Number) -> Mixture:
+        """Return the policies of the basis with their weights."""
         basic = [
             (level, self.found[k])
             for k, level in zip(self.simplex.basis, self.simplex.level, strict=True)
@@ -190,7 +199,7 @@ class _Master:
         return Mixture([level for level, _ in basic], [policy for _, policy in basic], self.objective, lower_bound)
 
 
-def cheapest_mixture(
+def find_cheapest_mixture(
     n_voters: int,
     program: Program,
     oracle: Oracle,
@@ -218,7 +227,8 @@ def cheapest_mixture(
     tolerance : number
         What counts as zero in a pivot.
     rounding : number
-        The relative error of the oracle's coordinates, taken off the lower bound. All three are 0 in exact arithmetic.
+        Relative error of the oracle's coordinates, subtracted from the lower bound. All three are 0 in exact
+        arithmetic.
     """
     master = _Master(program, n_voters, start[0], tolerance, number)
     for column in start[1:]:
@@ -229,6 +239,7 @@ def cheapest_mixture(
         prices = master.prices()
         column = oracle(prices)
         cost = _dot(prices.time, column.time) + _dot(prices.risk, column.risk)
+        # Lagrangian duality: at any prices the least priced cost less the priced bounds is below every objective.
         bound = (cost * (1 - rounding) - _dot(prices.risk, program.bounds)) / sum(prices.time)
         lower_bound = max(lower_bound, bound)
         objective = master.objective

@@ -1,19 +1,19 @@
-"""Votes whose voters are asked in one order, the same for all rows: a promise for that very order.
+"""OrderFit: one order of the voters, the same for all rows, with a stopping policy and a promise for that very order.
 
-The bounds of a vote rule are chances over orders drawn at random. One drawn order is luckier or unluckier than the
-average, and its users meet no other. Here the order's own mistakes are counted on rows that had no part in choosing
-it, and of the policies whose mistakes certify the promise (exact binomial tests in a fixed sequence, see
-`scurry.stopping.guarantee`) the one that asks fewest voters is taken. Such policies draw no lots: of a rule that does,
-the policy that stops where all its members would have stopped, or the member drawn most often. If none is certified,
-the vote stops only where its outcome is certain, so the promise can always be kept.
+The bounds of a vote rule are chances over random orders. A single drawn order is better or worse than the average, and
+its users never see another. So here the order's own mistakes are counted on rows that had no part in choosing it. Of
+the policies whose mistakes certify the promise (exact binomial tests in a fixed sequence, see
+`scurry.stopping.guarantee`), the one that asks fewest voters is taken. These policies are deterministic: of a
+randomised rule, the policy that stops where all its members would have stopped, or the member drawn most often. If no
+policy is certified, the vote stops only where its outcome is certain, so the promise can always be kept.
 
-The order is chosen so that those asked first vote as all do (`representative_order`). Any order may be certified, and
-such a one makes fewer mistakes than most at the same thresholds, so that bolder ones pass.
+The order is chosen so that the first voters vote like all of them (`representative_order`). Any order may be certified;
+one like this makes fewer mistakes than most at the same thresholds, so that thresholds that stop earlier pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import takewhile, tee
 from typing import Any, Generic, NamedTuple, Self, TypeVar
@@ -24,32 +24,32 @@ from numpy.typing import ArrayLike, NDArray
 from scurry.checks import RandomState, check_choice, check_confidence, check_random_state, check_rate
 from scurry.errors import InputError
 from scurry.stopping.guarantee import certified_rate, rate_p_value, rows_needed
-from scurry.stopping.votes.fit import Promise, smoothed
+from scurry.stopping.sample import InMemory, Sample, Sums, random_part
+from scurry.stopping.votes.fit import VotePromise, smooth
 from scurry.stopping.votes.plurality import PairwisePolicy, solve_plurality
-from scurry.stopping.votes.policy import BoolArray, FloatArray, IntArray, Thresholds, decided
+from scurry.stopping.votes.policy import BoolArray, IntArray, Thresholds, stop_when_certain
 from scurry.stopping.votes.solve import solve
-from scurry.verbs.sample import InMemory, Sample, Sums, random_part
 
 _CHOOSING_SHARE = 0.2  # of the rows; the others certify
-# Of the bound, for candidates. From next to nothing: where rows err together, an order may be far worse than average.
+# Candidates are solved for these fractions of the bound, from almost nothing: where the same voters are wrong together,
+# an order may be far worse than the average.
 _CAUTIOUS = np.concatenate([np.geomspace(2**-24, 1 / 4, 23), np.linspace(0.3, 1.0, 15)])
-# Where only the mean is bounded, a good order may go beyond; Schwing's bound is a belief, and far from the mean.
+# Where only the mean is bounded, a good order may exceed it; Schwing's bound is a belief, far above the true mean.
 _BOLD = np.concatenate([np.linspace(1.1, 3.0, 15), np.geomspace(3.4, 16.0, 12)])
-_BOLDER = np.geomspace(2**-16, 1000.0, 53)  # pairwise rules bound every row, so their mean is far below
+_BOLDER = np.geomspace(2**-16, 1000.0, 53)  # pairwise rules bound every row, so their mean is far below the bound
 
 _Policy = TypeVar("_Policy")
-_Policies = Callable[[Iterator[float]], Iterator[_Policy]]  # from bounds
 
 
 class Tally(NamedTuple):
-    """What stopping by a policy did to each row: its answer unlike the full vote's or not, and the voters asked."""
+    """The outcome of a policy on each row: whether its answer differs from the full vote, and the voters asked."""
 
     wrong: BoolArray
     n_asked: NDArray[np.intp]
 
     @property
     def sums(self) -> Sums:
-        """Wrong rows, and voters asked."""
+        """Number of wrong rows, and of voters asked in all rows."""
         return np.array([self.wrong.sum(), self.n_asked.sum()], np.int64)
 
 
@@ -59,12 +59,12 @@ class MajorityCourse(NamedTuple):
     positives: NDArray[np.int32]
 
     @classmethod
-    def of(cls, votes: NDArray[np.integer]) -> Self:
-        """The course of 0/1 `votes` of shape (n_rows, n_voters), in the order asked."""
+    def from_votes(cls, votes: NDArray[np.integer]) -> Self:
+        """Return the course of 0/1 `votes` of shape (n_rows, n_voters), in the order asked."""
         return cls(np.cumsum(votes, axis=1, dtype=np.int32))
 
     def tally(self, policy: Thresholds) -> Tally:
-        """What stopping at the thresholds would have done."""
+        """Return the outcome of stopping at the thresholds."""
         n_rows, n_voters = self.positives.shape
         stops = self.positives <= policy.lower[1:]
         stops |= self.positives >= policy.upper[1:]
@@ -81,8 +81,8 @@ class PluralityCourse(NamedTuple):
     runner_up: NDArray[np.int32]
 
     @classmethod
-    def of(cls, votes: NDArray[np.integer], n_classes: int) -> Self:
-        """The course of `votes` for class indices, of shape (n_rows, n_voters), in the order asked."""
+    def from_votes(cls, votes: NDArray[np.integer], n_classes: int) -> Self:
+        """Return the course of `votes` for class indices, of shape (n_rows, n_voters), in the order asked."""
         n_rows, n_voters = votes.shape
         course = cls(*np.zeros((3, n_rows, n_voters), np.int32))
         rows, counts = np.arange(n_rows), np.zeros((n_rows, n_classes), np.int32)
@@ -91,6 +91,7 @@ class PluralityCourse(NamedTuple):
             voted = votes[:, voter].astype(np.int32)
             counts[rows, voted] += 1
             count = counts[rows, voted]
+            # Only the class just voted for can change its place: it leads now, or may be the new runner-up.
             takes_over = (voted != leader) & ((count > leading) | ((count == leading) & (voted < leader)))
             behind = (voted != leader) & ~takes_over
             runner_up = np.where(takes_over, leading, np.where(behind, np.maximum(runner_up, count), runner_up))
@@ -100,7 +101,7 @@ class PluralityCourse(NamedTuple):
         return course
 
     def tally(self, policy: PairwisePolicy) -> Tally:
-        """What stopping by leader and runner-up, or where the leader cannot be overtaken, would have done."""
+        """Return the outcome of stopping by leader and runner-up, or where the leader cannot be overtaken."""
         n_rows, n_voters = self.leader.shape
         to_come = np.arange(n_voters - 1, -1, -1)
         both = self.leading + self.runner_up
@@ -112,23 +113,30 @@ class PluralityCourse(NamedTuple):
 
 
 class OrderFit(NamedTuple, Generic[_Policy]):
-    """An order of voters, when to stop asking them, and what that promises.
+    """An order of voters, the policy that stops asking them, and its promise.
 
     Attributes
     ----------
     order : int32 array of shape (n_voters,)
     policy : Thresholds or PairwisePolicy
-    promise : Promise
+    promise : VotePromise
         Its confidence is 1 and its bound 0 where the policy only stops once the full vote is certain.
     n_mistakes : int
-        Of `promise.n_rows` rows that certify it, those answered unlike the full vote.
+        Number of the `promise.n_rows` certifying rows whose answer differs from the full vote.
     mean_votes : float
-        Voters asked per such row.
+        Voters asked per certifying row.
+
+    Examples
+    --------
+    >>> votes = np.repeat([[0, 0, 0], [1, 1, 1]], 200, axis=0)
+    >>> fit = fit_majority_order(votes, 0.05, random_state=0)
+    >>> fit.n_mistakes, fit.promise.n_rows, fit.mean_votes < 2
+    (0, 320, True)
     """
 
     order: IntArray
     policy: _Policy
-    promise: Promise
+    promise: VotePromise
     n_mistakes: int
     mean_votes: float
 
@@ -142,18 +150,18 @@ def fit_majority_order(
     choosing: ArrayLike | None = None,
     random_state: RandomState = None,
 ) -> OrderFit[Thresholds]:
-    """Choose an order of voters and thresholds that keep their promise for this very order.
+    """Choose an order of voters with yes/no votes, and thresholds that keep their promise for this very order.
 
     Parameters
     ----------
     votes : 0/1 array of shape (n_rows, n_voters), or Sample of such
-        How each voter votes on each calibration row.
+        The vote of each voter on each calibration row.
     max_disagreement : float in (0, 1)
     method : {"minimean", "minimixed", "minimax", "schwing"}
-        Of the rules to choose from.
+        The rules to choose from; see `solve`.
     confidence : float in (0, 1)
         The chance, over calibration rows, that the answers to at most `max_disagreement` of new rows differ from the
-        full vote's.
+        full vote.
     choosing : 0/1 array of shape (n_other_rows, n_voters), optional
         Votes on other rows, which choose the order and the rules' shape, so that all of `votes` certify. By default a
         fifth of `votes`.
@@ -172,26 +180,25 @@ def fit_majority_order(
     >>> fit.promise.n_rows, fit.promise.upper_bound <= 0.01, fit.mean_votes < 15
     (4800, True, True)
     """
-    ballots = _checked_ballots(votes, 2)
+    ballots = _check_ballots("votes", votes, 2)
     n_voters = ballots.none().shape[1]
-    certain = decided(n_voters)
+    certain = stop_when_certain(n_voters)
+
+    def shape_policies(choosing: Sample) -> Callable[[float], Thresholds]:
+        shape = smooth(choosing.sums(_count_positive_votes))
+
+        def policy_for(bound: float) -> Thresholds:
+            policies = solve(n_voters, bound, method, shape).policies
+            lower = np.min([policy.lower for policy in policies], axis=0)
+            upper = np.max([policy.upper for policy in policies], axis=0)
+            # Schwing's belief is never certain before the end, even where the full vote is.
+            return Thresholds(np.maximum(lower, certain.lower), np.minimum(upper, certain.upper)).tidy()
+
+        return policy_for
+
     fractions = _CAUTIOUS if method in ("minimixed", "minimax") else np.concatenate([_CAUTIOUS, _BOLD])
-
-    def family(choosing: Sample) -> _Policies[Thresholds]:
-        shape = smoothed(choosing.sums(_positive_votes))
-        return lambda bounds: (policy_for(bound, shape) for bound in bounds)
-
-    def policy_for(bound: float, shape: FloatArray) -> Thresholds:
-        policies = solve(n_voters, bound, method, shape).policies
-        lower = np.min([policy.lower for policy in policies], axis=0)
-        upper = np.max([policy.upper for policy in policies], axis=0)
-        # Schwing's belief never is certain before the end, even where the full vote is.
-        return Thresholds(np.maximum(lower, certain.lower), np.minimum(upper, certain.upper)).tidied()
-
-    bound, course_of = _checked_bound(max_disagreement), MajorityCourse.of
-    others = _checked_others(choosing, 2, n_voters)
-    search = _Search(ballots, others, 2, bound, confidence, fractions, course_of, family, certain)
-    return search.run(check_random_state(random_state))
+    search = _Search(2, fractions, MajorityCourse.from_votes, shape_policies, certain)
+    return search.run(ballots, choosing, max_disagreement, confidence, random_state)
 
 
 def fit_plurality_order(
@@ -204,18 +211,18 @@ def fit_plurality_order(
     choosing: ArrayLike | None = None,
     random_state: RandomState = None,
 ) -> OrderFit[PairwisePolicy]:
-    """The same for more than two classes; see `fit_majority_order`.
+    """Choose an order of voters between several classes, and a policy that keeps its promise for this very order.
 
     Parameters
     ----------
     votes : int array of shape (n_rows, n_voters), or Sample of such
-        The class each voter votes for on each calibration row.
+        The class that each voter votes for on each calibration row.
     n_classes : int
     max_disagreement : float in (0, 1)
     method : {"minimean", "minimixed", "minimax"}
-        Pairwise rules of leader against runner-up, made for at most `max_disagreement` on every row, or with "minimean"
-        for as much as keeps the mean within it.
-    confidence, choosing, random_state :
+        The pairwise rules to choose from: those for at most `max_disagreement` on every row or, with "minimean", for
+        as much as keeps the mean within it.
+    confidence, choosing, random_state
         As for `fit_majority_order`.
 
     Returns
@@ -231,26 +238,24 @@ def fit_plurality_order(
     (True, True)
     """
     check_choice("method", method, ("minimean", "minimixed", "minimax"))
-    ballots = _checked_ballots(votes, n_classes)
+    ballots = _check_ballots("votes", votes, n_classes)
     n_voters = ballots.none().shape[1]
-    fractions = _BOLDER if method == "minimean" else _CAUTIOUS
-
-    def family(_: Sample) -> _Policies[PairwisePolicy]:
-        return lambda bounds: (policy_for(bound) for bound in bounds)
 
     def policy_for(bound: float) -> PairwisePolicy:
         members = solve_plurality(n_voters, n_classes, bound).policies
         return max((p for p in members if isinstance(p, PairwisePolicy)), key=lambda policy: policy.weight)
 
+    # A threshold above all votes: what is left is the test that the leader cannot be overtaken.
     certain = PairwisePolicy(1.0, np.full(n_voters + 1, n_voters + 1, np.int32))
-    bound, course_of = _checked_bound(max_disagreement), partial(PluralityCourse.of, n_classes=n_classes)
-    others = _checked_others(choosing, n_classes, n_voters)
-    search = _Search(ballots, others, n_classes, bound, confidence, fractions, course_of, family, certain)
-    return search.run(check_random_state(random_state))
+    make_course = partial(PluralityCourse.from_votes, n_classes=n_classes)
+    fractions = _BOLDER if method == "minimean" else _CAUTIOUS
+    # Pairwise rules hold for every full vote, so the choosing rows do not shape them.
+    search = _Search(n_classes, fractions, make_course, lambda _: policy_for, certain)
+    return search.run(ballots, choosing, max_disagreement, confidence, random_state)
 
 
 def agreement_counts(votes: NDArray[np.integer], n_classes: int) -> Sums:
-    """On how many rows each two voters agree; shape (n_voters, n_voters).
+    """Count the rows on which each two voters agree; shape (n_voters, n_voters).
 
     Examples
     --------
@@ -265,15 +270,15 @@ def agreement_counts(votes: NDArray[np.integer], n_classes: int) -> Sums:
 
 
 def representative_order(agreement: Sums, rng: np.random.Generator) -> IntArray:
-    """Voters so ordered that the votes of the first few are shared out among the classes as those of all are.
+    """Order the voters so that the first few divide their votes among the classes like all voters do.
 
-    Each next voter leaves the least squared distance between the two shares, summed over classes and rows. The one who
-    does agrees often with all voters and seldom with those asked already.
+    Each next voter makes the squared distance between the two divisions least, summed over classes and rows. Such a
+    voter agrees often with all voters and seldom with those asked already.
 
     Parameters
     ----------
     agreement : int array of shape (n_voters, n_voters)
-        On how many rows each two voters agree. If there were no rows, any order is as good.
+        Number of rows on which each two voters agree; all zero if there were no rows.
     rng : Generator
         Breaks ties.
 
@@ -288,7 +293,7 @@ def representative_order(agreement: Sums, rng: np.random.Generator) -> IntArray:
     1
     """
     n_voters = len(agreement)
-    shuffled = rng.permutation(n_voters).astype(np.int32)
+    shuffled = rng.permutation(n_voters).astype(np.int32)  # so that argmin breaks ties at random
     between = agreement[np.ix_(shuffled, shuffled)]
     with_all, with_asked = between.sum(axis=1), np.zeros(n_voters, np.int64)
     chosen = np.empty(n_voters, np.intp)
@@ -302,91 +307,100 @@ def representative_order(agreement: Sums, rng: np.random.Generator) -> IntArray:
     return shuffled[chosen]
 
 
-def _checked_ballots(votes: ArrayLike | Sample, n_classes: int) -> Sample:
+class _Search(NamedTuple, Generic[_Policy]):
+    """The search that majority and plurality orders share: choose an order on some rows, certify it on others."""
+
+    n_classes: int
+    fractions: NDArray[np.float64]  # of max_disagreement, for the candidates
+    make_course: Callable[[NDArray[np.integer]], Any]  # from votes in the order asked
+    shape_policies: Callable[[Sample], Callable[[float], _Policy]]  # from choosing rows: makes a policy for a bound
+    certain: _Policy
+
+    def run(
+        self,
+        ballots: Sample,
+        choosing: ArrayLike | None,
+        max_disagreement: float,
+        confidence: float,
+        random_state: RandomState,
+    ) -> OrderFit[_Policy]:
+        """Find the certified policy that asks fewest voters; arguments as for `fit_majority_order`."""
+        alpha, confidence = check_rate("max_disagreement", max_disagreement), check_confidence(confidence)
+        if alpha == 0:
+            raise InputError(
+                "max_disagreement=0 is the full vote in any order: scurry.stopping.solve makes such rules",
+                argument="max_disagreement",
+            )
+        rng = check_random_state(random_state)
+        if choosing is None:
+            chooses = random_part(ballots.n_rows, _count_choosing_rows(ballots.n_rows, alpha, confidence), rng)
+            others, certifying = ballots.where(chooses), ballots.where(~chooses)
+        else:
+            others, certifying = _check_ballots("choosing", choosing, self.n_classes), ballots
+            n_voters, n_other_voters = ballots.none().shape[1], others.none().shape[1]
+            if n_other_voters != n_voters:
+                raise InputError(
+                    f"votes are of {n_voters} voters, choosing of {n_other_voters}; they must be the same",
+                    argument="choosing",
+                )
+        policy_for, n_rows = self.shape_policies(others), certifying.n_rows
+        order = representative_order(others.sums(partial(agreement_counts, n_classes=self.n_classes)), rng)
+        courses = certifying.mapped(partial(_make_course, self.make_course, order))
+
+        # Policies are solved and tallied one after the other: none is needed after the first that fails.
+        policies, to_tally = tee(policy_for(float(b)) for b in self.fractions * alpha if b < 1.0)
+        tallies = zip(policies, courses.sums_of_each(_sum_tally, to_tally), strict=False)
+        certified = list(
+            takewhile(lambda member: rate_p_value(int(member[1][0]), n_rows, alpha) <= 1.0 - confidence, tallies)
+        )
+        if not certified:
+            _, n_asked = next(courses.sums_of_each(_sum_tally, [self.certain])).tolist()
+            return OrderFit(order, self.certain, VotePromise(alpha, 1.0, n_rows, 0.0), 0, n_asked / n_rows)
+        # All of them are certified together, and the last one need not be the cheapest.
+        policy, tally = min(certified, key=lambda member: int(member[1][1]))
+        n_mistakes, n_asked = tally.tolist()
+        promise = VotePromise(alpha, confidence, n_rows, certified_rate(n_mistakes, n_rows, confidence))
+        return OrderFit(order, policy, promise, n_mistakes, n_asked / n_rows)
+
+
+def _count_choosing_rows(n_rows: int, max_disagreement: float, confidence: float) -> int:
+    """Return how many rows may choose if the others must suffice to certify."""
+    n_spare = n_rows - rows_needed(max_disagreement, confidence)
+    n_choosing = int(_CHOOSING_SHARE * n_rows)
+    return n_spare if 0 <= n_spare < n_choosing else n_choosing
+
+
+def _check_ballots(name: str, votes: ArrayLike | Sample, n_classes: int) -> Sample:
+    """Return votes for class indices as a sample."""
     if isinstance(votes, Sample):
         return votes
     ballots = np.asarray(votes)
     if ballots.ndim != 2 or ballots.dtype.kind not in "biu" or not ballots.size:
         raise InputError(
-            f"votes must be whole numbers, one for each row and voter, got {ballots.dtype} of shape {ballots.shape}"
+            f"{name} must be whole numbers, one for each row and voter, got {ballots.dtype} of shape {ballots.shape}",
+            argument=name,
         )
     if ballots.min() < 0 or ballots.max() >= n_classes:
-        raise InputError(f"votes must be from 0 to {n_classes - 1}, got {ballots.min()} to {ballots.max()}")
+        raise InputError(
+            f"{name} must be from 0 to {n_classes - 1}, got {ballots.min()} to {ballots.max()}", argument=name
+        )
     return InMemory(ballots)
 
 
-def _checked_others(votes: ArrayLike | None, n_classes: int, n_voters: int) -> Sample | None:
-    if votes is None:
-        return None
-    others = _checked_ballots(votes, n_classes)
-    if others.none().shape[1] != n_voters:
-        raise InputError(f"votes are of {n_voters} voters, choosing of {others.none().shape[1]}; they must be the same")
-    return others
+# The questions put to a sample may run in another process, so they are functions of this module.
 
 
-def _checked_bound(max_disagreement: float) -> float:
-    bound = check_rate("max_disagreement", max_disagreement)
-    if bound == 0:
-        raise InputError("max_disagreement=0 is the full vote in any order: scurry.stopping.solve makes such rules")
-    return bound
-
-
-class _Search(NamedTuple, Generic[_Policy]):
-    """Choose an order on some rows, certify a policy for it on others."""
-
-    ballots: Sample
-    others: Sample | None  # that choose; else some of the ballots
-    n_classes: int
-    max_disagreement: float
-    confidence: float
-    fractions: NDArray[np.float64]  # of max_disagreement, for the candidates
-    course_of: Callable[[NDArray[np.integer]], Any]  # of votes in the order asked
-    family: Callable[[Sample], _Policies[_Policy]]  # shaped by the choosing rows
-    certain: _Policy
-
-    def run(self, rng: np.random.Generator) -> OrderFit[_Policy]:
-        choosing, certifying = self._split(rng) if self.others is None else (self.others, self.ballots)
-        n_rows, policies_for = certifying.n_rows, self.family(choosing)
-        order = representative_order(choosing.sums(partial(agreement_counts, n_classes=self.n_classes)), rng)
-        courses = certifying.mapped(partial(_in_order, self.course_of, order))
-        bounds = (float(b) for b in self.fractions * self.max_disagreement if b < 1.0)
-
-        policies, to_tally = tee(policies_for(bounds))
-        tallies = zip(policies, courses.sums_of_each(_tallied, to_tally), strict=False)
-        certified = list(takewhile(lambda member: self._passes(int(member[1][0]), n_rows), tallies))
-        if not certified:
-            _, n_asked = next(courses.sums_of_each(_tallied, [self.certain])).tolist()
-            return OrderFit(order, self.certain, Promise(self.max_disagreement, 1.0, n_rows, 0.0), 0, n_asked / n_rows)
-        # All of them are certified at once, and the boldest need not be the cheapest.
-        policy, tally = min(certified, key=lambda member: int(member[1][1]))
-        n_mistakes, n_asked = tally.tolist()
-        bound = certified_rate(n_mistakes, n_rows, self.confidence)
-        promise = Promise(self.max_disagreement, self.confidence, n_rows, bound)
-        return OrderFit(order, policy, promise, n_mistakes, n_asked / n_rows)
-
-    def _passes(self, n_wrong: int, n_rows: int) -> bool:
-        return rate_p_value(n_wrong, n_rows, self.max_disagreement) <= 1.0 - check_confidence(self.confidence)
-
-    def _split(self, rng: np.random.Generator) -> tuple[Sample, Sample]:
-        """Rows that choose and rows that certify: of the latter as many as a promise takes, if there are."""
-        n_rows = self.ballots.n_rows
-        spare = n_rows - rows_needed(self.max_disagreement, self.confidence)
-        n_choosing = int(_CHOOSING_SHARE * n_rows)
-        if 0 <= spare < n_choosing:
-            n_choosing = spare
-        chosen = random_part(n_rows, n_choosing, rng)
-        return self.ballots.where(chosen), self.ballots.where(~chosen)
-
-
-def _positive_votes(votes: NDArray[np.integer]) -> Sums:
-    """How many rows have 0, 1, … positive votes."""
+def _count_positive_votes(votes: NDArray[np.integer]) -> Sums:
+    """Count the rows with 0, 1, … positive votes."""
     return np.bincount(votes.sum(axis=1, dtype=np.int64), minlength=votes.shape[1] + 1)
 
 
-def _in_order(course_of: Callable[[Any], Any], order: IntArray, votes: NDArray[np.integer]) -> Any:
-    return course_of(votes[:, order])
+def _make_course(make_course: Callable[[Any], Any], order: IntArray, votes: NDArray[np.integer]) -> Any:
+    """Return the course of votes asked in `order`."""
+    return make_course(votes[:, order])
 
 
-def _tallied(course: Any, policy: Any) -> Sums:
+def _sum_tally(course: Any, policy: Any) -> Sums:
+    """Return the wrong rows and the voters asked under a policy."""
     sums: Sums = course.tally(policy).sums
     return sums

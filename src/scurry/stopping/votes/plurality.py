@@ -1,6 +1,6 @@
-"""Sequential testing of a plurality vote: more than two answers, ties going to the first of them.
+"""PluralityRule: when to stop a vote between more than two answers. Ties go to the first of them.
 
-Two rules, both beyond the paper, which treats two answers.
+There are two methods. Neither is in the paper, which treats two answers.
 
 **pairwise** (any number of classes). Let ``a`` be the votes of the leading class and ``b`` those of its runner-up. Stop
 once ``a >= upper[a + b]``, where ``upper`` is the upper threshold of a two-class rule for at most
@@ -13,30 +13,40 @@ order, and at most M / 2 vote for ``l``. So a two-class path with no majority fo
 votes towards ``l`` only raises the path, so the chance of that is largest with ⌊M / 2⌋ votes for ``l``; it is computed
 for every M and kept at or below ``max_disagreement / (K - 1)``. There are K - 1 classes that could be ``l``.
 
-In the two-class rule a path may leave through the lower threshold first. Here it goes on while a third class is close,
-so the crossing chance is computed without that exit, and the two-class rule made stricter until it fits.
+In the two-class rule a path may leave through the lower threshold first. Here it continues while a third class is
+close, so the crossing chance is computed without that exit, and the two-class rule is made stricter until it fits.
 
-**colours** (few classes, not too many voters). The two-class sweep with one count per class: "minimean" for K classes,
-optimal, with mean disagreement bounded under a distribution of the full vote.
+**class-counts** (few classes, not too many voters). The two-class sweep with one count per class: "minimean" for K
+classes, optimal, with mean disagreement bounded under a distribution of the full vote.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.checks import RandomState, check_choice, check_count, check_random_state, check_rate
-from scurry.errors import FormatError, InputError
-from scurry.stopping.votes.class_counts import Counts, StopRows, is_certain, outcomes, solve_colours, stop_rows
-from scurry.stopping.votes.policy import BoolArray, FloatArray, IntArray
+from scurry.checks import RandomState, check_choice, check_count, check_rate
+from scurry.errors import InputError
+from scurry.stopping.stored_rule import StoredRule
+from scurry.stopping.votes.class_counts import (
+    Counts,
+    StopRows,
+    is_certain,
+    make_stop_rows,
+    outcomes,
+    solve_class_counts,
+)
+from scurry.stopping.votes.policy import BoolArray, FloatArray, IntArray, check_weights, draw_policy
+from scurry.stopping.votes.rule import check_distribution
 from scurry.stopping.votes.solve import solve
 
-PLURALITY_METHODS = ("pairwise", "colours")
-_MAX_STATES = 20_000_000  # of one policy, when every state is listed
+PLURALITY_METHODS = ("pairwise", "class-counts")
+_OLD_NAME = "colours"  # of "class-counts": still accepted, and written to stored rules, which must not change
+_MAX_STATES = 20_000_000  # of one policy with class counts; a byte each
 
 
 class PairwisePolicy(NamedTuple):
@@ -46,35 +56,35 @@ class PairwisePolicy(NamedTuple):
     upper: IntArray
 
     def stops(self, counts: Counts) -> BoolArray:
-        """Whether to stop at `counts`, of shape (n_classes, …)."""
+        """Return whether to stop at `counts`, of shape (n_classes, …)."""
         runner_up, leading = np.sort(counts, axis=0)[-2:]
         threshold = self.upper[np.clip(leading + runner_up, 0, len(self.upper) - 1)]
         return np.asarray((leading > runner_up) & (leading >= threshold))
 
 
-class ColourPolicy(NamedTuple):
-    """A member of a colour rule: its chance to be drawn, and whether it stops at ``rows[n_seen][c_1, …, c_K-1]``."""
+class ClassCountPolicy(NamedTuple):
+    """A member of a rule by class counts: its chance to be drawn, and its stops ``rows[n_seen][c_1, …, c_K-1]``."""
 
     weight: float
     rows: StopRows
 
     def stops(self, counts: Counts) -> BoolArray:
-        """Whether to stop at `counts`, of shape (n_classes,)."""
+        """Return whether to stop at `counts`, of shape (n_classes,)."""
         return np.asarray(self.rows[counts.sum()][tuple(counts[1:])])
 
 
-class PluralityRule:
+class PluralityRule(StoredRule):
     """A stopping rule for the plurality vote of `n_voters` voters with `n_classes` answers, asked in random order.
 
-    Made by `solve_plurality`. It stops where the drawn policy says, or once the leader cannot be overtaken, and answers
-    the class with most votes; ties go to the first class, as in the full vote.
+    It stops where the drawn policy stops, or once the leader cannot be overtaken, and answers the class with most
+    votes; ties go to the first class, as in the full vote. `solve_plurality` returns this.
 
     Attributes
     ----------
     n_voters, n_classes : int
     max_disagreement : float
-    method : {"pairwise", "colours"}
-    policies : tuple of PairwisePolicy or of ColourPolicy
+    method : {"pairwise", "class-counts"}
+    policies : tuple of PairwisePolicy or of ClassCountPolicy
         A vote draws one of them by weight.
     lower_bound : float
         No rule within the same bound has fewer expected votes under the distribution; NaN for "pairwise".
@@ -86,18 +96,20 @@ class PluralityRule:
     True
     """
 
+    KIND: ClassVar[str] = "plurality rule"
+
     def __init__(
         self,
         n_voters: int,
         n_classes: int,
         max_disagreement: float,
         method: str,
-        policies: Sequence[PairwisePolicy | ColourPolicy],
+        policies: Sequence[PairwisePolicy | ClassCountPolicy],
         lower_bound: float = float("nan"),
     ) -> None:
         self.n_voters, self.n_classes = n_voters, n_classes
         self.max_disagreement, self.method = max_disagreement, method
-        self.policies: tuple[PairwisePolicy | ColourPolicy, ...] = tuple(policies)
+        self.policies: tuple[PairwisePolicy | ClassCountPolicy, ...] = tuple(policies)
         self.lower_bound = lower_bound
 
     def __repr__(self) -> str:
@@ -107,67 +119,73 @@ class PluralityRule:
         )
 
     def expected_votes(self) -> FloatArray:
-        """Expected number of votes for every way the full vote may fall.
+        """Return the expected number of votes for every possible full vote.
 
         Returns
         -------
         float64 array of shape (n_voters + 1,) * (n_classes - 1)
-            Indexed by the full votes of all classes but the first; zero where there are not so many voters.
+            Indexed by the full votes of all classes but the first; zero where these exceed the number of voters.
         """
         return self._outcomes[0]
 
     def disagreement(self) -> FloatArray:
-        """Chance to differ from the full vote for every way it may fall; indexed as `expected_votes`."""
+        """Return the chance to differ from the full vote for every possible one; indexed as `expected_votes`."""
         return self._outcomes[1]
 
     @cached_property
     def _outcomes(self) -> tuple[FloatArray, FloatArray]:
         _check_states(self.n_voters, self.n_classes, "exact outcomes")
+        # Outcomes need every state, so a pairwise policy is written out like one by class counts.
         rows = [
-            p.rows if isinstance(p, ColourPolicy) else stop_rows(self.n_voters, self.n_classes, p.stops)
+            p.rows if isinstance(p, ClassCountPolicy) else make_stop_rows(self.n_voters, self.n_classes, p.stops)
             for p in self.policies
         ]
         return outcomes(self.n_voters, self.n_classes, [policy.weight for policy in self.policies], rows)
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """A JSON-able header and arrays from which `from_parts` makes the same rule."""
+        """Return a JSON-able header and arrays from which `from_parts` makes the same rule."""
         header = {
             "n_voters": self.n_voters,
             "n_classes": self.n_classes,
             "max_disagreement": self.max_disagreement,
-            "method": self.method,
+            "method": _OLD_NAME if self.method == "class-counts" else self.method,
             "lower_bound": None if np.isnan(self.lower_bound) else self.lower_bound,
         }
         weight = np.array([policy.weight for policy in self.policies])
         stops = [
-            np.concatenate([row.ravel() for row in policy.rows]) if isinstance(policy, ColourPolicy) else policy.upper
+            np.concatenate([row.ravel() for row in policy.rows])
+            if isinstance(policy, ClassCountPolicy)
+            else policy.upper
             for policy in self.policies
         ]
         return header, {"weight": weight, "stops": np.stack(stops)}
 
     @classmethod
-    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The rule whose `to_parts` gave `header` and `arrays`.
-
-        Raises
-        ------
-        FormatError
-            If they are not such parts.
-        """
-        try:
-            n_voters, n_classes = (
-                check_count("n_voters", header["n_voters"]),
-                check_count("", header["n_classes"], 2),
-            )
-            alpha = check_rate("max_disagreement", header["max_disagreement"])
-            check_choice("method", header["method"], PLURALITY_METHODS)
-            bound = header["lower_bound"]
-            policies = _checked_policies(header["method"], n_voters, n_classes, arrays["weight"], arrays["stops"])
-            return cls(
-                n_voters, n_classes, alpha, header["method"], policies, np.nan if bound is None else float(bound)
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"not the parts of a plurality rule: {error}") from error
+    def _from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        n_voters = check_count("n_voters", header["n_voters"])
+        n_classes = check_count("n_classes", header["n_classes"], smallest=2)
+        alpha, method = check_rate("max_disagreement", header["max_disagreement"]), _read_method(header["method"])
+        bound = np.nan if header["lower_bound"] is None else float(header["lower_bound"])
+        weight, stops = arrays["weight"], arrays["stops"]
+        check_weights(weight)
+        policies: list[PairwisePolicy | ClassCountPolicy] = []
+        if method == "pairwise":
+            seen = np.arange(n_voters + 1)
+            if stops.shape != (len(weight), n_voters + 1) or np.any(2 * stops <= seen) or np.any(np.diff(stops) < 0):
+                raise ValueError("thresholds are out of range")
+            policies += [
+                PairwisePolicy(float(w), upper.astype(np.int32)) for w, upper in zip(weight, stops, strict=True)
+            ]
+        else:
+            _check_states(n_voters, n_classes, "a rule by class counts")
+            shapes = [(i + 1,) * (n_classes - 1) for i in range(n_voters + 1)]
+            ends = np.cumsum([np.prod(shape) for shape in shapes])
+            if stops.dtype != np.bool_ or stops.shape != (len(weight), ends[-1]):
+                raise ValueError("stops have the wrong dtype or shape")
+            for w, flat in zip(weight, stops, strict=True):
+                rows = [part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), shapes, strict=True)]
+                policies.append(ClassCountPolicy(float(w), rows))
+        return cls(n_voters, n_classes, alpha, method, policies, bound)
 
     def stopper(self, classes: Sequence[Hashable] | None = None, random_state: RandomState = None) -> PluralityStopper:
         """Start one vote; see `PluralityStopper`."""
@@ -175,7 +193,7 @@ class PluralityRule:
 
 
 class PluralityStopper:
-    """One vote between several answers under way.
+    """One vote between several answers in progress: give it answers with `update` until that returns True.
 
     Parameters
     ----------
@@ -184,6 +202,13 @@ class PluralityStopper:
         The answers, in the order that settles ties; 0, 1, … by default.
     random_state : int, Generator or None
         Draws the policy to follow if the rule is randomised.
+
+    Attributes
+    ----------
+    counts : int64 array of shape (n_classes,)
+        Votes so far.
+    stopped : bool
+        Whether the vote is over.
 
     Examples
     --------
@@ -204,22 +229,22 @@ class PluralityStopper:
         self.rule = rule
         self.classes: list[Hashable] = list(range(rule.n_classes) if classes is None else classes)
         if len(set(self.classes)) != rule.n_classes or len(self.classes) != rule.n_classes:
-            raise InputError(f"classes must be {rule.n_classes} different answers, got {self.classes!r}")
+            raise InputError(
+                f"classes must be {rule.n_classes} different answers, got {self.classes!r}", argument="classes"
+            )
         self.counts = np.zeros(rule.n_classes, dtype=np.int64)
-        weights = np.array([policy.weight for policy in rule.policies])
-        rng = check_random_state(random_state)
-        self._policy = rule.policies[rng.choice(len(weights), p=weights / weights.sum())]
+        self._policy = draw_policy(rule.policies, [policy.weight for policy in rule.policies], random_state)
         self.stopped = bool(self._policy.stops(self.counts))
 
     @property
     def n_seen(self) -> int:
-        """Answers so far."""
+        """Number of answers so far."""
         return int(self.counts.sum())
 
     def update(self, answer: Hashable) -> bool:
         """Count one answer and return whether to stop; answers after the stop are ignored."""
         if answer not in self.classes:
-            raise InputError(f"an answer must be one of {self.classes!r}, got {answer!r}")
+            raise InputError(f"an answer must be one of {self.classes!r}, got {answer!r}", argument="answer")
         if not self.stopped:
             self.counts[self.classes.index(answer)] += 1
             certain = is_certain(self.counts, self.rule.n_voters - self.n_seen)
@@ -228,7 +253,7 @@ class PluralityStopper:
 
     @property
     def decision(self) -> Any:
-        """The answer with most votes so far, the first of them if there are several."""
+        """The answer with most votes so far, the first of them on a tie."""
         return self.classes[int(np.argmax(self.counts))]
 
 
@@ -248,12 +273,12 @@ def solve_plurality(
         Number of answers, at least 2.
     max_disagreement : float in [0, 1)
         The largest accepted chance that the answer differs from the full vote.
-    method : {"pairwise", "colours"}
-        - "pairwise": leader against runner-up; any number of classes; the bound holds however the full vote falls;
-        - "colours": fewest expected votes under `distribution`, over which the bound holds on average; every state is
-          listed, so three classes with up to about 390 voters, four with 90, five with 40.
+    method : {"pairwise", "class-counts"}
+        - "pairwise": leader against runner-up; any number of classes; the bound holds for every full vote;
+        - "class-counts": fewest expected votes under `distribution`, over which the bound holds on average; every state
+          is listed, so three classes with up to about 390 voters, four with 90, five with 40.
     distribution : array of shape (n_voters + 1,) * (n_classes - 1), optional
-        With "colours": weights of the full votes of all classes but the first; uniform by default.
+        With "class-counts": weights of the full votes of all classes but the first; uniform by default.
 
     Returns
     -------
@@ -267,38 +292,50 @@ def solve_plurality(
     """
     n_voters, n_classes = check_count("n_voters", n_voters), check_count("n_classes", n_classes, smallest=2)
     alpha = check_rate("max_disagreement", max_disagreement)
-    check_choice("method", method, PLURALITY_METHODS)
+    method = _read_method(method)
     if method == "pairwise":
         if distribution is not None:
-            raise InputError('distribution applies to method="colours" only; "pairwise" holds for every full vote')
+            raise InputError(
+                'distribution applies to method="class-counts" only; "pairwise" holds for every full vote',
+                argument="distribution",
+            )
         return PluralityRule(n_voters, n_classes, alpha, method, _pairwise_policies(n_voters, alpha / (n_classes - 1)))
-    _check_states(n_voters, n_classes, 'method="colours"')
-    weights = _checked_weights(distribution, n_voters, n_classes)
+    _check_states(n_voters, n_classes, 'method="class-counts"')
+    possible = np.indices((n_voters + 1,) * (n_classes - 1)).sum(axis=0) <= n_voters
+    weights = check_distribution(distribution, possible)
     if alpha == 0.0:
-        return PluralityRule(n_voters, n_classes, alpha, method, [ColourPolicy(1.0, stop_rows(n_voters, n_classes))])
-    mixture = solve_colours(n_voters, n_classes, weights, alpha)
-    policies = [ColourPolicy(weight, rows) for weight, rows in zip(mixture.weights, mixture.policies, strict=True)]
+        certain = ClassCountPolicy(1.0, make_stop_rows(n_voters, n_classes))
+        return PluralityRule(n_voters, n_classes, alpha, method, [certain])
+    mixture = solve_class_counts(n_voters, n_classes, weights, alpha)
+    policies = [ClassCountPolicy(weight, rows) for weight, rows in zip(mixture.weights, mixture.policies, strict=True)]
     return PluralityRule(n_voters, n_classes, alpha, method, policies, float(mixture.lower_bound))
+
+
+def _read_method(method: str) -> str:
+    """Check the name of a method and return the current one."""
+    return "class-counts" if method == _OLD_NAME else check_choice("method", method, PLURALITY_METHODS)
 
 
 @lru_cache(maxsize=1024)  # a few calibrations: each solves for some fifty bounds
 def _pairwise_policies(n_voters: int, max_crossing: float) -> tuple[PairwisePolicy, ...]:
-    """Upper thresholds that a class without majority among two crosses with a chance of at most `max_crossing`."""
-    asked = max_crossing
+    """Find upper thresholds that a class without majority among two crosses with chance at most `max_crossing`."""
+    bound = max_crossing
     while True:
         weights: dict[bytes, float] = {}
-        for weight, _, upper in solve(n_voters, asked, "minimixed").policies:
+        for weight, _, upper in solve(n_voters, bound, "minimixed").policies:
+            # The proof needs thresholds that never decrease; bytes, because members may become equal.
             rising = np.maximum.accumulate(upper).tobytes()
             weights[rising] = weights.get(rising, 0.0) + weight
         policies = [PairwisePolicy(w, np.frombuffer(rising, dtype=np.int32)) for rising, w in weights.items()]
         chance = np.max(sum(policy.weight * crossing_chances(policy.upper) for policy in policies))
         if chance <= max_crossing * (1 + 1e-12):
             return tuple(policies)
-        asked *= max_crossing / chance * (1 - 1e-9)
+        # Somewhat stricter than proportional, so that rounding cannot keep the loop running.
+        bound *= max_crossing / chance * (1 - 1e-9)
 
 
 def crossing_chances(upper: IntArray) -> FloatArray:
-    """The chance that a two-class vote without majority ever has ``j >= upper[i]`` positives among ``i > 0`` votes.
+    """Return the chance that a two-class vote without majority ever has ``j >= upper[i]`` positives in ``i > 0`` votes.
 
     Returns
     -------
@@ -320,52 +357,11 @@ def crossing_chances(upper: IntArray) -> FloatArray:
     return chances
 
 
-def _checked_policies(
-    method: str, n_voters: int, n_classes: int, weight: NDArray[Any], stops: NDArray[Any]
-) -> list[PairwisePolicy | ColourPolicy]:
-    if weight.ndim != 1 or not np.all(weight > 0.0) or abs(weight.sum() - 1.0) > 1e-9:
-        raise ValueError("weights are not positive or do not sum to one")
-    if method == "pairwise":
-        seen = np.arange(n_voters + 1)
-        if stops.shape != (len(weight), n_voters + 1) or np.any(2 * stops <= seen) or np.any(np.diff(stops) < 0):
-            raise ValueError("thresholds are out of range")
-        return [PairwisePolicy(float(w), upper.astype(np.int32)) for w, upper in zip(weight, stops, strict=True)]
-    _check_states(n_voters, n_classes, "a colour rule")
-    ends = np.cumsum([(i + 1) ** (n_classes - 1) for i in range(n_voters + 1)])
-    if stops.dtype != np.bool_ or stops.shape != (len(weight), ends[-1]):
-        raise ValueError("stops have the wrong dtype or shape")
-    shapes = [(i + 1,) * (n_classes - 1) for i in range(n_voters + 1)]
-    return [
-        ColourPolicy(
-            float(w), [part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), shapes, strict=True)]
-        )
-        for w, flat in zip(weight, stops, strict=True)
-    ]
-
-
 def _check_states(n_voters: int, n_classes: int, what: str) -> None:
-    n_states = (n_voters + 1) ** n_classes / n_classes
+    """Check that the states of such a vote fit in memory."""
+    n_states = (n_voters + 1) ** n_classes / n_classes  # rows of (i + 1) ** (n_classes - 1) cells, summed over i
     if n_states > _MAX_STATES:
         raise InputError(
             f"{what} for {n_voters} voters and {n_classes} classes would list {n_states:.2g} states, more than "
             f'{_MAX_STATES:.0g}; method="pairwise" takes any number'
         )
-
-
-def _checked_weights(distribution: ArrayLike | None, n_voters: int, n_classes: int) -> FloatArray:
-    shape = (n_voters + 1,) * (n_classes - 1)
-    possible = np.indices(shape).sum(axis=0) <= n_voters
-    weights: NDArray[np.float64] = possible.astype(np.float64)
-    if distribution is not None:
-        weights = np.array(distribution, dtype=np.float64)
-        if weights.shape != shape:
-            raise InputError(f"distribution must have shape {shape}, got {weights.shape}")
-        if not np.all(np.isfinite(weights)) or np.any(weights < 0.0) or np.any(weights[~possible]):
-            raise InputError(
-                f"distribution must be finite, not negative, and zero where classes share more than {n_voters} votes"
-            )
-        if not weights.any():
-            raise InputError("distribution must have a positive weight somewhere; pass None for a uniform one")
-    weights /= weights.max()
-    weights /= weights.sum()
-    return weights

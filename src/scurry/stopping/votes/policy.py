@@ -1,15 +1,17 @@
-"""Deterministic stopping policies of a majority vote, as two thresholds per number of votes seen."""
+"""Policies: deterministic ways to stop a majority vote, mostly two thresholds per number of votes seen."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
+from scurry.checks import RandomState, check_random_state
 
+_Policy = TypeVar("_Policy")
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
@@ -26,36 +28,37 @@ class Thresholds(NamedTuple):
 
     @property
     def n_voters(self) -> int:
-        """The number of voters there are to ask."""
+        """Number of voters."""
         return len(self.lower) - 1
 
-    def mirrored(self) -> Thresholds:
-        """The policy with the two answers exchanged; ties remain negative."""
+    def mirror(self) -> Thresholds:
+        """Return the policy with the two answers exchanged; ties remain negative."""
         seen = np.arange(len(self.lower), dtype=np.int32)
+        # The two limits matter at a tie, which has no mirror image because it is negative.
         return Thresholds(np.minimum(seen - self.upper, seen // 2), np.maximum(seen - self.lower, seen // 2 + 1))
 
-    def tidied(self) -> Thresholds:
-        """The same policy; beyond the last row it can reach, stopping only where the full vote is certain."""
-        first, last = 0, 0
+    def tidy(self) -> Thresholds:
+        """Return the same policy, but beyond the last row that it reaches it stops only where the vote is certain."""
+        first, last = 0, 0  # of the positives with which the policy can still be running
         for i, (low, up) in enumerate(zip(self.lower.tolist(), self.upper.tolist(), strict=True)):
             first, last = max(first, low + 1), min(last, up - 1)
             if first > last:
-                rest = decided(self.n_voters)
+                rest = stop_when_certain(self.n_voters)
                 rows = np.arange(len(self.lower)) <= i
                 return Thresholds(np.where(rows, self.lower, rest.lower), np.where(rows, self.upper, rest.upper))
             last += 1
         return self
 
     def stop_matrix(self) -> BoolArray:
-        """Whether each state (i, j) stops; shape (n_voters + 1, n_voters + 1)."""
+        """Return whether each state (i, j) stops; shape (n_voters + 1, n_voters + 1)."""
         positives = np.arange(len(self.lower))
         return (positives <= self.lower[:, None]) | (positives >= self.upper[:, None])
 
     @classmethod
-    def of(cls, stops: BoolArray) -> Thresholds | None:
-        """The thresholds of the policy that stops where `stops` says, or None if it goes on beyond a stop.
+    def from_stop_matrix(cls, stops: BoolArray) -> Thresholds | None:
+        """Return the thresholds of a policy, or None if it continues beyond a state where it stops.
 
-        Only the states the policy can reach count.
+        Only states that the policy can reach count.
         """
         seen, positives = np.ogrid[: len(stops), : len(stops)]
         upper = np.where(stops & (2 * positives > seen), positives, seen + 1).min(axis=1)
@@ -63,19 +66,26 @@ class Thresholds(NamedTuple):
         thresholds = cls(lower.astype(np.int32), np.minimum(upper, seen[:, 0] + 1).astype(np.int32))
         reach, _ = reach_and_stop([1.0], [stops])
         same = np.array_equal(stops[reach > 0.0], thresholds.stop_matrix()[reach > 0.0])
-        return thresholds.tidied() if same else None
+        return thresholds.tidy() if same else None
 
 
 Policy = Thresholds | BoolArray  # a policy that has no thresholds is its stop matrix
 
 
 def stop_matrix(policy: Policy) -> BoolArray:
-    """Whether each state (i, j) stops; shape (n_voters + 1, n_voters + 1)."""
+    """Return whether each state (i, j) stops; shape (n_voters + 1, n_voters + 1)."""
     return policy.stop_matrix() if isinstance(policy, Thresholds) else policy
 
 
 class VotePolicy(NamedTuple):
-    """A member of a randomised rule: its chance to be drawn, and its thresholds (see `Thresholds`).
+    """A member of a randomised rule: its chance to be drawn, and its thresholds.
+
+    It stops after ``i`` votes, ``j`` of them positive, iff ``j <= lower[i]`` or ``j >= upper[i]``.
+
+    Attributes
+    ----------
+    weight : float
+    lower, upper : int32 arrays of shape (n_voters + 1,)
 
     Examples
     --------
@@ -95,8 +105,8 @@ class VotePolicy(NamedTuple):
         return Thresholds(self.lower, self.upper)
 
 
-def decided(n_voters: int, support: BoolArray | None = None) -> Thresholds:
-    """Stop only where the full vote is certain.
+def stop_when_certain(n_voters: int, support: BoolArray | None = None) -> Thresholds:
+    """Return the policy that stops only where the full vote is certain.
 
     Parameters
     ----------
@@ -104,6 +114,7 @@ def decided(n_voters: int, support: BoolArray | None = None) -> Thresholds:
     support : bool array of shape (n_voters + 1,), optional
         The numbers of positive votes that can happen; all by default.
     """
+    # Only the possible n next to the change of the full vote matter: they bound what the remaining votes can do.
     possible = np.arange(n_voters + 1) if support is None else np.flatnonzero(support)
     negative, positive = possible[2 * possible <= n_voters], possible[2 * possible > n_voters]
     seen = np.arange(n_voters + 1)
@@ -114,19 +125,19 @@ def decided(n_voters: int, support: BoolArray | None = None) -> Thresholds:
     return Thresholds(np.maximum(lower, -1).astype(np.int32), np.minimum(upper, seen + 1).astype(np.int32))
 
 
-def at_once(n_voters: int) -> Thresholds:
-    """Ask nobody and answer negative."""
+def stop_immediately(n_voters: int) -> Thresholds:
+    """Return the policy that asks no voter and answers negative."""
     seen = np.arange(n_voters + 1, dtype=np.int32)
     return Thresholds(seen // 2, seen // 2 + 1)
 
 
 def outcomes(policies: Sequence[VotePolicy]) -> tuple[FloatArray, FloatArray]:
-    """Exact outcome of drawing one of `policies` by weight and following it, for every number of positive voters.
+    """Compute the exact outcome of drawing one of `policies` by weight, for every number of positive voters.
 
     Returns
     -------
     votes, disagreement : float64 arrays of shape (n_voters + 1,)
-        Expected votes and the chance to differ from the full vote, Eqs. (3) and (5).
+        Expected votes and the chance of an answer unlike the full vote's, Eqs. (3) and (5).
     """
     n_voters = policies[0].thresholds.n_voters
     votes, disagreement = np.empty(n_voters + 1), np.empty(n_voters + 1)
@@ -142,7 +153,7 @@ def outcomes(policies: Sequence[VotePolicy]) -> tuple[FloatArray, FloatArray]:
 
 
 def reach_and_stop(weights: Sequence[float], stop_matrices: Sequence[BoolArray]) -> tuple[FloatArray, FloatArray]:
-    """The paper's p and π, Eq. (14): the chances to reach a state and to stop there, given the votes lead there.
+    """Compute the paper's p and π, Eq. (14): the chances to reach a state and to stop there, if the votes lead there.
 
     Parameters
     ----------
@@ -163,7 +174,20 @@ def reach_and_stop(weights: Sequence[float], stop_matrices: Sequence[BoolArray])
         for i in range(n_states):
             reach[i] += row
             stop[i] += row * stops[i]
-            going_on = np.where(stops[i], 0.0, row)
-            shifted = np.concatenate([[0.0], going_on[:-1]])
-            row = ((i + 1 - positives) * going_on + positives * shifted) / (i + 1)  # Eq. (15.4)
+            continuing = np.where(stops[i], 0.0, row)
+            shifted = np.concatenate([[0.0], continuing[:-1]])
+            row = ((i + 1 - positives) * continuing + positives * shifted) / (i + 1)  # Eq. (15.4)
     return reach, stop
+
+
+def check_weights(weights: NDArray[Any]) -> None:
+    """Raise a ValueError unless `weights` are the chances to draw each of some policies."""
+    if weights.ndim != 1 or not np.all(weights > 0.0) or abs(weights.sum() - 1.0) > 1e-9:
+        raise ValueError("weights are not positive or do not sum to one")
+
+
+def draw_policy(policies: Sequence[_Policy], weights: Sequence[float], random_state: RandomState) -> _Policy:
+    """Draw one of `policies` by weight."""
+    chances = np.array(weights)
+    # The weights sum to one up to rounding only, and numpy insists.
+    return policies[check_random_state(random_state).choice(len(chances), p=chances / chances.sum())]

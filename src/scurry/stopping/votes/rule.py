@@ -1,25 +1,28 @@
-"""VoteRule: when to stop a majority vote, and exactly what that costs.
-
-Stoppers: a vote under way, fed one answer at a time by any voters.
-"""
+"""VoteRule: when to stop a majority vote and exactly what that costs, and VoteStopper, which runs one on a vote."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry.checks import RandomState, check_choice, check_count, check_random_state, check_rate
-from scurry.errors import FormatError, InputError
-from scurry.stopping.votes.policy import BoolArray, FloatArray, IntArray, VotePolicy, outcomes, reach_and_stop
-
-if TYPE_CHECKING:
-    pass
-
+from scurry.errors import InputError
+from scurry.stopping.stored_rule import StoredRule
+from scurry.stopping.votes.policy import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    VotePolicy,
+    check_weights,
+    draw_policy,
+    outcomes,
+    reach_and_stop,
+)
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
@@ -28,7 +31,7 @@ SOLVERS = ("sweep", "lp", "exact")
 
 
 class VoteRequest(NamedTuple):
-    """The arguments of `solve` as numbers: `distribution` has shape (n_voters + 1,) and sums to one."""
+    """The checked arguments of `solve`: `distribution` has shape (n_voters + 1,) and sums to one."""
 
     n_voters: int
     method: str
@@ -37,7 +40,7 @@ class VoteRequest(NamedTuple):
     distribution: FloatArray
 
     @classmethod
-    def checked(
+    def from_arguments(
         cls,
         n_voters: int,
         method: str,
@@ -45,47 +48,75 @@ class VoteRequest(NamedTuple):
         max_conditional: float | Fraction | None,
         distribution: ArrayLike | None,
     ) -> VoteRequest:
-        """The request, or an `InputError` that says which argument is wrong."""
+        """Check the arguments of `solve`."""
         count = check_count("n_voters", n_voters)
         check_choice("method", method, METHODS)
         if max_conditional is not None and method != "minimean":
             raise InputError(
                 f'max_conditional applies to method="minimean" only, got method={method!r}; '
-                '"minimixed" and "minimax" bound every n by max_disagreement'
+                '"minimixed" and "minimax" bound every n by max_disagreement',
+                argument="max_conditional",
             )
         return cls(
             count,
             method,
             check_rate("max_disagreement", max_disagreement),
             None if max_conditional is None else check_rate("max_conditional", max_conditional),
-            _checked_distribution(distribution, count),
+            check_distribution(distribution, np.ones(count + 1, np.bool_)),
         )
 
 
-def _checked_distribution(distribution: ArrayLike | None, n_voters: int) -> FloatArray:
-    if distribution is None:
-        return np.full(n_voters + 1, 1.0 / (n_voters + 1))
+def check_distribution(distribution: ArrayLike | None, possible: BoolArray) -> FloatArray:
+    """Return weights of the possible full votes that sum to one; uniform if `distribution` is None.
+
+    Parameters
+    ----------
+    distribution : array of the shape of `possible`, optional
+        Indexed by the votes of every class but the first.
+    possible : bool array of shape (n_voters + 1,) * (n_classes - 1)
+        Whether the voters can vote like that.
+    """
     try:
-        weights = np.array(distribution, dtype=np.float64)
+        weights = np.array(possible if distribution is None else distribution, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"distribution must be an array of {n_voters + 1} numbers: {error}") from error
-    if weights.shape != (n_voters + 1,):
         raise InputError(
-            f"distribution must have one weight for each of 0 to {n_voters} positive voters, that is shape "
-            f"({n_voters + 1},), got shape {weights.shape}"
+            f"distribution must be an array of numbers of shape {possible.shape}: {error}", argument="distribution"
+        ) from error
+    two_classes, n_voters = possible.ndim == 1, len(possible) - 1
+    if weights.shape != possible.shape:
+        raise InputError(
+            f"distribution must have one weight for each of 0 to {n_voters} "
+            f"{'positive voters' if two_classes else 'votes of every class but the first'}, that is shape "
+            f"{possible.shape}, got shape {weights.shape}",
+            argument="distribution",
         )
-    if not np.all(np.isfinite(weights)) or np.any(weights < 0.0):
-        index = int(np.flatnonzero(~(np.isfinite(weights) & (weights >= 0.0)))[0])
-        raise InputError(f"distribution must be finite and not negative, got {weights[index]} for n = {index}")
+    wrong = np.argwhere(~np.isfinite(weights) | (weights < 0.0) | ((weights > 0.0) & ~possible))
+    if len(wrong):
+        votes = wrong[0].tolist()
+        limit = "" if two_classes else f", and zero where classes share more than {n_voters} votes"
+        raise InputError(
+            f"distribution must be finite and not negative{limit}, got {weights[tuple(votes)]} for "
+            f"n = {votes[0] if two_classes else votes}",
+            argument="distribution",
+        )
     if not weights.any():
-        raise InputError("distribution must have a positive weight somewhere; pass None for a uniform one")
+        raise InputError(
+            "distribution must have a positive weight somewhere; pass None for a uniform one", argument="distribution"
+        )
     weights /= weights.max()  # so that the sum cannot overflow
     weights /= weights.sum()
     return weights
 
 
 class ExactOptimum(NamedTuple):
-    """Values of a rule solved in rational arithmetic; `objective` equals `lower_bound`.
+    """The values of a rule solved in rational arithmetic; `objective` equals `lower_bound`.
+
+    Attributes
+    ----------
+    objective, lower_bound : Fraction
+        Expected votes of the rule, and the least possible.
+    weights : tuple of Fraction
+        The chance to draw each policy of the rule.
 
     Examples
     --------
@@ -99,23 +130,23 @@ class ExactOptimum(NamedTuple):
     weights: tuple[Fraction, ...]
 
 
-class VoteRule:
+class VoteRule(StoredRule):
     """A stopping rule for the majority vote of `n_voters` voters asked in random order.
 
     After ``i`` votes, ``j`` of them positive, the rule stops with probability ``theta[i, j]`` and answers positive iff
-    ``2 * j > i``. It is held as `policies`, deterministic threshold policies of which a vote draws one; that is the
-    same as drawing at every state with probability `theta`. Made by `scurry.stopping.solve`.
+    ``2 * j > i``. It consists of `policies`, deterministic threshold policies of which a vote draws one; this is the
+    same as drawing at every state with probability `theta`. `scurry.stopping.solve` returns this.
 
     Attributes
     ----------
     n_voters : int
     method : {"minimax", "minimean", "minimixed", "schwing"}
     max_disagreement : float
-        The bound asked for.
+        The bound that the rule was solved for.
     max_conditional : float or None
-        The bound asked for on every ``disagreement(n)``, if any.
+        The bound on every ``disagreement(n)`` that the rule was solved for, if any.
     distribution : float64 array of shape (n_voters + 1,)
-        The distribution of the number of positive voters the rule was made for; sums to one.
+        The distribution of the number of positive voters that the rule was solved for; sums to one.
     objective : float
         The worst (minimax) or mean (otherwise) expected number of votes.
     lower_bound : float
@@ -138,6 +169,8 @@ class VoteRule:
     12.0
     """
 
+    KIND: ClassVar[str] = "vote rule"
+
     def __init__(
         self,
         request: VoteRequest,
@@ -153,13 +186,14 @@ class VoteRule:
         self.max_conditional = request.max_conditional
         self.distribution = _read_only(request.distribution)
         self.exact = exact
+        # Arrays are read-only because outcomes are computed once, here, and must stay those of the policies.
         self._policies = tuple(VotePolicy(w, _read_only(low), _read_only(up)) for w, low, up in policies)
         if theta is not None:
             self.theta = _read_only(theta)
         votes, disagreement = outcomes(self._policies) if policies else _outcomes_of_strategy(self.theta)
         self._votes, self._disagreement = _read_only(votes), _read_only(disagreement)
         self.objective = float(votes.max() if self.method == "minimax" else self.distribution @ votes)
-        self.lower_bound = min(lower_bound, self.objective)  # an optimum may lie above it by rounding
+        self.lower_bound = min(lower_bound, self.objective)  # rounding may put the bound above its optimum
 
     def __repr__(self) -> str:
         return (
@@ -168,7 +202,7 @@ class VoteRule:
         )
 
     def expected_votes(self, n: ArrayLike | None = None) -> Any:
-        """Expected number of votes given that `n` of all voters are positive, Eq. (3).
+        """Return the expected number of votes given that `n` of all voters are positive, Eq. (3).
 
         Parameters
         ----------
@@ -182,7 +216,7 @@ class VoteRule:
         return self._votes if n is None else self._votes[self._positives(n)]
 
     def disagreement(self, n: ArrayLike | None = None) -> Any:
-        """Chance to answer differently from the full vote given that `n` of all voters are positive, Eq. (5).
+        """Return the chance to differ from the full vote given that `n` of all voters are positive, Eq. (5).
 
         Parameters
         ----------
@@ -198,12 +232,14 @@ class VoteRule:
     def _positives(self, n: ArrayLike) -> NDArray[np.int64]:
         positives = np.asarray(n)
         if positives.dtype.kind not in "iu" or np.any(positives < 0) or np.any(positives > self.n_voters):
-            raise InputError(f"n must be whole numbers of positive voters from 0 to {self.n_voters}, got {n!r}")
+            raise InputError(
+                f"n must be whole numbers of positive voters from 0 to {self.n_voters}, got {n!r}", argument="n"
+            )
         return positives.astype(np.int64)
 
     @property
     def mean_disagreement(self) -> float:
-        """Disagreement averaged over `distribution`."""
+        """The mean disagreement under `distribution`."""
         return float(self.distribution @ self._disagreement)
 
     @property
@@ -222,31 +258,36 @@ class VoteRule:
         """
         if not self._policies:
             raise InputError(
-                'this rule has no thresholds, only theta: it is of solver="lp", or its max_conditional makes it stop '
-                'inside a row of states; use method="minimixed", or solver="sweep" without max_conditional'
+                'this rule has no thresholds, only theta: it comes from solver="lp", or its max_conditional makes it '
+                'stop inside a row of states; use method="minimixed", or solver="sweep" without max_conditional'
             )
         return self._policies
 
     @cached_property
     def theta(self) -> FloatArray:
-        """Chance to stop at each state; float64 of shape (n_voters + 1, n_voters + 1), zero where j > i.
+        """The chance to stop at each state; float64 of shape (n_voters + 1, n_voters + 1), zero where j > i.
 
-        Where the rule never leads it is the chance that the drawn policy would stop there.
+        At a state that the rule never reaches it is the chance that the drawn policy would stop there.
         """
         weights = [policy.weight for policy in self._policies]
-        return _read_only(strategy(weights, [policy.thresholds.stop_matrix() for policy in self._policies]))
+        return _read_only(make_strategy(weights, [policy.thresholds.stop_matrix() for policy in self._policies]))
 
-    def draws_lots(self) -> BoolArray:
-        """Whether the rule can lead to a state and then stops there by chance; shape (n_voters + 1, n_voters + 1)."""
+    def find_randomised_states(self) -> BoolArray:
+        """Return where the rule stops with a chance between 0 and 1; shape (n_voters + 1, n_voters + 1)."""
         if not self._policies:
             return (self.theta > 0.0) & (self.theta < 1.0)
         weights = [policy.weight for policy in self._policies]
+        # Not theta: it may lie between 0 and 1 at states that the rule never reaches.
         reach, stop = reach_and_stop(weights, [policy.thresholds.stop_matrix() for policy in self._policies])
         return (stop > 0.0) & (stop < reach * (1.0 - 1e-9))
 
+    def draws_lots(self) -> BoolArray:
+        """Return ``self.find_randomised_states()``: an older name of it."""
+        return self.find_randomised_states()
+
     @cached_property
     def lower(self) -> IntArray:
-        """Largest ``j <= i / 2`` with a positive chance to stop, -1 if there is none; see the class."""
+        """The largest ``j <= i / 2`` with a positive chance to stop, -1 if there is none; see the class."""
         if self._policies:
             return _read_only(np.max([policy.lower for policy in self._policies], axis=0))
         seen, positives = np.ogrid[: self.n_voters + 1, : self.n_voters + 1]
@@ -255,7 +296,7 @@ class VoteRule:
 
     @cached_property
     def upper(self) -> IntArray:
-        """Smallest ``j > i / 2`` with a positive chance to stop, ``i + 1`` if there is none; see the class."""
+        """The smallest ``j > i / 2`` with a positive chance to stop, ``i + 1`` if there is none; see the class."""
         if self._policies:
             return _read_only(np.min([policy.upper for policy in self._policies], axis=0))
         seen, positives = np.ogrid[: self.n_voters + 1, : self.n_voters + 1]
@@ -278,7 +319,7 @@ class VoteRule:
         return VoteStopper(self, random_state)
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """A JSON-able header and arrays from which `from_parts` makes the same rule (without `exact`)."""
+        """Return a JSON-able header and arrays from which `from_parts` makes the same rule, without `exact`."""
         header = {
             "method": self.method,
             "max_disagreement": self.max_disagreement,
@@ -294,98 +335,35 @@ class VoteRule:
         return header, arrays
 
     @classmethod
-    def from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The rule whose `to_parts` gave `header` and `arrays`.
-
-        Raises
-        ------
-        FormatError
-            If they are not such parts.
-        """
-        try:
-            distribution = arrays["distribution"]
-            rates = header["max_disagreement"], header["max_conditional"]
-            request = VoteRequest.checked(len(distribution) - 1, header["method"], *rates, distribution)
-            request = request._replace(distribution=distribution)  # to the last bit, as it was
-            bound = header["lower_bound"]
-            lower_bound = float("nan") if bound is None else float(bound)
-            if "theta" in arrays:
-                return cls(request, theta=_checked_strategy(arrays["theta"], request), lower_bound=lower_bound)
-            policies = _checked_policies(arrays["weight"], arrays["lower"], arrays["upper"], request)
-            return cls(request, policies=policies, lower_bound=lower_bound)
-        except (KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"not the parts of a vote rule: {error}") from error
-
-
-def _read_only(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
-    frozen = np.array(array)
-    frozen.setflags(write=False)
-    return frozen
-
-
-def strategy(weights: Sequence[float], stop_matrices: Sequence[BoolArray]) -> FloatArray:
-    """θ of a mixture of policies: the chance to stop at a state reached, else that the drawn policy would stop."""
-    reach, stop = reach_and_stop(weights, stop_matrices)
-    would_stop = np.tensordot(np.asarray(weights, dtype=np.float64), np.stack(stop_matrices), axes=1)
-    theta = np.tril(np.minimum(np.divide(stop, reach, out=would_stop, where=reach > 0.0), 1.0))
-    theta[-1] = 1.0
-    return theta
-
-
-def _outcomes_of_strategy(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Expected votes and disagreement for every n of a strategy that draws at each state, Eqs. (3) to (11).
-
-    Everything is carried conditional on ``j`` of the first ``i`` votes being positive, so the last row has all n.
-    """
-    n_voters = len(theta) - 1
-    positives = np.arange(n_voters + 1)
-    reach, asked, said_negative, said_positive = np.zeros((4, n_voters + 1))
-    reach[0] = 1.0
-    for i in range(n_voters + 1):
-        stop = reach * theta[i]
-        reach = reach - stop
-        asked = asked + reach
-        said_positive = said_positive + stop * (2 * positives > i)
-        said_negative = said_negative + stop * (2 * positives <= i)
-        if i < n_voters:
-            rows = np.stack([reach, asked, said_negative, said_positive])
-            shifted = np.pad(rows[:, :-1], ((0, 0), (1, 0)))
-            reach, asked, said_negative, said_positive = np.where(
-                positives <= i + 1, ((i + 1 - positives) * rows + positives * shifted) / (i + 1), 0.0
-            )
-    return asked, np.where(2 * positives > n_voters, said_negative, said_positive)
-
-
-def _checked_policies(
-    weight: NDArray[Any], lower: NDArray[Any], upper: NDArray[Any], request: VoteRequest
-) -> list[VotePolicy]:
-    seen = np.arange(request.n_voters + 1)
-    shape = (len(weight), request.n_voters + 1)
-    if weight.ndim != 1 or not len(weight) or lower.shape != shape or upper.shape != shape:
-        raise ValueError("weight, lower and upper have the wrong shapes")
-    if not np.all(weight > 0.0) or abs(weight.sum() - 1.0) > 1e-9:
-        raise ValueError("weights are not positive or do not sum to one")
-    one_answer = np.all((lower >= -1) & (2 * lower <= seen) & (2 * upper > seen) & (upper <= seen + 1))
-    if not one_answer or np.any(lower[:, -1] + 1 != upper[:, -1]):
-        raise ValueError("thresholds are out of range")
-    return [
-        VotePolicy(float(w), low.astype(np.int32), up.astype(np.int32))
-        for w, low, up in zip(weight, lower, upper, strict=True)
-    ]
-
-
-def _checked_strategy(theta: NDArray[Any], request: VoteRequest) -> FloatArray:
-    n_states = request.n_voters + 1
-    if theta.shape != (n_states, n_states) or not np.all((theta >= 0.0) & (theta <= 1.0)) or np.any(theta[-1] != 1.0):
-        raise ValueError("theta is not a square of chances whose last row stops")
-    return theta.astype(np.float64)
+    def _from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        distribution = arrays["distribution"]
+        rates = header["max_disagreement"], header["max_conditional"]
+        request = VoteRequest.from_arguments(len(distribution) - 1, header["method"], *rates, distribution)
+        request = request._replace(distribution=distribution)  # the check normalises, which could change a last bit
+        lower_bound = float("nan") if header["lower_bound"] is None else float(header["lower_bound"])
+        shape = (request.n_voters + 1, request.n_voters + 1)
+        if "theta" in arrays:
+            theta = arrays["theta"]
+            if theta.shape != shape or not np.all((theta >= 0.0) & (theta <= 1.0)) or np.any(theta[-1] != 1.0):
+                raise ValueError("theta is not a square of chances whose last row stops")
+            return cls(request, theta=theta.astype(np.float64), lower_bound=lower_bound)
+        weight, lower, upper = arrays["weight"], arrays["lower"], arrays["upper"]
+        check_weights(weight)
+        if lower.shape != (len(weight), shape[0]) or upper.shape != lower.shape:
+            raise ValueError("weight, lower and upper have the wrong shapes")
+        seen = np.arange(shape[0])
+        one_answer = np.all((lower >= -1) & (2 * lower <= seen) & (2 * upper > seen) & (upper <= seen + 1))
+        if not one_answer or np.any(lower[:, -1] + 1 != upper[:, -1]):
+            raise ValueError("thresholds are out of range")
+        members = zip(weight, lower.astype(np.int32), upper.astype(np.int32), strict=True)
+        return cls(request, policies=[VotePolicy(float(w), *member) for w, *member in members], lower_bound=lower_bound)
 
 
 class VoteStopper:
-    """One yes/no vote under way: feed it answers with `update` until it says to stop, then read `decision`.
+    """One yes/no vote in progress: give it answers with `update` until that returns True, then read `decision`.
 
     The voters can be anything that answers yes or no: trees, a language model asked again, a panel. The rule's promise
-    needs them in random order, or exchangeable as repeated draws are.
+    needs them in random order, or exchangeable as repeated draws are. `VoteRule.stopper` makes it.
 
     Parameters
     ----------
@@ -414,19 +392,22 @@ class VoteStopper:
         self.rule = rule
         self.n_seen = 0
         self.n_positive = 0
-        self._thresholds, self._luck = None, np.full(rule.n_voters + 1, 0.5)
-        rng = check_random_state(random_state)
+        # A mixture draws its policy now. Other rules draw at every state: they stop where a number is below theta.
+        self._thresholds, self._drawn = None, np.full(rule.n_voters + 1, 0.5)
         if rule.is_mixture:
-            weights = np.array([policy.weight for policy in rule.policies])
-            self._thresholds = rule.policies[rng.choice(len(weights), p=weights / weights.sum())].thresholds
+            weights = [policy.weight for policy in rule.policies]
+            self._thresholds = draw_policy(rule.policies, weights, random_state).thresholds
         else:
-            self._luck = rng.random(rule.n_voters + 1)
+            self._drawn = check_random_state(random_state).random(rule.n_voters + 1)
         self.stopped = self._stops_here()
 
     def update(self, vote: bool) -> bool:
         """Count one answer and return whether to stop; answers after the stop are ignored."""
+        # Not isinstance: 0, 1 and numpy's bools are answers too.
         if vote not in (True, False):
-            raise InputError(f"a vote must be True or False, got {vote!r}; for more answers use solve_plurality")
+            raise InputError(
+                f"a vote must be True or False, got {vote!r}; for more answers use solve_plurality", argument="vote"
+            )
         if not self.stopped:
             self.n_seen += 1
             self.n_positive += bool(vote)
@@ -434,7 +415,7 @@ class VoteStopper:
         return self.stopped
 
     def _stops_here(self) -> bool:
-        return bool(self._luck[self.n_seen] < self._stop_chances(self.n_seen)[self.n_positive])
+        return bool(self._drawn[self.n_seen] < self._stop_chances(self.n_seen)[self.n_positive])
 
     def _stop_chances(self, n_seen: int) -> FloatArray:
         if self._thresholds is None:
@@ -451,7 +432,7 @@ class VoteStopper:
 
     @property
     def expected_remaining(self) -> float:
-        """Expected number of further answers, if the rule's distribution is that of the positive voters.
+        """The expected number of further answers, under the rule's distribution of positive voters.
 
         Where that distribution excludes the answers seen, all numbers of positive voters count alike.
         """
@@ -463,14 +444,53 @@ class VoteStopper:
         return votes / weight
 
     def _weight_and_votes(self, distribution: FloatArray) -> tuple[float, float]:
-        """The current state's weight under `distribution`, and that weight times the votes still to come."""
+        """Return the current state's weight under `distribution`, and that weight times the votes still to come."""
         n_voters = self.rule.n_voters
+        # The sweep of `core/calibrate/votes.cc` with one policy: weights of a row of states from those of the next.
         weight, votes = (n_voters + 1) * distribution, np.zeros(n_voters + 1)
         for i in range(n_voters - 1, self.n_seen - 1, -1):
             positives = np.arange(i + 1)
             weight, votes = (
                 ((positives + 1) * row[1:] + (i + 1 - positives) * row[:-1]) / (i + 2) for row in (weight, votes)
             )
-            go_on = 1.0 - self._stop_chances(i) if i > self.n_seen else 1.0
-            votes = go_on * (weight + votes)
+            # The vote has not stopped where it is now, whatever the chance was.
+            continues = 1.0 - self._stop_chances(i) if i > self.n_seen else 1.0
+            votes = continues * (weight + votes)
         return float(weight[self.n_positive]), float(votes[self.n_positive])
+
+
+def _read_only(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
+    frozen = np.array(array)
+    frozen.setflags(write=False)
+    return frozen
+
+
+def make_strategy(weights: Sequence[float], stop_matrices: Sequence[BoolArray]) -> FloatArray:
+    """Return θ of a mixture of policies; see `VoteRule.theta`."""
+    reach, stop = reach_and_stop(weights, stop_matrices)
+    would_stop = np.tensordot(np.asarray(weights, dtype=np.float64), np.stack(stop_matrices), axes=1)
+    theta = np.tril(np.minimum(np.divide(stop, reach, out=would_stop, where=reach > 0.0), 1.0))
+    theta[-1] = 1.0  # all voters were asked
+    return theta
+
+
+def _outcomes_of_strategy(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return expected votes and disagreement for every n of a strategy that draws at each state, Eqs. (3) to (11)."""
+    # Everything is conditional on j of the first i votes being positive, so after the last vote the index is n.
+    n_voters = len(theta) - 1
+    positives = np.arange(n_voters + 1)
+    reach, asked, said_negative, said_positive = np.zeros((4, n_voters + 1))
+    reach[0] = 1.0
+    for i in range(n_voters + 1):
+        stop = reach * theta[i]
+        reach = reach - stop
+        asked = asked + reach
+        said_positive = said_positive + stop * (2 * positives > i)
+        said_negative = said_negative + stop * (2 * positives <= i)
+        if i < n_voters:
+            rows = np.stack([reach, asked, said_negative, said_positive])
+            shifted = np.pad(rows[:, :-1], ((0, 0), (1, 0)))
+            reach, asked, said_negative, said_positive = np.where(
+                positives <= i + 1, ((i + 1 - positives) * rows + positives * shifted) / (i + 1), 0.0
+            )
+    return asked, np.where(2 * positives > n_voters, said_negative, said_positive)

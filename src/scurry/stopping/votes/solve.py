@@ -1,8 +1,8 @@
 """Optimal sequential testing of a majority vote.
 
 J. Kalman and A. Moscovich, "Optimal Sequential Testing for Binary Ensemble Classifiers", arXiv:2606.15237 (2026):
-voters are asked in random order and asking stops once the majority is clear enough. Among all stopping strategies that
-differ from the full vote with probability at most α, find the one that asks fewest voters.
+voters are asked in random order, until the majority is clear enough. Among all stopping strategies that differ from the
+full vote with probability at most α, find the one that asks fewest voters.
 
 =============================  ==================================================================
 the paper                      here
@@ -22,21 +22,21 @@ p_ij, π_ij, π̄_ij               `policy.reach_and_stop`, variables of `solve_
 Deviations from the paper
 
 1. No linear program is solved by default. A strategy that draws at every state is the same as one that draws a
-   deterministic policy beforehand. So the problem is to mix policies (`mixture`), and the policy of least
+   deterministic policy in advance. So the problem is to mix policies (`mixture`), and the policy of least
    Lagrangian cost comes from one backward sweep over the states (``core/calibrate/votes.cc``): O(N²) time, O(N)
    memory, no logarithms, and a lower bound with each sweep. N = 101 takes a millisecond instead of a minute.
 2. The worst-case constraints are imposed at n = ⌊N/2⌋ and ⌊N/2⌋ + 1 only. That is enough: if one voter turns positive,
    every running count of positives stays or rises, so a threshold policy answers positive at least as often, and the
    two n nearest to the change of the full vote are the worst on their sides. The worst expected time has no such
-   argument; every n is checked and made a row if it is worse.
+   argument; every n is checked and becomes a row if it is worse.
 3. If N is odd and the distribution symmetric, one multiplier is searched instead of several, and each policy is mixed
    with its mirror image. A policy that stops at a tie has no mirror image (ties are negative); the general search runs
    if that costs anything.
-4. α = 0 needs no search: stop where the outcome is certain. A floating-point program is wrong there, its tolerance
-   being above its coefficients.
-5. ``max_conditional`` bounds every d(n) beside the mean, which "minimean" lets rise to 0.5 near n = N/2. With a
-   lopsided distribution the optimum may then stop inside a row of states and go on further out (at a tie, say, to
-   answer wrongly on purpose where that is still allowed). Such a rule has no thresholds; it is given by θ.
+4. α = 0 needs no search: stop where the outcome is certain. A floating-point program is wrong there, because its
+   tolerance is above its coefficients.
+5. ``max_conditional`` bounds every d(n) next to the mean; without it "minimean" lets d(n) rise to 0.5 near n = N/2.
+   With a lopsided distribution the optimum may then stop inside a row of states and continue further out (at a tie,
+   say, to answer wrongly on purpose where that is still allowed). Such a rule has no thresholds; it is given by θ.
 6. Where the distribution excludes a state, what the rule does there is arbitrary. Smooth an empirical distribution
    (add one half to every count) if other numbers of positive voters may come.
 
@@ -55,8 +55,15 @@ from scipy.special import betainc
 from scurry.checks import check_choice
 from scurry.errors import InputError
 from scurry.stopping.votes.mixture import Mixture, Number, Program, Row
-from scurry.stopping.votes.policy import Thresholds, VotePolicy, at_once, decided, outcomes, stop_matrix
-from scurry.stopping.votes.rule import SOLVERS, ExactOptimum, VoteRequest, VoteRule, strategy
+from scurry.stopping.votes.policy import (
+    Thresholds,
+    VotePolicy,
+    outcomes,
+    stop_immediately,
+    stop_matrix,
+    stop_when_certain,
+)
+from scurry.stopping.votes.rule import SOLVERS, ExactOptimum, VoteRequest, VoteRule, make_strategy
 from scurry.stopping.votes.solvers import (
     MAX_EXACT_VOTERS,
     MAX_LP_VOTERS,
@@ -66,8 +73,8 @@ from scurry.stopping.votes.solvers import (
     solve_lp,
 )
 
-_MAX_VOTERS_CAPPED = 2001  # stop matrices are kept
-_SLACK = 1e-10  # relative excess of a row that is rounding
+_MAX_VOTERS_CAPPED = 2001  # with max_conditional every policy is a matrix of n_voters^2 states
+_SLACK = 1e-10  # a bound exceeded by less than this fraction is met up to rounding
 
 
 def solve(
@@ -86,13 +93,13 @@ def solve(
     n_voters : int
         How many voters there are.
     max_disagreement : float in [0, 1)
-        The largest accepted chance that the answer differs from the full vote. 0 stops only when the vote is decided.
+        The largest accepted chance that the answer differs from the full vote. 0 stops only when the vote is certain.
     method : {"minimixed", "minimean", "minimax", "schwing"}
         - "minimixed": fewest votes on average, disagreement bounded for every number of positive voters;
         - "minimean": fewest votes on average, disagreement bounded on average;
         - "minimax": fewest votes in the worst case, disagreement bounded for every number of positive voters;
         - "schwing": stop when a uniform prior on the share of positive voters puts less than `max_disagreement` on the
-          other side of one half (Schwing et al., CVPR 2011); nothing is optimised and nothing promised.
+          other side of one half (Schwing et al., CVPR 2011); this optimises nothing and promises nothing.
     distribution : array of shape (n_voters + 1,), optional
         Weights of 0, 1, …, n_voters positive voters; uniform by default. They need not sum to one.
     solver : {"sweep", "lp", "exact"}
@@ -111,7 +118,7 @@ def solve(
     >>> round(rule.objective, 3), round(rule.mean_disagreement, 9)
     (34.494, 0.001)
     """
-    request = VoteRequest.checked(n_voters, method, max_disagreement, max_conditional, distribution)
+    request = VoteRequest.from_arguments(n_voters, method, max_disagreement, max_conditional, distribution)
     check_choice("solver", solver, SOLVERS)
     n_voters, alpha, cap = request.n_voters, request.max_disagreement, request.max_conditional
     if cap is not None:
@@ -119,21 +126,24 @@ def solve(
     if method == "schwing":
         return VoteRule(request, policies=[VotePolicy(1.0, *_schwing(n_voters, alpha))])
     if alpha == 0.0 or cap == 0.0:
-        return _never_disagreeing(request)
+        return _solve_certain(request)
     if solver == "lp":
         _check_size(n_voters, MAX_LP_VOTERS, 'solver="lp"')
-        optimum = solve_lp(n_voters, _program(method, request.distribution, alpha, cap, list(np.eye(n_voters + 1))))
+        optimum = solve_lp(
+            n_voters, _make_program(method, request.distribution, alpha, cap, list(np.eye(n_voters + 1)))
+        )
         return VoteRule(request, theta=optimum.theta, lower_bound=optimum.lower_bound)
     if solver == "exact":
         _check_size(n_voters, MAX_EXACT_VOTERS, 'solver="exact"')
+        # From the arguments, not the request: its distribution was normalised in floats.
         weights = None if distribution is None else np.asarray(distribution).tolist()
-        exact_cap = None if max_conditional is None else _as_printed(max_conditional)
-        return _solve_exactly(request, weights, _as_printed(max_disagreement), exact_cap)
+        exact_cap = None if max_conditional is None else _read_decimal(max_conditional)
+        return _solve_exactly(request, weights, _read_decimal(max_disagreement), exact_cap)
     return _solve_by_sweep(request)[0]
 
 
-def _program(method: str, distribution: Row, alpha: Number, cap: Number | None, middle: Sequence[Row]) -> Program:
-    """The rows of a method, in floats or fractions; `middle` are the weights over n of the worst-case constraints."""
+def _make_program(method: str, distribution: Row, alpha: Number, cap: Number | None, middle: Sequence[Row]) -> Program:
+    """Return the rows of a method, in floats or fractions; `middle` are weights over n of worst-case constraints."""
     if method == "minimax":
         return Program(middle, middle, [alpha] * len(middle), worst_case=True)
     if method == "minimixed":
@@ -144,22 +154,23 @@ def _program(method: str, distribution: Row, alpha: Number, cap: Number | None, 
 
 def _solve_by_sweep(request: VoteRequest) -> tuple[VoteRule, Mixture]:
     n_voters, method, alpha, cap, distribution = request
-    start = [decided(n_voters), at_once(n_voters)]
+    start = [stop_when_certain(n_voters), stop_immediately(n_voters)]
     symmetric = method == "minimax" or np.array_equal(distribution, distribution[::-1])
+    # Deviation 3: one multiplier instead of several. The general search follows if ties made that worse.
     if n_voters % 2 == 1 and symmetric and (method != "minimean" or cap is not None):
         both = np.eye(2, n_voters + 1, n_voters // 2).mean(axis=0)
-        mixture = solve_by_sweep(n_voters, _program(method, distribution, alpha, cap, [both]), start)
-        mixture = _with_mirror_images(mixture)
-        rule = _rule(request, mixture)
-        if rule.objective - rule.lower_bound <= _SLACK * rule.objective and _excess(rule) <= _SLACK:
+        mixture = solve_by_sweep(n_voters, _make_program(method, distribution, alpha, cap, [both]), start)
+        mixture = _add_mirror_images(mixture)
+        rule = _make_rule(request, mixture)
+        if rule.objective - rule.lower_bound <= _SLACK * rule.objective and _measure_excess(rule) <= _SLACK:
             return rule, mixture
     worst = [n_voters // 2, n_voters // 2 + 1]
     while True:
-        program = _program(method, distribution, alpha, cap, _units(worst, n_voters))
+        program = _make_program(method, distribution, alpha, cap, _units(worst, n_voters))
         mixture = solve_by_sweep(n_voters, program, start, any_shape=cap is not None)
-        rule = _rule(request, mixture)
+        rule = _make_rule(request, mixture)
         profile = rule.expected_votes(), rule.disagreement()
-        further = _worse_n(program, worst, *profile, mixture.objective * (1 + _SLACK), 1 + _SLACK)
+        further = _find_worse_n(program, worst, *profile, mixture.objective * (1 + _SLACK), 1 + _SLACK)
         if further is None:
             return rule, mixture
         worst.append(further)
@@ -172,87 +183,90 @@ def _solve_exactly(
     fractions = [Fraction(weight) for weight in weights or [1] * (n_voters + 1)]
     total = sum(fractions)
     distribution = [weight / total for weight in fractions]
-    start = [decided(n_voters), at_once(n_voters), *_solve_by_sweep(request)[1].policies]
+    start = [stop_when_certain(n_voters), stop_immediately(n_voters), *_solve_by_sweep(request)[1].policies]
     worst = [n_voters // 2, n_voters // 2 + 1]
     while True:
-        program = _program(method, distribution, alpha, cap, _units(worst, n_voters))
+        program = _make_program(method, distribution, alpha, cap, _units(worst, n_voters))
         mixture = solve_exactly(n_voters, program, start)
         profile = mixture_outcomes(mixture)
-        further = _worse_n(program, worst, *profile, mixture.objective, 1)
+        further = _find_worse_n(program, worst, *profile, mixture.objective, 1)
         if further is None:
             proof = ExactOptimum(mixture.objective, mixture.lower_bound, tuple(mixture.weights))
-            return _rule(request, mixture, proof)
+            return _make_rule(request, mixture, proof)
         worst.append(further)
 
 
 def _units(positions: Sequence[int], n_voters: int) -> list[list[int]]:
+    """Return unit vectors, in integers because they must serve floats and fractions."""
     return [[int(n == position) for n in range(n_voters + 1)] for position in positions]
 
 
-def _worse_n(
+def _find_worse_n(
     program: Program,
     known: Sequence[int],
     votes: Sequence[Number],
     disagreement: Sequence[Number],
     max_votes: Number,
-    tolerated: Number,
+    tolerance: Number,
 ) -> int | None:
-    """An n beyond the `known` ones that takes longer, or disagrees more often, than the worst case may."""
+    """Return an n not in `known` with more votes or more disagreement than the worst case may have, if any."""
     slowest = max(range(len(votes)), key=lambda n: votes[n])
     if program.worst_case and slowest not in known and votes[slowest] > max_votes:
         return slowest
     wrongest = max(range(len(votes)), key=lambda n: disagreement[n])
-    bounds_every_n = len(program.risk) >= len(known)
-    if bounds_every_n and wrongest not in known and disagreement[wrongest] > program.bounds[-1] * tolerated:
+    bounds_every_n = len(program.risk) >= len(known)  # all but "minimean" without a cap
+    if bounds_every_n and wrongest not in known and disagreement[wrongest] > program.bounds[-1] * tolerance:
         return wrongest
     return None
 
 
-def _excess(rule: VoteRule) -> float:
-    """By what fraction the rule exceeds a bound asked for; negative if it keeps them all."""
+def _measure_excess(rule: VoteRule) -> float:
+    """Return by what fraction the rule exceeds one of its bounds; negative if it keeps them all."""
     excess = rule.mean_disagreement if rule.method == "minimean" else rule.disagreement().max()
     capped = 0.0 if rule.max_conditional is None else rule.disagreement().max() / rule.max_conditional
     return float(max(excess / rule.max_disagreement, capped) - 1.0)
 
 
-def _with_mirror_images(mixture: Mixture) -> Mixture:
-    """Each policy that is not its own mirror image mixed evenly with it."""
+def _add_mirror_images(mixture: Mixture) -> Mixture:
+    """Replace each policy that is not its own mirror image by an even mixture of the two."""
     pairs = []
     for weight, policy in zip(mixture.weights, mixture.policies, strict=True):
-        mirrored = policy.mirrored()
+        mirrored = policy.mirror()
         images = [policy] if np.array_equal(policy, mirrored) else [policy, mirrored]
         pairs += [(weight / len(images), image) for image in images]
     return mixture._replace(weights=[weight for weight, _ in pairs], policies=[image for _, image in pairs])
 
 
-def _rule(request: VoteRequest, mixture: Mixture, exact: ExactOptimum | None = None) -> VoteRule:
+def _make_rule(request: VoteRequest, mixture: Mixture, exact: ExactOptimum | None = None) -> VoteRule:
+    """Return the rule of a mixture: its thresholds, or θ if a policy has none."""
     weights = [float(weight) for weight in mixture.weights]
     lower_bound = float(mixture.lower_bound)
-    thresholds = [p if isinstance(p, Thresholds) else Thresholds.of(p) for p in mixture.policies]
-    policies = [VotePolicy(weight, *found.tidied()) for weight, found in zip(weights, thresholds, strict=True) if found]
+    thresholds = [p if isinstance(p, Thresholds) else Thresholds.from_stop_matrix(p) for p in mixture.policies]
+    policies = [VotePolicy(weight, *found.tidy()) for weight, found in zip(weights, thresholds, strict=True) if found]
     if len(policies) == len(thresholds):
         return VoteRule(request, policies=policies, lower_bound=lower_bound, exact=exact)
-    theta = strategy(weights, [stop_matrix(policy) for policy in mixture.policies])
+    theta = make_strategy(weights, [stop_matrix(policy) for policy in mixture.policies])
     return VoteRule(request, theta=theta, lower_bound=lower_bound, exact=exact)
 
 
-def _never_disagreeing(request: VoteRequest) -> VoteRule:
-    """The optimum at α = 0: stop as soon as every n that can happen gives the same answer."""
+def _solve_certain(request: VoteRequest) -> VoteRule:
+    """Return the optimum at α = 0: stop as soon as every possible n gives the same answer."""
     n_voters, method, _, cap, distribution = request
-    certain = decided(n_voters)
-    fastest = decided(n_voters, distribution > 0.0) if method == "minimean" and cap != 0.0 else certain
+    certain = stop_when_certain(n_voters)
+    fastest = stop_when_certain(n_voters, distribution > 0.0) if method == "minimean" and cap != 0.0 else certain
     votes = outcomes([VotePolicy(1.0, *fastest)])[0]
     lower_bound = float(votes.max() if method == "minimax" else distribution @ votes)
+    # With a cap every n counts, also those that the distribution excludes.
     chosen = fastest if cap is None else certain
-    return VoteRule(request, policies=[VotePolicy(1.0, *chosen.tidied())], lower_bound=lower_bound)
+    return VoteRule(request, policies=[VotePolicy(1.0, *chosen.tidy())], lower_bound=lower_bound)
 
 
 def _schwing(n_voters: int, alpha: float) -> Thresholds:
-    """Stop once Pr(Beta(j + 1, i - j + 1) > 1/2) is below α or above 1 - α: by symmetry, a matter of one tail."""
+    """Return the policy that stops once Pr(Beta(j + 1, i - j + 1) > 1/2) is below α or above 1 - α."""
     if alpha > 0.5:
-        return at_once(n_voters).tidied()
+        return stop_immediately(n_voters).tidy()
     upper = np.arange(1, n_voters + 2, dtype=np.int32)
-    j = 1
+    j = 1  # the threshold never decreases with i, so the search continues where it was; the lower one mirrors it
     for i in range(1, n_voters):
         while j <= i and (2 * j <= i or betainc(j + 1, i - j + 1, 0.5) >= alpha):
             j += 1
@@ -263,12 +277,13 @@ def _schwing(n_voters: int, alpha: float) -> Thresholds:
     return Thresholds(lower, upper)
 
 
-def _as_printed(rate: float | Fraction) -> Fraction:
+def _read_decimal(rate: float | Fraction) -> Fraction:
+    """Return the fraction that a rate was written as: 0.001 is 1/1000 and not its nearest float."""
     return rate if isinstance(rate, Fraction) else Fraction(repr(float(rate)))
 
 
 def _check_size(n_voters: int, largest: int, what: str) -> None:
-    """Refuse more than `largest` voters for `what`."""
+    """Check that `what` is not given more than `largest` voters."""
     if n_voters > largest:
         raise InputError(
             f'{what} takes at most {largest} voters, got {n_voters}; solver="sweep" without max_conditional takes any'

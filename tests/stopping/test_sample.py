@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scurry.verbs import sample
-from scurry.verbs.sample import InMemory, random_part
+from scurry.stopping import sample
+from scurry.stopping.sample import InMemory, random_part
 
 
 @given(st.integers(0, 50), st.integers(0, 60), st.integers(0, 10**6))

@@ -1,8 +1,8 @@
-"""Sample: calibration rows, wherever they lie.
+"""Sample: calibration rows, in memory or in files.
 
-A calibration asks its rows for sums over them and little else: how many votes fell which way, how many rows a rule
-would have answered differently. Sums of parts are the sum of the whole, so the same calibration runs on an array in
-memory and on files that no memory holds (`scurry.distributed`), and finds the same.
+A calibration needs little but sums over its rows: how many rows have so many positive votes, how many a rule answers
+differently. The sums of parts add up, so the same calibration runs on an array in memory and on files that do not fit
+in memory (`scurry.distributed`), with the same result.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 T = TypeVar("T")
 Sums = NDArray[np.int64]
-_ROWS_AT_ONCE = 1 << 14
+_ROWS_AT_ONCE = 1 << 14  # what a question makes of its rows may be far larger than they are
 
 
 class Sample(ABC):
-    """Rows, or what was made of each of them.
+    """Rows, or the value of a function for each of them.
 
     Questions and functions are called with arrays whose first axis is some of the rows, in order. They may run in
-    another process, so they are functions of a module, or `functools.partial` of such.
+    another process, so they must be functions of a module, or `functools.partial` of such.
     """
 
     @property
@@ -36,31 +36,31 @@ class Sample(ABC):
     @property
     @abstractmethod
     def max_gathered(self) -> int:
-        """How many rows may be brought together in memory."""
+        """The largest number of rows that `gathered` may return."""
 
     @abstractmethod
     def where(self, chosen: NDArray[np.bool_]) -> Sample:
-        """Those rows for which `chosen`, of shape (n_rows,), is true."""
+        """Return the rows for which `chosen`, of shape (n_rows,), is true."""
 
     @abstractmethod
     def mapped(self, function: Callable[[Any], Any]) -> Sample:
-        """What `function` makes of the rows, each by itself."""
+        """Return the sample of what `function` makes of the rows, each by itself."""
 
     @abstractmethod
     def sums(self, question: Callable[[Any], Sums]) -> Sums:
-        """The answer to a question whose answer for all rows is the sum of those for parts of them."""
+        """Return the answer to a question; answers for parts of the rows must add up to that for all."""
 
     @abstractmethod
     def sums_of_each(self, question: Callable[[Any, T], Sums], cases: Iterable[T]) -> Iterator[Sums]:
-        """The answers to a question about each of the cases, which are not all drawn if not all answers are."""
+        """Yield the answers to a question about each case. Cases are drawn as their answers are needed."""
 
     @abstractmethod
     def gathered(self) -> NDArray[Any]:
-        """All rows in memory, in order."""
+        """Return all rows in memory, in order."""
 
     @abstractmethod
     def none(self) -> NDArray[Any]:
-        """An array like those that questions are called with, of no rows."""
+        """Return an array like those that questions are called with, of no rows."""
 
 
 class InMemory(Sample):
@@ -91,36 +91,36 @@ class InMemory(Sample):
         return self._n_rows
 
     def where(self, chosen: NDArray[np.bool_]) -> InMemory:
-        """Those rows for which `chosen`, of shape (n_rows,), is true."""
+        """Return the rows for which `chosen`, of shape (n_rows,), is true."""
         return InMemory(self._values[chosen])
 
     def mapped(self, function: Callable[[Any], Any]) -> InMemory:
-        """What `function` makes of the rows, at once."""
+        """Return the sample of what `function` makes of the rows."""
         return InMemory(function(self._values), self.n_rows)
 
     def sums(self, question: Callable[[Any], Sums]) -> Sums:
-        """The answer to a question, asked of some rows at a time: what it makes of them may be far larger than they."""
+        """Return the answer to a question, which is called with some of the rows at a time."""
         if not isinstance(self._values, np.ndarray):
             return question(self._values)
         starts = range(0, max(self.n_rows, 1), _ROWS_AT_ONCE)
         return reduce(operator.add, (question(self._values[start : start + _ROWS_AT_ONCE]) for start in starts))
 
     def sums_of_each(self, question: Callable[[Any, T], Sums], cases: Iterable[T]) -> Iterator[Sums]:
-        """The answers about each of the cases, one by one."""
+        """Yield the answers about each case, one by one."""
         return (question(self._values, case) for case in cases)
 
     def gathered(self) -> NDArray[Any]:
-        """The array itself."""
+        """Return the array itself."""
         values: NDArray[Any] = self._values
         return values
 
     def none(self) -> NDArray[Any]:
-        """The array without its rows."""
+        """Return the array without its rows."""
         return self.gathered()[:0]
 
 
 def random_part(n_rows: int, n_chosen: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Which of `n_rows` rows belong to a random part of `n_chosen`; shape (n_rows,)."""
+    """Return which of `n_rows` rows belong to a random part of `n_chosen`; shape (n_rows,)."""
     chosen = np.zeros(n_rows, np.bool_)
     chosen[rng.permutation(n_rows)[:n_chosen]] = True
     return chosen

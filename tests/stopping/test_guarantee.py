@@ -1,11 +1,20 @@
-"""The promise, over many independent draws of calibration rows: it fails no more often than it may."""
+"""The tests behind a promise: over many draws of calibration rows it fails no more often than it may."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from scurry.checks import check_confidence
+from scurry.errors import InputError
 from scurry.stopping import qwyc, solve
-from scurry.stopping.guarantee import certified_rate, certify_rates, hoeffding_bentkus, last_certified, loss_p_value
+from scurry.stopping.guarantee import (
+    certified_mean,
+    certified_rate,
+    certify_rates,
+    hoeffding_bentkus,
+    last_certified,
+    loss_p_value,
+)
 
 REPEATS, CONFIDENCE = 200, 0.95
 MOST_FAILURES = int(stats.binom.ppf(0.999, REPEATS, 1 - CONFIDENCE))
@@ -88,3 +97,61 @@ def test_nothing_certifies_a_mean_of_zero(bound):
     assert loss_p_value([0.0] * 100, 0.0, bound=bound) == 1
     assert loss_p_value([0.5] * 100, 0.0, bound=bound) == 1
     assert last_certified([1], lambda rule: float("nan"), 0.95) is None
+
+
+@pytest.mark.parametrize("bound", ["betting", "hoeffding-bentkus"])
+@pytest.mark.parametrize("kind", ["uniform", "rare", "skewed"])
+def test_p_values_are_valid(bound, kind):
+    """Losses whose mean is exactly the limit: small p-values are as rare as they claim."""
+    rng = np.random.default_rng(0)
+    draw = {
+        "uniform": lambda: rng.random(300) * 0.2,
+        "rare": lambda: 0.5 * (rng.random(300) < 0.2),
+        "skewed": lambda: 0.5 * rng.beta(0.2, 0.8, 300),
+    }[kind]
+    p = np.array([loss_p_value(draw(), 0.1, max_loss=0.5, bound=bound) for _ in range(1500)])
+    assert (p <= 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 / 1500)
+    assert (p <= 0.5).mean() <= 0.5
+
+
+def test_betting_beats_hoeffding_where_losses_are_small():
+    losses, counts = np.array([0.0, 0.002, 0.3]), np.array([1800, 198, 2])
+    betting = certified_mean(losses, 0.95, max_loss=0.5, repeats=counts)
+    assert losses @ counts / 2000 < betting
+    assert loss_p_value(losses, betting * 1.001, max_loss=0.5, repeats=counts) <= 0.05
+    assert loss_p_value(losses, betting * 0.999, max_loss=0.5, repeats=counts) > 0.05
+    assert certified_mean(np.repeat(losses, counts), 0.95, max_loss=0.5) == pytest.approx(betting, rel=1e-6)
+    tight = loss_p_value(np.full(200, 0.05), 0.06, max_loss=1.0)
+    assert tight < loss_p_value(np.full(200, 0.05), 0.06, max_loss=1.0, bound="hoeffding-bentkus")
+
+
+def test_nothing_to_test_if_no_row_can_lose_more():
+    assert loss_p_value([0.01], 0.02, max_loss=0.02) == 0
+
+
+def test_candidates_after_a_failure_are_not_made():
+    made = []
+
+    def candidates():
+        for value in (0.01, 0.2, 0.01):
+            made.append(value)
+            yield value
+
+    assert last_certified(candidates(), float, 0.95) == 0.01
+    assert made == [0.01, 0.2]
+    assert last_certified([0.2], float, 0.95) is None
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: loss_p_value([2.0], 0.1), r"losses must lie in \[0, 1\], got 2 to 2"),
+        (lambda: loss_p_value([], 0.1), "at least one row"),
+        (lambda: loss_p_value([0.1], 0.1, repeats=[1, 2]), "arrays of one length"),
+        (lambda: loss_p_value([0.1], 0.1, bound="wald"), 'bound must be one of "betting", "hoeffding-bentkus"'),
+        (lambda: check_confidence(1.0), r"in \(0, 1\), got 1.0.$"),
+    ],
+)
+def test_bad_input_says_what_is_wrong(call, message):
+    with pytest.raises(InputError, match=message):
+        call()

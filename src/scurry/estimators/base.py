@@ -1,0 +1,308 @@
+"""The base of all estimators: train if needed, split the rows, check them, and predict within a budget."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import narwhals.stable.v1 as nw
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_regressor
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.utils import Tags, check_random_state, get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+
+from scurry.errors import InputError, UnsupportedModelError
+from scurry.forest import Forest
+from scurry.forest.rows import as_rows
+from scurry.importers import from_model
+from scurry.predictor import Predictor
+from scurry.runners.runner import Run
+
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_N_SEEDS = 2**31 - 1  # some frameworks keep seeds as int32
+_MAX_BUDGETS = 32  # predictors kept for budgets given at prediction time; callers may pass any number of them
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Rows that turn a budget into a plan.
+
+    Attributes
+    ----------
+    rows : array of shape (n_rows, n_features)
+    labels : array of shape (n_rows,) or None
+    training_rows : array of shape (n_training_rows, n_features) or None
+        Rows that the estimator was trained on; None if it was trained elsewhere.
+    seed : int
+    """
+
+    rows: NDArray[Any]
+    labels: NDArray[Any] | None
+    training_rows: NDArray[Any] | None
+    seed: int
+
+
+class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """Base of the estimators that predict within a budget.
+
+    A subclass names its budgets and makes predictors for them.
+
+    Parameters
+    ----------
+    estimator, calibration_size, n_threads, random_state
+        See `scurry.EarlyExitClassifier`.
+    """
+
+    BUDGETS: ClassVar[tuple[str, ...]]
+    _NEEDS_LABELS: ClassVar[bool] = False
+
+    def __init__(self, estimator: Any, *, calibration_size: float, n_threads: int | None, random_state: Any) -> None:
+        self.estimator = estimator
+        self.calibration_size = calibration_size
+        self.n_threads = n_threads
+        self.random_state = random_state
+
+    @abstractmethod
+    def _make_predictor(self) -> Predictor:
+        """Return the predictor for the parameters, calibrated on `_calibration`."""
+
+    @abstractmethod
+    def _apply_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
+        """Return the predictor for a budget given at prediction time, and the arguments to call it with."""
+
+    def fit(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
+        """Train the estimator on a part of the rows, unless it is fitted, and calibrate on the others.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        y : array of shape (n_rows,)
+            Labels. If the estimator is fitted, `EarlyExitClassifier` does not need them, and `FeatureBudgetClassifier`
+            only with ``errors="validation"``.
+        **fit_params
+            Passed to the estimator's `fit`; those with one value per row are split like the rows. Ignored if the
+            estimator is fitted.
+
+        Returns
+        -------
+        self
+        """
+        model = RandomForestClassifier() if self.estimator is None else self.estimator
+        self._refuse_regressor(model)
+        rng, fitted = check_random_state(self.random_state), _is_fitted(model)
+        self._allow_nan = bool(get_tags(self).input_tags.allow_nan)
+        labels: NDArray[Any] | None = None
+        if y is not None or not fitted or self._NEEDS_LABELS:
+            labels = validate_data(self, y=y)
+            check_classification_targets(labels)
+        table = self._check_rows(X, reset=True, ensure_min_samples=1 if fitted else 2)
+        check_consistent_length(table, labels)
+        training, calibrating = np.empty(0, np.intp), np.arange(len(table))
+        if not fitted and labels is not None:
+            training, calibrating = _split(labels, self.calibration_size, rng)
+            fit_params = {name: _select(value, training, len(table)) for name, value in fit_params.items()}
+            model = _seed(clone(model), rng).fit(_select(table, training, len(table)), labels[training], **fit_params)
+        self.estimator_, self.forest_ = model, self._import_model(model)
+        self.classes_ = self.forest_.classes
+        rows = as_rows(self.forest_, table)
+        self._calibration = Calibration(
+            rows=rows[calibrating],
+            labels=None if labels is None else labels[calibrating],
+            training_rows=None if fitted else rows[training],
+            seed=int(rng.randint(_N_SEEDS)),
+        )
+        self._by_budget: dict[float, Predictor] = {}
+        self.predictor_ = self._make_predictor()
+        return self
+
+    def predict(self, X: Any, **budget: Any) -> NDArray[Any]:
+        """Return the label of each row.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        **budget
+            Replaces the parameter of the same name for this call.
+
+        Returns
+        -------
+        array of shape (n_rows,)
+        """
+        predictor, limits = self._check_budget(budget)
+        return predictor.predict(self._prepare_rows(X), self.n_threads, **limits)
+
+    def predict_proba(self, X: Any, **budget: Any) -> NDArray[np.float64]:
+        """Return the class probabilities of each row, estimated from the trees or steps evaluated for it.
+
+        Parameters
+        ----------
+        X, **budget
+            See `predict`.
+
+        Returns
+        -------
+        float64 array of shape (n_rows, n_classes)
+        """
+        predictor, limits = self._check_budget(budget)
+        return predictor.predict_proba(self._prepare_rows(X), self.n_threads, **limits)
+
+    def run(self, X: Any, **budget: Any) -> Run:
+        """Predict, and report for each row how much work that took and why it ended.
+
+        Parameters
+        ----------
+        X, **budget
+            See `predict`.
+
+        Returns
+        -------
+        Run
+        """
+        predictor, limits = self._check_budget(budget)
+        return predictor.run(self._prepare_rows(X), self.n_threads, **limits)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        model = RandomForestClassifier() if self.estimator is None else self.estimator
+        tags.input_tags.allow_nan = isinstance(model, Forest) or get_tags(model).input_tags.allow_nan
+        tags.input_tags.sparse = False
+        return tags
+
+    def _check_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
+        # `check_is_fitted` takes longer than the prediction of one row; call it only to raise its error.
+        if not hasattr(self, "predictor_"):
+            check_is_fitted(self)
+        for name in budget:
+            if name not in self.BUDGETS:
+                raise InputError(
+                    f"{type(self).__name__} knows the budgets {', '.join(self.BUDGETS)}, not {name!r}; "
+                    "max_disagreement is EarlyExitClassifier's, max_steps and time_us are AnytimeClassifier's, "
+                    "max_cost is FeatureBudgetClassifier's",
+                    argument=name,
+                )
+        return self._apply_budget(budget)
+
+    def _get_predictor(self, budget: float | None, make: Callable[[float], Predictor]) -> Predictor:
+        """Return the predictor for a budget, made at its first use; None stands for the fitted one."""
+        if budget is None:
+            return self.predictor_
+        made = self._by_budget.get(budget)
+        if made is None:
+            # Forget the oldest. With a default, because another thread may have removed it meanwhile.
+            while len(self._by_budget) >= _MAX_BUDGETS:
+                self._by_budget.pop(next(iter(self._by_budget)), None)
+            made = self._by_budget[budget] = make(budget)
+        return made
+
+    def _prepare_rows(self, X: Any) -> Any:
+        """Return `X` as the predictor accepts it."""
+        # Fast path: scikit-learn's checks take longer than the prediction of a few valid rows.
+        if (
+            type(X) is np.ndarray
+            and X.dtype in _FLOATS
+            and X.ndim == 2
+            and X.shape[1] == self.n_features_in_
+            and len(X)
+            and not hasattr(self, "feature_names_in_")
+            and (self._allow_nan or np.isfinite(X).all())
+        ):
+            return X
+        return self._check_rows(X, reset=False)
+
+    def _check_rows(self, X: Any, *, reset: bool, ensure_min_samples: int = 1) -> Any:
+        """Check `X` by scikit-learn's rules, and return it as an array, or as the DataFrame that it is."""
+        # An array would lose categories. Only models that allow NaN can use them, so for others an array will do.
+        if self._allow_nan and isinstance(_wrap(X), nw.DataFrame) and len(X) >= ensure_min_samples:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return X
+        finite = "allow-nan" if self._allow_nan else True
+        return validate_data(self, X, reset=reset, ensure_all_finite=finite, ensure_min_samples=ensure_min_samples)
+
+    def _refuse_regressor(self, model: Any) -> None:
+        if not (model.classes is None if isinstance(model, Forest) else is_regressor(model)):
+            return
+        name = type(model).__name__
+        instead = name.replace("Regressor", "Classifier")
+        such_as = f", such as {instead}" if instead != name else ""
+        raise InputError(
+            f"{type(self).__name__} chooses among classes, and this {name} is a regressor; pass a classifier{such_as}. "
+            "scurry.anytime takes regressors too",
+            argument="estimator",
+        )
+
+    def _import_model(self, model: Any) -> Forest:
+        try:
+            return from_model(model)
+        except UnsupportedModelError as error:
+            if not isinstance(model, Pipeline):
+                raise
+            raise UnsupportedModelError(
+                f"{error}; or put the estimator into the pipeline: "
+                f"make_pipeline(pipeline[:-1], {type(self).__name__}(pipeline[-1]))"
+            ) from error
+
+
+def _is_fitted(model: Any) -> bool:
+    if isinstance(model, Forest):
+        return True
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        return False
+    return True
+
+
+def _seed(model: Any, rng: np.random.RandomState) -> Any:
+    """Return `model` after setting each random_state that is None to a number drawn from `rng`."""
+    # Sorted by name, so that the same seed gives the same model whatever the order of parameters.
+    states = {name: value for name, value in model.get_params().items() if name.split("__")[-1] == "random_state"}
+    return model.set_params(**{name: rng.randint(_N_SEEDS) for name in sorted(states) if states[name] is None})
+
+
+def _split(labels: NDArray[Any], size: float, rng: np.random.RandomState) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the indices of the training and the calibration rows.
+
+    Each class has the same share of calibration rows, but keeps at least one training row: the model must know it.
+    """
+    n_rows = len(labels)
+    whole = isinstance(size, Integral) and not isinstance(size, bool)
+    if not isinstance(size, Real) or not 0 < size < (n_rows if whole else 1):
+        raise InputError(
+            f"calibration_size must be a share between 0 and 1, or a number of rows below {n_rows}, got {size!r}",
+            argument="calibration_size",
+        )
+    if (labels == labels[0]).all():
+        raise InputError(f"y has the single class {labels[0]!r}; pass rows of two classes or more", argument="y")
+    share, held_out = (size / n_rows if whole else float(size)), [np.empty(0, np.intp)]
+    for label in np.unique(labels):
+        members = rng.permutation(np.flatnonzero(labels == label))
+        held_out.append(members[: min(round(share * len(members)), len(members) - 1)])
+    calibration = np.sort(np.concatenate(held_out))
+    if len(calibration) == 0:
+        raise InputError(
+            f"calibration_size={size!r} leaves none of n_samples={n_rows} rows to calibrate on; pass more rows, or a "
+            "larger calibration_size",
+            argument="calibration_size",
+        )
+    return np.setdiff1d(np.arange(n_rows), calibration), calibration
+
+
+def _wrap(table: Any) -> Any:
+    """Return a narwhals DataFrame if `table` is a DataFrame of any library, and else `table`."""
+    return nw.from_native(table, eager_only=True, pass_through=True)
+
+
+def _select(values: Any, rows: NDArray[np.intp], n_rows: int) -> Any:
+    """Return these rows of an array or table; return values that are not one per row unchanged."""
+    if not hasattr(values, "__len__") or isinstance(values, str) or len(values) != n_rows:
+        return values
+    frame = _wrap(values)
+    return frame[rows].to_native() if isinstance(frame, nw.DataFrame) else np.asarray(values)[rows]
