@@ -187,6 +187,7 @@ def load(name: str) -> Dataset:
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names())}"
         raise InputError(f"there is no dataset {name!r}; {hint}", argument="name")
     path = _find(name) or _download(name, facts)
+    # Downloads and CSV files differ byte by byte between copies; their content is compared with the facts instead.
     if path.suffix == ".parquet" and facts.sha256 is not None:
         _check_sha256(path, facts.sha256)
     table = read_table(path)
@@ -335,6 +336,7 @@ def _convert(name: str, column: Column, is_categorical: bool, source: str) -> Co
 def _labels(facts: _Facts, column: Column, source: str) -> NDArray[Any]:
     """Return labels in scurry's spelling: the same text, or else the class with the same number of rows."""
     values, codes, counts = np.unique(column.decode(), return_inverse=True, return_counts=True)
+    # Sources number or rename classes, but a class has the same number of rows everywhere.
     spelled = {label.casefold(): label for label in facts.classes}
     counted = {count: label for label, count in facts.classes.items()}
     labels = [

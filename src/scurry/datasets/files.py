@@ -18,7 +18,7 @@ from scurry.forest.storage import replacing
 
 UCI_URL = "https://archive.ics.uci.edu/static/public/{}/data.csv"
 _TIMEOUT_SECONDS = 60
-_MISSING = ("", "?")
+_MISSING = ("", "?")  # UCI's files write a missing value as a question mark
 
 
 class Column(NamedTuple):
@@ -77,6 +77,7 @@ def fetch_openml(data_id: int) -> Table:
     """Download a dataset from OpenML, whose checksum is verified; its labels become the column "target"."""
     from sklearn.datasets import fetch_openml
 
+    # Not in scikit-learn's own cache: what is downloaded is saved once, in scurry's.
     with tempfile.TemporaryDirectory() as folder:
         try:
             bunch = fetch_openml(data_id=data_id, as_frame=False, parser="liac-arff", data_home=folder)
