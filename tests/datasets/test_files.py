@@ -164,17 +164,17 @@ def test_cache_folder(monkeypatch, platform, variable, expected):
     st.lists(st.one_of(st.integers(-99, 99).map(str), st.sampled_from(["", "?", "1e30"])), min_size=1),
 )
 def test_csv_cells(words, numbers):
-    column = dataset_files._column(words)
+    column = dataset_files._read_cells(words)
     if column.categories is not None:
-        assert column.decoded().tolist() == ["" if word == "?" else word for word in words]
+        assert column.decode().tolist() == ["" if word == "?" else word for word in words]
         assert column.categories.tolist() == sorted(set(words) - {"", "?"})
         assert np.isnan(column.numbers()).tolist() == [word in ("", "?") for word in words]
     expected = np.array([float(cell) if cell not in ("", "?") else np.nan for cell in numbers])
-    np.testing.assert_array_equal(dataset_files._column(numbers).values, expected)
+    np.testing.assert_array_equal(dataset_files._read_cells(numbers).values, expected)
 
 
 @given(st.permutations(["baker", "cook", "nurse", "vet"]), st.lists(st.integers(-1, 3), min_size=1))
 def test_category_order_does_not_matter(categories, codes):
-    column = dataset_files.categorical(np.array(codes, np.int8), categories)
-    assert column.decoded().tolist() == [categories[code] if code >= 0 else "" for code in codes]
+    column = dataset_files.sort_categories(np.array(codes, np.int8), categories)
+    assert column.decode().tolist() == [categories[code] if code >= 0 else "" for code in codes]
     assert column.categories.tolist() == ["baker", "cook", "nurse", "vet"]

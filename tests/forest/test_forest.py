@@ -1,4 +1,4 @@
-"""Forest: construction, checks, immutability."""
+"""Forest: construction, immutability, and what it knows of its trees, against the reference."""
 
 import copy
 import pickle
@@ -9,8 +9,9 @@ from hypothesis import given, settings
 
 from scurry import Forest, load
 from scurry.errors import FormatError, InputError
-from scurry.forest.structure import ARRAYS
-from support.strategies import complete_forest, forests
+from scurry.forest import reference
+from scurry.forest.structure import ARRAYS, CHOICES
+from support.strategies import SPECIAL, adversarial_rows, complete_forest, forests
 
 STUMP = {
     "feature": [0, -1, -1],
@@ -78,14 +79,6 @@ def test_nothing_can_be_changed_through_what_was_given():
     assert forest.threshold[0] == same.threshold[0] == 0.5
 
 
-def test_arrays_are_aligned():
-    forest = Forest.from_trees([STUMP])
-    odd = np.frombuffer(b"\0" + forest.threshold.tobytes(), offset=1)
-    assert not odd.flags.aligned
-    fields = {name: getattr(forest, name) for name in ARRAYS} | {"threshold": odd}
-    assert Forest(**fields, n_features=1, classes=[0, 1]).threshold.flags.aligned
-
-
 def test_reaches_other_processes():
     forest = Forest.from_trees([STUMP], classes=["no", "yes"])
     forest.predict([[0.0]])  # the engine it now holds stays behind
@@ -102,56 +95,6 @@ def test_digest_tells_forests_apart():
     assert forest.digest != Forest.from_trees([stump(threshold=[0.25, 0.0, 0.0])]).digest
     assert forest.digest != Forest.from_trees([STUMP], classes=["a", "b"]).digest
     assert forest.digest != Forest.from_trees([STUMP], input_dtype="float64").digest
-
-
-@pytest.mark.parametrize(
-    ("tree", "message"),
-    [
-        (stump(left=[3, -1, -1]), r"left\[0\] = 3 is outside its 3 nodes"),
-        (stump(left=[0, -1, -1]), "must come after it"),
-        (stump(left=[2, -1, -1]), "exactly one parent"),
-        (stump(right=[-1, -1, -1]), "two children or none"),
-        (stump(feature=[-1, -1, -1]), "features must be in"),
-        (stump(threshold=[np.nan, 0, 0]), "threshold is NaN"),
-        (stump(threshold=["a", "b", "c"]), "threshold must be numeric"),
-        (stump(feature=[0.5, 0, 0]), "do not fit int32"),
-        (stump(value=[[0.5, 0.5], [np.inf, 0.1], [0.2, 0.8]]), "value must be finite"),
-        (stump(value=[[0.5, 0.5], [0.9, 0.1]]), "value has shape"),
-        (stump(cover=[3.0, -1.0, 1.0]), "cover must not be negative"),
-        ({"feature": [0]}, "lacks threshold, left, right, value"),
-    ],
-)
-def test_broken_trees_are_named(tree, message):
-    with pytest.raises(InputError, match=message):
-        Forest.from_trees([tree])
-
-
-@pytest.mark.parametrize(
-    ("header", "message"),
-    [
-        ({"classes": ["a", "b", "c"]}, "3 classes for 2 outputs"),
-        ({"classes": ["a", "a"]}, "distinct"),
-        ({"aggregation": "median"}, 'aggregation must be one of "mean", "vote", "sum", got \'median\''),
-        ({"input_dtype": "float16"}, "input_dtype must be one of"),
-        ({"n_features": 0}, "features must be in"),
-        ({"n_features": -1}, "n_features must be from 0 to"),
-        ({"n_features": 2**31}, "n_features must be from 0 to"),
-    ],
-)
-def test_broken_headers_are_named(header, message):
-    with pytest.raises(InputError, match=message):
-        Forest.from_trees([STUMP], **header)
-
-
-def test_float32_scores_are_of_trees_with_one_output():
-    """The core sums vectors in float64 only, so that a model that does otherwise must not be taken for one."""
-    with pytest.raises(InputError, match="needs trees of one output each, value has 2 columns"):
-        complete_forest(n_columns=2, score_dtype="float32")
-
-
-def test_no_trees():
-    with pytest.raises(InputError, match="at least one tree"):
-        Forest.from_trees([])
 
 
 def test_regressor_has_no_probabilities():
@@ -176,14 +119,131 @@ def test_save_and_load_keep_everything(forest, tmp_path_factory):
     assert load(path).digest == forest.digest
 
 
-def test_arrays_that_are_views_of_others_are_copied():
-    """A read-only view is no protection: whoever holds the array it looks at can write to it."""
-    joined = Forest.from_trees([STUMP])
-    threshold = np.array([0.5, 0.0, 0.0])
-    view = threshold.view()
-    view.flags.writeable = False
-    forest = joined.replace(threshold=view)
-    threshold[0] = 2.0
-    assert forest.threshold[0] == 0.5
-    again = forest.replace()
-    assert np.shares_memory(again.threshold, forest.threshold)
+def test_parents():
+    forest = complete_forest(n_trees=3, depth=3, n_columns=2)
+    roots = forest.tree_offset[:-1]
+    assert (forest.parent[roots] == -1).all()
+    for node in np.setdiff1d(np.arange(forest.n_nodes), roots):
+        assert node in (forest.left[forest.parent[node]], forest.right[forest.parent[node]])
+    assert not forest.parent.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("output", "trees_per_round"),
+    [
+        (None, 1),
+        ([0, 1, 2, 0, 1, 2], 3),
+        ([2, 0, 1, 0, 1, 2], 3),
+        ([0, 0, 1, 1, 2, 2] * 2, 6),  # as XGBoost with num_parallel_tree=2
+        ([0, 0, 0, 1, 1, 1, 2, 2, 2], 9),
+    ],
+)
+def test_rounds(output, trees_per_round):
+    n_trees = 6 if output is None else len(output)
+    forest = complete_forest(
+        n_trees=n_trees,
+        depth=1,
+        n_columns=3 if output is None else 1,
+        classes=[0, 1, 2],
+        tree_output=output,
+    )
+    assert (forest.trees_per_round, forest.n_rounds) == (trees_per_round, n_trees // trees_per_round)
+    assert forest.score_divisor == (n_trees if output is None else n_trees // 3)
+    assert forest.replace(aggregation="sum").score_divisor == 1
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [[3, -1, 7], ["b", "a", "ccc"], [True, False], [0.5, -0.5, 2.0], np.array(["x", None, 3], object)],
+)
+def test_codes_of_labels(classes):
+    classes = np.asarray(classes)
+    forest = complete_forest(n_trees=1, depth=1, n_columns=len(classes), classes=classes)
+    codes = np.array([1, 0, 0, len(classes) - 1])
+    found = forest.codes_of(classes[codes])
+    assert (found.tolist(), found.dtype) == (codes.tolist(), np.int32)
+    assert forest.codes_of(classes[codes].tolist()).tolist() == codes.tolist()
+
+
+def test_labels_without_a_code():
+    forest = complete_forest(n_trees=1, depth=1, n_columns=2, classes=["no", "yes"])
+    with pytest.raises(InputError, match="y_cal has 1 labels the model does not know: 'maybe'; its 2 classes") as error:
+        forest.codes_of(["no", "maybe"], "y_cal")
+    assert error.value.argument == "y_cal"
+    with pytest.raises(InputError, match="y has 1 missing labels, the first in row 1"):
+        forest.codes_of(np.array(["no", None], object))
+    # Not every whole number is a float: 2**53 + 1 is no label here.
+    large = complete_forest(n_trees=1, depth=1, n_columns=2, classes=np.array([2.0**53, 0.0]))
+    with pytest.raises(InputError, match="does not know: 9007199254740993"):
+        large.codes_of([2**53 + 1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(forests())
+def test_nodes_scores_and_labels_as_the_reference_has_them(forest):
+    rows = adversarial_rows(forest, np.zeros((1, forest.n_features)), 20)
+    with np.errstate(over="ignore"):
+        compared = rows.astype(forest.input_dtype).astype(np.float64)
+    leaves = reference.apply(forest, rows)
+    for row, ends in zip(compared, leaves, strict=True):
+        for root, end in zip(forest.tree_offset[:-1], ends, strict=True):
+            node = int(root)
+            while forest.left[node] >= 0:
+                node = int((forest.left if forest.goes_left(node, row[forest.feature[node]]) else forest.right)[node])
+            assert node == end
+    np.testing.assert_array_equal(forest.leaf_values(), reference.leaf_values(forest))
+    scores = forest.scores_at(leaves)
+    np.testing.assert_array_equal(scores, reference.scores(forest, rows))
+    np.testing.assert_array_equal(forest.decide(scores), reference.predict(forest, rows))
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+@pytest.mark.parametrize("comparison", ["<=", "<"])
+@pytest.mark.parametrize("rounding", ["floor", "trunc"])
+def test_sides_as_the_reference_has_them(missing, comparison, rounding):
+    forest = complete_forest(
+        n_trees=1,
+        depth=2,
+        n_columns=2,
+        n_features=2,
+        missing=np.full(7, missing),
+        comparison=comparison,
+        category_set=[-1, 0, 1, -1, -1, -1, -1],
+        category_offset=[0, 1, 3],
+        category_bits=[0b101, 1, 1 << 31],
+        category_rounding=rounding,
+        threshold=[0.0, 0, 0, 0, 0, 0, 0],
+    )
+    values = [*SPECIAL, float(np.float32(1e-35)), 1.1e-35, 2.0, 2.9, -0.9, 31.0, 63.0, 64.0, 1e9]
+    for node in range(3):
+        for x in values:
+            expected = reference.goes_left(forest, np.array([node], np.int32), np.array([x]))[0]
+            assert forest.goes_left(node, float(x)) == expected, (node, x)
+
+
+@pytest.mark.parametrize("link", CHOICES["link"])
+def test_links_as_the_reference_has_them(link):
+    n = 3 if link in ("softmax", "logistic-each") else 1
+    output = np.arange(6) % n
+    forest = complete_forest(
+        n_trees=6,
+        depth=1,
+        n_columns=1,
+        link=link,
+        link_scale=2.0,
+        tree_output=output,
+        aggregation="sum",
+        classes=np.arange(n) if n > 1 else None,
+    )
+    scores = np.array([[-800.0, 0.0, 3.0], [1.0, 2.0, 800.0], [-0.5, -0.5, -0.5]])[:, :n]
+    np.testing.assert_array_equal(forest.link_scores(scores), reference.link(forest, scores))
+    np.testing.assert_array_equal(forest.decide(scores), reference.labels_of(forest, scores))
+
+
+def test_replaced_fields():
+    forest = Forest.from_trees([STUMP], classes=["no", "yes"])
+    other = forest.replace(classes=[5, 6])
+    assert other.predict([[0.0], [1.0]]).tolist() == [5, 6]
+    assert forest.replace().digest == forest.digest != other.digest
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        forest.replace(colour="red")

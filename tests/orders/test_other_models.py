@@ -1,11 +1,9 @@
-"""Boosted classifiers and regressors, and what the fixed point makes of their values."""
+"""Orders of boosted classifiers and of regressors."""
 
 import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     GradientBoostingClassifier,
@@ -16,13 +14,10 @@ from sklearn.ensemble import (
 )
 
 import scurry
-from scurry import Forest
 from scurry.errors import InputError
 from scurry.forest import reference
 from scurry.orders import accuracy_curve, find, nma
-from scurry.orders.readout import read_out
 from support.order_oracle import least_sum, node_path, states
-from support.strategies import trees
 
 
 def raw_scores(forest, X, levels):
@@ -150,30 +145,3 @@ class TestRegressors:
         forest = scurry.from_model(HistGradientBoostingRegressor(loss="poisson", max_iter=2).fit(X, y))
         with pytest.raises(InputError, match="this one has the link 'exp'"):
             find(forest, X, y)
-
-
-class TestReadOut:
-    @settings(max_examples=80, deadline=None)
-    @given(
-        st.lists(trees(2, 3, 9), min_size=1, max_size=9),
-        st.sampled_from(["mean", "vote", "sum"]),
-        st.sampled_from([1e-8, 1.0, 3e5]),
-    )
-    def test_no_sum_overflows(self, given_trees, aggregation, scale):
-        scaled = [{**tree, "value": tree["value"] * scale} for tree in given_trees]
-        forest = Forest.from_trees(scaled, n_features=2, aggregation=aggregation)
-        result = read_out(forest)
-        largest = sum(
-            np.abs(result.values[start:stop].astype(np.int64)).max()
-            for start, stop in itertools.pairwise(forest.tree_offset)
-        )
-        assert largest <= 2**29
-        # A single tree may swing from one class to the other, which is twice its largest sum.
-        bits = int(np.ceil(np.log2(max(len(scaled), 2))))
-        assert aggregation != "mean" or scale > 1 or result.unit == 2.0 ** (bits - 29)
-        expected = reference.leaf_values(forest)
-        assert np.abs(result.values * result.unit - expected).max() <= result.unit / 2
-
-    def test_halves_round_away_from_zero(self):
-        leaf = {"feature": [-1], "threshold": [0], "left": [-1], "right": [-1], "value": [[2.0**-29, 3 * 2.0**-29]]}
-        assert read_out(Forest.from_trees([leaf])).values.tolist() == [[1, 2]]

@@ -25,7 +25,7 @@ def node_path(forest: Forest, X: np.ndarray, tree: int) -> np.ndarray:
 
 
 def node_values(forest: Forest, readout: str = "plain") -> np.ndarray:
-    """What each node adds, as Python sees it: fractions or one-hot votes, weighted by depth if asked."""
+    """What each node adds, as Python sees it: fractions or one-hot votes, weighted by depth where wanted."""
     values = forest.value.copy()
     for node in range(forest.n_nodes):
         if forest.aggregation == "vote":

@@ -1,4 +1,4 @@
-"""Inputs that break engines: forests with ties and odd shapes, rows on and beside thresholds."""
+"""Inputs that break engines: forests with ties and odd shapes, rows on and next to thresholds."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -41,7 +41,7 @@ def adversarial_rows(forest: Forest, X: np.ndarray, n_rows: int, seed: int = 0, 
             t = rng.choice(thresholds, n_rows)
             with np.errstate(over="ignore", under="ignore"):
                 f = t.astype(np.float32)
-                beside = np.stack(
+                nearby = np.stack(
                     [
                         t,
                         np.nextafter(t, -np.inf),
@@ -52,7 +52,7 @@ def adversarial_rows(forest: Forest, X: np.ndarray, n_rows: int, seed: int = 0, 
                     ]
                 )
             pick = rng.random(n_rows) < 0.6
-            rows[pick, j] = beside[rng.integers(0, len(beside), n_rows), np.arange(n_rows)][pick]
+            rows[pick, j] = nearby[rng.integers(0, len(nearby), n_rows), np.arange(n_rows)][pick]
         if special:
             pick = rng.random(n_rows) < 0.1
             rows[pick, j] = rng.choice(SPECIAL, n_rows)[pick]

@@ -1,9 +1,9 @@
-"""The papers' datasets by name.
+"""Catalogue: the datasets of the papers, by name.
 
 A dataset is looked up in the folder named by the environment variable ``SCURRY_DATA``, then in the user's cache
 (``SCURRY_CACHE``, by default ``~/.cache/scurry``), then among those that come with scurry (adult, thyroid_ann_cost);
-otherwise it is downloaded from OpenML or UCI into the cache. What is known of each, its checksum, size, classes,
-licence and feature costs, is in ``data/datasets.json``.
+otherwise it is downloaded from OpenML or UCI into the cache. The file ``data/datasets.json`` has the checksum, size,
+classes, licence and feature costs of each.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from scurry.datasets.files import Column, Table, fetch_openml, fetch_uci, read_t
 from scurry.errors import FormatError, InputError, MissingDependencyError, ScurryError
 
 _SHIPPED = Path(__file__).parent / "data"
-_SUFFIXES = (".parquet", ".npz", ".csv")
+_SUFFIXES = (".parquet", ".npz", ".csv")  # in this order: the checksum is known of Parquet files only
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,7 +49,7 @@ class Dataset:
     extras : dict of str to array
         Further columns that are not features, such as a subject id.
     feature_costs : float64 array of shape (n_features,) or None
-        What a row pays at the first use of each feature, besides its group's cost.
+        What a row pays at the first use of each feature, in addition to its group's cost.
     groups : int64 array of shape (n_features,) or None
         The group of each feature, -1 if it has none.
     group_costs : float64 array of shape (n_groups,) or None
@@ -93,7 +93,7 @@ class Dataset:
         )
 
     def frame(self) -> Any:
-        """The features as a pandas DataFrame, categorical ones with category dtype.
+        """Return the features as a pandas DataFrame, categorical ones with category dtype.
 
         Returns
         -------
@@ -112,7 +112,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What ``datasets.json`` says of a dataset: little, if it cannot be had automatically."""
+    """The entry of a dataset in ``datasets.json``; short if it cannot be downloaded automatically."""
 
     licence: str
     n_rows: int | None = None
@@ -138,7 +138,7 @@ def _catalogue() -> dict[str, _Facts]:
 
 
 def names() -> list[str]:
-    """The names `load` knows.
+    """Return the names that `load` knows.
 
     Returns
     -------
@@ -168,7 +168,7 @@ def load(name: str) -> Dataset:
     Raises
     ------
     InputError
-        If the name is unknown, or the dataset has to be fetched by hand; the message says where it is.
+        If the name is unknown, or the dataset has to be downloaded by hand; the message says from where.
     FormatError
         If a file is damaged, or holds another dataset than its name says.
 
@@ -185,8 +185,9 @@ def load(name: str) -> Dataset:
     if facts is None:
         near = difflib.get_close_matches(str(name), names(), n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names())}"
-        raise InputError(f"there is no dataset {name!r}; {hint}")
+        raise InputError(f"there is no dataset {name!r}; {hint}", argument="name")
     path = _find(name) or _download(name, facts)
+    # Downloads and CSV files differ byte by byte between copies; their content is compared with the facts instead.
     if path.suffix == ".parquet" and facts.sha256 is not None:
         _check_sha256(path, facts.sha256)
     table = read_table(path)
@@ -196,7 +197,7 @@ def load(name: str) -> Dataset:
 
 
 def cache_folder() -> Path:
-    """The folder downloads go to.
+    """Return the folder that downloads go to.
 
     Returns
     -------
@@ -246,11 +247,11 @@ def _check_sha256(path: Path, expected: str) -> None:
 
 
 def _download(name: str, facts: _Facts) -> Path:
-    """Fetch a dataset and keep it in the cache, in scurry's columns, if it is the one scurry knows."""
+    """Download a dataset and save it in the cache under scurry's column names, if it is the version scurry knows."""
     if facts.download is None:
         raise InputError(
-            f"{name!r} has to be fetched by hand: get it from {facts.where} and save it as {name}.csv (a header line, "
-            f"labels in a column 'target') in {_data_folder() or cache_folder()}"
+            f"{name!r} has to be downloaded by hand: get it from {facts.where} and save it as {name}.csv (with a "
+            f"header line, and labels in a column 'target') in {_data_folder() or cache_folder()}"
         )
     service = f"OpenML {facts.openml_id}" if facts.download == "openml" else f"UCI {facts.uci_id}"
     try:
@@ -283,14 +284,14 @@ def _fetch(facts: _Facts) -> Table:
 
 
 def _adapt(facts: _Facts, table: Table, source: str) -> Table:
-    """The columns of `table` under scurry's names and in its order; FormatError if it is another dataset."""
+    """Return the columns of `table` under scurry's names and in its order; FormatError if it is another dataset."""
     if "target" not in table:
         raise FormatError(f"{source} has no column of labels among {', '.join(table)}")
     others = {name: table[name] for name in facts.other_columns if name in table}
     rest = {name: column for name, column in table.items() if name != "target" and name not in others}
     features = _match(facts.features, list(rest), source)
     adapted: Table = {
-        name: _typed(name, rest[found], name in facts.categorical, source) for name, found in features.items()
+        name: _convert(name, rest[found], name in facts.categorical, source) for name, found in features.items()
     }
     missing = sum(int(np.isnan(column.numbers()).sum()) for column in adapted.values())
     if missing != facts.missing_cells:
@@ -301,7 +302,7 @@ def _adapt(facts: _Facts, table: Table, source: str) -> Table:
 
 
 def _match(features: list[str], found: list[str], source: str) -> dict[str, str]:
-    """For each feature the column that holds it: by name, or by position where the source has names of its own."""
+    """Return the column of each feature: matched by name, or by position where the source has names of its own."""
     wanted, plain = [_plain(name) for name in features], [_plain(name) for name in found]
     if set(wanted) <= set(plain) and len(set(wanted)) == len(wanted) and len(set(plain)) == len(plain):
         return dict(zip(features, (found[plain.index(name)] for name in wanted), strict=True))
@@ -319,8 +320,8 @@ def _plain(name: str) -> str:
     return re.sub(r"[^0-9a-z]", "", name.casefold())
 
 
-def _typed(name: str, column: Column, is_categorical: bool, source: str) -> Column:
-    """The column as codes or as numbers, whichever scurry has it as; some sources call small numbers nominal."""
+def _convert(name: str, column: Column, is_categorical: bool, source: str) -> Column:
+    """Return the column as codes or as numbers, as the catalogue has it; some sources call small numbers nominal."""
     if is_categorical == (column.categories is not None):
         return column
     if is_categorical or column.categories is None:
@@ -333,8 +334,9 @@ def _typed(name: str, column: Column, is_categorical: bool, source: str) -> Colu
 
 
 def _labels(facts: _Facts, column: Column, source: str) -> NDArray[Any]:
-    """Labels in scurry's spelling: the same text, or else the class with the same number of rows."""
-    values, codes, counts = np.unique(column.decoded(), return_inverse=True, return_counts=True)
+    """Return labels in scurry's spelling: the same text, or else the class with the same number of rows."""
+    values, codes, counts = np.unique(column.decode(), return_inverse=True, return_counts=True)
+    # Sources number or rename classes, but a class has the same number of rows everywhere.
     spelled = {label.casefold(): label for label in facts.classes}
     counted = {count: label for label, count in facts.classes.items()}
     labels = [
@@ -355,7 +357,7 @@ def _assemble(name: str, facts: _Facts, table: Table, path: Path) -> Dataset:
     features = [column for column in table if column != "target" and column not in facts.other_columns]
     if "target" not in table or (facts.features and features != facts.features):
         raise FormatError(f"{path} does not have the columns of {name!r}; restore it, or delete it and load again")
-    y = table["target"].decoded()
+    y = table["target"].decode()
     if facts.n_rows not in (None, len(y)):
         raise FormatError(f"{path} has {len(y)} rows, {name!r} has {facts.n_rows}; delete it and load again")
     X = np.empty((len(y), len(features)), np.float32)
@@ -367,8 +369,8 @@ def _assemble(name: str, facts: _Facts, table: Table, path: Path) -> Dataset:
         y=y,
         feature_names=tuple(features),
         categories={f: values for f in features if (values := table[f].categories) is not None},
-        split=table["split"].decoded() if "split" in facts.other_columns and "split" in table else None,
-        extras={c: table[c].decoded() for c in facts.other_columns if c in table and c != "split"},
+        split=table["split"].decode() if "split" in facts.other_columns and "split" in table else None,
+        extras={c: table[c].decode() for c in facts.other_columns if c in table and c != "split"},
         licence=facts.licence,
         source=str(path),
         **(_costs(features, facts.costs) if facts.costs else {}),

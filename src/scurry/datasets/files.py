@@ -18,7 +18,7 @@ from scurry.forest.storage import replacing
 
 UCI_URL = "https://archive.ics.uci.edu/static/public/{}/data.csv"
 _TIMEOUT_SECONDS = 60
-_MISSING = ("", "?")
+_MISSING = ("", "?")  # UCI's files write a missing value as a question mark
 
 
 class Column(NamedTuple):
@@ -28,22 +28,22 @@ class Column(NamedTuple):
     categories: NDArray[np.str_] | None = None
 
     def numbers(self) -> NDArray[np.float32]:
-        """The numbers or codes, NaN where missing."""
+        """Return the numbers or codes, NaN where missing."""
         numbers = self.values.astype(np.float32)
         if self.categories is not None:
             numbers[self.values < 0] = np.nan
         return numbers
 
-    def decoded(self) -> NDArray[Any]:
-        """The numbers or category values, "" where missing."""
+    def decode(self) -> NDArray[Any]:
+        """Return the numbers or category values, "" where missing."""
         return self.values if self.categories is None else np.append(self.categories, "").take(self.values)
 
 
 Table = dict[str, Column]
 
 
-def categorical(codes: NDArray[Any], categories: ArrayLike) -> Column:
-    """A column whose codes refer to `categories` in any order."""
+def sort_categories(codes: NDArray[Any], categories: ArrayLike) -> Column:
+    """Return a column whose codes refer to `categories` in any order; they are sorted."""
     values = np.asarray(categories, dtype=np.str_)
     order = np.argsort(values)
     rank = np.append(np.argsort(order), -1).astype(codes.dtype)
@@ -77,6 +77,7 @@ def fetch_openml(data_id: int) -> Table:
     """Download a dataset from OpenML, whose checksum is verified; its labels become the column "target"."""
     from sklearn.datasets import fetch_openml
 
+    # Not in scikit-learn's own cache: what is downloaded is saved once, in scurry's.
     with tempfile.TemporaryDirectory() as folder:
         try:
             bunch = fetch_openml(data_id=data_id, as_frame=False, parser="liac-arff", data_home=folder)
@@ -86,10 +87,10 @@ def fetch_openml(data_id: int) -> Table:
     for name, column in zip(bunch.feature_names, bunch.data.T, strict=True):
         if name in bunch.categories:
             codes = np.where(np.isnan(column), -1, column).astype(np.int16)
-            table[name] = categorical(codes, bunch.categories[name])
+            table[name] = sort_categories(codes, bunch.categories[name])
         else:
             table[name] = Column(column.astype(np.float32))
-    table["target"] = _column([str(label) for label in bunch.target])
+    table["target"] = _read_cells([str(label) for label in bunch.target])
     return table
 
 
@@ -119,7 +120,7 @@ def _read_parquet(path: Path) -> Table:
             column = column.dictionary_encode()
         if pa.types.is_dictionary(column.type):
             encoded = column.unify_dictionaries().combine_chunks()
-            table[name] = categorical(encoded.indices.fill_null(-1).to_numpy(), encoded.dictionary.to_pylist())
+            table[name] = sort_categories(encoded.indices.fill_null(-1).to_numpy(), encoded.dictionary.to_pylist())
         else:
             table[name] = Column(column.to_numpy())
     return table
@@ -143,13 +144,13 @@ def _read_csv(content: bytes) -> Table:
         if len(row) != len(header):
             raise ValueError(f"row {number} has {len(row)} cells, the header {len(header)}")
     return {
-        name.strip(): _column([cell.strip() for cell in cells])
+        name.strip(): _read_cells([cell.strip() for cell in cells])
         for name, cells in zip(header, zip(*rows, strict=True), strict=True)
     }
 
 
-def _column(cells: list[str]) -> Column:
-    """Numbers if all cells are, else categories."""
+def _read_cells(cells: list[str]) -> Column:
+    """Return numbers if all cells are numbers, else categories."""
     try:
         return Column(np.array(["nan" if cell in _MISSING else cell for cell in cells]).astype(np.float64))
     except ValueError:

@@ -34,7 +34,7 @@ MANIFEST = "manifest.json"
 MAX_MEMBERS = 256  # several times what any kind of file has; more would only slow down reading a hostile one
 _MAX_MANIFEST_BYTES = 64 * 2**20
 _TIMESTAMP = (1980, 1, 1, 0, 0, 0)  # always the same, so that equal content gives equal files
-# Version 1.0 of the .npy format exactly as numpy writes it for these types; anything else is refused unparsed.
+# Version 1.0 of the .npy format exactly as numpy writes it for these types; anything else raises an error unparsed.
 _NPY_HEADER = re.compile(
     rb"\x93NUMPY\x01\x00..\{'descr': '(?P<dtype>\|[bu]1|<[fiu][48])', 'fortran_order': False, "
     rb"'shape': \((?P<shape>(?:\d{1,18},? ?){0,4})\), \} *\n",

@@ -358,7 +358,7 @@ def _categories(feature_infos: list[str], footer: list[str]) -> dict[int, NDArra
 
     The text has a list for each such column but does not name the columns. They are among those whose training values
     may be codes, so if these are as many as the lists, they are the ones; else the columns declared categorical, if
-    those are as many. Otherwise nothing is known, and category columns will be refused.
+    those are as many. Otherwise nothing is known, and category columns raise an error.
     """
     lists = _pandas_categorical(footer)
     longest = max(map(len, lists), default=0)

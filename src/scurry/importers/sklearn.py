@@ -270,7 +270,7 @@ def _import_hist_boosted(model: Any) -> Forest:
         tree_output=np.arange(len(predictors)) % model.n_trees_per_iteration_,
         base_score=model._baseline_prediction.ravel(),
         input_dtype="float64",
-        decision_threshold=np.nextafter(0.0, 1.0),  # scikit-learn asks for a score above 0 here
+        decision_threshold=np.nextafter(0.0, 1.0),  # positive above 0, not at 0
         **_read_link(model),
     )
 

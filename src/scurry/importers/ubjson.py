@@ -17,7 +17,7 @@ from scurry.errors import FormatError
 _SCALARS = {ord(marker): struct.Struct(">" + code) for marker, code in zip("iUIlLdD", "bBhiqfd", strict=True)}
 _INTEGERS = frozenset(b"iUIlL")
 _CONSTANTS = {ord("T"): True, ord("F"): False, ord("Z"): None}
-_MAX_NESTING = 64
+_MAX_NESTING = 64  # far beyond any model, and far below the depth at which Python's own stack ends
 
 
 def loads(data: bytes) -> Any:
@@ -128,6 +128,7 @@ class _Reader:
             raise FormatError(
                 f"the UBJSON document has an array at byte {self.position} that is not of counted numbers"
             )
+        # UBJSON is big-endian; the copy is in the order of this machine.
         dtype = np.dtype(_SCALARS[item].format)
         count = self.count(self.byte())
         start = self.skip(count * dtype.itemsize)

@@ -178,7 +178,7 @@ def _import_document(document: Any, estimator: str | None) -> Forest:
     if tree_weight is not None:
         of_node = np.repeat(np.arange(n_trees), np.diff(trees.offset))
         with np.errstate(over="ignore", invalid="ignore"):
-            if estimator is not None:
+            if estimator is not None:  # the third rule above: added and taken away again, in float32
                 base = base_score[output][of_node]
                 leaf_value = (base + leaf_value) - base
             leaf_value = leaf_value * tree_weight[of_node]

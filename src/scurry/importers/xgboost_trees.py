@@ -13,8 +13,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from scurry.errors import FormatError, UnsupportedModelError
 
-_END_OF_CATEGORIES = 2**24
-_MAX_CATEGORY_BYTES = 2**30
+_END_OF_CATEGORIES = 2**24  # codes are float32 in rows, which has no whole numbers without gaps beyond
+_MAX_CATEGORY_BYTES = 2**30  # a few bytes of a file can name a large category, and its set has a bit for each below
 
 T = TypeVar("T")
 
@@ -140,7 +140,9 @@ def read_trees(trees: list[Any]) -> Trees:
     left, right = np.where(left < 0, -1, left + first), np.where(left < 0, -1, right + first)
     default_left = numbers(trees, "default_left", np.bool_, sizes)
     category_set, category_offset, category_bits = _category_sets(trees, offset, left >= 0)
+    # A set's categories go right in XGBoost and left in scurry: its children change places.
     swap = category_set >= 0
+    # Only used as a weight, so what a user's objective makes of it (NaN, negative) counts as nothing.
     cover = numbers(trees, "sum_hessian", np.float32, sizes).astype(np.float64)
     return Trees(
         offset=offset,
@@ -162,6 +164,7 @@ def _levels(roots: NDArray[np.int64], left: NDArray[np.int64], right: NDArray[np
     n_parents = np.bincount(np.concatenate([left[left >= 0], right[right >= 0], roots]), minlength=len(left))
     if (n_parents > 1).any():
         raise FormatError(f"the model's node {int(np.argmax(n_parents > 1))} is the child of two nodes")
+    # Every node has one parent at most, so that walking from the roots ends even in a damaged file.
     levels, level = [], roots
     while len(level):
         levels.append(level)

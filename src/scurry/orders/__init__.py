@@ -1,4 +1,4 @@
-"""Step orders: in which tree to take each step, so that an answer is good whenever it is asked for."""
+"""Step orders: in which tree to take each step, so that the answer is good whenever the run is stopped."""
 
 from scurry.orders.curves import accuracy_curve, nma
 from scurry.orders.search import ORDERS, StepOrder, find

@@ -7,7 +7,7 @@ of a per cent is noise. Here a state's score is ``#right + sum of (1 + x / (1 + 
 1. Beams of 16 states go down from the roots and up from the leaves.
 2. Each order found is refined: runs of steps, as long as there are at most 256 states between their ends, are replaced
    by the best of all ways between the same two states.
-3. Of these two and the Backward Squirrel Order the one that does best on all rows is kept.
+3. The result is the one of these two and the Backward Squirrel Order that does best on all rows.
 
 Forests too large for that are searched with one beam, from the leaves up, on a stratified sample of the
 rows, and narrower if need be; its order and the Backward Squirrel Order are refined on as many rows as time allows.
@@ -66,6 +66,7 @@ def find_auto(ordering: OrderingSet, step_costs: tuple[float, float] = (1.0, 1.0
     ]
     if same_tree != other_tree:  # what is best by steps may be best by time too
         found.append(find_auto(ordering))
+    # All rows decide, also where the search saw a sample: the answer is never worse than the squirrel on them.
     return min([*found, squirrel], key=lambda steps: mean_loss(everything, steps, step_costs))
 
 
@@ -98,6 +99,7 @@ def _sample(ordering: OrderingSet, n_rows: int) -> NDArray[np.intp]:
     """Return a stratified sample of `n_rows` rows."""
     if n_rows == ordering.n_rows:
         return np.arange(n_rows)
+    # Equal steps through the rows sorted by class: no random state, and every class by its share.
     by_class = np.argsort(ordering.targets, kind="stable")
     return by_class[np.linspace(0, ordering.n_rows - 1, n_rows).astype(np.intp)]
 

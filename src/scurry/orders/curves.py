@@ -93,6 +93,7 @@ def mean_over_time(curve: NDArray[np.float64], steps: NDArray[np.int32], step_co
     """Return the mean of a curve until its order ends; each state counts as long as the step that ends it."""
     if len(steps) == 0:
         return float(curve[0])
+    # The last state is left out: it lasts for ever, and is the same for every order.
     return float(np.average(curve[:-1], weights=cost_per_step(steps, step_costs)))
 
 

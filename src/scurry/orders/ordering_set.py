@@ -44,6 +44,7 @@ class OrderingSet:
             raise InputError(
                 f"forest must be a scurry.Forest, got {type(forest).__name__}; use scurry.from_model(model)"
             )
+        # Squared errors of scores are not those of predictions behind a link.
         if not forest.is_classifier and forest.link != "identity":
             raise InputError(
                 f"orders of a regressor are judged on its scores, but this one has the link {forest.link!r}"

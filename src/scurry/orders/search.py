@@ -156,7 +156,7 @@ def find(
         started = time.perf_counter()
         steps = search(ordering)
         seconds = time.perf_counter() - started
-        steps.flags.writeable = False
+        steps.flags.writeable = False  # the curve belongs to these very steps
         found.append(StepOrder(order, steps, name, measure_curve(ordering, steps, X), seconds))
     return max(found, key=lambda one: mean_over_time(one.curve, one.steps, costs))
 
