@@ -266,7 +266,8 @@ class RowSummary:
     @classmethod
     def of(cls, rows: NDArray[Any], n_quantiles: int = 21) -> Self:
         """Summarise `rows` of shape (n_rows, n_features)."""
-        values = np.asarray(rows).astype(np.float64)
+        # In float32, so that the same rows have the same summary in whatever precision they arrive.
+        values = np.asarray(rows).astype(np.float32).astype(np.float64)
         missing = np.isnan(values)
         quantiles = np.full((values.shape[1], n_quantiles), np.nan)
         for feature in np.flatnonzero(~missing.all(axis=0)):

@@ -34,7 +34,7 @@ def folder(tmp_path_factory, data, model):
 def test_wrong_file(folder, fail):
     expected = {
         "rows.parquet": "holds rows, not a model; pass the model first",
-        "rows.csv": 'To make one of a model in memory: scurry.from_model(model).save("model.scurry")',
+        "rows.csv": 'To save a model in memory: scurry.from_model(model).save("model.scurry")',
     }
     for name, fix in expected.items():
         with pytest.raises(FormatError, match=re.escape(fix)):

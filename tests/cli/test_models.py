@@ -148,7 +148,7 @@ def test_export_c(run, fail, folder, forest, table, tmp_path):
     assert facts["layout"] == "int16-uint16"
     assert facts["check"]["n_mismatches"] == 0
     assert facts["check"]["n_answers"] > 69
-    assert "layout int16-uint16; see README.md" in run(*arguments)
+    assert "layout int16-uint16; see README.md" in " ".join(run(*arguments).split())
     assert "name some with --rows" in fail(*arguments, "--check")
 
 

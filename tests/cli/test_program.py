@@ -20,7 +20,7 @@ COMMANDS = [command.name for command in typer.main.get_command(cli.app).commands
     ("content", "message"),
     [
         (None, "cannot read the model file"),
-        (b"", "is not a model file scurry knows"),
+        (b"", "is not a model file that scurry knows"),
         (b"\x80\x04\x95", "is a pickle, and loading a pickle runs whatever code"),
         (b"PK\x03\x04 and then nothing", "is not a readable .scurry file"),
     ],

@@ -186,7 +186,9 @@ def test_a_small_sample_fits_and_all_others_certify(models, folders, cluster):
     split_seed = np.random.default_rng(3).integers(2**63)
     fit = random_part(N_ROWS, 700, np.random.default_rng(split_seed))
     alone = scurry.early_exit(model, X[~fit], X_fit=X[fit], **asked)
-    assert found.certificate.to_json() == alone.certificate.to_json() | {"n_calibration_rows": N_ROWS}
+    known = found.certificate.to_json()  # the summary is of all rows, of which no more than 700 are brought together
+    assert known == alone.certificate.to_json() | {"n_calibration_rows": N_ROWS, "rows": known["rows"]}
+    assert found.certificate.rows.n_rows == 700
     assert (found.certificate.n_fit_rows, found.certificate.n_rows) == (700, N_ROWS - 700)
     np.testing.assert_array_equal(found.plan.order, alone.plan.order)
     np.testing.assert_array_equal(found.plan.stop.lower, alone.plan.stop.lower)

@@ -1,17 +1,13 @@
 """The cluster: who is one, what travels to it, and what its workers remember."""
 
 import operator
-import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from scurry.distributed.cluster import connect, gather, get_or_make, share
 from scurry.errors import InputError
-
-
-def add_process(part, base):
-    return part + base, os.getpid()
+from support.counting import add_process
 
 
 def test_a_client_is_used_and_left_open(cluster):

@@ -9,17 +9,10 @@ from pyarrow import parquet as pq
 from scurry.batch.files import Fragment
 from scurry.distributed.files import FileSample, Partition
 from scurry.errors import InputError
+from support.counting import count_above, count_positive
 from support.strategies import complete_forest
 
 N_FEATURES = 3
-
-
-def count_positive(rows):
-    return np.array([len(rows), *(rows > 0).sum(axis=0)])
-
-
-def count_above(rows, bound):
-    return np.array([(rows > bound).sum()])
 
 
 @pytest.fixture(scope="module")

@@ -239,10 +239,10 @@ def _in_options() -> Iterator[None]:
     except InfeasibleError as error:
         if error.achievable is None:
             raise
-        rows = "" if error.n_rows_needed is None else f", at least {error.n_rows_needed:,} rows"
+        rows = "" if error.n_rows_needed is None else f", at least {error.n_rows_needed} calibration rows"
         raise InputError(
             f"this promise cannot be certified on these rows. Pass --max-disagreement "
-            f"{round_up(error.achievable, 2):.2g}{rows}, or --no-promise"
+            f"{round_up(error.achievable, 2):.2g}{rows}, or --no-promise for no promise"
         ) from error
 
 

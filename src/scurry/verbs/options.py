@@ -192,7 +192,9 @@ class Calibration:
         # An even selection of rows, the same wherever they lie.
         n_rows = self.sample.n_rows
         chosen = np.zeros(n_rows, np.bool_)
-        chosen[np.linspace(0, n_rows - 1, min(n_rows, _MAX_SUMMARISED)).astype(np.intp)] = True
+        chosen[np.linspace(0, n_rows - 1, min(n_rows, _MAX_SUMMARISED, self.sample.max_gathered)).astype(np.intp)] = (
+            True
+        )
         return RowSummary.of(self.sample.where(chosen).gathered())
 
     def certificate(

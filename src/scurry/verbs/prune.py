@@ -84,7 +84,7 @@ def prune(
     if errors == "training":
         node_errors, n_error = training_errors(forest)
     elif y_val is None:
-        raise InputError('errors="validation" needs y_val, the labels of X_val', argument="y_val")
+        raise InputError('y_val is needed for errors="validation": the labels of X_val', argument="y_val")
     else:
         node_errors, n_error = validation_errors(forest, X_val, y_val)
     costs = FeatureCosts.of(
