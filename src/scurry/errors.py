@@ -61,6 +61,8 @@ class InfeasibleError(ScurryError, ValueError):
         The best value of the violated budget.
     n_rows_needed : int, optional
         Calibration rows with which what was asked can be certified, where that would help.
+    argument : str, optional
+        Name of the argument that asks for too much.
 
     Examples
     --------
@@ -75,9 +77,16 @@ class InfeasibleError(ScurryError, ValueError):
     0.030
     """
 
-    def __init__(self, message: str, achievable: float | None = None, n_rows_needed: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        achievable: float | None = None,
+        *,
+        n_rows_needed: int | None = None,
+        argument: str | None = None,
+    ) -> None:
         super().__init__(message)
-        self.achievable, self.n_rows_needed = achievable, n_rows_needed
+        self.achievable, self.n_rows_needed, self.argument = achievable, n_rows_needed, argument
 
 
 class MissingDependencyError(ScurryError, ImportError):

@@ -79,7 +79,7 @@ def test_errors_need_counts_or_labels():
     rows = np.zeros((2, 4))
     with pytest.raises(InputError, match=r"how many training rows reached node 0 \(cover is NaN\); pass labels"):
         scurry.prune(forest, rows)
-    with pytest.raises(InputError, match='errors="validation" needs y_val'):
+    with pytest.raises(InputError, match='y_val is needed for errors="validation"'):
         scurry.prune(forest, rows, errors="validation")
     with pytest.raises(InputError, match=r"y_val has shape \(3,\), X_val has 2 rows"):
         scurry.prune(forest, rows, [0, 1, 0], errors="validation")

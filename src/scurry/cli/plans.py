@@ -237,7 +237,7 @@ def _in_options() -> Iterator[None]:
             error.describe(_OPTIONS.get(error.argument, f"--{error.argument.replace('_', '-')}"))
         ) from error
     except InfeasibleError as error:
-        if error.achievable is None:
+        if error.argument != "max_disagreement" or error.achievable is None:
             raise
         rows = "" if error.n_rows_needed is None else f", at least {error.n_rows_needed} calibration rows"
         raise InputError(

@@ -255,7 +255,8 @@ def _infeasible(calibration: Calibration, n_mistakes: int, n_rows: int) -> Infea
         f"max_disagreement={alpha:g} cannot be certified with confidence {calibration.promise.confidence} on {n_rows} "
         f"rows; {achievable:.3g} can. {advice}, or confidence=None for no promise",
         achievable,
-        needed,
+        n_rows_needed=needed,
+        argument="max_disagreement",
     )
 
 
