@@ -45,20 +45,20 @@ def test_the_table(run, monkeypatch, tmp_path):
     lines = {"A forest": [Line("early exit", "5.3 trees", 0.947, 0.00338, 0.005, 0.8614, 47.25)]}
     given = []
 
-    def shown(folder, began):
+    def pretend(folder, begin):
         given.append(folder)
-        began("Fitting")
+        begin("Fitting")
         return Demonstration(lines, [folder / "report.html"])
 
-    monkeypatch.setattr(demo, "run", shown)
+    monkeypatch.setattr(demo, "run", pretend)
     monkeypatch.chdir(tmp_path)
     output = run("demo")
     assert re.search(r"early exit +5\.3 trees +94\.7 % +0\.338 % +≤ 0\.5 % +86\.1 % +47\.\d ×", output)
     assert "demo/report.html" in output
     assert "scurry early-exit model.json" in output
-    told = json.loads(run("demo", "--json", "--output", tmp_path / "elsewhere"))
-    assert told["models"] == {"A forest": [lines["A forest"][0]._asdict()]}
-    assert told["pages"] == [str(tmp_path / "elsewhere" / "report.html")]
+    found = json.loads(run("demo", "--json", "--output", tmp_path / "elsewhere"))
+    assert found["models"] == {"A forest": [lines["A forest"][0]._asdict()]}
+    assert found["pages"] == [str(tmp_path / "elsewhere" / "report.html")]
     assert [str(folder) for folder in given] == ["demo", str(tmp_path / "elsewhere")]
 
 

@@ -30,7 +30,7 @@ def test_predict(run, folder, fast, table, tmp_path):
     assert scores.trees.tolist() == expected.trees.tolist()
     assert scores.reason.tolist() == expected.stop_reason.tolist()
     assert f"rows {len(new)} in" in " ".join(output.split())
-    assert "1 complete since an earlier run" in run(*arguments, "--keep", "patient")
+    assert "1 finished by an earlier run" in run(*arguments, "--keep", "patient")
 
 
 def test_predict_with_a_budget(run, folder, forest, table, tmp_path):

@@ -1,4 +1,4 @@
-"""The command line: every command calls the public API and shows what came back."""
+"""The command line. Every command calls the public API and shows what it returns."""
 
 from scurry.cli import demo, models, papers, plans, rows
 from scurry.cli.program import app, main

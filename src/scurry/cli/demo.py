@@ -1,4 +1,4 @@
-"""`scurry demo`."""
+"""`scurry demo`: show what each budget saves on shipped data."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ import typer
 
 from scurry.cli.options import AsJson
 from scurry.cli.program import app
-from scurry.cli.screen import columns, console, percent, progress
+from scurry.cli.screen import columns, console, progress
+from scurry.formatting import format_percent, format_share
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from scurry.cli.showcase import Demonstration
 
-_N_STEPS = 6
+_N_STEPS = 6  # how often `showcase.run` announces a step
 _INTRODUCTION = """\
 
 A random forest and a boosted model on census data, and a forest on thyroid
-tests that cost money, each made cheaper. All numbers are those of test rows,
-measured here and now.
+tests that cost money, each made cheaper. All numbers are measured now, on test
+rows.
 """
 _LEGEND = """
-early exit  a row stops asking trees once its label is clear
-anytime     every row is stopped after a tenth of all steps down the trees
-pruned      branches are cut until the features that rows meet cost half
+early exit  a row stops evaluating trees once its label is clear
+anytime     every row stops after a tenth of all tree steps
+pruned      branches are cut until the features of a row cost half as much
 
-work        of a test row, on average
-changed     labels other than the model's
-promised    of new rows, with confidence 0.95
-speed       against scikit-learn, a batch of rows on one thread
+work        mean per test row
+changed     share of labels that differ from the model's
+promised    largest share that changes on new rows, with confidence 0.95
+speed       relative to scikit-learn, a batch of rows on one thread
 """
 _NEXT = """\
-Next, with a model of yours (scikit-learn, XGBoost or LightGBM) and rows:
+Next, with your own model (scikit-learn, XGBoost or LightGBM) and rows:
   [bold]scurry early-exit model.json rows.parquet --output fast.scurry[/bold]
   [bold]scurry predict fast.scurry new.parquet --output labels.parquet[/bold]
 or in Python:
@@ -46,32 +47,32 @@ or in Python:
 
 @app.command(epilog="Example: [bold]scurry demo[/bold]")
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the reports.")] = Path("demo"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the reports.")] = Path("demo"),
     as_json: AsJson = False,
 ) -> None:
-    """Make real models cheaper in three ways; show what that saves and costs, and write reports.
+    """Make real models cheaper in three ways, show what that saves and costs, and write reports.
 
-    Takes less than two minutes; needs neither a network nor a file.
+    This takes less than two minutes and needs no network and no files.
     """
     from rich.markup import escape
 
     from scurry.cli.showcase import run
 
-    screen, begun = console(), 0
-    with progress("Demo") as tell:
+    screen, n_begun = console(), 0
+    with progress("Demo") as update:
 
-        def began(step: str) -> None:
-            nonlocal begun
-            tell(begun, _N_STEPS, step)
-            begun += 1
+        def begin(step: str) -> None:
+            nonlocal n_begun
+            update(n_begun, _N_STEPS, step)
+            n_begun += 1
 
-        found = run(output, began)
+        found = run(output, begin)
     if as_json:
         models = {name: [line._asdict() for line in lines] for name, lines in found.models.items()}
         typer.echo(json.dumps({"models": models, "pages": [str(page) for page in found.pages]}, indent=1))
         return
     screen.print(_INTRODUCTION)
-    screen.print(_table(found))
+    screen.print(_make_table(found))
     screen.print(_LEGEND)
     screen.print("Open in a browser:")
     for page in found.pages:
@@ -80,7 +81,7 @@ def demo(
     screen.print(_NEXT)
 
 
-def _table(found: Demonstration) -> Table:
+def _make_table(found: Demonstration) -> Table:
     table = columns("", "work", "saved", "changed", "promised", "accuracy", "speed")
     for name, lines in found.models.items():
         table.add_row(f"[bold]{name}[/bold]")
@@ -89,8 +90,8 @@ def _table(found: Demonstration) -> Table:
                 f"  {line.way}",
                 line.work,
                 f"{100 * line.saved:.1f} %" if line.saved else "",
-                percent(line.changed),
-                "" if line.promised is None else f"≤ {percent(line.promised)}",
+                format_share(line.changed),
+                "" if line.promised is None else f"≤ {format_percent(line.promised)}",
                 f"{100 * line.accuracy:.1f} %",
                 f"{line.speedup:.1f} ×",
             )

@@ -13,15 +13,16 @@ import typer
 from scurry.cli.files import Model, read_model, read_rows
 from scurry.cli.options import AsJson, ModelFile, TrustPickle
 from scurry.cli.program import app
-from scurry.cli.screen import certificate_json, columns, console, in_bytes, pairs, show, some, working
+from scurry.cli.screen import certificate_json, columns, console, pairs, show, some, working
 from scurry.errors import InputError
+from scurry.formatting import format_bytes, format_share
 
 if TYPE_CHECKING:
     from scurry.export import Export, Verification
     from scurry.forest import Forest
 
 export = typer.Typer(
-    help="Write a model for another machine.",
+    help="Write a model as source code.",
     epilog="Example: [bold]scurry export c ready.scurry firmware[/bold]",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -31,13 +32,13 @@ app.add_typer(export, name="export")
 
 @app.command(epilog="Example: [bold]scurry inspect model.json[/bold]")
 def inspect(model: ModelFile, as_json: AsJson = False, trust_pickle: TrustPickle = False) -> None:
-    """Show what is in a model file: its trees, how it decides, the memory it takes, the plan it runs by."""
+    """Show what is in a model file: its trees, how it decides, its memory and its plan."""
     with working(f"Reading {model.name}"):
         read = read_model(model, trust_pickle=trust_pickle)
         facts: dict[str, Any] = (
-            {"file": str(model), "file_bytes": model.stat().st_size} | _facts(read.forest) | _plan_facts(read)
+            {"file": str(model), "file_bytes": model.stat().st_size} | _list_facts(read.forest) | _list_plan_facts(read)
         )
-    show(facts, as_json, _rows(facts))
+    show(facts, as_json, _describe(facts))
     if not as_json and "plan" in facts:
         console().print()
         console().print(pairs(read.predictor.summary().lines))
@@ -46,22 +47,25 @@ def inspect(model: ModelFile, as_json: AsJson = False, trust_pickle: TrustPickle
 @export.command("c", epilog="Example: [bold]scurry export c ready.scurry firmware --rows rows.parquet[/bold]")
 def export_c(
     model: ModelFile,
-    directory: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write.", show_default=False)],
-    name: Annotated[str, typer.Option(help="Of the files, and the prefix of all identifiers.")] = "model",
+    directory: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to write to.", show_default=False)],
+    name: Annotated[str, typer.Option(help="Base name of the files and prefix of all C identifiers.")] = "model",
     layout: Annotated[
-        str, typer.Option(help="auto, float32, int16-uint16, int16-uint8, int16-node8 or breadcrumb.")
+        str, typer.Option(help="Number formats: auto, float32, int16-uint16, int16-uint8, int16-node8 or breadcrumb.")
     ] = "auto",
-    rows: Annotated[str | None, typer.Option(help="Rows to measure the agreement on.", show_default=False)] = None,
+    rows: Annotated[str | None, typer.Option(help="Rows to compare layouts on.", show_default=False)] = None,
     flash_budget: Annotated[
-        int | None, typer.Option(help="Bytes that tables and code may take.", show_default=False)
+        int | None, typer.Option(help="Largest size of tables and code in bytes.", show_default=False)
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Compile it here and compare answers on --rows and beside thresholds.")
+        bool, typer.Option("--check", help="Compile the C here and compare its answers with the model's.")
     ] = False,
     as_json: AsJson = False,
     trust_pickle: TrustPickle = False,
 ) -> None:
-    """Write C for microcontrollers: no library, nothing allocated, no floating point where it can be done without."""
+    """Write C for microcontrollers.
+
+    The C needs no library, allocates no memory and avoids floating point where possible.
+    """
     from scurry.export import to_c, verify
 
     if check and rows is None:
@@ -85,31 +89,29 @@ def export_c(
 
 
 def _show_export(written: Export, verified: Verification | None) -> None:
-    from scurry.export.replay import in_percent
-
-    table = columns("layout", "flash", "RAM", "instr./step", "agreement: least", "at the end")
+    table = columns("layout", "flash", "RAM", "instr./step", "least agreement", "at the end")
     for option in written.candidates:
         known = () if option.agreement is None else (option.agreement.min(), option.agreement[-1])
         sizes = option.sizes
         table.add_row(
             option.layout.name,
-            in_bytes(sizes.flash_bytes),
-            in_bytes(sizes.ram_bytes),
+            format_bytes(sizes.flash_bytes),
+            format_bytes(sizes.ram_bytes),
             f"{sizes.instructions_per_step:.1f}",
-            *map(in_percent, known),
+            *map(format_share, known),
             style="bold" if option.layout.name == written.layout else None,
         )
     console().print(table)
-    told = {"written": f"{written.directory / written.name}.c, layout {written.layout}; see README.md there"}
+    lines = {"written": f"{written.directory / written.name}.c, layout {written.layout}; see README.md there"}
     if verified is not None:
-        told["checked"] = (
+        lines["checked"] = (
             f"{verified.n_answers:,} answers on {verified.n_rows:,} rows, of which {verified.n_mismatches:,} differ"
         )
     console().print()
-    console().print(pairs(told))
+    console().print(pairs(lines))
 
 
-def _facts(forest: Forest) -> dict[str, Any]:
+def _list_facts(forest: Forest) -> dict[str, Any]:
     inner = ~forest.is_leaf
     n_splits = np.bincount(forest.feature[inner], minlength=forest.n_features)
     names = forest.titles
@@ -136,14 +138,14 @@ def _facts(forest: Forest) -> dict[str, Any]:
     }
 
 
-def _plan_facts(model: Model) -> dict[str, Any]:
+def _list_plan_facts(model: Model) -> dict[str, Any]:
     return {} if model.subject is model.forest else {"plan": certificate_json(model.predictor)}
 
 
-def _rows(facts: dict[str, Any]) -> dict[str, str]:
+def _describe(facts: dict[str, Any]) -> dict[str, str]:
     splits, classes = facts["splits_by_feature"], facts["classes"]
     return {
-        "file": f"{facts['file']} ({in_bytes(facts['file_bytes'])})",
+        "file": f"{facts['file']} ({format_bytes(facts['file_bytes'])})",
         "trees": f"{facts['n_trees']:,}",
         "nodes": f"{facts['n_nodes']:,}, of which {facts['n_leaves']:,} leaves",
         "depth": f"{facts['min_depth']} to {facts['max_depth']}, mean {facts['mean_depth']:.1f}",
@@ -153,7 +155,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         "decides by": f"{facts['aggregation']} of the trees in {facts['score_dtype']}, link {facts['link']}",
         "split": f"left if {facts['input_dtype']}(x) {facts['comparison']} threshold; "
         f"{facts['n_categorical_splits']:,} categorical splits",
-        "memory": f"arrays {in_bytes(facts['array_bytes'])}, engine {in_bytes(facts['engine_bytes'])} "
+        "memory": f"arrays {format_bytes(facts['array_bytes'])}, engine {format_bytes(facts['engine_bytes'])} "
         f"({facts['engine_bytes'] / facts['n_nodes']:.1f} bytes per node)",
         "digest": facts["digest"],
     }

@@ -10,8 +10,8 @@ import typer
 from scurry.errors import OutputError
 
 
-def _checked(output: Path | None) -> Path | None:
-    """Refuse at once what could not be written after minutes of work."""
+def _check_folder(output: Path | None) -> Path | None:
+    """Refuse at once what could not be written after minutes of work, and return the rest."""
     if output is not None and not output.absolute().parent.is_dir():
         raise OutputError(f"{output} cannot be written: there is no folder {output.parent}; make it, or name another")
     return output
@@ -21,7 +21,7 @@ ModelFile = Annotated[
     Path,
     typer.Argument(
         metavar="MODEL",
-        help="A model file: XGBoost (.json, .ubj), LightGBM (.txt), skops, .scurry; pickle and joblib with "
+        help="Model file: XGBoost (.json, .ubj), LightGBM (.txt), skops, .scurry; pickle and joblib with "
         "--trust-pickle.",
         show_default=False,
     ),
@@ -31,15 +31,15 @@ Rows = Annotated[
     typer.Argument(metavar="ROWS", help="Parquet, CSV or Arrow files, folders or patterns.", show_default=False),
 ]
 Output = Annotated[
-    Path, typer.Option("--output", "-o", help="The file to write.", show_default=False, callback=_checked)
+    Path, typer.Option("--output", "-o", help="File to write.", show_default=False, callback=_check_folder)
 ]
 MaybeOutput = Annotated[
-    Path | None, typer.Option("--output", "-o", help="The file to write.", show_default=False, callback=_checked)
+    Path | None, typer.Option("--output", "-o", help="File to write.", show_default=False, callback=_check_folder)
 ]
-Label = Annotated[str | None, typer.Option(help="The column that holds the labels.", show_default=False)]
-Seed = Annotated[int, typer.Option(help="Of all random choices.")]
-Dask = Annotated[str | None, typer.Option(help="Work on a cluster: local, or tcp://host:port.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+Label = Annotated[str | None, typer.Option(help="Column with the labels.", show_default=False)]
+Seed = Annotated[int, typer.Option(help="Random seed.")]
+Dask = Annotated[str | None, typer.Option(help="Dask cluster: local, or tcp://host:port.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TrustPickle = Annotated[
-    bool, typer.Option("--trust-pickle", help="Load a pickle or joblib file: that runs code its author chose.")
+    bool, typer.Option("--trust-pickle", help="Load pickle and joblib files. This runs code from the file.")
 ]

@@ -1,4 +1,4 @@
-"""`scurry reproduce`: a paper's published figures beside those obtained here."""
+"""`scurry reproduce`: run the experiments of a paper."""
 
 from __future__ import annotations
 
@@ -22,25 +22,26 @@ _FOLDER = Path("benchmarks", "papers")
 
 
 @app.command(
-    # What follows PAPER is the experiment's own, --help included.
+    # The experiment itself reads what follows PAPER, --help included.
     context_settings={"allow_extra_args": True, "allow_interspersed_args": False},
     epilog="Example: [bold]scurry reproduce qwyc --quick[/bold]",
 )
 def reproduce(
     context: typer.Context,
     paper: Annotated[
-        str | None, typer.Argument(metavar="PAPER", help="Its short name; without it, all are listed.")
+        str | None, typer.Argument(metavar="PAPER", help="Short name of the paper (default: list all papers).")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a paper's experiments: published figures beside those obtained here.
+    """Run the experiments of a paper and show the published figures next to those obtained here.
 
-    Needs a checkout of scurry's source and, for most papers, the data they used.
+    This needs a checkout of scurry's source and, for most papers, the data they used.
 
-    What follows PAPER is passed on: --quick takes minutes instead of hours, PAPER --help lists the rest.
+    Options after PAPER go to the experiment: --quick takes minutes instead of hours, PAPER --help lists the rest.
 
-    With --json the report is printed as JSON once it is complete, and on stderr as it grows.
+    With --json the report is printed as JSON when it is complete; until then it appears on stderr.
     """
+    # The current folder first: it may be another checkout than the one that was installed.
     folder = next(
         (top / _FOLDER for top in (Path.cwd(), *Path(scurry.__file__).parents) if (top / _FOLDER).is_dir()), None
     )
@@ -51,7 +52,7 @@ def reproduce(
         )
     known = {path.stem.replace("_", "-"): path for path in sorted(folder.glob("*.py"))}
     if paper is None:
-        subjects = {name: _subject(path) for name, path in known.items()}
+        subjects = {name: _read_subject(path) for name, path in known.items()}
         show(subjects, as_json, subjects)
         return
     if paper not in known:
@@ -73,7 +74,7 @@ def _run(script: Path, options: list[str], as_json: bool) -> int:
     return done.returncode
 
 
-def _subject(path: Path) -> str:
-    """The first line of what an experiment says about itself."""
+def _read_subject(path: Path) -> str:
+    """Return the first line of an experiment's docstring, without running it."""
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return text.partition("\n")[0]

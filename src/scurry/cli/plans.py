@@ -13,18 +13,18 @@ import typer
 from scurry.cli.files import read_model, read_rows
 from scurry.cli.options import AsJson, Dask, Label, MaybeOutput, ModelFile, Output, Rows, Seed, TrustPickle
 from scurry.cli.program import app
-from scurry.cli.screen import certificate_json, columns, console, in_bytes, progress, show, working
+from scurry.cli.screen import certificate_json, columns, console, progress, show, working
 from scurry.errors import InfeasibleError, InputError
-from scurry.formatting import round_up
+from scurry.formatting import format_bytes, round_up
 
 if TYPE_CHECKING:
     from scurry.predictor import Predictor
     from scurry.pruning import PruningPath
 
 _N_SHOWN_PRUNINGS = 8
-# Arguments whose options are not called like them.
+# Options whose name is not that of the argument.
 _OPTIONS = {"y_val": "--label", "y_cal": "--label", "X_fit": "--fit-rows", "random_state": "--seed"}
-_LISTED = {"feature_costs", "groups", "group_costs", "step_cost"}
+_COST_ARGUMENTS = {"feature_costs", "groups", "group_costs", "step_cost"}
 
 
 @app.command(
@@ -35,16 +35,16 @@ def early_exit(
     rows: Rows,
     output: Output,
     max_disagreement: Annotated[
-        float, typer.Option(help="The largest share of rows whose label may change: 0.005 is five in a thousand.")
+        float, typer.Option(help="Largest share of rows whose label may change: 0.005 is five in a thousand.")
     ] = 0.001,
     method: Annotated[str, typer.Option(help="auto, minimax, minimean, minimixed, schwing, qwyc or fan.")] = "auto",
-    confidence: Annotated[float, typer.Option(help="The chance with which the promise holds on new rows.")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="Probability with which the promise holds for new rows.")] = 0.95,
     no_promise: Annotated[
-        bool, typer.Option("--no-promise", help="Fit to these rows only; nothing is promised for new ones.")
+        bool, typer.Option("--no-promise", help="Keep the limit on ROWS only; promise nothing for new rows.")
     ] = False,
     fit_rows: Annotated[
         str | None,
-        typer.Option(help="Rows that fit the rule, such as the training rows, so that ROWS all certify it."),
+        typer.Option(help="Rows to fit the rule on, such as the training rows (default: a part of ROWS)."),
     ] = None,
     label: Label = None,
     seed: Seed = 0,
@@ -52,33 +52,31 @@ def early_exit(
     as_json: AsJson = False,
     trust_pickle: TrustPickle = False,
 ) -> None:
-    """Stop asking trees once a row's label is clear, with a promise for new rows.
+    """Stop evaluating trees once a row's label is clear, with a promise for new rows.
 
-    ROWS are like those to be predicted, and were not used to train the model. They need no labels.
+    ROWS must be like the rows to predict, and the model must not be trained on them. They need no labels.
 
-    With --dask they may be more than fit into memory.
+    With --dask, ROWS may be larger than memory.
     """
     from scurry import distributed, early_exit
 
     with working(f"Reading {model.name}"):
         forest = read_model(model, trust_pickle=trust_pickle).forest
-    asked: dict[str, Any] = {"max_disagreement": max_disagreement, "method": method, "random_state": seed}
-    asked["confidence"] = None if no_promise else confidence
+    options: dict[str, Any] = {"max_disagreement": max_disagreement, "method": method, "random_state": seed}
+    options["confidence"] = None if no_promise else confidence
     if fit_rows is not None:
         with working("Reading rows to fit"):
-            asked["X_fit"] = read_rows([fit_rows], forest)[0]
+            options["X_fit"] = read_rows([fit_rows], forest)[0]
     if dask is None:
         with working("Reading rows"):
             X, y = read_rows(rows, forest, label)
-        with working(f"Calibrating on {len(X):,} rows"), _in_options():
-            predictor = early_exit(forest, X, y, **asked)
+        with working(f"Calibrating on {len(X):,} rows"), _name_options():
+            predictor = early_exit(forest, X, y, **options)
     else:
-        with progress("Calibrating") as tell, _in_options():
-            predictor = distributed.early_exit(forest, rows, label=label, cluster=dask, progress=tell, **asked)
+        with progress("Calibrating") as update, _name_options():
+            predictor = distributed.early_exit(forest, rows, label=label, cluster=dask, progress=update, **options)
     predictor.save(output)
-    certificate = predictor.certificate
-    told = {} if certificate is None else certificate.lines()
-    _show_saved(predictor, output, as_json, told)
+    _show_saved(predictor, output, as_json)
 
 
 @app.command(epilog="Example: [bold]scurry anytime model.json rows.parquet --label income -o ready.scurry[/bold]")
@@ -86,11 +84,12 @@ def anytime(
     model: ModelFile,
     rows: Rows,
     output: Output,
-    label: Annotated[str, typer.Option(help="The column that holds the labels.", show_default=False)],
+    label: Annotated[str, typer.Option(help="Column with the labels.", show_default=False)],
     order: Annotated[
-        str, typer.Option(help="auto, optimal, backward-squirrel, forward-squirrel, or depth-… and breadth-….")
+        str,
+        typer.Option(help="auto, optimal, backward-squirrel, forward-squirrel, or depth-… and breadth-…."),
     ] = "auto",
-    objective: Annotated[str, typer.Option(help="Be good early by number of steps, or by time.")] = "steps",
+    objective: Annotated[str, typer.Option(help="Optimise accuracy per step (steps) or microsecond (time).")] = "steps",
     readout: Annotated[
         str | None,
         typer.Option(
@@ -101,9 +100,9 @@ def anytime(
     as_json: AsJson = False,
     trust_pickle: TrustPickle = False,
 ) -> None:
-    """Find an order of steps in which answers are good early, to stop after any step or microsecond.
+    """Find an order of steps with good early answers, so that prediction can stop at any moment.
 
-    ROWS were best not used to train the model.
+    Prefer rows that the model was not trained on.
     """
     from scurry import anytime
 
@@ -114,10 +113,7 @@ def anytime(
     with working(f"Ordering {int(forest.tree_depth.sum()):,} steps on {len(X):,} rows"):
         predictor = anytime(forest, X, y, order=order, objective=objective, readout=readout, random_state=seed)
         predictor.save(output)
-    certificate = predictor.certificate
-    told = {} if certificate is None else certificate.lines()
-    told["trees"] = str(forest.n_trees)
-    _show_saved(predictor, output, as_json, told, f"--max-steps {max(len(predictor.plan.order) // 10, 1)} ")
+    _show_saved(predictor, output, as_json, f"--max-steps {max(len(predictor.plan.order) // 10, 1)} ")
 
 
 @app.command(
@@ -128,7 +124,8 @@ def prune(
     rows: Rows,
     output: MaybeOutput = None,
     max_cost: Annotated[
-        float | None, typer.Option(help="The mean cost of a row; without it the choices are shown.", show_default=False)
+        float | None,
+        typer.Option(help="Largest mean cost per row (default: show trade-offs).", show_default=False),
     ] = None,
     costs: Annotated[
         Path | None,
@@ -139,7 +136,7 @@ def prune(
         ),
     ] = None,
     errors: Annotated[
-        str, typer.Option(help="Count errors on training or validation rows (needs --label).")
+        str, typer.Option(help="Rows to count errors on: training, or validation (needs --label).")
     ] = "training",
     method: Annotated[str, typer.Option(help="exact, or one of the papers' methods.")] = "exact",
     label: Label = None,
@@ -148,27 +145,19 @@ def prune(
 ) -> None:
     """Prune a forest so that rows pay for fewer features.
 
-    Without --max-cost, nothing is written: the table shows what can be had.
+    Without --max-cost, it writes nothing and prints the available trade-offs.
     """
     from scurry import prune
 
     if (output is None) != (max_cost is None):
-        raise InputError("--max-cost and --output belong together; leave both out to see what can be had")
+        raise InputError("--max-cost and --output belong together; leave both out to see the available trade-offs")
     with working(f"Reading {model.name}"):
         forest = read_model(model, trust_pickle=trust_pickle).forest
     with working("Reading rows"):
         X, y = read_rows(rows, forest, label)
     given = {} if costs is None else _read_costs(costs)
-    with progress(f"Pruning on {len(X):,} rows") as tell, _in_options():
-        path = prune(
-            forest,
-            X,
-            y,
-            errors=errors,
-            method=method,
-            progress=tell,
-            **given,
-        )
+    with progress(f"Pruning on {len(X):,} rows") as update, _name_options():
+        path = prune(forest, X, y, errors=errors, method=method, progress=update, **given)
         point = None if max_cost is None else path.point(max_cost=max_cost)
     if point is None or output is None:
         _show_path(path, as_json)
@@ -184,13 +173,13 @@ def prune(
         "n_nodes": point.forest.n_nodes,
         "full_n_nodes": forest.n_nodes,
     }
-    told = {
+    lines = {
         "cost": f"{point.cost:.4g} per row, before {facts['full_cost']:.4g}",
-        "error": f"{point.error:.4g}, before {facts['full_error']:.4g}; no pruning within the cost can be "
-        f"{point.gap:.2g} better",
+        "error": f"{point.error:.4g}, before {facts['full_error']:.4g}; at most "
+        f"{point.gap:.2g} above the optimum at this cost",
         "nodes": f"{point.forest.n_nodes:,} of {forest.n_nodes:,}",
     }
-    show(facts, as_json, told | _written(output))
+    show(facts, as_json, lines | _describe_file(output))
 
 
 def _read_costs(path: Path) -> dict[str, Any]:
@@ -200,7 +189,7 @@ def _read_costs(path: Path) -> dict[str, Any]:
         raise InputError(f'{path} is not JSON such as {{"age": 1, "blood test": 20}}: {error}') from error
     if not isinstance(given, dict):
         raise InputError(f'{path} must hold an object such as {{"age": 1, "blood test": 20}}')
-    return given if given.keys() <= _LISTED else {"feature_costs": given}
+    return given if given.keys() <= _COST_ARGUMENTS else {"feature_costs": given}
 
 
 def _show_path(path: PruningPath, as_json: bool) -> None:
@@ -208,7 +197,7 @@ def _show_path(path: PruningPath, as_json: bool) -> None:
         typer.echo(json.dumps({"costs": path.costs.tolist(), "errors": path.errors.tolist()}, indent=1))
         return
     table = columns("pruning", "cost per row", "error of a tree", "nodes")
-    for index in _spread(len(path)):
+    for index in _choose_spread(len(path)):
         forest = path[index]
         table.add_row(
             f"{index + 1} of {len(path)}",
@@ -217,17 +206,17 @@ def _show_path(path: PruningPath, as_json: bool) -> None:
             f"{forest.n_nodes:,}",
         )
     console().print(table)
-    console().print("\nChoose a cost, any up to the highest: --max-cost … -o cheap.scurry")
+    console().print("\nChoose any cost up to the highest: --max-cost … -o cheap.scurry")
 
 
-def _spread(count: int) -> Sequence[int]:
+def _choose_spread(count: int) -> Sequence[int]:
     n_shown = min(count, _N_SHOWN_PRUNINGS)
     return sorted({round(index * (count - 1) / max(n_shown - 1, 1)) for index in range(n_shown)})
 
 
 @contextmanager
-def _in_options() -> Iterator[None]:
-    """Let errors name options instead of Python arguments."""
+def _name_options() -> Iterator[None]:
+    """Turn errors that name Python arguments into errors that name options."""
     try:
         yield
     except InputError as error:
@@ -246,10 +235,12 @@ def _in_options() -> Iterator[None]:
         ) from error
 
 
-def _show_saved(predictor: Predictor, output: Path, as_json: bool, told: dict[str, str], budget: str = "") -> None:
-    show({"file": str(output)} | certificate_json(predictor), as_json, told | _written(output, budget))
+def _show_saved(predictor: Predictor, output: Path, as_json: bool, budget: str = "") -> None:
+    lines = {} if predictor.certificate is None else predictor.certificate.lines()
+    facts = {"file": str(output)} | certificate_json(predictor)
+    show(facts, as_json, lines | {"trees": str(predictor.forest.n_trees)} | _describe_file(output, budget))
 
 
-def _written(output: Path, budget: str = "") -> dict[str, str]:
-    size = in_bytes(output.stat().st_size)
+def _describe_file(output: Path, budget: str = "") -> dict[str, str]:
+    size = format_bytes(output.stat().st_size)
     return {"file": f"{output} ({size})", "next": f"scurry predict {output} new.parquet {budget}-o scores.parquet"}

@@ -1,4 +1,4 @@
-"""The `scurry` command: its entry point, and what becomes of errors."""
+"""The `scurry` command: its entry point, and how errors are shown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ORDER = ("demo", "inspect", "early-exit", "anytime", "prune", "predict", "repor
 
 
 class _InOrder(TyperGroup):
-    """Commands as a user meets them, not as modules are imported."""
+    """A group that lists commands in the order in which a user meets them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(super().list_commands(ctx), key=_ORDER.index)
@@ -36,12 +36,12 @@ app = typer.Typer(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; a mistake of the user's becomes one line and exit code 2.
+    """Run the command line. A mistake of the user ends it with one line and exit code 2.
 
     Parameters
     ----------
     arguments : sequence of str, optional
-        By default those of the process.
+        By default the arguments of the process.
     """
     try:
         app(arguments)
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ScurryError as error:
         _fail(str(error))
     except OSError as error:
-        if error.filename is None:
+        if error.filename is None:  # not about a file of the user, so a bug: show the traceback
             raise
         _fail(f"{error.filename}: {error.strerror}")
 

@@ -12,8 +12,9 @@ from scurry.cli.files import read_model, read_rows
 from scurry.cli.options import AsJson, Dask, Label, ModelFile, Output, Rows, TrustPickle
 from scurry.cli.program import app
 from scurry.cli.screen import columns as table_of
-from scurry.cli.screen import console, in_bytes, in_seconds, progress, show, some, working
+from scurry.cli.screen import console, progress, show, some, working
 from scurry.errors import InputError
+from scurry.formatting import format_bytes, format_seconds
 
 _OTHER_TABLES = (".csv", ".tsv", ".json", ".arrow", ".feather", ".ipc", ".xlsx")
 
@@ -26,29 +27,29 @@ def predict(
     rows: Rows,
     output: Annotated[
         str,
-        typer.Option("--output", "-o", help="A folder, or for one input a .parquet file.", show_default=False),
+        typer.Option("--output", "-o", help="Folder, or for one input a .parquet file.", show_default=False),
     ],
     columns: Annotated[
-        str, typer.Option(help="What to write: label, probability, trees, reason; steps, which take long to count.")
+        str, typer.Option(help="Columns to write: label, probability, trees, reason, steps (slow to count).")
     ] = "label,trees,reason",
-    keep: Annotated[str, typer.Option(help="Input columns to pass through, comma-separated.", show_default=False)] = "",
-    prefix: Annotated[str, typer.Option(help="Put before the names of written columns.", show_default=False)] = "",
+    keep: Annotated[str, typer.Option(help="Input columns to copy, comma-separated.", show_default=False)] = "",
+    prefix: Annotated[str, typer.Option(help="Prefix of the names of written columns.", show_default=False)] = "",
     max_steps: Annotated[
-        int | None, typer.Option(help="Of an anytime plan: steps per row.", show_default=False)
+        int | None, typer.Option(help="Largest number of steps per row (anytime plans only).", show_default=False)
     ] = None,
     time_us: Annotated[
-        float | None, typer.Option(help="Of an anytime plan: microseconds per row.", show_default=False)
+        float | None, typer.Option(help="Microseconds per row (anytime plans only).", show_default=False)
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(help="That work at the same time; by default as many as cores.", show_default=False)
+        int | None, typer.Option(help="Number of threads (default: all cores).", show_default=False)
     ] = None,
     dask: Dask = None,
     as_json: AsJson = False,
     trust_pickle: TrustPickle = False,
 ) -> None:
-    """Score files of any size into Parquet, in constant memory.
+    """Predict the rows of files of any size, in constant memory, and write Parquet files.
 
-    A second run skips what is complete. If some files cannot be read the others are finished, and the exit code is 1.
+    A second run skips finished outputs. If some files cannot be read, the others are scored, and the exit code is 1.
     """
     from rich.text import Text
 
@@ -63,18 +64,18 @@ def predict(
             f"--max-steps and --time-us need a plan that can stop after any step, and {model} has none; make one with: "
             "scurry anytime MODEL ROWS --label COLUMN -o ready.scurry"
         )
-    asked: dict[str, Any] = {
-        "columns": _names(columns),
-        "keep": _names(keep),
+    options: dict[str, Any] = {
+        "columns": _split(columns),
+        "keep": _split(keep),
         "prefix": prefix,
         "max_steps": max_steps,
         "time_us": time_us,
     }
-    with progress("Scoring") as tell:
+    with progress("Scoring") as update:
         if dask is None:
-            report = batch.score(rows, predictor, output, n_threads=threads, progress=tell, **asked)
+            report = batch.score(rows, predictor, output, n_threads=threads, progress=update, **options)
         else:
-            report = distributed.score(rows, predictor, output, cluster=dask, progress=tell, **asked)
+            report = distributed.score(rows, predictor, output, cluster=dask, progress=update, **options)
     facts = {
         "output": output,
         "n_rows": report.n_rows,
@@ -84,11 +85,11 @@ def predict(
         "skipped": report.skipped,
         "failed": report.failed,
     }
-    told = {"rows": f"{report.n_rows:,} in {in_seconds(report.seconds)}, {report.rows_per_second:,.0f} a second"}
-    told["written"] = f"{output}: {some(report.written) or 'nothing'}"
+    lines = {"rows": f"{report.n_rows:,} in {format_seconds(report.seconds)}, {report.rows_per_second:,.0f} a second"}
+    lines["written"] = f"{output}: {some(report.written) or 'nothing'}"
     if report.skipped:
-        told["skipped"] = f"{len(report.skipped):,} complete since an earlier run"
-    show(facts, as_json, told)
+        lines["skipped"] = f"{len(report.skipped):,} finished by an earlier run"
+    show(facts, as_json, lines)
     for name, message in report.failed.items():
         console(stderr=True).print(
             "[bold red]failed:[/bold red]", Text(message if name in message else f"{name}: {message}")
@@ -103,13 +104,13 @@ def report(
     rows: Rows,
     output: Output = Path("report.html"),
     label: Label = None,
-    title: Annotated[str | None, typer.Option(help="Of the page.", show_default=False)] = None,
+    title: Annotated[str | None, typer.Option(help="Page title.", show_default=False)] = None,
     as_json: AsJson = False,
     trust_pickle: TrustPickle = False,
 ) -> None:
-    """Write a page about a model that needs nothing but a browser.
+    """Write a self-contained HTML page about a model.
 
-    ROWS neither trained the model nor calibrated its plan. With --label the page speaks of accuracy too.
+    Use rows on which the model was neither trained nor calibrated. With --label the page shows accuracy too.
     """
     from scurry.report import write
 
@@ -120,17 +121,17 @@ def report(
     with working(f"Measuring on {len(X):,} rows"):
         table = X if read.source is None else X.to_pandas()
         page = write(read.subject, output, table, y, model=read.source, title=title)
-    size = in_bytes(page.stat().st_size)
+    size = format_bytes(page.stat().st_size)
     show({"file": str(page), "n_rows": len(X)}, as_json, {"written": f"{page} ({size}); open it in a browser"})
 
 
 @app.command(epilog="Example: [bold]scurry bench fast.scurry rows.parquet[/bold]")
 def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: TrustPickle = False) -> None:
-    """Time a model on your rows: with all trees, by its plan, and as its own framework runs it.
+    """Time a model on your rows: with all trees, by its plan, and in its own framework.
 
-    The framework takes part if the file holds its model (skops, pickle).
+    The framework is timed if the file holds its model (skops, pickle).
 
-    All take turns; the best of several rounds counts.
+    They take turns, and the shortest of several times counts.
     """
     from scurry.forest.rows import as_rows
     from scurry.timing import Runner, laps, source_runner
@@ -153,9 +154,9 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
     table = table_of("", *(runner.name for runner in runners), *(["faster"] if len(runners) > 1 else []))
     for lap in times:
         ratio = [f"{lap.seconds[0] / lap.seconds[-1]:.1f} ×"] if len(runners) > 1 else []
-        table.add_row(lap.task, *map(in_seconds, lap.seconds), *ratio)
+        table.add_row(lap.task, *map(format_seconds, lap.seconds), *ratio)
     console().print(table)
 
 
-def _names(listed: str) -> tuple[str, ...]:
+def _split(listed: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in listed.split(",") if name.strip())

@@ -1,4 +1,4 @@
-"""What the terminal shows: progress on stderr, tables of at most 80 columns and JSON on stdout."""
+"""Output of commands: progress on stderr, tables of at most 80 columns or JSON on stdout."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from scurry.predictor import Predictor
 
 _N_SHOWN = 5
+# A bar that vanishes at once only flickers, so short work shows none.
 _PATIENCE_S = 0.5
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Where to print; colours and width are those of the terminal, if there is one."""
+    """Return a console with the colours and the width of the terminal, if there is one."""
+    # Imported here, as everywhere in this package: rich takes longer to import than `scurry --version` to run.
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False)
@@ -29,16 +31,16 @@ def console(*, stderr: bool = False) -> Console:
 
 @contextmanager
 def working(text: str) -> Iterator[None]:
-    """A spinner and the time passed while the block runs, on a terminal only."""
+    """Show a spinner and the time passed while the block runs, on a terminal only."""
     with progress(text):
         yield
 
 
 @contextmanager
 def progress(text: str) -> Iterator[Callable[..., None]]:
-    """Show a bar on a terminal, unless the block is soon done.
+    """Show a progress bar on a terminal, unless the block ends soon.
 
-    The block is given ``tell(n_done, n_total, message=None)``; until it calls that, the bar only moves to and fro.
+    The block gets a function ``update(n_done, n_total, message=None)``. Until its first call the bar only pulses.
     Without a message the bar shows the percentage.
     """
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -51,12 +53,12 @@ def progress(text: str) -> Iterator[Callable[..., None]]:
     if screen.is_terminal:
         start.start()
 
-    def tell(n_done: int, n_total: int, message: str | None = None) -> None:
+    def update(n_done: int, n_total: int, message: str | None = None) -> None:
         shown = f"{n_done / max(n_total, 1):.0%}" if message is None else message
         bar.update(task, total=n_total, completed=n_done, message=shown)
 
     try:
-        yield tell
+        yield update
     finally:
         start.cancel()
         if start.ident is not None:
@@ -73,13 +75,13 @@ def show(facts: Mapping[str, Any], as_json: bool, rows: Mapping[str, str]) -> No
 
 
 def certificate_json(predictor: Predictor) -> dict[str, Any]:
-    """Return what is known of a predictor's promise, for ``--json``; without the summary of calibration rows."""
+    """Return the certificate of a predictor for ``--json``, without the long summary of calibration rows."""
     known = {} if predictor.certificate is None else predictor.certificate.to_json()
     return {name: value for name, value in known.items() if name != "rows"}
 
 
 def pairs(rows: Mapping[str, str]) -> Table:
-    """A table of names and what they are."""
+    """Return a table of names and texts."""
     from rich.table import Table
     from rich.text import Text
 
@@ -87,12 +89,12 @@ def pairs(rows: Mapping[str, str]) -> Table:
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in rows.items():
-        table.add_row(name, Text(value))
+        table.add_row(name, Text(value))  # Text: names of columns may look like markup
     return table
 
 
 def columns(*headers: str) -> Table:
-    """A table without lines: names left, numbers right."""
+    """Return a table without lines: names on the left, numbers aligned right."""
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan")
@@ -103,26 +105,5 @@ def columns(*headers: str) -> Table:
 
 
 def some(items: Sequence[object]) -> str:
-    """The first few, comma-separated."""
+    """Return the first few items, comma-separated."""
     return ", ".join(map(str, items[:_N_SHOWN])) + (", …" if len(items) > _N_SHOWN else "")
-
-
-def in_bytes(count: int) -> str:
-    """A size with its unit."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} bytes"
-
-
-def in_seconds(duration: float) -> str:
-    """A duration with its unit."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if duration >= size:
-            return f"{duration / size:.3g} {unit}"
-    return f"{duration / 1e-6:.3g} µs"
-
-
-def percent(share: float) -> str:
-    """A share with as many digits as it deserves."""
-    return f"{100 * share:.3g} %"

@@ -1,6 +1,6 @@
-"""The main job on shipped data: a forest and a boosted model made cheaper three ways, with what that costs.
+"""The work of `scurry demo`: train models on shipped data, make them cheaper in three ways, and measure the effect.
 
-The command line shows what `run` returns. Nothing here needs a network.
+Nothing here needs a network.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from scurry.verbs.prune import prune
 MAX_DISAGREEMENT = 0.005
 _N_TREES = 101
 _N_CALIBRATION = 8000
-_STEP_SHARE, _COST_SHARE = 0.1, 0.5  # what the anytime and the pruned forest may spend of all steps, of the whole cost
+_STEP_SHARE, _COST_SHARE = 0.1, 0.5  # budgets of the anytime and of the pruned forest
 _N_ROUNDS = 5
 
-# The way, its work, the share saved and what is promised, with how it answers.
+# From (way, work, share saved, share promised) to the function that predicts.
 Ways: TypeAlias = dict[tuple[str, str, float, float | None], Callable[[Any], NDArray[Any]]]
 
 
 class Line(NamedTuple):
-    """A way to answer test rows, and what came of it.
+    """One way to predict the test rows, and its results: a row of the table.
 
-    `saved` is the share of the work of all trees; `promised` the largest share of labels that may change, None without
-    a promise; `speedup` is against the source model on one thread.
+    `saved` is a share of the work of all trees. `promised` is the largest share of labels that may change, or None
+    without a promise. `speedup` is relative to the source model on one thread.
     """
 
     way: str
@@ -52,14 +52,14 @@ class Line(NamedTuple):
 
 
 class Demonstration(NamedTuple):
-    """What came of each model, by its name, and the reports written."""
+    """The results of each model, by its name, and the reports written."""
 
     models: dict[str, list[Line]]
     pages: list[Path]
 
 
 class Rows(NamedTuple):
-    """Rows to train, to calibrate and to test with, and the dataset they are of."""
+    """A dataset and its rows to train, to calibrate and to test on."""
 
     data: datasets.Dataset
     X_train: NDArray[np.float32]
@@ -70,15 +70,15 @@ class Rows(NamedTuple):
     y_test: NDArray[Any]
 
 
-def run(folder: Path, began: Callable[[str], None] = lambda step: None) -> Demonstration:
+def run(folder: Path, begin: Callable[[str], None] = lambda step: None) -> Demonstration:
     """Fit models on shipped data, make them cheaper, measure, and write reports.
 
     Parameters
     ----------
     folder : Path
-        For the reports; it is made if it does not exist.
-    began : callable, optional
-        Told what is being done, at the beginning of each step.
+        Folder for the reports. It is created if it does not exist.
+    begin : callable, optional
+        Called at the beginning of each step with a text that says what is done.
 
     Returns
     -------
@@ -90,26 +90,26 @@ def run(folder: Path, began: Callable[[str], None] = lambda step: None) -> Demon
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make the folder {folder} ({error.strerror}); name another one") from error
-    census, clinic = _census(), _clinic()
-    began("Fitting a random forest on census data")
+    census, clinic = _load_census(), _load_clinic()
+    begin("Fitting a random forest on census data")
     forest = RandomForestClassifier(_N_TREES, max_depth=10, n_jobs=-1, random_state=0)
     forest.fit(census.X_train, census.y_train)
-    began("Early exit and anytime prediction of the forest")
-    fast, exit_lines = _exits(forest, census)
-    anyt, anytime_line = _anytime(forest, census)
-    began("Fitting a boosted model on census data")
+    begin("Early exit and anytime prediction of the forest")
+    fast, exit_lines = _measure_exits(forest, census)
+    anyt, anytime_line = _measure_anytime(forest, census)
+    begin("Fitting a boosted model on census data")
     boosted = HistGradientBoostingClassifier(max_iter=_N_TREES, random_state=0).fit(census.X_train, census.y_train)
-    began("Early exit of the boosted model")
-    _, boosted_lines = _exits(boosted, census)
-    began("Pruning a forest on medical tests that cost money")
+    begin("Early exit of the boosted model")
+    _, boosted_lines = _measure_exits(boosted, census)
+    begin("Pruning a forest on medical tests that cost money")
     diagnosis = RandomForestClassifier(_N_TREES, max_depth=8, max_features=0.5, n_jobs=-1, random_state=0)
     diagnosis.fit(clinic.X_train, clinic.y_train)
-    path, pruned_lines = _prunings(diagnosis, clinic)
-    began("Writing reports")
+    path, pruned_lines = _measure_prunings(diagnosis, clinic)
+    begin("Writing reports")
     pages = [
-        _page(fast, folder / "report.html", census, forest, "Census forest: early exit"),
-        _page(anyt, folder / "anytime.html", census, forest, "Census forest: anytime prediction"),
-        _page(path, folder / "pruning.html", clinic, diagnosis, "Thyroid forest: pruning, costs in dollars"),
+        _write_page(fast, folder / "report.html", census, forest, "Census forest: early exit"),
+        _write_page(anyt, folder / "anytime.html", census, forest, "Census forest: anytime prediction"),
+        _write_page(path, folder / "pruning.html", clinic, diagnosis, "Thyroid forest: pruning, costs in dollars"),
     ]
     models = {
         "Census forest": [*exit_lines, anytime_line],
@@ -119,30 +119,30 @@ def run(folder: Path, began: Callable[[str], None] = lambda step: None) -> Demon
     return Demonstration(models, pages)
 
 
-def _census() -> Rows:
+def _load_census() -> Rows:
     data = datasets.load("adult")
     train, rest = np.flatnonzero(data.split == "train"), np.flatnonzero(data.split == "test")
-    return _rows(data, train, rest[:_N_CALIBRATION], rest[_N_CALIBRATION:])
+    return _take_rows(data, train, rest[:_N_CALIBRATION], rest[_N_CALIBRATION:])
 
 
-def _clinic() -> Rows:
+def _load_clinic() -> Rows:
     data = datasets.load("thyroid_ann_cost")
     shuffled = np.random.default_rng(0).permutation(len(data.y))
-    return _rows(data, *np.array_split(shuffled, 3))
+    return _take_rows(data, *np.array_split(shuffled, 3))
 
 
-def _rows(data: datasets.Dataset, *parts: NDArray[np.intp]) -> Rows:
+def _take_rows(data: datasets.Dataset, *parts: NDArray[np.intp]) -> Rows:
     return Rows(data, *(values for part in parts for values in (data.X[part], data.y[part])))
 
 
-def _imported(model: Any, rows: Rows) -> Forest:
-    """The model, which was trained on arrays, with the names of what their columns and codes are."""
+def _import(model: Any, rows: Rows) -> Forest:
+    """Import a model that was trained on arrays, and add the names of their columns and categories."""
     return from_model(model, feature_names=rows.data.feature_names, categories=rows.data.categories)
 
 
-def _exits(model: Any, rows: Rows) -> tuple[Predictor, list[Line]]:
-    """All trees, and an early exit with a promise."""
-    forest = _imported(model, rows)
+def _measure_exits(model: Any, rows: Rows) -> tuple[Predictor, list[Line]]:
+    """Measure all trees, and an early exit with a promise."""
+    forest = _import(model, rows)
     fast = early_exit(forest, rows.X_cal, X_fit=rows.X_train, max_disagreement=MAX_DISAGREEMENT, random_state=0)
     mean_trees = fast.run(rows.X_test).mean_trees
     n_trees = forest.n_trees
@@ -150,20 +150,20 @@ def _exits(model: Any, rows: Rows) -> tuple[Predictor, list[Line]]:
         ("all trees", f"{n_trees} trees", 0.0, None): forest.predict,
         ("early exit", f"{mean_trees:.1f} trees", 1 - mean_trees / n_trees, MAX_DISAGREEMENT): fast.predict,
     }
-    return fast, _lines(model, rows, ways)
+    return fast, _measure(model, rows, ways)
 
 
-def _anytime(model: Any, rows: Rows) -> tuple[Predictor, Line]:
-    """A part of all steps, in the order found for them."""
-    anyt = anytime(_imported(model, rows), rows.X_cal, rows.y_cal)
+def _measure_anytime(model: Any, rows: Rows) -> tuple[Predictor, Line]:
+    """Measure a part of all steps, in the order that `scurry.anytime` finds."""
+    anyt = anytime(_import(model, rows), rows.X_cal, rows.y_cal)
     n_steps = round(_STEP_SHARE * len(anyt.plan.order))
     ways: Ways = {("anytime", f"{n_steps} steps", 1 - _STEP_SHARE, None): partial(anyt.predict, max_steps=n_steps)}
-    return anyt, _lines(model, rows, ways)[0]
+    return anyt, _measure(model, rows, ways)[0]
 
 
-def _prunings(model: Any, rows: Rows) -> tuple[PruningPath, list[Line]]:
-    """All features at their prices, and a pruned forest that may spend a part of that."""
-    forest, data = _imported(model, rows), rows.data
+def _measure_prunings(model: Any, rows: Rows) -> tuple[PruningPath, list[Line]]:
+    """Measure the whole forest, and a pruned one that may spend a part of its feature cost."""
+    forest, data = _import(model, rows), rows.data
     path = prune(forest, rows.X_cal, feature_costs=data.feature_costs, groups=data.groups, group_costs=data.group_costs)
     whole, pruned = path.problem.forest, path.at(max_cost=_COST_SHARE * float(path.costs.max()))
     paid = {f: float(path.problem.costs.of_rows(f, rows.X_test).mean()) for f in (whole, pruned)}
@@ -171,15 +171,15 @@ def _prunings(model: Any, rows: Rows) -> tuple[PruningPath, list[Line]]:
         ("all features", f"${paid[whole]:.2f}", 0.0, None): whole.predict,
         ("pruned", f"${paid[pruned]:.2f}", 1 - paid[pruned] / paid[whole], None): pruned.predict,
     }
-    return path, _lines(model, rows, ways)
+    return path, _measure(model, rows, ways)
 
 
-def _page(subject: Predictor | PruningPath, path: Path, rows: Rows, model: Any, title: str) -> Path:
+def _write_page(subject: Predictor | PruningPath, path: Path, rows: Rows, model: Any, title: str) -> Path:
     return report.write(subject, path, rows.X_test, rows.y_test, model=model, title=title)
 
 
-def _lines(model: Any, rows: Rows, ways: Ways) -> list[Line]:
-    """Each way beside the source model: labels, and the time of a batch on one thread."""
+def _measure(model: Any, rows: Rows, ways: Ways) -> list[Line]:
+    """Compare each way with the source model: labels, and the time of a batch on one thread."""
     if hasattr(model, "n_jobs"):
         model.n_jobs = 1
     expected = model.predict(rows.X_test)
