@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from scurry import errors
+from scurry import errors, promises
 from scurry.forest import Forest
 from scurry.importers import from_model
 from scurry.plan import Plan
@@ -52,6 +52,7 @@ __all__ = [
     "growing",
     "load",
     "orders",
+    "promises",
     "prune",
     "pruning",
     "report",
