@@ -421,13 +421,17 @@ class Certificate:
         if not isinstance(data, Mapping):
             raise FormatError("its certificate is not an object")
         if "measured" not in data:
-            return cls._from_facts(data)
+            try:
+                return cls._from_facts(data)
+            except (InputError, TypeError, ValueError) as error:
+                raise FormatError(f"its certificate cannot be read: {error}") from error
         if not set(data) <= {f.name for f in fields(cls)} - {"stored"}:
             raise FormatError("its certificate has unknown fields")
         known: dict[str, Any] = {name: value for name, value in data.items() if name not in _NESTED}
         for name, kinds in _PLAIN_TYPES.items():
-            if name in known and (not isinstance(known[name], kinds) or isinstance(known[name], bool)):
-                raise FormatError(f"its certificate has a {name} of the wrong type, {known[name]!r}")
+            value = known.get(name)
+            if (name in known or name == "method") and (not isinstance(value, kinds) or isinstance(value, bool)):
+                raise FormatError(f"its certificate has a {name} of the wrong type, {value!r}")
         promise, rows = data.get("promise"), data.get("rows")
         return cls(
             **known,
@@ -491,10 +495,10 @@ _PLAIN_TYPES: dict[str, Any] = {
 def _measurement(data: Any) -> ExitMeasurement | StepMeasurement | None:
     if data is None:
         return None
-    kinds: dict[Any, type[ExitMeasurement | StepMeasurement]] = {
+    kinds: dict[str, type[ExitMeasurement | StepMeasurement]] = {
         kind.TAG: kind for kind in (ExitMeasurement, StepMeasurement)
     }
-    kind = kinds.get(data.get("kind")) if isinstance(data, Mapping) else None
+    kind = kinds.get(str(data.get("kind"))) if isinstance(data, Mapping) else None
     if kind is None:
         raise FormatError("its certificate has a measurement of an unknown kind")
     values = {name: value for name, value in data.items() if name != "kind"}
@@ -509,6 +513,9 @@ def _measurement(data: Any) -> ExitMeasurement | StepMeasurement | None:
         raise FormatError(f"its certificate has a measurement that cannot be read: {error}") from error
 
 
+_STEP_TIMES = ("same_tree_step_ns", "other_tree_step_ns")
+
+
 def _steps_of_facts(facts: Mapping[str, Any]) -> StepMeasurement | None:
     for quality in ("accuracy", "mean_squared_error"):
         if is_number(facts.get(f"mean_{quality}")) and isinstance(facts.get("n_steps"), int):
@@ -521,8 +528,7 @@ def _steps_of_facts(facts: Mapping[str, Any]) -> StepMeasurement | None:
                 first=float(facts.get(f"first_{quality}", math.nan)),
                 mean=float(facts[f"mean_{quality}"]),
                 last=float(facts.get(f"last_{quality}", math.nan)),
-                same_tree_step_ns=facts.get("same_tree_step_ns"),
-                other_tree_step_ns=facts.get("other_tree_step_ns"),
+                **{name: float(facts[name]) for name in _STEP_TIMES if facts.get(name) is not None},
             )
     return None
 
