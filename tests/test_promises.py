@@ -105,8 +105,8 @@ class TestLabels:
             ),
             (
                 Labels(0.01, confidence=None),
-                "At most 1 % of the rows that fitted the rule get another label than the model's. Nothing is promised for "
-                "new rows.",
+                "At most 1 % of the rows that fitted the rule get another label than the model's. Nothing is promised "
+                "for new rows.",
                 None,
             ),
             (Labels(0, confidence=None), "Every row gets the model's label.", 0.0),

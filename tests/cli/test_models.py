@@ -2,14 +2,11 @@
 
 import json
 
-import joblib
 import numpy as np
 import pytest
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import scurry
-from scurry import Forest, cli
+from scurry import Forest
 from scurry.cli import main
 from scurry.export import Verification
 
@@ -88,55 +85,6 @@ def test_inspect_shows_the_plan(run, folder, forest, table, tmp_path):
     facts = json.loads(run("inspect", tmp_path / "fast.scurry", "--json"))
     assert facts["plan"]["promise"]["max_changed"] == 0.05
     assert "plan" not in json.loads(run("inspect", folder / "model.scurry", "--json"))
-
-
-def test_one_forest_in_many_files(run, folder, forest, tmp_path):
-    joblib.dump(forest, tmp_path / "model.joblib")
-    joblib.dump(forest, tmp_path / "model.pkl.z", compress=3)
-    joblib.dump(scurry.from_model(forest), tmp_path / "forest.pickle")
-    digests = {
-        json.loads(run("inspect", path, "--json", *trust))["digest"]
-        for path, *trust in [
-            (folder / "model.skops",),
-            (folder / "model.scurry",),
-            (tmp_path / "model.joblib", "--trust-pickle"),
-            (tmp_path / "model.pkl.z", "--trust-pickle"),
-            (tmp_path / "forest.pickle", "--trust-pickle"),
-        ]
-    }
-    assert digests == {scurry.from_model(forest).digest}
-
-
-@pytest.mark.parametrize("name", ["model.pkl", "model.joblib", "model.pkl.gz", "model"])
-def test_a_pickle_is_loaded_only_on_demand(fail, tmp_path, name):
-    class Bomb:
-        def __reduce__(self):
-            return (tmp_path / "harm").touch, ()
-
-    joblib.dump(Bomb(), tmp_path / name, compress=3 if name.endswith(".gz") else 0)
-    line = fail("inspect", tmp_path / name)
-    assert "loading a pickle runs whatever code its author put into it" in line
-    assert "add --trust-pickle" in line
-    assert "scurry.from_model(model).save('model.scurry')" in line
-    assert not (tmp_path / "harm").exists()
-
-
-def test_a_broken_pickle(fail, tmp_path):
-    (tmp_path / "model.pkl").write_bytes(b"\x80\x04cnowhere\nnothing\n.")
-    assert "cannot be unpickled: ModuleNotFoundError" in fail("inspect", tmp_path / "model.pkl", "--trust-pickle")
-
-
-def test_skops_types_that_are_not_trusted(fail, tmp_path):
-    import skops.io
-
-    pipeline = make_pipeline(StandardScaler(), cli.files.Model)
-    skops.io.dump(pipeline, tmp_path / "odd.skops")
-    line = fail("inspect", tmp_path / "odd.skops")
-    assert "holds types that are not trusted: scurry.cli.files.Model. If you trust them" in line
-    (tmp_path / "broken.skops").write_bytes(
-        (tmp_path / "odd.skops").read_bytes().replace(b'"__class__"', b'"__clown__"')
-    )
-    assert "broken.skops is not a readable skops file" in fail("inspect", tmp_path / "broken.skops")
 
 
 def test_export_c(run, fail, folder, forest, table, tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 
 import scurry
@@ -115,18 +114,3 @@ def test_mistakes(fail, folder, tmp_path):
     (tmp_path / "costs.json").write_text("age: 1")
     assert "is not JSON such as" in fail("prune", model, rows, "--costs", tmp_path / "costs.json")
     assert not (tmp_path / "x.scurry").exists()
-
-
-def test_a_model_without_names_takes_columns_as_they_come(run, fail, features, table, tmp_path):
-    from sklearn.ensemble import RandomForestClassifier
-
-    X, y = features.to_numpy()[:, :5], (table.diagnosis == "benign").to_numpy().astype(np.int64)
-    model = RandomForestClassifier(5, random_state=0).fit(X[:250], y[:250])
-    scurry.from_model(model).save(tmp_path / "model.scurry")
-    features.iloc[:, :5].assign(label=y).to_parquet(tmp_path / "rows.parquet")
-    arguments = ("anytime", tmp_path / "model.scurry", tmp_path / "rows.parquet", "-o", tmp_path / "x.scurry")
-    run(*arguments, "--label", "label")
-    assert (scurry.load(tmp_path / "x.scurry").plan.order == scurry.anytime(model, X, y).plan.order).all()
-    line = fail("early-exit", *arguments[1:])
-    assert "the rows have 6 columns besides labels" in line
-    assert "name the column of labels with --label" in line

@@ -113,7 +113,10 @@ def read_rows(source: Sequence[str], forest: Forest, label: str | None = None) -
         ) as reader:
             tables.append(arrow().Table.from_batches(reader.batches, reader.schema))
     # Permissive, because one file may hold whole numbers where another has decimals.
-    table = arrow().concat_tables(tables, promote_options="permissive")
+    try:
+        table = arrow().concat_tables(tables, promote_options="permissive")
+    except arrow().ArrowException as error:
+        raise InputError(f"the files do not fit together: {error}; give their columns the same types") from error
     labels = None if label is None else _decode(table.column(label))
     features = table if label is None or label in (forest.feature_names or ()) else table.drop_columns([label])
     if forest.feature_names is None and features.num_columns != forest.n_features:

@@ -1,0 +1,67 @@
+"""Errors: what they are to Python, and how a message is told under the name of an option."""
+
+import pickle
+
+import pytest
+
+from scurry import errors
+from scurry.errors import FormatError, InfeasibleError, InputError, MissingDependencyError, OutputError, ScurryError
+
+
+@pytest.mark.parametrize(
+    ("error", "base"),
+    [
+        (InputError, ValueError),
+        (errors.UnsupportedModelError, TypeError),
+        (FormatError, ValueError),
+        (OutputError, OSError),
+        (InfeasibleError, ValueError),
+        (MissingDependencyError, ImportError),
+    ],
+)
+def test_each_is_an_error_of_scurry_and_of_python(error, base):
+    assert issubclass(error, ScurryError)
+    assert issubclass(error, base)
+    assert error.__doc__
+
+
+def test_nothing_else_is_defined():
+    own = {name for name, value in vars(errors).items() if isinstance(value, type)}
+    assert own == {
+        "ScurryError",
+        "InputError",
+        "UnsupportedModelError",
+        "FormatError",
+        "OutputError",
+        "InfeasibleError",
+        "MissingDependencyError",
+    }
+
+
+@pytest.mark.parametrize(
+    ("message", "argument", "name", "shown"),
+    [
+        ("n_trees must be positive", "n_trees", "--trees", "--trees must be positive"),
+        ("pass n_trees, not both", "n_trees", "--trees", "--trees: pass n_trees, not both"),
+        ("n_trees must be positive", "n_trees", None, "n_trees must be positive"),
+        ("n_trees must be positive", None, "--trees", "n_trees must be positive"),
+    ],
+)
+def test_describe(message, argument, name, shown):
+    assert InputError(message, argument=argument).describe(name) == shown
+
+
+def test_what_they_carry():
+    error = InfeasibleError("too little", 0.03, n_rows_needed=900, argument="max_cost")
+    assert (str(error), error.achievable, error.n_rows_needed, error.argument) == ("too little", 0.03, 900, "max_cost")
+    plain = InfeasibleError("too little")
+    assert (plain.achievable, plain.n_rows_needed, plain.argument) == (None, None, None)
+    assert InputError("wrong").argument is None
+
+
+def test_they_survive_another_process():
+    """Workers of a cluster send errors home by pickle."""
+    wrong = pickle.loads(pickle.dumps(InputError("wrong", argument="X")))
+    assert (str(wrong), wrong.argument) == ("wrong", "X")
+    error = pickle.loads(pickle.dumps(InfeasibleError("too little", 0.03, n_rows_needed=9, argument="X")))
+    assert (str(error), error.achievable, error.n_rows_needed, error.argument) == ("too little", 0.03, 9, "X")
