@@ -95,8 +95,9 @@ def test_what_a_file_holds(folder, forest, table, tmp_path):
 
 def test_rows_of_several_files(folder, table, tmp_path):
     forest = scurry.load(folder / "model.scurry")
-    table[250:260].astype({"mean radius": "int64"}).to_parquet(tmp_path / "whole.parquet")
-    X, y = read_rows([str(tmp_path / "whole.parquet"), str(folder / "new.parquet")], forest, "diagnosis")
+    table[250:260].astype({"mean radius": "int64"}).to_parquet(tmp_path / "a.parquet")
+    table[500:].to_parquet(tmp_path / "b.parquet")
+    X, y = read_rows([str(tmp_path)], forest, "diagnosis")
     assert X.column_names == list(forest.feature_names)
     expected = pd.concat([table[250:260], table[500:]])
     assert y.tolist() == expected.diagnosis.tolist()
@@ -108,7 +109,7 @@ def test_rows_of_several_files(folder, table, tmp_path):
 def test_files_that_do_not_fit_together(folder, table, tmp_path):
     table[250:260].assign(diagnosis=range(10)).to_parquet(tmp_path / "numbers.parquet")
     files = [str(tmp_path / "numbers.parquet"), str(folder / "new.parquet")]
-    with pytest.raises(InputError, match="the files do not fit together: .*diagnosis.* the same types"):
+    with pytest.raises(InputError, match=r"the files do not fit together: .*diagnosis.* the same types"):
         read_rows(files, scurry.load(folder / "model.scurry"), "diagnosis")
 
 
