@@ -133,7 +133,7 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
 
     They take turns, and the shortest of several times counts.
     """
-    from scurry.forest.rows import as_rows
+    from scurry.forest import as_rows
     from scurry.timing import Runner, laps, source_runner
 
     with working(f"Reading {model.name}"):
