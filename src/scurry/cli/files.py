@@ -6,13 +6,10 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from scurry import Forest, Predictor, from_model, load
 from scurry.errors import FormatError, InputError
-
-if TYPE_CHECKING:
-    from scurry.forest import Forest
-    from scurry.predictor import Predictor
 
 _PICKLES = frozenset({".pkl", ".pickle", ".joblib"})
 _N_ROWS_PER_BATCH = 1 << 16
@@ -38,21 +35,16 @@ class Model:
     @property
     def forest(self) -> Forest:
         """The forest that predicts."""
-        from scurry.predictor import Predictor
-
         return self.subject.forest if isinstance(self.subject, Predictor) else self.subject
 
     @property
     def predictor(self) -> Predictor:
         """A predictor for the model. It evaluates every tree if the file has no plan."""
-        from scurry.predictor import Predictor
-
         return self.subject if isinstance(self.subject, Predictor) else Predictor.full(self.subject)
 
 
 def read_model(path: Path, *, trust_pickle: bool = False) -> Model:
     """Return the model in a file of any kind; in a pickle only if it is trusted."""
-    from scurry import from_model, load
     from scurry.importers.skops import holds_estimator, load_estimator
 
     try:
@@ -85,8 +77,6 @@ def _unpickle(path: Path, trusted: bool) -> Any:
 
 
 def _wrap(path: Path, held: Any) -> Model:
-    from scurry import Forest, Predictor, from_model
-
     if isinstance(held, Forest | Predictor):
         return Model(path, held)
     predictor = getattr(held, "predictor_", None)  # of scurry's own estimators

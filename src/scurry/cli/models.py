@@ -18,8 +18,8 @@ from scurry.errors import InputError
 from scurry.formatting import format_bytes, format_share
 
 if TYPE_CHECKING:
+    from scurry import Forest
     from scurry.export import Export, Verification
-    from scurry.forest import Forest
 
 export = typer.Typer(
     help="Write a model as source code.",

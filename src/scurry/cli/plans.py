@@ -18,7 +18,7 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.formatting import format_bytes, round_up
 
 if TYPE_CHECKING:
-    from scurry.predictor import Predictor
+    from scurry import Predictor
     from scurry.pruning import PruningPath
 
 _N_SHOWN_PRUNINGS = 8

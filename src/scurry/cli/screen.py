@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from scurry.predictor import Predictor
+    from scurry import Predictor
 
 _N_SHOWN = 5
 # A bar that vanishes at once only flickers, so short work shows none.

@@ -14,16 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from scurry import datasets, report
+from scurry import Forest, Predictor, anytime, datasets, early_exit, from_model, prune, report
 from scurry.errors import InputError
-from scurry.forest import Forest
-from scurry.importers import from_model
-from scurry.predictor import Predictor
 from scurry.pruning import PruningPath
 from scurry.timing import race
-from scurry.verbs.anytime import anytime
-from scurry.verbs.early_exit import early_exit
-from scurry.verbs.prune import prune
 
 MAX_DISAGREEMENT = 0.005
 _N_TREES = 101
