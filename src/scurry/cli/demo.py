@@ -10,7 +10,7 @@ import typer
 
 from scurry.cli.options import AsJson
 from scurry.cli.program import app
-from scurry.cli.screen import columns, console, progress
+from scurry.cli.screen import console, make_table, show_progress
 from scurry.formatting import format_percent, format_share
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ _N_STEPS = 6  # how often `showcase.run` announces a step
 _INTRODUCTION = """\
 
 A random forest and a boosted model on census data, and a forest on thyroid
-tests that cost money, each made cheaper. All numbers are measured now, on test
-rows.
+tests that cost money, each made cheaper. All numbers are measured here and now,
+on test rows.
 """
 _LEGEND = """
 early exit  a row stops evaluating trees once its label is clear
@@ -59,7 +59,7 @@ def demo(
     from scurry.cli.showcase import run
 
     screen, n_begun = console(), 0
-    with progress("Demo") as update:
+    with show_progress("Demo") as update:
 
         def begin(step: str) -> None:
             nonlocal n_begun
@@ -82,7 +82,7 @@ def demo(
 
 
 def _make_table(found: Demonstration) -> Table:
-    table = columns("", "work", "saved", "changed", "promised", "accuracy", "speed")
+    table = make_table("", "work", "saved", "changed", "promised", "accuracy", "speed")
     for name, lines in found.models.items():
         table.add_row(f"[bold]{name}[/bold]")
         for line in lines:

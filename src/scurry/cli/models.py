@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from scurry.cli.files import Model, read_model, read_rows
+from scurry.cli.files import read_model, read_rows
 from scurry.cli.options import AsJson, ModelFile, TrustPickle
 from scurry.cli.program import app
-from scurry.cli.screen import certificate_json, columns, console, pairs, show, some, working
+from scurry.cli.screen import certificate_json, console, list_first, make_pairs, make_table, show, show_spinner
 from scurry.errors import InputError
 from scurry.formatting import format_bytes, format_share
 
@@ -33,15 +33,16 @@ app.add_typer(export, name="export")
 @app.command(epilog="Example: [bold]scurry inspect model.json[/bold]")
 def inspect(model: ModelFile, as_json: AsJson = False, trust_pickle: TrustPickle = False) -> None:
     """Show what is in a model file: its trees, how it decides, its memory and its plan."""
-    with working(f"Reading {model.name}"):
+    with show_spinner(f"Reading {model.name}"):
         read = read_model(model, trust_pickle=trust_pickle)
-        facts: dict[str, Any] = (
-            {"file": str(model), "file_bytes": model.stat().st_size} | _list_facts(read.forest) | _list_plan_facts(read)
-        )
+        facts: dict[str, Any] = {"file": str(model), "file_bytes": model.stat().st_size} | _list_facts(read.forest)
+        has_plan = read.subject is not read.forest
+        if has_plan:
+            facts["plan"] = certificate_json(read.predictor)
     show(facts, as_json, _describe(facts))
-    if not as_json and "plan" in facts:
+    if has_plan and not as_json:
         console().print()
-        console().print(pairs(read.predictor.summary().lines))
+        console().print(make_pairs(read.predictor.summary().lines))
 
 
 @export.command("c", epilog="Example: [bold]scurry export c ready.scurry firmware --rows rows.parquet[/bold]")
@@ -70,26 +71,27 @@ def export_c(
 
     if check and rows is None:
         raise InputError("--check compares answers on rows: name some with --rows")
-    with working(f"Reading {model.name}"):
+    with show_spinner(f"Reading {model.name}"):
         read = read_model(model, trust_pickle=trust_pickle)
         X = None if rows is None else read_rows([rows], read.forest)[0]
-    with working("Comparing layouts"):
+    with show_spinner("Comparing layouts"):
         written = to_c(read.subject, directory, name=name, layout=layout, X_cal=X, flash_budget=flash_budget)
     verified = None
     if check:
-        with working("Compiling and comparing"):
+        with show_spinner("Compiling and comparing"):
             verified = verify(directory, X, name=name)
     if as_json:
         facts = {"directory": str(directory), "name": name, "layout": written.layout} | asdict(written.sizes)
         typer.echo(json.dumps(facts | ({} if verified is None else {"check": asdict(verified)}), indent=1, default=str))
     else:
         _show_export(written, verified)
+    # Scripts that build firmware must notice C that answers otherwise, so it is a failure.
     if verified is not None and not verified:
         raise typer.Exit(1)
 
 
 def _show_export(written: Export, verified: Verification | None) -> None:
-    table = columns("layout", "flash", "RAM", "instr./step", "least agreement", "at the end")
+    table = make_table("layout", "flash", "RAM", "instr./step", "least agreement", "at the end")
     for option in written.candidates:
         known = () if option.agreement is None else (option.agreement.min(), option.agreement[-1])
         sizes = option.sizes
@@ -108,7 +110,7 @@ def _show_export(written: Export, verified: Verification | None) -> None:
             f"{verified.n_answers:,} answers on {verified.n_rows:,} rows, of which {verified.n_mismatches:,} differ"
         )
     console().print()
-    console().print(pairs(lines))
+    console().print(make_pairs(lines))
 
 
 def _list_facts(forest: Forest) -> dict[str, Any]:
@@ -138,10 +140,6 @@ def _list_facts(forest: Forest) -> dict[str, Any]:
     }
 
 
-def _list_plan_facts(model: Model) -> dict[str, Any]:
-    return {} if model.subject is model.forest else {"plan": certificate_json(model.predictor)}
-
-
 def _describe(facts: dict[str, Any]) -> dict[str, str]:
     splits, classes = facts["splits_by_feature"], facts["classes"]
     return {
@@ -150,8 +148,8 @@ def _describe(facts: dict[str, Any]) -> dict[str, str]:
         "nodes": f"{facts['n_nodes']:,}, of which {facts['n_leaves']:,} leaves",
         "depth": f"{facts['min_depth']} to {facts['max_depth']}, mean {facts['mean_depth']:.1f}",
         "features": f"{len(splits)} of {facts['n_features']} used",
-        "most splits": some([f"{feature} ({count:,})" for feature, count in splits.items()]),
-        "classes": "none, it is a regressor" if classes is None else f"{len(classes)}: {some(classes)}",
+        "most splits": list_first([f"{feature} ({count:,})" for feature, count in splits.items()]),
+        "classes": "none, it is a regressor" if classes is None else f"{len(classes)}: {list_first(classes)}",
         "decides by": f"{facts['aggregation']} of the trees in {facts['score_dtype']}, link {facts['link']}",
         "split": f"left if {facts['input_dtype']}(x) {facts['comparison']} threshold; "
         f"{facts['n_categorical_splits']:,} categorical splits",

@@ -17,6 +17,7 @@ def _check_folder(output: Path | None) -> Path | None:
     return output
 
 
+# Defined once, so that an option has the same name and help in every command.
 ModelFile = Annotated[
     Path,
     typer.Argument(

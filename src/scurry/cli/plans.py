@@ -13,7 +13,7 @@ import typer
 from scurry.cli.files import read_model, read_rows
 from scurry.cli.options import AsJson, Dask, Label, MaybeOutput, ModelFile, Output, Rows, Seed, TrustPickle
 from scurry.cli.program import app
-from scurry.cli.screen import certificate_json, columns, console, progress, show, working
+from scurry.cli.screen import certificate_json, console, make_table, show, show_progress, show_spinner
 from scurry.errors import InfeasibleError, InputError
 from scurry.formatting import format_bytes, round_up
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scurry import Predictor
     from scurry.pruning import PruningPath
 
-_N_SHOWN_PRUNINGS = 8
+_N_SHOWN_PRUNINGS = 8  # a path may have thousands
 # Options whose name is not that of the argument.
 _OPTIONS = {"y_val": "--label", "y_cal": "--label", "X_fit": "--fit-rows", "random_state": "--seed"}
 _COST_ARGUMENTS = {"feature_costs", "groups", "group_costs", "step_cost"}
@@ -60,20 +60,20 @@ def early_exit(
     """
     from scurry import distributed, early_exit
 
-    with working(f"Reading {model.name}"):
+    with show_spinner(f"Reading {model.name}"):
         forest = read_model(model, trust_pickle=trust_pickle).forest
     options: dict[str, Any] = {"max_disagreement": max_disagreement, "method": method, "random_state": seed}
     options["confidence"] = None if no_promise else confidence
     if fit_rows is not None:
-        with working("Reading rows to fit"):
+        with show_spinner("Reading rows to fit"):
             options["X_fit"] = read_rows([fit_rows], forest)[0]
     if dask is None:
-        with working("Reading rows"):
+        with show_spinner("Reading rows"):
             X, y = read_rows(rows, forest, label)
-        with working(f"Calibrating on {len(X):,} rows"), _name_options():
+        with show_spinner(f"Calibrating on {len(X):,} rows"), _name_options():
             predictor = early_exit(forest, X, y, **options)
     else:
-        with progress("Calibrating") as update, _name_options():
+        with show_progress("Calibrating") as update, _name_options():
             predictor = distributed.early_exit(forest, rows, label=label, cluster=dask, progress=update, **options)
     predictor.save(output)
     _show_saved(predictor, output, as_json)
@@ -106,11 +106,11 @@ def anytime(
     """
     from scurry import anytime
 
-    with working(f"Reading {model.name}"):
+    with show_spinner(f"Reading {model.name}"):
         forest = read_model(model, trust_pickle=trust_pickle).forest
-    with working("Reading rows"):
+    with show_spinner("Reading rows"):
         X, y = read_rows(rows, forest, label)
-    with working(f"Ordering {int(forest.tree_depth.sum()):,} steps on {len(X):,} rows"):
+    with show_spinner(f"Ordering {int(forest.tree_depth.sum()):,} steps on {len(X):,} rows"):
         predictor = anytime(forest, X, y, order=order, objective=objective, readout=readout, random_state=seed)
         predictor.save(output)
     _show_saved(predictor, output, as_json, f"--max-steps {max(len(predictor.plan.order) // 10, 1)} ")
@@ -151,12 +151,12 @@ def prune(
 
     if (output is None) != (max_cost is None):
         raise InputError("--max-cost and --output belong together; leave both out to see the available trade-offs")
-    with working(f"Reading {model.name}"):
+    with show_spinner(f"Reading {model.name}"):
         forest = read_model(model, trust_pickle=trust_pickle).forest
-    with working("Reading rows"):
+    with show_spinner("Reading rows"):
         X, y = read_rows(rows, forest, label)
     given = {} if costs is None else _read_costs(costs)
-    with progress(f"Pruning on {len(X):,} rows") as update, _name_options():
+    with show_progress(f"Pruning on {len(X):,} rows") as update, _name_options():
         path = prune(forest, X, y, errors=errors, method=method, progress=update, **given)
         point = None if max_cost is None else path.point(max_cost=max_cost)
     if point is None or output is None:
@@ -189,6 +189,7 @@ def _read_costs(path: Path) -> dict[str, Any]:
         raise InputError(f'{path} is not JSON such as {{"age": 1, "blood test": 20}}: {error}') from error
     if not isinstance(given, dict):
         raise InputError(f'{path} must hold an object such as {{"age": 1, "blood test": 20}}')
+    # A file of prices alone is the usual case. Keys that are all arguments of `scurry.prune` mean the long form.
     return given if given.keys() <= _COST_ARGUMENTS else {"feature_costs": given}
 
 
@@ -196,7 +197,7 @@ def _show_path(path: PruningPath, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"costs": path.costs.tolist(), "errors": path.errors.tolist()}, indent=1))
         return
-    table = columns("pruning", "cost per row", "error of a tree", "nodes")
+    table = make_table("pruning", "cost per row", "error of a tree", "nodes")
     for index in _choose_spread(len(path)):
         forest = path[index]
         table.add_row(
@@ -228,6 +229,7 @@ def _name_options() -> Iterator[None]:
     except InfeasibleError as error:
         if error.argument != "max_disagreement" or error.achievable is None:
             raise
+        # The message of the library names Python arguments, so it is said again in options.
         rows = "" if error.n_rows_needed is None else f", at least {error.n_rows_needed} calibration rows"
         raise InputError(
             f"this promise cannot be certified on these rows. Pass --max-disagreement "

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _fail(message: str) -> None:
     from rich.text import Text
 
-    line = " ".join(message.split())
+    line = " ".join(message.split())  # one line, so that logs and scripts can take it whole
     screen = console(stderr=True)
     screen.print(Text.assemble(("error: ", "bold red"), line), soft_wrap=not screen.is_terminal)
     sys.exit(2)

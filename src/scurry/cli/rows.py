@@ -11,8 +11,7 @@ import typer
 from scurry.cli.files import read_model, read_rows
 from scurry.cli.options import AsJson, Dask, Label, ModelFile, Output, Rows, TrustPickle
 from scurry.cli.program import app
-from scurry.cli.screen import columns as table_of
-from scurry.cli.screen import console, progress, show, some, working
+from scurry.cli.screen import console, list_first, make_table, show, show_progress, show_spinner
 from scurry.errors import InputError
 from scurry.formatting import format_bytes, format_seconds
 
@@ -57,8 +56,9 @@ def predict(
 
     if Path(output).suffix.lower() in _OTHER_TABLES:
         raise InputError(f"scores are written as Parquet; name a folder, or {Path(output).with_suffix('.parquet')}")
-    with working(f"Reading {model.name}"):
+    with show_spinner(f"Reading {model.name}"):
         predictor = read_model(model, trust_pickle=trust_pickle).predictor
+    # `Predictor` would refuse them too, but only after rows were read, and once for each file.
     if (max_steps is not None or time_us is not None) and not predictor.plan.by_step:
         raise InputError(
             f"--max-steps and --time-us need a plan that can stop after any step, and {model} has none; make one with: "
@@ -71,7 +71,7 @@ def predict(
         "max_steps": max_steps,
         "time_us": time_us,
     }
-    with progress("Scoring") as update:
+    with show_progress("Scoring") as update:
         if dask is None:
             report = batch.score(rows, predictor, output, n_threads=threads, progress=update, **options)
         else:
@@ -86,7 +86,7 @@ def predict(
         "failed": report.failed,
     }
     lines = {"rows": f"{report.n_rows:,} in {format_seconds(report.seconds)}, {report.rows_per_second:,.0f} a second"}
-    lines["written"] = f"{output}: {some(report.written) or 'nothing'}"
+    lines["written"] = f"{output}: {list_first(report.written) or 'nothing'}"
     if report.skipped:
         lines["skipped"] = f"{len(report.skipped):,} finished by an earlier run"
     show(facts, as_json, lines)
@@ -114,12 +114,12 @@ def report(
     """
     from scurry.report import write
 
-    with working(f"Reading {model.name}"):
+    with show_spinner(f"Reading {model.name}"):
         read = read_model(model, trust_pickle=trust_pickle)
-    with working("Reading rows"):
+    with show_spinner("Reading rows"):
         X, y = read_rows(rows, read.forest, label)
-    with working(f"Measuring on {len(X):,} rows"):
-        table = X if read.source is None else X.to_pandas()
+    with show_spinner(f"Measuring on {len(X):,} rows"):
+        table = X if read.source is None else X.to_pandas()  # most frameworks read no Arrow tables
         page = write(read.subject, output, table, y, model=read.source, title=title)
     size = format_bytes(page.stat().st_size)
     show({"file": str(page), "n_rows": len(X)}, as_json, {"written": f"{page} ({size}); open it in a browser"})
@@ -136,22 +136,23 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
     from scurry.forest import as_rows
     from scurry.timing import Runner, laps, source_runner
 
-    with working(f"Reading {model.name}"):
+    with show_spinner(f"Reading {model.name}"):
         read = read_model(model, trust_pickle=trust_pickle)
-    with working("Reading rows"):
+    with show_spinner("Reading rows"):
         X, _ = read_rows(rows, read.forest)
     runners = [Runner("all trees", read.forest.predict)]
     if read.subject is not read.forest:
         runners.append(Runner("by its plan", read.predictor.predict))
     if read.source is not None:
+        # First, because the last column compares the last runner with the first.
         runners.insert(0, source_runner(read.source, X.to_pandas()))
-    with working(f"Timing {len(X):,} rows"):
+    with show_spinner(f"Timing {len(X):,} rows"):
         times = laps(runners, as_rows(read.forest, X))
     if as_json:
         found = {lap.task: dict(zip((r.name for r in runners), lap.seconds, strict=True)) for lap in times}
         typer.echo(json.dumps(found, indent=1))
         return
-    table = table_of("", *(runner.name for runner in runners), *(["faster"] if len(runners) > 1 else []))
+    table = make_table("", *(runner.name for runner in runners), *(["faster"] if len(runners) > 1 else []))
     for lap in times:
         ratio = [f"{lap.seconds[0] / lap.seconds[-1]:.1f} ×"] if len(runners) > 1 else []
         table.add_row(lap.task, *map(format_seconds, lap.seconds), *ratio)

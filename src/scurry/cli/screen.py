@@ -30,14 +30,14 @@ def console(*, stderr: bool = False) -> Console:
 
 
 @contextmanager
-def working(text: str) -> Iterator[None]:
+def show_spinner(text: str) -> Iterator[None]:
     """Show a spinner and the time passed while the block runs, on a terminal only."""
-    with progress(text):
+    with show_progress(text):
         yield
 
 
 @contextmanager
-def progress(text: str) -> Iterator[Callable[..., None]]:
+def show_progress(text: str) -> Iterator[Callable[..., None]]:
     """Show a progress bar on a terminal, unless the block ends soon.
 
     The block gets a function ``update(n_done, n_total, message=None)``. Until its first call the bar only pulses.
@@ -71,7 +71,7 @@ def show(facts: Mapping[str, Any], as_json: bool, rows: Mapping[str, str]) -> No
     if as_json:
         typer.echo(json.dumps(facts, indent=1, default=str))
     else:
-        console().print(pairs(rows))
+        console().print(make_pairs(rows))
 
 
 def certificate_json(predictor: Predictor) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def certificate_json(predictor: Predictor) -> dict[str, Any]:
     return {name: value for name, value in known.items() if name != "rows"}
 
 
-def pairs(rows: Mapping[str, str]) -> Table:
+def make_pairs(rows: Mapping[str, str]) -> Table:
     """Return a table of names and texts."""
     from rich.table import Table
     from rich.text import Text
@@ -93,7 +93,7 @@ def pairs(rows: Mapping[str, str]) -> Table:
     return table
 
 
-def columns(*headers: str) -> Table:
+def make_table(*headers: str) -> Table:
     """Return a table without lines: names on the left, numbers aligned right."""
     from rich.table import Table
 
@@ -104,6 +104,6 @@ def columns(*headers: str) -> Table:
     return table
 
 
-def some(items: Sequence[object]) -> str:
+def list_first(items: Sequence[object]) -> str:
     """Return the first few items, comma-separated."""
     return ", ".join(map(str, items[:_N_SHOWN])) + (", …" if len(items) > _N_SHOWN else "")

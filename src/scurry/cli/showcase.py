@@ -21,7 +21,7 @@ from scurry.timing import race
 
 MAX_DISAGREEMENT = 0.005
 _N_TREES = 101
-_N_CALIBRATION = 8000
+_N_CALIBRATION = 8000  # enough for a promise of 0.5 %, and as many are left to test on
 _STEP_SHARE, _COST_SHARE = 0.1, 0.5  # budgets of the anytime and of the pruned forest
 _N_ROUNDS = 5
 
@@ -137,6 +137,7 @@ def _import(model: Any, rows: Rows) -> Forest:
 def _measure_exits(model: Any, rows: Rows) -> tuple[Predictor, list[Line]]:
     """Measure all trees, and an early exit with a promise."""
     forest = _import(model, rows)
+    # The training rows fit the rule, so that all calibration rows are left to certify it.
     fast = early_exit(forest, rows.X_cal, X_fit=rows.X_train, max_disagreement=MAX_DISAGREEMENT, random_state=0)
     mean_trees = fast.run(rows.X_test).mean_trees
     n_trees = forest.n_trees
@@ -177,7 +178,7 @@ def _measure(model: Any, rows: Rows, ways: Ways) -> list[Line]:
     if hasattr(model, "n_jobs"):
         model.n_jobs = 1
     expected = model.predict(rows.X_test)
-    with threadpool_limits(1, "openmp"):
+    with threadpool_limits(1, "openmp"):  # boosted models of scikit-learn have no n_jobs
         runs = [partial(answer, rows.X_test) for answer in (model.predict, *ways.values())]
         reference, *times = race(_N_ROUNDS, *runs)
     lines = []
