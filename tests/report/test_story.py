@@ -112,9 +112,9 @@ def test_verdict_and_interval(forest, data):
     assert claim.measured.startswith(
         f"{100 * n_changed / n:.2f} %" if n_changed >= 10 else f"{100 * n_changed / n:.3f} %"
     )
-    assert exits._interval(n_changed, n) == pytest.approx(tuple(interval))
+    assert exits._find_interval(n_changed, n) == pytest.approx(tuple(interval))
     assert claim.promised == "at most 5 %"
-    assert [exits._verdict(m, low, 0.01) for m, low in ((0.01, 0.005), (0.012, 0.008), (0.03, 0.02))] == [
+    assert [exits._judge(m, low, 0.01) for m, low in ((0.01, 0.005), (0.012, 0.008), (0.03, 0.02))] == [
         "kept",
         "above it, perhaps by chance",
         "not kept on these rows",
@@ -157,7 +157,7 @@ def test_settling_is_the_last_change():
         while at > 0 and row[at - 1] == row[6]:
             at -= 1
         expected.append(at)
-    assert steps._settling(answers).tolist() == expected
+    assert steps._find_settling(answers).tolist() == expected
 
 
 @pytest.mark.parametrize("readout", ["plain", "weighted"])
@@ -192,7 +192,7 @@ def test_pruning_path(forest, data):
     assert story.claims[0].verdict == "kept"
     assert story.promise.startswith("whatever a unit of cost")
     some = prunings.tell(scurry.prune(forest, X_val, lambdas=[0.01, 0.02]), TestRows(forest, X, y))
-    assert some.promise.startswith("at the prices of a unit of cost asked for")
+    assert some.promise.startswith("at the prices of a unit of cost given")
 
 
 @pytest.mark.parametrize(("method", "lambdas"), [("ccp", None), ("primal-dual", [0.01, 0.02])])
@@ -224,7 +224,7 @@ def _paid(forest, X, costs):
 
 def test_ticks_are_round_and_inside():
     for low, high in ((0, 101), (0.8612, 0.8614), (-2.2, 2.9), (0, 1e-5), (3, 3)):
-        ticks = Axis("x", low, high).ticks()
+        ticks = Axis("x", low, high).find_ticks()
         assert (ticks >= low - 1e-9).all()
         assert (ticks <= high + 1e-9).all()
         assert len(ticks) <= 9
@@ -316,10 +316,10 @@ def test_names_of_features_and_categories(forest, data, tmp_path):
     html = scurry.report.write(anyt, tmp_path / "r.html", X, y).read_text(encoding="utf-8")
     assert [name in html for name in np.array(names)[by_use[:5]]] == [True] * 4 + [False]
     assert "column " not in html
-    assert [sections._value(named, 3, value) for value in (0.0, 1.0, np.nan, 7.0, -1.0)] == [
+    assert [sections._format_feature(named, 3, value) for value in (0.0, 1.0, np.nan, 7.0, -1.0)] == [
         *("low", "high", "missing", "7", "-1")
     ]
-    assert sections._value(named, 0, 1.0) == "1"
+    assert sections._format_feature(named, 0, 1.0) == "1"
 
 
 def test_rows_that_changed_are_those_at_the_budget_shown(forest, data):
@@ -331,7 +331,7 @@ def test_rows_that_changed_are_those_at_the_budget_shown(forest, data):
     changed = int((anyt.predict(X, max_steps=shown) != forest.predict(X)).sum())
     assert 0 < changed <= 10
     assert f"{changed} of 1,000 test rows have another answer than the full model's after {shown:,} steps." in str(
-        unescape(sections.changed_rows(story, test))
+        unescape(sections.render_changed_rows(story, test))
     )
 
 
