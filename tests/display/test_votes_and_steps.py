@@ -67,7 +67,7 @@ def test_every_state_of_a_small_forest():
         np.testing.assert_array_equal(line.get_xdata(), np.arange(13))
         np.testing.assert_array_equal(line.get_ydata(), accuracy)
         assert line.get_drawstyle() == "steps-post"
-    assert display.ax_.get_xlabel() == "steps per row"
+    assert display.ax_.get_xlabel() == "tree steps per row"
     assert display.ax_.get_ylabel() == "accuracy"
 
 

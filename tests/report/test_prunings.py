@@ -26,16 +26,16 @@ def test_pruning_path(forest, data):
         assert values["splits kept"] == (pruned.left >= 0).sum()
         assert values["cost per test row"] == pytest.approx(_paid(pruned, X, costs).mean())
     assert story.claims[0].verdict == "kept"
-    assert story.promise.startswith("whatever a unit of cost")
+    assert story.promise.startswith("Whatever a unit of cost")
     some = prunings.tell(scurry.prune(forest, X_val, lambdas=[0.01, 0.02]), TestRows(forest, X, y))
-    assert some.promise.startswith("at the prices of a unit of cost given")
+    assert some.promise.startswith("At the given prices of a unit of cost")
 
 
 @pytest.mark.parametrize(("method", "lambdas"), [("ccp", None), ("primal-dual", [0.01, 0.02])])
 def test_only_exact_prunings_are_promised_to_be_the_best(forest, data, method, lambdas):
     path = scurry.prune(forest, data["cal"][0], method=method, lambdas=lambdas)
     story = prunings.tell(path, TestRows(forest, *data["test"]))
-    assert story.promise.startswith("nothing")
+    assert story.promise.startswith("Nothing")
     assert (story.claims[0].promised, story.claims[0].verdict) == ("nothing", "")
 
 
@@ -45,6 +45,16 @@ def test_a_budget_copied_from_the_page_reaches_what_it_stands_for(forest, data):
     curve = prunings.tell(path, TestRows(forest, X, y)).curve
     for cost, call in zip(curve.spent, curve.calls, strict=True):
         assert path.point(max_cost=_read_budget(call)).cost == cost
+
+
+def test_a_path_without_a_close_pruning_says_so(forest, data):
+    (X_val, _), (X, y) = data["cal"], data["test"]
+    path = scurry.prune(forest, X_val, lambdas=[0.05, 0.1])
+    story = prunings.tell(path, TestRows(forest, X, y))
+    changes = story.curve.columns[1].values
+    assert changes.min() > 0.01
+    assert changes[story.curve.start] == changes.min()
+    assert story.verdict.startswith("The pruning that changes the fewest labels saves")
 
 
 def _read_budget(call):

@@ -20,7 +20,7 @@ from scurry.stopping.votes.rule import VoteRule
 
 _CONTINUE, _POSITIVE, _NEGATIVE, _RANDOMISED = "#f2f2f2", "#1f77b4", "#d9822b", "#7a2f8f"
 _MAX_LISTED = 1001  # voters; the table of states grows with the square of their number
-_BUDGETS = {"steps": "steps per row", "time": "time per row (µs)"}
+_BUDGETS = {"steps": "tree steps per row", "time": "time per row (µs)"}
 
 
 def new_axes() -> Any:

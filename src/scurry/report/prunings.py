@@ -24,8 +24,11 @@ def tell(path: PruningPath, test: TestRows) -> Story:
     paid, paid_in_full = (costs.of_rows(forest, sample.rows) for forest in (pruned.forest, whole))
     labels = pruned.forest.predict(test.rows, None)
     mean_paid, mean_in_full = float(paid.mean()), float(paid_in_full.mean())
-    saved = format_share(1 - mean_paid / (mean_in_full or 1.0))  # where all features are free, everything is saved
+    saved = format_share(1 - mean_paid / mean_in_full if mean_in_full else 0.0)  # nothing to save if all is free
     changed = format_share(test.measure_change(labels))
+    # A path made at a few prices may have no pruning that changes so little.
+    is_close = sample.measure_change(pruned.forest.predict(sample.rows, None)) <= _MAX_CHANGED
+    shown = f"cheapest pruning shown that changes at most {format_percent(_MAX_CHANGED)} of labels"
     tiles = [
         Tile("cost per row", format_number(mean_paid), f"full model: {format_number(mean_in_full)}"),
         Tile("labels changed", changed, f"{int((labels != test.full).sum()):,} of {len(test):,} test rows"),
@@ -36,8 +39,8 @@ def tell(path: PruningPath, test: TestRows) -> Story:
         tiles.append(Tile("accuracy", ours, f"full model: {full}"))
     return Story(
         kind="Pruning",
-        verdict=f"The cheapest pruning shown that changes at most {format_percent(_MAX_CHANGED)} of labels saves "
-        f"{saved} of what test rows pay for features, and changes {changed}.",
+        verdict=f"The {shown if is_close else 'pruning that changes the fewest labels'} saves {saved} of what test "
+        f"rows pay for features, and changes {changed}.",
         tiles=tiles,
         promise=_describe_promise(path),
         claims=[_claim_optimality(path), *test.claim_quality(labels)],
@@ -60,6 +63,7 @@ def _find_points(path: PruningPath) -> dict[float, PrunedPoint]:
     budgets = np.union1d(some, np.linspace(low, high, _N_BUDGETS))
     # Budgets have few digits, so that one copied from the page leads to the same pruning.
     found = {budget: path.point(max_cost=budget) for budget in (round_up(float(b), 6) for b in budgets)}
+    # Several budgets may lead to one pruning; the largest of them stands for it.
     by_cost = {point.cost: budget for budget, point in found.items()}
     return {by_cost[cost]: found[by_cost[cost]] for cost in sorted(by_cost)}
 
@@ -80,7 +84,7 @@ def _measure_curve(path: PruningPath, test: TestRows, points: dict[float, Pruned
             Column("splits kept", np.array([float((~forest.is_leaf).sum()) for forest in forests])),
         ],
         calls=[f"path.at(max_cost={max_cost:g})" for max_cost in points],
-        start=int(np.argmax(changed <= _MAX_CHANGED)),
+        start=int(np.argmax(changed <= max(_MAX_CHANGED, changed.min()))),
         shipped=None,
         n_drawn=1 if test.y is None else 2,
         bound=None,
@@ -91,9 +95,9 @@ def _measure_curve(path: PruningPath, test: TestRows, points: dict[float, Pruned
 
 def _describe_promise(path: PruningPath) -> str:
     if path.method != "exact":
-        return f"nothing: by the method {path.method!r} a pruning may be the best one or not."
+        return f"Nothing: by the method {path.method!r} a pruning may be the best one or not."
     is_whole = len(path) > len(path.lambdas)
-    prices = "whatever a unit of cost is worth in errors" if is_whole else "at the prices of a unit of cost given"
+    prices = "Whatever a unit of cost is worth in errors" if is_whole else "At the given prices of a unit of cost"
     return f"{prices}, no pruning of this forest is better on the rows the path was made with."
 
 

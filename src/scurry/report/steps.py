@@ -15,7 +15,7 @@ from scurry.report.charts import Axis, Chart
 from scurry.report.story import Claim, Column, Curve, Effort, Picture, Story, TestRows, Tile
 from scurry.timing import Runner
 
-_N_BUDGETS = 101
+_N_BUDGETS = 101  # one per percent of the steps
 _MAX_TESTS = 10**9  # node tests spent on the curve: a few seconds
 _MIN_ROWS, _MAX_ROWS = 500, 20_000  # on the curve: fewer are too coarse, more do not change the picture
 _MAX_UNSETTLED = 0.01  # share of rows that may still change their answer after the budget shown first
@@ -32,12 +32,25 @@ def tell(predictor: Predictor, test: TestRows) -> Story:
     start = _find_start(at_budget)
     shown = int(budgets[start])
     answers = predictor.predict(test.rows, None, max_steps=shown)
-    curve = _measure_curve(predictor, sample, budgets, at_budget, start)
+    when = f" after {shown:,} steps"
     changed = sample.format_value(sample.measure_change(at_budget[start]))
+    difference = f"the mean squared difference from the full model is {changed}"
+    if test.forest.is_classifier:
+        difference = f"{changed} of labels still differ from the full model's"
+    share = format_share(shown / max(n_steps, 1))
+    tiles = [
+        Tile("tree steps in all", format_number(n_steps), f"in {predictor.forest.n_trees:,} trees"),
+        Tile("tree steps until answers are final", format_number(float(np.quantile(settled, 0.9))), "for 9 in 10 rows"),
+        Tile(test.change_name + when, changed, f"{share} of the work"),
+    ]
+    if test.y is not None:
+        ours = sample.format_value(sample.measure_quality(at_budget[start]))
+        full = test.format_value(test.measure_quality(test.full))
+        tiles.append(Tile(test.quality_name + when, ours, f"full model: {full}"))
     return Story(
         kind="Anytime prediction",
-        verdict=f"It has an answer at any moment. After {shown:,} of {n_steps:,} steps, {_difference(test, changed)}.",
-        tiles=_make_tiles(predictor, test, curve, float(np.quantile(settled, 0.9))),
+        verdict=f"It has an answer at any moment. After {shown:,} of {n_steps:,} steps, {difference}.",
+        tiles=tiles,
         promise="There is an answer after any number of steps and at any time; after all steps it is the full model's.",
         claims=[
             Claim(
@@ -46,13 +59,13 @@ def tell(predictor: Predictor, test: TestRows) -> Story:
                 f"{int((final != test.full).sum()):,} of {len(test):,} test rows",
                 "kept" if (final == test.full).all() else "not kept",
             ),
-            *(claim._replace(what=f"{claim.what} after {shown:,} steps") for claim in test.claim_quality(answers)),
+            *(claim._replace(what=claim.what + when) for claim in test.claim_quality(answers)),
         ],
-        effort=Effort("steps", settled, n_steps, "Number of steps after which the answer of a row no longer changes."),
+        effort=Effort("tree steps", settled, n_steps, "Steps after which the answer of a row no longer changes."),
         picture=_draw_order(predictor),
-        curve=curve,
+        curve=_measure_curve(predictor, sample, budgets, at_budget, start),
         answers=answers,
-        when=f" after {shown:,} steps",
+        when=when,
         runners=[
             Runner("all trees, scurry", predictor.forest.predict),
             Runner(f"anytime, {shown:,} steps", partial(predictor.predict, max_steps=shown)),
@@ -61,33 +74,6 @@ def tell(predictor: Predictor, test: TestRows) -> Story:
         recipe=_write_recipe(certificate),
         settings={} if certificate is None else certificate.lines(),
     )
-
-
-def _make_tiles(predictor: Predictor, test: TestRows, curve: Curve, settled: float) -> list[Tile]:
-    n_steps, shown = len(predictor.plan.order), int(curve.spent[curve.start])
-    change = next(column for column in curve.columns if column.name == test.change_name)
-    still = change.format_value(float(change.values[curve.start]))
-    tiles = [
-        Tile("steps of all trees", format_number(n_steps), f"in {predictor.forest.n_trees:,} trees"),
-        Tile("steps until answers are final", format_number(settled), "for 9 in 10 test rows"),
-        Tile(
-            f"{test.change_name} after {shown:,} steps", still, f"{format_share(shown / max(n_steps, 1))} of the work"
-        ),
-    ]
-    if test.y is not None:
-        quality = curve.columns[0]
-        now, full = (
-            quality.format_value(float(quality.values[curve.start])),
-            test.format_value(test.measure_quality(test.full)),
-        )
-        tiles.append(Tile(f"{test.quality_name} after {shown:,} steps", now, f"full model: {full}"))
-    return tiles
-
-
-def _difference(test: TestRows, changed: str) -> str:
-    if test.forest.is_classifier:
-        return f"{changed} of labels still differ from the full model's"
-    return f"the mean squared difference from the full model is {changed}"
 
 
 def _find_settling(at_budget: NDArray[Any]) -> NDArray[np.intp]:
@@ -113,7 +99,7 @@ def _measure_curve(
     is_first = np.zeros(len(order) + 1, np.int64)
     is_first[1 + np.unique(order, return_index=True)[1]] = 1
     return Curve(
-        budget="steps per row",
+        budget="tree steps per row",
         spent=budgets.astype(np.float64),
         columns=[
             *test.compare(list(at_budget)),
@@ -125,7 +111,7 @@ def _measure_curve(
         shipped=None,
         n_drawn=1 if test.y is None else 2,
         bound=None,
-        note=f"A step goes one level down in one tree. Every budget was tried on {len(test):,} test rows.",
+        note=f"A tree step goes one level down in one tree. Every budget was tried on {len(test):,} test rows.",
     )
 
 
@@ -135,7 +121,7 @@ def _draw_order(predictor: Predictor) -> Picture:
     rank = np.zeros(n_trees)
     rank[entered] = np.arange(1, len(entered) + 1)
     steps = np.arange(1, len(order) + 1, dtype=np.float64)
-    chart = Chart("The tree of each step", Axis("step", 0, max(len(order), 1)), Axis("tree", 0, n_trees))
+    chart = Chart("The tree of each step", Axis("tree step", 0, max(len(order), 1)), Axis("tree", 0, n_trees))
     chart.draw_dots(steps, rank[order])
     note = "The tree that goes one level down at each step; trees are numbered in the order in which they are entered."
     return Picture("Order of the steps", chart, [], note)
