@@ -143,7 +143,7 @@ def _prepare_export(folder: str) -> Callable[[], Any]:
 
 def _prepare_pruning() -> Callable[[], Any]:
     model, X, _ = _fit()
-    path = scurry.pruning.prune(model, X)
+    path = scurry.prune(model, X)
     return lambda: path.at(max_cost=float(path.costs.max()) / 2)
 
 

@@ -49,8 +49,8 @@ def main() -> None:
     ):
         out = predictor.acquire(order_test, len(X), **prices, **limits)
         print(f"{title:<56}{out.mean_cost:>10.2f}{np.mean(out.labels != y):>8.2%}")
-    print(f"\nThe pruned forest's ledger: {pruned.ledger}")
-    for feature, n_rows in pruned.ledger.features.most_common(4):
+    print(f"\nThe pruned forest's ledger: {out.ledger}")
+    for feature, n_rows in out.ledger.features.most_common(4):
         print(f"  {data.feature_names[feature]}: {n_rows / N_PATIENTS:.0%} of patients")
 
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from scurry.checks import check_count
 from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
-from scurry.forest import Forest
-from scurry.forest.rows import as_rows, thread_count
+from scurry.forest import Forest, as_rows, thread_count
 from scurry.forest.storage import digest, read_container, write_container
 from scurry.plan import Plan
 from scurry.promises import Certificate, Promise, align

@@ -140,7 +140,7 @@ class Labels(Promise):
         average = ", on average over random orders of the trees" if self.holds == "orders" else ""
         if self.confidence is None:
             return (
-                f"{at_most.capitalize()} of the calibration rows get another label than {whose}{average}. "
+                f"{at_most.capitalize()} of the rows that fitted the rule get another label than {whose}{average}. "
                 "Nothing is promised for new rows."
             )
         return f"With confidence {self.confidence:g}, {at_most} of new rows get another label than {whose}{average}."
@@ -352,7 +352,7 @@ class Certificate:
     why: str = ""
     note: str = ""
     measured: ExitMeasurement | StepMeasurement | None = None
-    rows: RowSummary | None = None
+    rows: RowSummary | None = field(default=None, repr=False)
     # The facts of a file of version 1 as they were read, so that saving it again gives the same file.
     stored: Mapping[str, Any] | None = field(default=None, repr=False)
 

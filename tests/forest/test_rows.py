@@ -1,5 +1,7 @@
 """Every table a user may hold gives the same predictions; a wrong one is named."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -10,6 +12,7 @@ from scipy import sparse
 from scurry import Forest
 from scurry.errors import InputError
 from scurry.forest.rows import as_rows
+from support.strategies import complete_forest
 
 NAMES = ("age", "height", "city")
 
@@ -153,3 +156,24 @@ def test_forest_without_names_takes_frames_by_position(forest):
     assert nameless.predict(pd.DataFrame({"whatever": [-1, 1]})).tolist() == [1, 2]
     with pytest.raises(InputError, match="2 columns, the model was trained on 1"):
         nameless.predict(pd.DataFrame({"a": [1], "b": [2]}))
+
+
+def test_an_array_that_was_pickled_is_taken_as_it_is(monkeypatch):
+    """Its dtype is another object, and one row must not take ten times as long for that."""
+    forest = complete_forest(2, 2, 3, 2)
+    monkeypatch.setattr("scurry.forest.rows._convert", None)
+    for dtype in (np.float32, np.float64):
+        X = pickle.loads(pickle.dumps(np.zeros((1, 3), dtype)))
+        assert X.dtype is not np.dtype(dtype)
+        assert as_rows(forest, X) is X
+
+
+def test_names_that_cannot_be_told_apart_are_refused():
+    forest = complete_forest(2, 2, 2, 2)
+    with pytest.raises(InputError, match="feature_names must differ from each other, but 'a' occur several times"):
+        forest.replace(feature_names=("a", "a"))
+    named = forest.replace(feature_names=("1", "2"))
+    frame = pd.DataFrame([[0.0, 1.0, 2.0]], columns=["1", 1, "2"])
+    with pytest.raises(InputError, match=r"X has several columns that are called '1'\. Rename them"):
+        named.predict(frame)
+    named.predict(pd.DataFrame([[0.0, 1.0, 2.0, 3.0]], columns=["1", "2", "x", "y"]))

@@ -94,7 +94,7 @@ def test_summary_and_file(forest, tmp_path):
     X, y = CANCER
     anytime = scurry.anytime(forest, X[300:], y[300:], order="forward-squirrel", readout="weighted")
     text = str(anytime.summary())
-    for line in ("forward-squirrel", "weighted", "steps  ", "mean accuracy"):
+    for line in ("forward-squirrel", "weighted", "steps  ", "on average"):
         assert line in text
     anytime.save(tmp_path / "any.scurry")
     loaded = scurry.load(tmp_path / "any.scurry")

@@ -114,7 +114,7 @@ def test_costs_change_what_is_saved(boosted):
 def test_steps_are_node_tests(boosted):
     X, _ = two_classes(6000, 25)
     fast = scurry.early_exit(boosted, X, max_disagreement=0.02, confidence=None, costs="steps", random_state=0)
-    assert "least steps per row" in fast.plan.certificate.why
+    assert "fewest steps per row" in fast.plan.certificate.why
     assert fast.plan.certificate.measured.mean_cost == pytest.approx(fast.run(X).mean_steps, rel=0.02)
 
 
@@ -131,7 +131,7 @@ def test_rows_to_fit_leave_all_calibration_rows_to_certify(boosted):
         scurry.early_exit(boosted, X, X_fit=fit[:, :4])
     unpromised = scurry.early_exit(boosted, X, X_fit=fit, max_disagreement=0.02, method="qwyc", confidence=None)
     assert (unpromised.predict(fit) != boosted.predict(fit)).mean() <= 0.02
-    assert "at most 2 % of the rows of X_fit" in unpromised.plan.certificate.statement()
+    assert "At most 2 % of the rows that fitted the rule" in unpromised.plan.certificate.statement()
 
 
 def test_infeasible_says_what_is_achievable(boosted):

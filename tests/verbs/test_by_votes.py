@@ -64,7 +64,7 @@ def test_votes_are_certified_by_what_the_predictor_does(forest, three_classes):
         assert certificate.n_rows == len(X)
         assert certificate.measured.mean_trees == pytest.approx(run.mean_trees)
         assert certificate.measured.changed < certificate.max_rate == 0.02
-        assert "with confidence 0.95, this predictor with its own order of trees" in str(fast.summary())
+        assert "at most 2 % of new rows get another label than the full vote's." in str(fast.summary())
 
 
 def test_rows_to_fit_shape_rules_that_draw_their_orders(forest):
@@ -74,7 +74,7 @@ def test_rows_to_fit_shape_rules_that_draw_their_orders(forest):
     asked = {"max_disagreement": 0.01, "method": "minimean", "shuffle": "row", "random_state": 0}
     fitted = scurry.early_exit(forest, X, X_fit=easy, confidence=None, **asked)
     assert fitted.plan.certificate.measured.changed > 0.02
-    assert "at most 1 % of rows like X_fit" in fitted.plan.certificate.statement()
+    assert "At most 1 % of the rows that fitted the rule" in fitted.plan.certificate.statement()
     certified = scurry.early_exit(forest, X, X_fit=easy, **asked)
     new, _ = two_classes(20_000, 28)
     assert (certified.predict(new) != full_vote(forest, new)).mean() <= 0.01
@@ -87,7 +87,7 @@ def test_too_few_rows_for_the_promise_give_the_full_vote(forest):
     run = fast.run(new)
     np.testing.assert_array_equal(run.labels, full_vote(forest, new))
     assert run.mean_trees < 25
-    assert "the full vote, always: 800 rows certify no earlier stop" in fast.plan.certificate.statement()
+    assert "Every row gets the full vote's label. 800 rows certify no earlier stop" in fast.plan.certificate.statement()
     assert "takes 2995 rows" in fast.plan.certificate.statement()
 
 

@@ -13,7 +13,7 @@ from support.calibration_rows import two_classes
     ("arguments", "message"),
     [
         ({"threshold": 1.5}, "threshold must be a probability between 0 and 1, got 1.5"),
-        ({"threshold": 0.3, "method": "minimean"}, 'votes, which know no threshold; use "qwyc"'),
+        ({"threshold": 0.3, "method": "minimean"}, 'votes, which have no threshold; use "qwyc"'),
         ({"costs": "steps", "method": "minimean"}, 'in random order, whatever they cost; use "qwyc"'),
         ({"costs": "euros"}, 'costs must be "trees", "steps" or a number per tree'),
         ({"costs": [1.0, 2.0]}, r"costs must be one number or one per model \(31\)"),

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from scurry.batch.files import Fragment, arrow, convert_errors
 from scurry.errors import InputError
-from scurry.forest import Forest
-from scurry.forest.rows import as_rows, columns_read
+from scurry.forest import Forest, as_rows, columns_read
 from scurry.predictor import Predictor
 from scurry.runners.runner import STOP_REASONS, Run
 

@@ -23,8 +23,7 @@ from scurry.batch.rows import Scoring
 from scurry.batch.threads import BackgroundWriter, ThreadBudget, read_ahead
 from scurry.checks import Progress
 from scurry.errors import InputError, OutputError, ScurryError
-from scurry.forest import Forest
-from scurry.forest.rows import float_columns, thread_count
+from scurry.forest import Forest, float_columns, thread_count
 from scurry.forest.storage import replacing
 from scurry.predictor import Predictor
 

@@ -97,7 +97,7 @@ def _of_object(path: Path, held: Any) -> Model:
 def read_rows(source: Sequence[str], forest: Forest, label: str | None = None) -> tuple[Any, Any]:
     """All rows of some files: the model's features as an Arrow table, and the labels if `label` names them."""
     from scurry.batch.files import arrow, find, open_fragment
-    from scurry.forest.rows import columns_read, float_columns
+    from scurry.forest import columns_read, float_columns
 
     def wanted(names: list[str]) -> list[str]:
         if label is not None and label not in names:

@@ -132,7 +132,7 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
 
     All take turns; the best of several rounds counts.
     """
-    from scurry.forest.rows import as_rows
+    from scurry.forest import as_rows
     from scurry.timing import Runner, measure_laps, wrap_model
 
     with working(f"Reading {model.name}"):

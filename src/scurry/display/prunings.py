@@ -12,8 +12,7 @@ from scurry.checks import check_count
 from scurry.costs import feature_uses
 from scurry.display.votes_and_steps import new_axes
 from scurry.errors import InputError
-from scurry.forest import Forest
-from scurry.forest.rows import as_rows
+from scurry.forest import Forest, as_rows
 from scurry.pruning.path import PruningPath
 
 _FEW = 7  # uses that still count as few, as in Table 1 of budgetprune

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_choice
 from scurry.errors import InputError, MissingDependencyError
-from scurry.forest.rows import as_rows
+from scurry.forest import as_rows
 from scurry.predictor import Predictor
 from scurry.stopping.votes.policy import stop_when_certain
 from scurry.stopping.votes.rule import VoteRule

@@ -20,8 +20,7 @@ from scurry.batch.files import Fragment, Reader, arrow, open_fragment
 from scurry.checks import Progress
 from scurry.distributed.cluster import gather, share, submit
 from scurry.errors import InputError
-from scurry.forest import Forest
-from scurry.forest.rows import as_rows, columns_read, float_columns
+from scurry.forest import Forest, as_rows, columns_read, float_columns
 from scurry.stopping.sample import Sample, Sums
 
 T = TypeVar("T")

@@ -20,8 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from scurry.errors import InputError, UnsupportedModelError
-from scurry.forest import Forest
-from scurry.forest.rows import as_rows
+from scurry.forest import Forest, as_rows
 from scurry.importers import from_model
 from scurry.predictor import Predictor
 from scurry.runners.runner import Run

@@ -25,7 +25,7 @@ from scurry.export.c_model import check_name
 from scurry.export.lowered import LAYOUTS, Lowered, lower
 from scurry.export.replay import run_trees, walk_steps
 from scurry.export.selftest import make_probes
-from scurry.forest.rows import as_rows
+from scurry.forest import as_rows
 from scurry.predictor import Predictor, load
 
 FLAGS = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic")

@@ -1,5 +1,6 @@
-"""Forest: what a trained model is. Everything else in scurry takes it or makes it."""
+"""Forest: what a trained model is, and the functions that turn any table into the rows it reads."""
 
 from scurry.forest.forest import Forest
+from scurry.forest.rows import as_rows, as_value, columns_read, float_columns, thread_count
 
-__all__ = ["Forest"]
+__all__ = ["Forest", "as_rows", "as_value", "columns_read", "float_columns", "thread_count"]

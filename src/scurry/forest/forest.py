@@ -30,6 +30,7 @@ from scurry.forest.structure import (
     HEADER,
     MISSING_NONE,
     MISSING_ZERO,
+    NODE_ARRAYS,
     ZERO,
     ForestFields,
     check_fields,
@@ -37,6 +38,9 @@ from scurry.forest.structure import (
     freeze,
     join_trees,
 )
+
+# What a leaf holds in arrays that only splits read.
+_AT_LEAVES = {"feature": -1, "threshold": 0.0, "default_left": False, "missing": 0, "category_set": -1}
 
 
 class Forest(ForestFields):
@@ -588,6 +592,44 @@ class Forest(ForestFields):
         judged: NDArray[np.float64] = scores if self.label_from == "score" else self.link_scores(scores)
         labels: NDArray[Any] = self.classes.take(judged.argmax(axis=1))
         return labels
+
+    def keep_splits(self, stays: NDArray[np.bool_]) -> Self:
+        """Return the forest with only some of its splits; the other inner nodes become leaves or disappear.
+
+        Parameters
+        ----------
+        stays : bool array of shape (n_nodes,)
+            Which inner nodes stay splits; a node's parent must stay with it. Entries of leaves are ignored.
+
+        Returns
+        -------
+        Forest
+            Nodes keep their order and their values; a new leaf answers with its own value. The header is unchanged.
+
+        Examples
+        --------
+        >>> import numpy as np, scurry
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> forest = scurry.from_model(DecisionTreeClassifier().fit([[0], [1], [2]], [0, 1, 1]))
+        >>> pruned = forest.keep_splits(np.zeros(forest.n_nodes, bool))
+        >>> forest.n_nodes, pruned.n_nodes, pruned.predict([[0.0]]).tolist()
+        (3, 1, [1])
+        """
+        split = stays & (self.left >= 0)
+        # A node is still there if it is a root or a child of a split that stays.
+        present = np.zeros(self.n_nodes, np.bool_)
+        present[self.tree_offset[:-1]] = True
+        present[self.left[split]] = present[self.right[split]] = True
+        index = np.append(np.cumsum(present, dtype=np.int32) - 1, np.int32(-1))
+        leaf = ~split[present]
+        arrays = {name: getattr(self, name)[present] for name in (*NODE_ARRAYS, "value")}
+        for side in ("left", "right"):
+            arrays[side] = np.where(leaf, np.int32(-1), index[arrays[side]])
+        # Leaves read none of these, but what is left there of a split would change digests and saved files.
+        for name, entry in _AT_LEAVES.items():
+            arrays[name] = np.where(leaf, np.asarray(entry, arrays[name].dtype), arrays[name])
+        arrays["tree_offset"] = np.append(index[self.tree_offset[:-1]], present.sum())
+        return self.replace(**arrays)
 
     def replace(self, **fields: Any) -> Self:
         """Return a forest that differs in some fields.

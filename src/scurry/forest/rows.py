@@ -16,7 +16,7 @@ from scurry.checks import check_count
 from scurry.errors import InputError
 from scurry.forest.structure import ForestFields
 
-_FLOAT32, _FLOAT64 = _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 class CodedRows(np.ndarray[Any, np.dtype[Any]]):
@@ -41,7 +41,7 @@ def as_rows(forest: ForestFields, X: Any) -> NDArray[Any]:
     if (
         type(X) is np.ndarray
         and X.ndim == 2
-        and (X.dtype is _FLOAT64 or X.dtype is _FLOAT32)
+        and X.dtype in _FLOATS  # not by identity: an array that was pickled has a dtype object of its own
         and X.flags.aligned
         and not forest.encode_numbers
     ):
@@ -127,6 +127,12 @@ def _from_frame(forest: ForestFields, frame: nw.DataFrame[Any]) -> NDArray[Any]:
     order = list(range(len(names)))
     if forest.feature_names is not None:
         position = {name: at for at, name in enumerate(names)}
+        if len(position) < len(names):
+            # Columns may differ in type alone, such as 1 and "1". Which one the model means cannot be decided.
+            repeated = sorted({name for name in names if names.count(name) > 1} & set(forest.feature_names))
+            if repeated:
+                shown = ", ".join(map(repr, repeated[:10]))
+                raise InputError(f"X has several columns that are called {shown}. Rename them")
         # LightGBM knows a column "a b" as "a_b".
         position = {name.replace(" ", "_"): at for name, at in position.items()} | position
         absent = [name for name in forest.feature_names if name not in position]

@@ -247,6 +247,13 @@ def _check_header(forest: ForestFields) -> None:
         raise InputError(f"n_features must be from 0 to {MAX_FEATURES}, got {forest.n_features}")
     if forest.feature_names is not None and len(forest.feature_names) != forest.n_features:
         raise InputError(f"{len(forest.feature_names)} feature_names for {forest.n_features} features")
+    if forest.feature_names is not None and len(set(forest.feature_names)) < forest.n_features:
+        repeated = sorted({name for name in forest.feature_names if forest.feature_names.count(name) > 1})
+        raise InputError(
+            f"feature_names must differ from each other, but {', '.join(map(repr, repeated[:10]))} occur several "
+            "times: columns of a table are found by name",
+            argument="feature_names",
+        )
     n_outputs, n_columns, output = len(forest.base_score), forest.value.shape[1], forest.tree_output
     if (output >= 0).any():
         if (output < 0).any() or output.max() >= n_outputs or n_columns != 1:

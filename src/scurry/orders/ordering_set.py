@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.errors import InputError
-from scurry.forest import Forest
-from scurry.forest.rows import as_rows
+from scurry.forest import Forest, as_rows
 from scurry.orders.fixed_point import FixedPointValues
 
 

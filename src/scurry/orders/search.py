@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scurry import _core
 from scurry.checks import RandomState, check_choice, check_random_state
 from scurry.errors import InputError
-from scurry.forest import Forest
-from scurry.forest.rows import thread_count
+from scurry.forest import Forest, thread_count
 from scurry.orders.auto import find_auto
 from scurry.orders.curves import mean_over_time, measure_curve, nma
 from scurry.orders.fixed_point import can_be_weighted

@@ -24,7 +24,7 @@ family                    the splits that read one feature, or one group; the gr
 ========================  ============================================================================================
 """
 
-import importlib
+import sys
 import warnings
 from typing import Any
 
@@ -47,6 +47,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "prune":
         warnings.warn("scurry.pruning.prune is deprecated; use scurry.prune", DeprecationWarning, stacklevel=2)
-        # By name, because verbs are built on this package and not the other way round.
-        return importlib.import_module("scurry.verbs.prune").prune
+        # Through the loaded package, because verbs are built on this module and not the other way round.
+        return sys.modules["scurry"].prune
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import InputError, UnsupportedModelError
-from scurry.forest import Forest
-from scurry.forest.rows import as_rows
+from scurry.forest import Forest, as_rows
 
 
 def training_errors(forest: Forest) -> tuple[NDArray[np.float64], float]:

@@ -40,7 +40,6 @@ from numpy.typing import NDArray
 from scurry.costs import FeatureCosts
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.forest.trim import keep_splits
 from scurry.pruning.row_charges import RowCharges
 
 MAX_WEIGHT = 2**62  # the core compares sums of weights below this
@@ -191,7 +190,7 @@ class PruningProblem:
         """Return the forest with only the kept splits; `kept` has shape (n_splits,)."""
         stays = np.zeros(self.forest.n_nodes, np.bool_)
         stays[self.nodes[kept]] = True
-        return keep_splits(self.forest, stays)
+        return self.forest.keep_splits(stays)
 
 
 def pose(

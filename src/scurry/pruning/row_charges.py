@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.costs import FeatureCosts
-from scurry.forest import Forest
-from scurry.forest.rows import as_rows
+from scurry.forest import Forest, as_rows
 
 
 @dataclass(frozen=True, eq=False)

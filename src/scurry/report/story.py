@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import InputError
-from scurry.forest import Forest
-from scurry.forest.rows import as_rows
+from scurry.forest import Forest, as_rows
 from scurry.formatting import format_number, format_share
 from scurry.promises import Certificate
 from scurry.report.charts import Chart

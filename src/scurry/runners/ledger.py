@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from scurry.costs import FeatureCosts
 from scurry.errors import InputError
-from scurry.forest import Forest
-from scurry.forest.rows import as_value
+from scurry.forest import Forest, as_value
 
 
 class Purchase(NamedTuple):

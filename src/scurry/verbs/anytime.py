@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import RandomState, check_choice
 from scurry.errors import InputError
-from scurry.forest import Forest
-from scurry.forest.rows import as_rows
+from scurry.forest import Forest, as_rows
 from scurry.importers import from_model
 from scurry.orders.search import StepOrder, find
 from scurry.plan import Plan, StepRule

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scurry.checks import RandomState, check_choice, check_confidence, check_random_state, check_rate
 from scurry.errors import InputError
-from scurry.forest import Forest
-from scurry.forest.rows import as_rows
+from scurry.forest import Forest, as_rows
 from scurry.promises import Certificate, Labels, Promise, RowSummary
 from scurry.stopping.guarantee import certified_rate
 from scurry.stopping.sample import InMemory, Sample, Sums

@@ -7,7 +7,6 @@ from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from scurry.forest.reference import probabilities
-from scurry.forest.trim import keep_splits
 from support.pruning_oracles import instances
 
 X, Y = load_wine(return_X_y=True)
@@ -32,7 +31,7 @@ def test_a_trimmed_forest_answers_with_the_nodes_it_stops_at(instance):
                 goes_left = row[forest.feature[node]] <= forest.threshold[node]
                 stopped = int((forest.left if goes_left else forest.right)[node])
             expected[at] += forest.value[stopped]
-    pruned = keep_splits(forest, stays)
+    pruned = forest.keep_splits(stays)
     assert pruned.n_nodes == forest.n_trees + 2 * len(kept)
     np.testing.assert_allclose(pruned.scores(instance.X), expected / forest.n_trees, rtol=1e-14)
     np.testing.assert_array_equal(probabilities(pruned, instance.X), pruned.predict_proba(instance.X))
@@ -41,10 +40,10 @@ def test_a_trimmed_forest_answers_with_the_nodes_it_stops_at(instance):
 def test_a_trimmed_forest_keeps_its_header():
     model = RandomForestClassifier(4, random_state=0).fit(X, np.array(["a", "b", "c"])[Y])
     forest = scurry.from_model(model)
-    pruned = keep_splits(forest, forest.node_depth < 2)
+    pruned = forest.keep_splits(forest.node_depth < 2)
     for name in ("n_features", "aggregation", "input_dtype", "score_dtype", "comparison", "link", "label_from"):
         assert getattr(pruned, name) == getattr(forest, name)
     assert pruned.classes.tolist() == ["a", "b", "c"]
     assert pruned.max_depth == 2
     assert pruned.cover[0] == forest.cover[0]
-    assert keep_splits(forest, np.ones(forest.n_nodes, bool)).predict(X).tolist() == model.predict(X).tolist()
+    assert forest.keep_splits(np.ones(forest.n_nodes, bool)).predict(X).tolist() == model.predict(X).tolist()
