@@ -133,7 +133,7 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
     All take turns; the best of several rounds counts.
     """
     from scurry.forest import as_rows
-    from scurry.timing import Runner, laps, source_runner
+    from scurry.timing import Runner, measure_laps, wrap_model
 
     with working(f"Reading {model.name}"):
         read = read_model(model, trust_pickle=trust_pickle)
@@ -143,9 +143,9 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
     if read.subject is not read.forest:
         runners.append(Runner("by its plan", read.predictor.predict))
     if read.source is not None:
-        runners.insert(0, source_runner(read.source, X.to_pandas()))
+        runners.insert(0, wrap_model(read.source, X.to_pandas()))
     with working(f"Timing {len(X):,} rows"):
-        times = laps(runners, as_rows(read.forest, X))
+        times = measure_laps(runners, as_rows(read.forest, X))
     if as_json:
         found = {lap.task: dict(zip((r.name for r in runners), lap.seconds, strict=True)) for lap in times}
         typer.echo(json.dumps(found, indent=1))
