@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from scurry.timing import Runner, laps, race, source_runner
+from scurry.timing import Runner, measure_laps, race, wrap_model
 
 
 def test_runs_take_turns(monkeypatch):
@@ -26,11 +26,11 @@ class Model:
 def test_the_source_model_gets_the_users_table_and_keeps_its_settings(monkeypatch):
     monkeypatch.setattr("scurry.timing.thread_count", lambda n_threads: 4)
     seen, table = [], pd.DataFrame({"a": range(30)})
-    model, asked = Model(seen), []
-    runner = Runner("scurry", lambda rows, n_threads: asked.append((len(rows), n_threads)))
-    found = laps([source_runner(model, table), runner], table.to_numpy())
+    model, calls = Model(seen), []
+    runner = Runner("scurry", lambda rows, n_threads: calls.append((len(rows), n_threads)))
+    found = measure_laps([wrap_model(model, table), runner], table.to_numpy())
     assert [lap.task for lap in found] == ["30 rows, 1 thread", "30 rows, 4 threads", "one row"]
     assert all(len(lap.seconds) == 2 for lap in found)
     assert set(seen) == {(pd.DataFrame, 30, 1), (pd.DataFrame, 30, 4), (pd.DataFrame, 1, 1)}
-    assert set(asked) == {(30, 1), (30, 4), (1, 1)}
+    assert set(calls) == {(30, 1), (30, 4), (1, 1)}
     assert model.n_jobs == 7

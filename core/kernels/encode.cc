@@ -1,4 +1,4 @@
-// Encodes rows of floats and doubles as keys (runtime/columns.h), sixteen columns at a time.
+// Encodes rows of floats and doubles as keys (runtime/columns.h), a vector of columns at a time.
 #include <algorithm>
 #include <limits>
 
@@ -7,9 +7,9 @@
 namespace scurry::SCURRY_ISA {
 namespace {
 
-using Floats [[gnu::vector_size(64), gnu::may_alias, gnu::aligned(4)]] = float;
-using HalfFloats [[gnu::vector_size(32)]] = float;
-using Wide [[gnu::vector_size(64)]] = std::int64_t;
+using Floats [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias, gnu::aligned(4)]] = float;
+using HalfFloats [[gnu::vector_size(SCURRY_VECTOR_BYTES / 2)]] = float;
+using Wide [[gnu::vector_size(SCURRY_VECTOR_BYTES)]] = std::int64_t;
 
 // What was found among the values, lane by lane.
 struct Seen {
@@ -26,6 +26,12 @@ inline Floats load_some(const float* from, std::size_t count) {
 #if defined(__AVX512F__)
   const auto mask = static_cast<__mmask16>((1u << count) - 1);
   return reinterpret_cast<Floats>(_mm512_mask_loadu_ps(reinterpret_cast<__m512>(x), mask, from));
+#elif defined(__AVX2__)
+  const __m256i lane = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+  const __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), lane);
+  const __m256 loaded = _mm256_maskload_ps(from, mask);
+  return reinterpret_cast<Floats>(
+      _mm256_blendv_ps(reinterpret_cast<__m256>(x), loaded, reinterpret_cast<__m256>(mask)));
 #else
   for (std::size_t lane = 0; lane < count; ++lane) x[lane] = from[lane];
   return x;
@@ -37,6 +43,12 @@ inline Doubles load_some(const double* from, std::size_t count) {
 #if defined(__AVX512F__)
   const auto mask = static_cast<__mmask8>((1u << count) - 1);
   return reinterpret_cast<Doubles>(_mm512_mask_loadu_pd(reinterpret_cast<__m512d>(x), mask, from));
+#elif defined(__AVX2__)
+  const __m256i lane = _mm256_set_epi64x(3, 2, 1, 0);
+  const __m256i mask = _mm256_cmpgt_epi64(_mm256_set1_epi64x(static_cast<long long>(count)), lane);
+  const __m256d loaded = _mm256_maskload_pd(from, mask);
+  return reinterpret_cast<Doubles>(
+      _mm256_blendv_pd(reinterpret_cast<__m256d>(x), loaded, reinterpret_cast<__m256d>(mask)));
 #else
   for (std::size_t lane = 0; lane < count; ++lane) x[lane] = from[lane];
   return x;
@@ -54,14 +66,21 @@ inline Floats load(const float* from, std::size_t count, Seen&) {
   return count >= kVectorLanes ? *reinterpret_cast<const Floats*>(from) : load_some(from, count);
 }
 
+inline Floats join(HalfFloats low, HalfFloats high) {
+#if SCURRY_VECTOR_BYTES == 64
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+#elif SCURRY_VECTOR_BYTES == 32
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+#else
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3);
+#endif
+}
+
 inline Floats load(const double* from, std::size_t count, Seen& seen) {
   constexpr std::size_t kHalf = kVectorLanes / 2;
   const HalfFloats low = round_some(from, std::min(count, kHalf), seen);
-  if (count <= kHalf) {
-    return __builtin_shufflevector(low, HalfFloats{} + kNan, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  }
-  const HalfFloats high = round_some(from + kHalf, std::min(count - kHalf, kHalf), seen);
-  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  if (count <= kHalf) return join(low, HalfFloats{} + kNan);
+  return join(low, round_some(from + kHalf, std::min(count - kHalf, kHalf), seen));
 }
 
 template <class T>
@@ -128,6 +147,10 @@ Encoded encode(const FloatColumns& columns, const T* x, std::ptrdiff_t row_strid
     case 2: return encode_rows<T, false, 2>(columns, x, row_stride, n, ahead, keys);
     case 3: return encode_rows<T, false, 3>(columns, x, row_stride, n, ahead, keys);
     case 4: return encode_rows<T, false, 4>(columns, x, row_stride, n, ahead, keys);
+    case 5: return encode_rows<T, false, 5>(columns, x, row_stride, n, ahead, keys);
+    case 6: return encode_rows<T, false, 6>(columns, x, row_stride, n, ahead, keys);
+    case 7: return encode_rows<T, false, 7>(columns, x, row_stride, n, ahead, keys);
+    case 8: return encode_rows<T, false, 8>(columns, x, row_stride, n, ahead, keys);
     default: return encode_rows<T, false, 0>(columns, x, row_stride, n, ahead, keys);
   }
 }

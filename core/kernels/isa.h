@@ -5,6 +5,8 @@
 #include "kernels/kernels.h"
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #endif
 
 #ifndef SCURRY_ISA
@@ -13,12 +15,23 @@
 
 namespace scurry::SCURRY_ISA {
 
-using u32 = std::uint32_t;
-using Vector [[gnu::vector_size(64), gnu::may_alias]] = u32;
-using Signed [[gnu::vector_size(64), gnu::may_alias]] = std::int32_t;
-using Doubles [[gnu::vector_size(64), gnu::may_alias]] = double;
+// Vectors fit the registers of the instruction set. The compiler takes longer ones apart element by element, which
+// makes comparisons and selections ten times as slow as no vectors at all.
+#if defined(__AVX512F__)
+#define SCURRY_VECTOR_BYTES 64
+#elif defined(__AVX2__)
+#define SCURRY_VECTOR_BYTES 32
+#else
+#define SCURRY_VECTOR_BYTES 16
+#endif
 
-constexpr std::size_t kVectorLanes = 16;
+using u32 = std::uint32_t;
+using Vector [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = u32;
+using Signed [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = std::int32_t;
+using Doubles [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = double;
+
+constexpr std::size_t kVectorLanes = sizeof(Vector) / sizeof(u32);
+constexpr std::size_t kDoubleLanes = sizeof(Doubles) / sizeof(double);
 
 extern const EncodeKernels kEncodeKernels;
 extern const RivalKernels kRivalKernels;

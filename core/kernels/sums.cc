@@ -8,7 +8,7 @@
 namespace scurry::SCURRY_ISA {
 namespace {
 
-using AnySigned [[gnu::vector_size(64), gnu::may_alias, gnu::aligned(4)]] = std::int32_t;  // at any address
+using AnySigned [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias, gnu::aligned(4)]] = std::int32_t;
 
 void add_doubles(const double* table, const u32* payload, std::size_t n, double* scores) {
   for (std::size_t row = 0; row < n; ++row) scores[row] += table[payload[row]];
@@ -21,7 +21,7 @@ void add_floats(const u32* payload, std::size_t n, float* scores) {
 // kVectors = 0: the number of vectors is read at run time.
 template <std::size_t kVectors>
 void add_wide(const double* table, std::size_t width, const u32* payload, std::size_t n, double* scores) {
-  const std::size_t vectors = kVectors ? kVectors : width / 8;
+  const std::size_t vectors = kVectors ? kVectors : width / kDoubleLanes;
   for (std::size_t row = 0; row < n; ++row) {
     const auto* from = reinterpret_cast<const Doubles*>(table) + payload[row] * vectors;
     auto* to = reinterpret_cast<Doubles*>(scores) + row * vectors;
@@ -39,10 +39,10 @@ void add_pairs(const double* table, const u32* payload, std::size_t n, double* s
 void add_vectors(const double* table, std::size_t width, const u32* payload, std::size_t n, double* scores) {
   switch (width) {
     case 2: return add_pairs(table, payload, n, scores);
-    case 8: return add_wide<1>(table, width, payload, n, scores);
-    case 16: return add_wide<2>(table, width, payload, n, scores);
-    case 24: return add_wide<3>(table, width, payload, n, scores);
-    case 32: return add_wide<4>(table, width, payload, n, scores);
+    case 8: return add_wide<8 / kDoubleLanes>(table, width, payload, n, scores);
+    case 16: return add_wide<16 / kDoubleLanes>(table, width, payload, n, scores);
+    case 24: return add_wide<24 / kDoubleLanes>(table, width, payload, n, scores);
+    case 32: return add_wide<32 / kDoubleLanes>(table, width, payload, n, scores);
     default: return add_wide<0>(table, width, payload, n, scores);
   }
 }
@@ -50,7 +50,7 @@ void add_vectors(const double* table, std::size_t width, const u32* payload, std
 // kVectors = 0: sums stay in memory, not in registers.
 template <std::size_t kVectors>
 void sum_wide(const double* table, std::size_t width, const u32* payload, std::size_t n, double* sums) {
-  const std::size_t vectors = kVectors ? kVectors : width / 8;
+  const std::size_t vectors = kVectors ? kVectors : width / kDoubleLanes;
   auto* to = reinterpret_cast<Doubles*>(sums);
   Doubles total[kVectors + 1];
   std::copy_n(to, kVectors, total);
@@ -75,10 +75,10 @@ void sum_pairs(const double* table, const u32* payload, std::size_t n, double* s
 void sum_vectors(const double* table, std::size_t width, const u32* payload, std::size_t n, double* sums) {
   switch (width) {
     case 2: return sum_pairs(table, payload, n, sums);
-    case 8: return sum_wide<1>(table, width, payload, n, sums);
-    case 16: return sum_wide<2>(table, width, payload, n, sums);
-    case 24: return sum_wide<3>(table, width, payload, n, sums);
-    case 32: return sum_wide<4>(table, width, payload, n, sums);
+    case 8: return sum_wide<8 / kDoubleLanes>(table, width, payload, n, sums);
+    case 16: return sum_wide<16 / kDoubleLanes>(table, width, payload, n, sums);
+    case 24: return sum_wide<24 / kDoubleLanes>(table, width, payload, n, sums);
+    case 32: return sum_wide<32 / kDoubleLanes>(table, width, payload, n, sums);
     default: return sum_wide<0>(table, width, payload, n, sums);
   }
 }
@@ -88,11 +88,12 @@ inline std::uint64_t bits_of(Signed lanes) {
 #if defined(__AVX512F__)
   return _mm512_movepi32_mask(reinterpret_cast<__m512i>(lanes));
 #elif defined(__AVX2__)
-  const auto* halves = reinterpret_cast<const __m256*>(&lanes);
-  return static_cast<u32>(_mm256_movemask_ps(halves[0])) | static_cast<u32>(_mm256_movemask_ps(halves[1])) << 8;
+  return static_cast<u32>(_mm256_movemask_ps(reinterpret_cast<__m256>(lanes)));
+#elif defined(__SSE2__)
+  return static_cast<u32>(_mm_movemask_ps(reinterpret_cast<__m128>(lanes)));
 #else
   std::uint64_t bits = 0;
-  for (int lane = 0; lane < 16; ++lane) bits |= static_cast<std::uint64_t>(lanes[lane] < 0) << lane;
+  for (std::size_t lane = 0; lane < kVectorLanes; ++lane) bits |= static_cast<std::uint64_t>(lanes[lane] < 0) << lane;
   return bits;
 #endif
 }
@@ -114,7 +115,7 @@ void add_and_test(const u32* payload, std::size_t n, std::int32_t* sums, std::in
 
 void add_int_vectors(const std::int32_t* table, std::size_t width, const u32* payload, std::size_t n,
                      std::int32_t* sums) {
-  const std::size_t vectors = width / kIntLanes;
+  const std::size_t vectors = width / kVectorLanes;
   for (std::size_t row = 0; row < n; ++row) {
     const auto* from = reinterpret_cast<const Signed*>(table) + payload[row] * vectors;
     auto* to = reinterpret_cast<Signed*>(sums) + row * vectors;
@@ -125,15 +126,24 @@ void add_int_vectors(const std::int32_t* table, std::size_t width, const u32* pa
 inline Signed larger(Signed a, Signed b) { return a > b ? a : b; }
 
 inline std::int32_t largest(Signed v) {
+#if SCURRY_VECTOR_BYTES == 64
   v = larger(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
   v = larger(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
   v = larger(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
   v = larger(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
+#elif SCURRY_VECTOR_BYTES == 32
+  v = larger(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
+  v = larger(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5));
+  v = larger(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6));
+#else
+  v = larger(v, __builtin_shufflevector(v, v, 2, 3, 0, 1));
+  v = larger(v, __builtin_shufflevector(v, v, 1, 0, 3, 2));
+#endif
   return v[0];
 }
 
 void top_two(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first, std::int32_t* second) {
-  const std::size_t vectors = width / kIntLanes;
+  const std::size_t vectors = width / kVectorLanes;
   for (std::size_t row = 0; row < n; ++row) {
     const auto* v = reinterpret_cast<const Signed*>(sums) + row * vectors;
     // In each lane: the largest sum, and the largest of the others.

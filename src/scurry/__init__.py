@@ -9,6 +9,7 @@ from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 from scurry.runners.runner import AbortFlag
+from scurry.version import read_version
 
 if TYPE_CHECKING:
     from scurry import (
@@ -83,7 +84,7 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return _read_version()
+        return read_version()
     if name not in _LAZY:
         raise AttributeError(f"module 'scurry' has no attribute {name!r}")
     module = importlib.import_module(_LAZY[name])
@@ -92,14 +93,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
-
-
-def _read_version() -> str:
-    # Read when asked for: importlib.metadata takes longer to import than the rest of this module. The number itself
-    # stands in pyproject.toml alone.
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("scurry")
-    except PackageNotFoundError:  # a source tree on the path that was never installed
-        return "0+unknown"

@@ -1,4 +1,4 @@
-"""How long answers take, measured here and now."""
+"""How long answers take: runners timed side by side on this machine."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from threadpoolctl import threadpool_limits
 
 from scurry.forest import thread_count
 
-_MAX_ROWS = 20_000
-_ROUNDS_BATCH, _ROUNDS_ROW = 5, 100
+_MAX_ROWS = 20_000  # enough for a steady time per row
+_ROUNDS_BATCH, _ROUNDS_ROW = 5, 100  # a single row takes microseconds, so its shortest time needs more rounds
 
 
 class Runner(NamedTuple):
-    """A way to get answers, to be timed: called with rows (those of the test, or a table of its own) and threads."""
+    """A way to get answers: a function of rows and a number of threads. `table` replaces the rows, if given."""
 
     name: str
     answer: Callable[[Any, int], object]
@@ -28,14 +28,14 @@ class Runner(NamedTuple):
 
 
 class Lap(NamedTuple):
-    """The shortest times in seconds, one for each runner, of a task."""
+    """A task, and the shortest time in seconds of each runner."""
 
     task: str
     seconds: list[float]
 
 
-def laps(runners: Sequence[Runner], rows: NDArray[Any]) -> list[Lap]:
-    """Let runners answer a batch on one thread, on all cores, and a single row.
+def measure_laps(runners: Sequence[Runner], rows: NDArray[Any]) -> list[Lap]:
+    """Time runners on a batch with one thread, on a batch with all cores, and on a single row.
 
     Parameters
     ----------
@@ -51,16 +51,17 @@ def laps(runners: Sequence[Runner], rows: NDArray[Any]) -> list[Lap]:
     if n_cores > 1:
         tasks[f"{n_rows:,} rows, {n_cores} threads"] = (n_rows, n_cores, _ROUNDS_BATCH)
     tasks["one row"] = (1, 1, _ROUNDS_ROW)
-    found = []
+    laps = []
     for task, (count, n_threads, n_rounds) in tasks.items():
-        runs = [_run(runner, rows, count, n_threads) for runner in runners]
+        runs = [_prepare(runner, rows, count, n_threads) for runner in runners]
+        # Source models may ignore n_jobs and take all cores through OpenMP.
         with threadpool_limits(n_threads, "openmp"):
-            found.append(Lap(task, race(n_rounds, *runs)))
-    return found
+            laps.append(Lap(task, race(n_rounds, *runs)))
+    return laps
 
 
-def source_runner(model: Any, X: Any) -> Runner:
-    """The model itself, as the user holds it, on the user's own table.
+def wrap_model(model: Any, X: Any) -> Runner:
+    """Make a runner of the source model on the user's own table.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ def source_runner(model: Any, X: Any) -> Runner:
     -------
     Runner
     """
-    own = copy.copy(model)
+    own = copy.copy(model)  # the user's model keeps its n_jobs
 
     def answer(table: Any, n_threads: int) -> object:
         if hasattr(own, "n_jobs"):
@@ -82,14 +83,14 @@ def source_runner(model: Any, X: Any) -> Runner:
     return Runner(type(model).__name__, answer, X)
 
 
-def _run(runner: Runner, rows: NDArray[Any], count: int, n_threads: int) -> Callable[[], object]:
+def _prepare(runner: Runner, rows: NDArray[Any], count: int, n_threads: int) -> Callable[[], object]:
     table = nw.from_native(rows if runner.table is None else runner.table, eager_only=True, pass_through=True)
     some = table[:count].to_native() if isinstance(table, nw.DataFrame) else np.asanyarray(table)[:count]
     return partial(runner.answer, some, n_threads)
 
 
 def race(n_rounds: int, *runs: Callable[[], object]) -> list[float]:
-    """The shortest time of each run in seconds; they take turns, so that a slow moment of the machine hits all.
+    """Return the shortest time of each run in seconds.
 
     Parameters
     ----------
@@ -106,6 +107,7 @@ def race(n_rounds: int, *runs: Callable[[], object]) -> list[float]:
     2
     """
     best = [float("inf")] * len(runs)
+    # Runs take turns, so that a slow moment of the machine affects all of them.
     for _ in range(n_rounds):
         for index, run in enumerate(runs):
             start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The picture of an early exit: what is drawn is when rows stop."""
+"""Plots of an early exit: what is drawn is when rows stop."""
 
 import matplotlib as mpl
 import numpy as np

@@ -1,4 +1,4 @@
-"""Pictures of prunings: what is drawn is what the pruned forests do."""
+"""Plots of prunings: what is drawn is what the pruned forests do."""
 
 import matplotlib as mpl
 import numpy as np

@@ -67,9 +67,9 @@ def _fail(message: str) -> None:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from scurry import __version__
 
-        typer.echo(f"scurry {version('scurry')}")
+        typer.echo(f"scurry {__version__}")
         raise typer.Exit
 
 

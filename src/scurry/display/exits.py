@@ -1,4 +1,4 @@
-"""The picture of an early exit: when rows stop, and after how much work they did."""
+"""Plots of an early exit: when rows stop, and how many trees are evaluated for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS = ("thresholds", "work")
 
 
 class EarlyExitDisplay:
-    """When an early exit stops rows, or how many trees were evaluated for rows.
+    """When an early exit stops rows, or how many trees are evaluated for them.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class EarlyExitDisplay:
 
     @classmethod
     def from_predictor(cls, predictor: Predictor, X: Any = None, *, kind: str | None = None, ax: Any = None) -> Self:
-        """Run `predictor` on rows, if there are any, and draw.
+        """Run a predictor on rows, if there are any, and draw.
 
         Parameters
         ----------
@@ -70,12 +70,12 @@ class EarlyExitDisplay:
         return cls(predictor, trees).plot(kind=kind or ("thresholds" if X is None else "work"), ax=ax)
 
     def plot(self, *, kind: str = "thresholds", ax: Any = None) -> Self:
-        """Draw.
+        """Draw the thresholds or the work.
 
         Parameters
         ----------
         kind : {"thresholds", "work"}
-            "thresholds": the votes, scores or leads that stop a row; "work": how many trees rows needed.
+            "thresholds": the votes, scores or leads that stop a row; "work": trees evaluated for each row.
         ax : matplotlib Axes, optional
             A new figure's by default.
 
@@ -85,10 +85,10 @@ class EarlyExitDisplay:
         """
         check_choice("kind", kind, _KINDS)
         if kind == "work" and self.trees is None:
-            raise InputError('kind="work" needs rows: EarlyExitDisplay.from_predictor(predictor, X)')
+            raise InputError('kind="work" needs rows: EarlyExitDisplay.from_predictor(predictor, X)', argument="X")
         rule = self.predictor.plan.exit_rule
         if rule is None:
-            raise InputError("this predictor stops no row early; make one with scurry.early_exit")
+            raise InputError("this predictor stops no row early; make one with scurry.early_exit", argument="predictor")
         self.ax_ = new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
         if kind == "work":
@@ -105,7 +105,7 @@ class EarlyExitDisplay:
 
     def _plot_work(self) -> None:
         trees, n_trees = np.asarray(self.trees), self.predictor.forest.n_trees
-        edges = np.arange(n_trees + 2) - 0.5
+        edges = np.arange(n_trees + 2) - 0.5  # one bar for each number of trees
         self.ax_.hist(trees, edges, weights=np.full(len(trees), 1 / len(trees)), color=_POSITIVE)
         mean = float(trees.mean())
         self.ax_.axvline(mean, color="black", lw=0.8, ls=":", label=f"mean {mean:.1f} of {n_trees}")
@@ -116,10 +116,12 @@ class EarlyExitDisplay:
         ax, n_trees = self.ax_, self.predictor.forest.n_trees
         lower, upper = band
         n_evaluated = np.arange(n_trees + 1)
-        negative, positive = self._sides()
+        negative, positive = self._name_sides()
         known = np.concatenate([lower[~np.isnan(lower)], upper[~np.isnan(upper)], [0.0]])
+        # Where a threshold is NaN no row stops, and matplotlib draws nothing.
         floor, ceiling = (0, n_trees) if by_votes else (known.min(), known.max())
         for policy, (low, high) in enumerate(zip(lower, upper, strict=True)):
+            # Pairs of thresholds overlap: the darker, the more of them stop a row there.
             ax.bar(n_evaluated, low - floor, 1.0, floor, color=_NEGATIVE, alpha=0.3 / len(lower))
             ax.bar(n_evaluated, ceiling - high, 1.0, high, color=_POSITIVE, alpha=0.3 / len(lower))
             ax.step(n_evaluated, high, where="mid", color=_POSITIVE, lw=1.2, label=None if policy else positive)
@@ -130,7 +132,7 @@ class EarlyExitDisplay:
 
     def _plot_bins(self, found: Bins) -> None:
         forest = self.predictor.forest
-        for side, colour, name in zip((False, True), (_NEGATIVE, _POSITIVE), self._sides(), strict=True):
+        for side, colour, name in zip((False, True), (_NEGATIVE, _POSITIVE), self._name_sides(), strict=True):
             chosen = found.positive == side
             self.ax_.vlines(found.trees[chosen], found.low[chosen], found.high[chosen], color=colour, label=name)
         self.ax_.set(xlabel="trees evaluated", ylabel="running score", xlim=(0, forest.n_trees))
@@ -145,7 +147,7 @@ class EarlyExitDisplay:
         self.ax_.set(xlabel="rounds of trees", ylabel=f"lead in {what} over the second class", xlim=(0, len(lead) - 1))
         self.ax_.legend(frameon=False)
 
-    def _sides(self) -> tuple[str, str]:
+    def _name_sides(self) -> tuple[str, str]:
         classes = self.predictor.classes
         negative, positive = ("negative", "positive") if classes is None else classes
         return f"stop: {negative}", f"stop: {positive}"

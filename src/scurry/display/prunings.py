@@ -82,7 +82,8 @@ class PruningPathDisplay:
         if not paths:
             raise InputError("paths is empty; pass at least one path made by scurry.prune", argument="paths")
         check_count("n_points", n_points, 2)
-        return cls({name: _error_by_cost(path, X, np.asarray(y), n_points) for name, path in paths.items()}).plot(ax=ax)
+        curves = {name: _measure_errors(path, X, np.asarray(y), n_points) for name, path in paths.items()}
+        return cls(curves).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw the curves as steps: between two prunings, a budget buys the cheaper one.
@@ -99,6 +100,7 @@ class PruningPathDisplay:
         self.ax_ = new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
         self.lines_ = [
+            # The first curve is drawn on top.
             self.ax_.plot(costs, errors, "o-", ms=3, lw=1.2, drawstyle="steps-post", label=name, zorder=3 - 0.01 * at)[
                 0
             ]
@@ -142,7 +144,7 @@ class FeatureUsageDisplay:
 
     @classmethod
     def from_forests(cls, forests: Mapping[str, Forest], X: Any) -> Self:
-        """Count uses in each forest, and plot.
+        """Count how often rows use each feature in each forest, and plot.
 
         Parameters
         ----------
@@ -156,8 +158,7 @@ class FeatureUsageDisplay:
         """
         if len({forest.n_features for forest in forests.values()}) != 1:
             raise InputError("forests must be given, all with the same features", argument="forests")
-        first = next(iter(forests.values()))
-        names = first.titles
+        names = next(iter(forests.values())).titles
         shares = {}
         for name, forest in forests.items():
             uses = feature_uses(forest, X)
@@ -174,7 +175,7 @@ class FeatureUsageDisplay:
         FeatureUsageDisplay
         """
         figure = new_axes().figure
-        figure.clear()
+        figure.clear()  # only the figure is needed: there is one axes for each forest
         figure.set_size_inches(3.2 * len(self.shares) + 2, 0.22 * len(self.feature_names) + 1.4)
         self.figure_ = figure
         self.axes_ = list(figure.subplots(1, len(self.shares), sharey=True, squeeze=False)[0])
@@ -194,7 +195,7 @@ class FeatureUsageDisplay:
         return self
 
 
-def _error_by_cost(
+def _measure_errors(
     path: PruningPath, X: Any, y: NDArray[Any], n_points: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return mean costs and errors on these rows of some prunings, by rising cost."""

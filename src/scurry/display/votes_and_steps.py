@@ -1,6 +1,6 @@
-"""Pictures of rules, predictors and prunings, as scikit-learn draws its own. matplotlib is imported when drawing.
+"""Plots of vote rules and of anytime predictors, and the axes that every display draws on.
 
-Axes to draw on. matplotlib is imported when something is drawn.
+matplotlib is an optional dependency: it is imported when something is drawn.
 """
 
 from __future__ import annotations
@@ -18,9 +18,18 @@ from scurry.predictor import Predictor
 from scurry.stopping.votes.policy import stop_when_certain
 from scurry.stopping.votes.rule import VoteRule
 
-_GO_ON, _POSITIVE, _NEGATIVE, _LOT = "#f2f2f2", "#1f77b4", "#d9822b", "#7a2f8f"
-_MAX_LISTED = 1001  # voters for which states are listed one by one
-_BUDGETS = {"steps": "steps per row", "time": "time per row (µs)"}
+_CONTINUE, _POSITIVE, _NEGATIVE, _RANDOMISED = "#f2f2f2", "#1f77b4", "#d9822b", "#7a2f8f"
+_MAX_LISTED = 1001  # voters; the table of states grows with the square of their number
+_BUDGETS = {"steps": "tree steps per row", "time": "time per row (µs)"}
+
+
+def new_axes() -> Any:
+    """Return the axes of a new figure."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise MissingDependencyError('drawing needs matplotlib: pip install "scurry[plots]"') from error
+    return pyplot.subplots(figsize=(6.4, 4.4), layout="constrained")[1]
 
 
 class VoteRuleDisplay:
@@ -48,7 +57,7 @@ class VoteRuleDisplay:
 
     @classmethod
     def from_rule(cls, rule: VoteRule, *, kind: str = "thresholds", ax: Any = None) -> Self:
-        """Draw `rule` at once; see `plot`."""
+        """Draw a rule; see `plot`."""
         return cls(rule).plot(kind=kind, ax=ax)
 
     def plot(self, *, kind: str = "thresholds", ax: Any = None) -> Self:
@@ -57,8 +66,8 @@ class VoteRuleDisplay:
         Parameters
         ----------
         kind : {"thresholds", "outcomes"}
-            "thresholds": after how many positive votes it stops; "outcomes": expected votes and disagreement by the
-            number of positive voters.
+            "thresholds": the numbers of positive votes that stop; "outcomes": expected votes and disagreement for
+            each number of positive voters.
         ax : matplotlib Axes, optional
             A new figure by default.
 
@@ -66,8 +75,7 @@ class VoteRuleDisplay:
         -------
         VoteRuleDisplay
         """
-        if kind not in ("thresholds", "outcomes"):
-            raise InputError(f'kind must be "thresholds" or "outcomes", got {kind!r}')
+        check_choice("kind", kind, ("thresholds", "outcomes"))
         self.ax_ = new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
         (self._plot_thresholds if kind == "thresholds" else self._plot_outcomes)()
@@ -81,16 +89,17 @@ class VoteRuleDisplay:
         seen = np.arange(rule.n_voters + 1)
         # The boundary between two counts is drawn half a vote before the one that stops.
         upper, lower = np.minimum(rule.upper, seen + 1) - 0.5, np.maximum(rule.lower, -1) + 0.5
-        ax.fill_between(seen, lower, upper, color=_GO_ON, step="mid", label="ask on")
+        ax.fill_between(seen, lower, upper, color=_CONTINUE, step="mid", label="continue")
         ax.fill_between(seen, upper, np.maximum(upper, seen + 0.5), color=_POSITIVE, alpha=0.55, step="mid", lw=0)
         ax.fill_between(seen, np.minimum(lower, -0.5), lower, color=_NEGATIVE, alpha=0.55, step="mid", lw=0)
         ax.step(seen, upper, where="mid", color=_POSITIVE, lw=1.2, label="stop: positive")
         ax.step(seen, lower, where="mid", color=_NEGATIVE, lw=1.2, label="stop: negative")
+        # Beyond these lines the votes to come cannot change the majority: no rule needs to go further.
         certain = stop_when_certain(rule.n_voters)
         ax.step(seen, certain.upper - 0.5, where="mid", color="black", lw=0.8, ls=":", label="vote decided")
         ax.step(seen, certain.lower + 0.5, where="mid", color="black", lw=0.8, ls=":")
         if rule.n_voters <= _MAX_LISTED:
-            ax.plot(*np.nonzero(rule.find_randomised_states()), "o", color=_LOT, ms=4, label="stop by lot")
+            ax.plot(*np.nonzero(rule.find_randomised_states()), "o", color=_RANDOMISED, ms=4, label="randomised stop")
         ax.set(xlabel="votes seen", ylabel="positive votes", xlim=(0, rule.n_voters), ylim=(-0.5, rule.n_voters + 0.5))
         ax.legend(loc="upper left", frameon=False)
 
@@ -108,7 +117,7 @@ class VoteRuleDisplay:
 
 
 class AnytimeDisplay:
-    """How good the answers of anytime predictors are against what each row may spend.
+    """Quality of anytime predictors against what each row may spend.
 
     Parameters
     ----------
@@ -116,7 +125,7 @@ class AnytimeDisplay:
         Two float64 arrays of one length for each predictor.
     against : {"steps", "time"}
     quality : str
-        What the curves show: "accuracy", or "mean squared error" of regressors.
+        Name of the quality metric: "accuracy", or "mean squared error" of regressors.
 
     Attributes
     ----------
@@ -168,9 +177,9 @@ class AnytimeDisplay:
         X : array or DataFrame of shape (n_rows, n_features)
         y : array of shape (n_rows,)
         against : {"steps", "time"}
-            "time" gives every row real deadlines: the curves are those of this machine, at this moment.
+            "time" gives every row a real deadline: the curves depend on this machine and its load.
         n_points : int, default 50
-            How many budgets.
+            Number of budgets.
         ax : matplotlib Axes, optional
 
         Returns
@@ -183,11 +192,14 @@ class AnytimeDisplay:
             predictors = {"anytime" if certificate is None else certificate.steps.order: predictors}
         for name, predictor in predictors.items():
             if not predictor.plan.by_step:
-                raise InputError(f"predictor {name!r} cannot stop after any step; make it with scurry.anytime")
+                raise InputError(
+                    f"predictor {name!r} cannot stop after any step; make it with scurry.anytime",
+                    argument="predictors",
+                )
         if len({predictor.forest.is_classifier for predictor in predictors.values()}) != 1:
-            raise InputError("predictors must be given, all classifiers or all regressors")
-        curve = _curve_by_steps if against == "steps" else _curve_by_time
-        curves = {name: curve(predictor, X, np.asarray(y), n_points) for name, predictor in predictors.items()}
+            raise InputError("predictors must be given, all classifiers or all regressors", argument="predictors")
+        measure = _measure_by_steps if against == "steps" else _measure_by_time
+        curves = {name: measure(predictor, X, np.asarray(y), n_points) for name, predictor in predictors.items()}
         is_classifier = next(iter(predictors.values())).forest.is_classifier
         display = cls(curves, against=against, quality="accuracy" if is_classifier else "mean squared error")
         return display.plot(ax=ax)
@@ -207,48 +219,39 @@ class AnytimeDisplay:
         self.ax_ = new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
         self.lines_ = [
-            self.ax_.plot(x, quality, label=name, drawstyle=self._drawstyle(x))[0]
+            # Stairs would claim that quality stays the same at steps that were not measured.
+            self.ax_.plot(x, quality, label=name, drawstyle="steps-post" if self._is_complete(x) else "default")[0]
             for name, (x, quality) in self.curves.items()
         ]
         self.ax_.set(xlabel=_BUDGETS[self.against], ylabel=self.quality)
         self.ax_.legend()
         return self
 
-    def _drawstyle(self, x: NDArray[np.float64]) -> str:
-        # Stairs would say of steps left out what is not known.
-        every_step = self.against == "steps" and bool((np.diff(x) <= 1).all())
-        return "steps-post" if every_step else "default"
+    def _is_complete(self, x: NDArray[np.float64]) -> bool:
+        return self.against == "steps" and bool((np.diff(x) <= 1).all())
 
 
-def _curve_by_steps(
+def _measure_by_steps(
     predictor: Predictor, X: Any, y: NDArray[Any], n_points: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     rows = as_rows(predictor.forest, X)
     budgets = np.unique(np.linspace(0, len(predictor.plan.order), n_points).round().astype(np.int64))
-    quality = [_quality(predictor, predictor.predict(rows, max_steps=int(steps)), y) for steps in budgets]
+    quality = [_measure_quality(predictor, predictor.predict(rows, max_steps=int(steps)), y) for steps in budgets]
     return budgets.astype(np.float64), np.array(quality)
 
 
-def _curve_by_time(
+def _measure_by_time(
     predictor: Predictor, X: Any, y: NDArray[Any], n_points: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     rows = as_rows(predictor.forest, X)
     times_us = np.asarray(predictor.run(rows, time_us=1e9).time_us, np.float64)
+    # Half of the rows finish within the median; a little more shows that the curve ends there.
     budgets = np.linspace(0, 1.1 * float(np.median(times_us)), n_points)
-    quality = [_quality(predictor, predictor.predict(rows, time_us=float(time_us)), y) for time_us in budgets]
+    quality = [_measure_quality(predictor, predictor.predict(rows, time_us=float(time_us)), y) for time_us in budgets]
     return budgets, np.array(quality)
 
 
-def _quality(predictor: Predictor, labels: NDArray[Any], y: NDArray[Any]) -> float:
+def _measure_quality(predictor: Predictor, labels: NDArray[Any], y: NDArray[Any]) -> float:
     if y.shape != labels.shape:
-        raise InputError(f"y has shape {y.shape}, X has {len(labels)} rows")
+        raise InputError(f"y has shape {y.shape}, X has {len(labels)} rows", argument="y")
     return float((labels == y).mean() if predictor.forest.is_classifier else ((labels - y) ** 2).mean())
-
-
-def new_axes() -> Any:
-    """The axes of a new figure."""
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise MissingDependencyError('drawing needs matplotlib: pip install "scurry[plots]"') from error
-    return pyplot.subplots(figsize=(6.4, 4.4), layout="constrained")[1]

@@ -1,4 +1,4 @@
-"""The story of a predictor that stops rows early."""
+"""The story of an early exit: how many trees it evaluates, what it changes, and what other thresholds would do."""
 
 from __future__ import annotations
 
@@ -10,127 +10,134 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from scurry.forest import Forest
-from scurry.formatting import round_up
+from scurry.formatting import format_number, format_percent, format_share, round_up
 from scurry.plan import Band, Bins, Leads, SumRule
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, Labels
 from scurry.report.charts import Axis, Chart
-from scurry.report.markup import number, percent, share
-from scurry.report.story import BLOCK, Claim, Column, Curve, Picture, Story, TestRows, Tile, Work
+from scurry.report.story import BLOCK, Claim, Column, Curve, Effort, Picture, Story, TestRows, Tile
 from scurry.stopping.guarantee import certified_rate
 from scurry.timing import Runner
 
-_INTERVAL = 0.95
-FACTORS = np.geomspace(1 / 16, 16, 41)  # the middle one leaves thresholds as they are
+_CONFIDENCE = 0.95  # of the interval around a measured rate
+# From 16 times as bold to 16 times as cautious. The middle factor is 1, so that the predictor itself is on the curve.
+FACTORS = np.geomspace(1 / 16, 16, 41)
 
 
 def tell(predictor: Predictor, rule: SumRule, test: TestRows) -> Story:
     """Collect what there is to say about an early exit."""
     forest, certificate = predictor.forest, predictor.certificate or Certificate(method="by hand")
-    labels, trees, steps = _run(predictor, test.rows)
-    mean_trees, changed = float(trees.mean()), test.change(labels)
-    saved = share(1 - mean_trees / forest.n_trees)
+    runs = [predictor.run(test.rows[at : at + BLOCK], None) for at in range(0, len(test), BLOCK)]
+    labels, trees, node_tests = (
+        np.concatenate([getattr(run, name) for run in runs]) for name in ("labels", "trees", "steps")
+    )
+    mean_trees, n_changed = format_number(float(trees.mean())), int((labels != test.full).sum())
+    changed = format_share(test.measure_change(labels))
+    saved = format_share(1 - float(trees.mean()) / forest.n_trees)
+    stopped = format_share(float((trees < forest.n_trees).mean()))
     tiles = [
-        Tile("trees evaluated per row", number(mean_trees), f"of {forest.n_trees:,}: {saved} saved"),
-        Tile("labels changed", share(changed), f"{int((labels != test.full).sum()):,} of {len(test):,} test rows"),
-        Tile("rows stopped early", share(float((trees < forest.n_trees).mean())), "the others evaluated every tree"),
+        Tile("trees evaluated per row", mean_trees, f"of {forest.n_trees:,}: {saved} saved"),
+        Tile("labels changed", changed, f"{n_changed:,} of {len(test):,} test rows"),
+        Tile("rows stopped early", stopped, "the others evaluated every tree"),
     ]
     if test.y is not None:
-        tiles.append(Tile("accuracy", share(test.quality(labels)), f"full model: {share(test.quality(test.full))}"))
+        ours, full = (format_share(test.measure_quality(each)) for each in (labels, test.full))
+        tiles.append(Tile("accuracy", ours, f"full model: {full}"))
     return Story(
         kind="Early exit",
-        verdict=f"It evaluates {number(mean_trees)} of {forest.n_trees:,} trees per row, and answers {share(changed)} "
+        verdict=f"It evaluates {mean_trees} of {forest.n_trees:,} trees per row, and answers {changed} "
         f"of {len(test):,} test rows differently from the full model.",
         tiles=tiles,
         promise=certificate.statement(),
-        claims=[*_claims(rule, certificate.max_rate, test, labels), *test.quality_claims(labels)],
-        work=Work(
-            "trees evaluated", trees, forest.n_trees, "How many trees test rows needed until their label was clear."
+        claims=[*_claim_changes(rule, certificate.max_rate, test, labels), *test.claim_quality(labels)],
+        effort=Effort(
+            "trees evaluated", trees, forest.n_trees, "Number of trees evaluated until the label of a row was clear."
         ),
-        picture=picture(rule, forest),
-        curve=_curve(predictor, rule, test.some(BLOCK)),
+        picture=_draw_rule(rule, forest),
+        curve=_measure_curve(predictor, rule, test.thin(BLOCK)),
         answers=labels,
-        effort=[Column("trees evaluated", trees), Column("node tests", steps)],
+        row_columns=[Column("trees evaluated", trees), Column("node tests", node_tests)],
         runners=[Runner("all trees, scurry", forest.predict), Runner("early exit", predictor.predict)],
-        recipe=_recipe(certificate),
+        recipe=_write_recipe(certificate),
         settings=certificate.lines(),
     )
 
 
-def _run(predictor: Predictor, rows: NDArray[Any]) -> list[NDArray[Any]]:
-    """Labels, trees and node tests of each row, by blocks that fit into memory."""
-    runs = [predictor.run(rows[at : at + BLOCK], None) for at in range(0, len(rows), BLOCK)]
-    return [np.concatenate([getattr(run, name) for run in runs]) for name in ("labels", "trees", "steps")]
-
-
-def _claims(rule: SumRule, bound: float | None, test: TestRows, labels: NDArray[Any]) -> list[Claim]:
+def _claim_changes(rule: SumRule, bound: float | None, test: TestRows, labels: NDArray[Any]) -> list[Claim]:
     against = {"the model's": test.full}
     if rule.kind == "votes":
+        # Votes promise against the full vote; what it means for the model's own labels is measured only.
         against = {"the full vote's": test.full_vote} | against
     claims: list[Claim] = []
     for whose, reference in against.items():
         n_changed, n_rows = int((labels != reference).sum()), len(test)
-        low, high = _interval(n_changed, n_rows)
-        measured = f"{share(n_changed / n_rows)} ({share(low)} to {share(high)} with 95 % confidence)"
+        low, high = _find_interval(n_changed, n_rows)
+        measured = (
+            f"{format_share(n_changed / n_rows)} ({format_share(low)} to {format_share(high)} "
+            f"with {format_percent(_CONFIDENCE)} confidence)"
+        )
         what = f"labels other than {whose}"
         if claims or bound is None:
             claims.append(Claim(what, "nothing", measured))
         else:
-            claims.append(Claim(what, f"at most {percent(bound)}", measured, _verdict(n_changed / n_rows, low, bound)))
+            verdict = _judge(n_changed / n_rows, low, bound)
+            claims.append(Claim(what, f"at most {format_percent(bound)}", measured, verdict))
     return claims
 
 
-def _verdict(measured: float, low: float, bound: float) -> str:
+def _judge(measured: float, low: float, bound: float) -> str:
     if measured <= bound:
         return "kept"
+    # A few test rows exceed a kept promise now and then; only an interval above the bound speaks against it.
     return "above it, perhaps by chance" if low <= bound else "not kept on these rows"
 
 
-def _interval(n_changed: int, n_rows: int) -> tuple[float, float]:
-    """Clopper and Pearson's interval of a rate."""
-    tail = (1 - _INTERVAL) / 2
+def _find_interval(n_changed: int, n_rows: int) -> tuple[float, float]:
+    """Return Clopper and Pearson's interval of a rate."""
+    tail = (1 - _CONFIDENCE) / 2
     low = float(beta.ppf(tail, n_changed, n_rows - n_changed + 1)) if n_changed else 0.0
     return low, certified_rate(n_changed, n_rows, 1 - tail)
 
 
-def _recipe(certificate: Certificate) -> str:
+def _write_recipe(certificate: Certificate) -> str:
     """Return the call that made a plan."""
     promise = certificate.promise
     if not isinstance(promise, Labels):
-        return _call(method=certificate.method)
-    return _call(max_disagreement=promise.max_changed, confidence=promise.confidence, method=certificate.method)
+        return _write_call(method=certificate.method)
+    return _write_call(max_disagreement=promise.max_changed, confidence=promise.confidence, method=certificate.method)
 
 
-def _call(**options: Any) -> str:
+def _write_call(**options: Any) -> str:
     return f"scurry.early_exit(model, X_cal, {', '.join(f'{name}={value!r}' for name, value in options.items())})"
 
 
-def _curve(predictor: Predictor, rule: SumRule, test: TestRows) -> Curve:
-    """What bolder and more cautious thresholds do to the test rows, from the boldest to none at all."""
+def _measure_curve(predictor: Predictor, rule: SumRule, test: TestRows) -> Curve:
+    """Measure what bolder and more cautious thresholds do to the test rows, from the boldest to none at all."""
     forest, plan = predictor.forest, predictor.plan
     rules = [*(rule.with_scaled_thresholds(forest, float(factor)) for factor in FACTORS), rule.without_stops()]
     runs = [Predictor(forest, replace(plan, stop=each)).run(test.rows, None) for each in rules]
     shipped = runs[len(FACTORS) // 2]
+    # Neighbouring factors may lead to the same stops. Of such runs one is kept, the predictor's own if it is there.
     by_effort = {run.mean_trees: run for run in runs} | {shipped.mean_trees: shipped}
     runs = [by_effort[mean_trees] for mean_trees in sorted(by_effort)]
     promised_against = test.full if rule.kind == "scores" else test.full_vote
     n_changed = [int((run.labels != promised_against).sum()) for run in runs]
-    columns = test.columns([run.labels for run in runs])
+    columns = test.compare([run.labels for run in runs])
     if rule.kind == "votes":
-        from_vote = Column("labels other than the full vote's", np.array(n_changed) / len(test), share)
+        from_vote = Column("labels other than the full vote's", np.array(n_changed) / len(test), format_share)
         columns.insert(0 if test.y is None else 1, from_vote)
     certificate = plan.certificate or Certificate(method="by hand")
-    confidence = (certificate.promise and certificate.promise.confidence) or _INTERVAL
+    confidence = (certificate.promise and certificate.promise.confidence) or _CONFIDENCE
     provable = np.array([certified_rate(n, len(test), confidence) for n in n_changed])
-    calls = [_call(max_disagreement=round_up(float(rate), 2), confidence=confidence) for rate in provable]
+    calls = [_write_call(max_disagreement=round_up(float(rate), 2), confidence=confidence) for rate in provable]
     start = runs.index(shipped)
-    calls[start] = _recipe(certificate)
+    calls[start] = _write_recipe(certificate)
     return Curve(
         budget="trees evaluated per row",
         spent=np.array(sorted(by_effort)),
         columns=[
             *columns,
-            Column(f"could be promised, from {len(test):,} rows", provable, share),
+            Column(f"could be promised, from {len(test):,} rows", provable, format_share),
             Column("node tests per row", np.array([run.mean_steps for run in runs])),
         ],
         calls=calls,
@@ -138,13 +145,13 @@ def _curve(predictor: Predictor, rule: SumRule, test: TestRows) -> Curve:
         shipped=start,
         n_drawn=1 if test.y is None else 2,
         bound=certificate.max_rate,
-        note=f"What bolder and more cautious thresholds do to {len(test):,} test rows. It shows what could be asked "
-        "for; a promise needs a calibration on rows of its own. A node test compares one feature with one threshold.",
+        note=f"What bolder and more cautious thresholds do to {len(test):,} test rows. It shows what could be "
+        "promised; a promise needs a calibration on rows of its own. A node test compares one feature with one "
+        "threshold.",
     )
 
 
-def picture(rule: SumRule, forest: Forest) -> Picture:
-    """Draw when the rule stops a row."""
+def _draw_rule(rule: SumRule, forest: Forest) -> Picture:
     match rule.regions(forest):
         case Band() as band:
             return _draw_band(band, rule, forest)
@@ -159,16 +166,17 @@ def _draw_band(band: Band, rule: SumRule, forest: Forest) -> Picture:
     lower, upper = band
     known = np.concatenate([lower[~np.isnan(lower)], upper[~np.isnan(upper)], [0.0]])
     what = "positive votes" if by_votes else "running score"
+    # The first thresholds are often extreme: an axis that showed them all would flatten the others.
     y = Axis(what, 0, forest.n_trees) if by_votes else Axis.around(what, np.quantile(known, [0.02, 0.98]))
     chart = Chart(f"Thresholds on the {what} after each tree", Axis("trees evaluated", 0, forest.n_trees), y)
     for low, high in zip(lower, upper, strict=True):
-        chart.staircase(trees, low, beyond=y.low, style="negative")
-        chart.staircase(trees, high, beyond=y.high, style="positive")
+        chart.draw_staircase(trees, low, beyond=y.low, style="negative")
+        chart.draw_staircase(trees, high, beyond=y.high, style="positive")
     scale = "" if by_votes else " (0 at the decision threshold)"
     note = f"A row stops as soon as its {what}{scale} leave{'' if by_votes else 's'} the space between the lines."
     if len(lower) > 1:
         note += f" Each row draws one of {len(lower)} pairs of thresholds at random."
-    return Picture("When a row stops", chart, _sides(forest), note)
+    return Picture("When a row stops", chart, _name_sides(forest), note)
 
 
 def _draw_bins(found: Bins, forest: Forest) -> Picture:
@@ -176,9 +184,9 @@ def _draw_bins(found: Bins, forest: Forest) -> Picture:
     chart = Chart("Bins of the running score that stop a row", Axis("trees evaluated", 0, forest.n_trees), y)
     for positive, style in ((False, "negative"), (True, "positive")):
         chosen = found.positive == positive
-        chart.strips(found.trees[chosen], found.low[chosen], found.high[chosen], style)
+        chart.draw_strips(found.trees[chosen], found.low[chosen], found.high[chosen], style)
     note = "A row stops once its running score (0 at the decision threshold) is in a coloured bin."
-    return Picture("When a row stops", chart, _sides(forest), note)
+    return Picture("When a row stops", chart, _name_sides(forest), note)
 
 
 def _draw_leads(lead: NDArray[np.float64], rule: SumRule) -> Picture:
@@ -186,11 +194,11 @@ def _draw_leads(lead: NDArray[np.float64], rule: SumRule) -> Picture:
     what = "lead in votes" if rule.kind == "votes" else "lead in score"
     y = Axis.around(what, np.append(lead[~np.isnan(lead)], 0.0))
     chart = Chart(f"The {what} over the second class that stops a row", Axis("rounds of trees", 0, len(rounds) - 1), y)
-    chart.staircase(rounds, lead, beyond=y.high, style="positive")
+    chart.draw_staircase(rounds, lead, beyond=y.high, style="positive")
     note = f"A row stops once the leading class has this {what} over the second."
     return Picture("When a row stops", chart, [("positive", "stop: the leading class")], note)
 
 
-def _sides(forest: Forest) -> list[tuple[str, str]]:
+def _name_sides(forest: Forest) -> list[tuple[str, str]]:
     negative, positive = ("negative", "positive") if forest.classes is None else forest.classes
     return [("positive", f"stop: {positive}"), ("negative", f"stop: {negative}")]

@@ -1,14 +1,10 @@
-"""HTML and SVG as values: text is escaped unless it is markup already.
-
-Numbers as a reader wants them.
-"""
+"""HTML and SVG as values: text is escaped unless it is markup already."""
 
 from __future__ import annotations
 
-from decimal import ROUND_CEILING, Context
 from html import escape
 
-_VOID = frozenset({"br", "input", "meta"})
+_VOID = frozenset({"br", "input", "meta"})  # elements that HTML knows without an end tag
 
 
 class Markup(str):
@@ -18,7 +14,7 @@ class Markup(str):
 
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:
-    """An element.
+    """Make an element.
 
     Parameters
     ----------
@@ -36,26 +32,24 @@ def tag(name: str, *children: object, **attributes: object) -> Markup:
     >>> tag("td", "a < b", class_="n", hidden=True)
     '<td class="n" hidden>a &lt; b</td>'
     """
-    head = "".join(
-        _attribute(key, value) for key, value in attributes.items() if value is not None and value is not False
-    )
-    if name in _VOID:
-        return Markup(f"<{name}{head}>")
-    return Markup(f"<{name}{head}>{join(*children)}</{name}>")
+    head = name
+    for key, value in attributes.items():
+        # A False is left out by identity: 0 is a value, as in tabindex="0".
+        if value is None or value is False:
+            continue
+        # Python keywords end in an underscore here, and Python names have no hyphen.
+        head += f" {key.rstrip('_').replace('_', '-')}"
+        head += "" if value is True else f'="{escape(str(value))}"'
+    return Markup(f"<{head}>" if name in _VOID else f"<{head}>{join(*children)}</{name}>")
 
 
 def join(*children: object) -> Markup:
-    """Elements and texts one after another."""
+    """Join elements and texts; None is left out."""
     return Markup("".join(c if isinstance(c, Markup) else escape(str(c)) for c in children if c is not None))
 
 
-def _attribute(name: str, value: object) -> str:
-    name = name.rstrip("_").replace("_", "-")
-    return f" {name}" if value is True else f' {name}="{escape(str(value))}"'
-
-
-def table(header: list[object], rows: list[list[object]], *, caption: str, n_text: int = 1) -> Markup:
-    """A table that scrolls by itself where the page is too narrow.
+def tabulate(header: list[object], rows: list[list[object]], *, caption: str, n_text: int = 1) -> Markup:
+    """Make a table that scrolls by itself where the page is too narrow.
 
     Parameters
     ----------
@@ -64,7 +58,7 @@ def table(header: list[object], rows: list[list[object]], *, caption: str, n_tex
         The first cell of each names the row.
     caption : str
     n_text : int, default 1
-        How many columns hold text; the others hold numbers.
+        Number of columns that hold text; the others hold numbers.
 
     Returns
     -------
@@ -81,70 +75,5 @@ def table(header: list[object], rows: list[list[object]], *, caption: str, n_tex
         for row in rows
     ]
     content = tag("table", tag("caption", tag("span", caption)), tag("thead", head), tag("tbody", *body))
+    # A region that scrolls must be reachable by keyboard and have a name.
     return tag("div", content, class_="scroll", tabindex=0, role="region", aria_label=caption)
-
-
-def share(value: float) -> str:
-    """A fraction in percent, with digits enough for small ones.
-
-    Examples
-    --------
-    >>> share(0.8564), share(0.00125), share(0), share(0.00001)
-    ('85.64 %', '0.125 %', '0 %', '0.001 %')
-    """
-    percent = 100 * value
-    if percent == 0:
-        return "0 %"
-    digits = 2 if abs(percent) >= 1 else 3
-    return f"{percent:.{digits}f} %"
-
-
-def percent(value: float) -> str:
-    """A round fraction in percent, as at a chart's ticks.
-
-    Examples
-    --------
-    >>> percent(0.86), percent(0.005)
-    ('86 %', '0.5 %')
-    """
-    return f"{100 * value:.5g} %"
-
-
-def number(value: float) -> str:
-    """A number with about three digits, whole ones in full.
-
-    Examples
-    --------
-    >>> number(48842), number(6.247), number(0.03217), number(101.0)
-    ('48,842', '6.25', '0.0322', '101')
-    """
-    if float(value).is_integer():
-        return f"{value:,.0f}"
-    if abs(value) >= 100:
-        return f"{value:,.1f}"
-    return f"{value:.3g}"
-
-
-def rounded_up(value: float, digits: int) -> float:
-    """The least number of so many digits that is not below `value`: a budget that allows what costs `value`.
-
-    Examples
-    --------
-    >>> rounded_up(42.58651, 6), rounded_up(0.00463, 2), rounded_up(40.0, 2)
-    (42.5866, 0.0047, 40.0)
-    """
-    return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(value))
-
-
-def seconds(duration: float) -> str:
-    """A duration in the unit that suits it.
-
-    Examples
-    --------
-    >>> seconds(0.0123), seconds(2.9e-6)
-    ('12.3 ms', '2.9 µs')
-    """
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if duration >= size:
-            return f"{duration / size:.3g} {unit}"
-    return f"{duration / 1e-6:.3g} µs"

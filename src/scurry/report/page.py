@@ -1,6 +1,7 @@
-"""`write`: from a predictor and test rows to the page.
+"""The page: a self-contained HTML file about a predictor, a forest or a path of prunings.
 
-The sections of the page, each from what a story holds.
+`write` makes it. The subject's story says what stands on it; each section has a `render` function, in the order of the
+page.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
-from importlib.metadata import version
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
@@ -21,14 +21,19 @@ import numpy as np
 
 from scurry.errors import InputError, OutputError
 from scurry.forest import Forest
+from scurry.formatting import format_number, format_percent, format_seconds, format_share
 from scurry.predictor import Predictor
 from scurry.pruning import PruningPath
 from scurry.report import exits, prunings, steps
 from scurry.report.charts import Axis, Chart
-from scurry.report.curve import curve_section
-from scurry.report.markup import Markup, join, number, percent, seconds, share, table, tag
-from scurry.report.story import Picture, Story, TestRows, Work, tell_whole
-from scurry.timing import Lap, Runner, laps, source_runner
+from scurry.report.curve import render_curve
+from scurry.report.markup import Markup, join, tabulate, tag
+from scurry.report.story import Effort, Picture, Story, TestRows, tell_whole
+from scurry.timing import Lap, Runner, measure_laps, wrap_model
+from scurry.version import read_version
+
+_N_BARS = 40  # of the histogram
+_N_CHANGED, _N_FEATURES = 40, 4  # rows and features in the table of changed rows: what fits without scrolling much
 
 
 def write(
@@ -40,7 +45,7 @@ def write(
     model: Any = None,
     title: str | None = None,
 ) -> Path:
-    """Write a page about a predictor that needs nothing but a browser: no network, no other file.
+    """Write a self-contained HTML page about a predictor: it needs no network and no other file.
 
     Parameters
     ----------
@@ -52,8 +57,9 @@ def write(
     y_test : array of shape (n_rows,), optional
         Their labels. Without them the page compares with the full model only.
     model : fitted estimator, optional
-        The source model, to be timed beside scurry on `X_test`.
+        The source model, to be timed next to scurry on `X_test`.
     title : str, optional
+        Page title.
 
     Returns
     -------
@@ -70,31 +76,39 @@ def write(
     >>> fast = scurry.early_exit(model, X[200:400], max_disagreement=0.05, method="minimixed", random_state=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     page = scurry.report.write(fast, f"{folder}/report.html", X[400:], y[400:])
-    ...     "trees asked per row" in page.read_text(encoding="utf-8")
+    ...     "trees evaluated per row" in page.read_text(encoding="utf-8")
     True
     """
-    test = TestRows(_full_model(subject), X_test, y_test)
+    test = TestRows(_find_full_model(subject), X_test, y_test)
     story = _tell(subject, test)
-    runners = [*([] if model is None else [source_runner(model, X_test)]), *story.runners]
+    runners = [*([] if model is None else [wrap_model(model, X_test)]), *story.runners]
     body = join(
-        tiles(story),
-        promises(story, len(test)),
-        pictures(story),
-        curve_section(story.curve),
-        changed_rows(story, test),
-        speed(runners, laps(runners, test.rows)),
-        settings(story, test),
+        render_tiles(story),
+        render_promises(story, len(test)),
+        render_pictures(story),
+        render_curve(story.curve),
+        render_changed_rows(story, test),
+        render_speed(runners, measure_laps(runners, test.rows)),
+        render_settings(story, test),
     )
     name = title or f"{story.kind}: {test.forest.n_trees:,} trees, {len(test):,} test rows"
+    # The style and the script are part of the page: it must work from a mail or a ticket.
+    template, style, script = (
+        files("scurry.report").joinpath(part).read_text(encoding="utf-8")
+        for part in ("page.html", "page.css", "page.js")
+    )
+    html = Template(template).substitute(
+        title=escape(name), verdict=escape(story.verdict), style=style, script=script, body=body
+    )
     page = Path(path)
     try:
-        page.write_text(_laid_out(name, story.verdict, body), encoding="utf-8")
+        page.write_text(html, encoding="utf-8")
     except OSError as error:
         raise OutputError(f"cannot write {page} ({error.strerror}); name a file in a folder that exists") from error
     return page
 
 
-def _full_model(subject: Predictor | Forest | PruningPath) -> Forest:
+def _find_full_model(subject: Predictor | Forest | PruningPath) -> Forest:
     match subject:
         case Predictor():
             return subject.forest
@@ -120,187 +134,137 @@ def _tell(subject: Predictor | Forest | PruningPath, test: TestRows) -> Story:
     return tell_whole(subject.forest, test, subject.certificate)
 
 
-def _laid_out(title: str, verdict: str, body: str) -> str:
-    folder = files("scurry.report")
-    template, style, script = (
-        folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")
-    )
-    return Template(template).substitute(
-        title=escape(title), verdict=escape(verdict), style=style, script=script, body=body
-    )
-
-
-_N_BARS = 40
-_N_CHANGED = 40
-_N_FEATURES = 4
-
-
 def _section(name: str, heading: str, *content: object) -> Markup:
     return tag("section", tag("h2", heading, id=f"h-{name}"), *content, aria_labelledby=f"h-{name}")
 
 
-def tiles(story: Story) -> Markup:
-    """The numbers to be seen first."""
+def render_tiles(story: Story) -> Markup:
+    """Render the numbers at the top of the page."""
     entries = [
-        tag("div", tag("dt", tile.name), tag("dd", tag("strong", tile.value), tag("span", _unbroken(tile.note))))
-        for tile in story.tiles
+        # A hard space keeps a number and its percent sign on one line, however narrow the tile is.
+        tag("div", tag("dt", name), tag("dd", tag("strong", value), tag("span", note.replace(" %", "\u00a0%"))))
+        for name, value, note in story.tiles
     ]
     return tag("dl", *entries, class_="tiles")
 
 
-def _unbroken(text: str) -> str:
-    """Numbers and their percent sign on one line, however narrow the tile."""
-    return text.replace(" %", "\u00a0%")
-
-
-def promises(story: Story, n_rows: int) -> Markup:
-    """What was promised beside what was measured."""
-    claims = [
-        tag(
-            "li",
-            tag("h3", claim.what[:1].upper() + claim.what[1:]),
-            tag(
-                "dl",
-                tag("div", tag("dt", "Promised"), tag("dd", claim.promised)),
-                tag("div", tag("dt", "Measured"), tag("dd", claim.measured)),
-                tag("div", tag("dt", "Verdict"), tag("dd", _badge(claim.verdict))) if claim.verdict else None,
-            ),
-        )
-        for claim in story.claims
-    ]
+def render_promises(story: Story, n_rows: int) -> Markup:
+    """Render what was promised next to what was measured."""
+    claims = []
+    for what, promised, measured, verdict in story.claims:
+        facts: dict[str, object] = {"Promised": promised, "Measured": measured}
+        if verdict:
+            facts["Verdict"] = tag("span", verdict, class_="badge good" if verdict == "kept" else "badge bad")
+        pairs = [tag("div", tag("dt", name), tag("dd", fact)) for name, fact in facts.items()]
+        claims.append(tag("li", tag("h3", what[:1].upper() + what[1:]), tag("dl", *pairs)))
     return _section(
         "promise",
         "Promised and measured",
-        tag("p", tag("strong", "The promise: "), f"{story.promise}. Measured on {n_rows:,} test rows:"),
+        tag("p", tag("strong", "The promise: "), f"{story.promise} Measured on {n_rows:,} test rows:"),
         tag("ul", *claims, class_="claims"),
     )
 
 
-def _badge(verdict: str) -> Markup:
-    return tag("span", verdict, class_="badge good" if verdict == "kept" else "badge bad")
-
-
-def pictures(story: Story) -> Markup:
-    """How the work is spread over rows, and the rule behind it."""
-    shown = [_histogram(story.work)] + ([story.picture] if story.picture else [])
-    figures = [
-        tag(
-            "figure",
-            tag("figcaption", tag("h3", shown.heading)),
-            shown.chart.svg(),
-            _legend(shown),
-            tag("p", shown.note),
+def render_pictures(story: Story) -> Markup:
+    """Render how the effort is spread over rows, and the rule behind it."""
+    figures = []
+    for heading, chart, legend, note in [_draw_histogram(story.effort)] + ([story.picture] if story.picture else []):
+        keys = [tag("li", tag("span", class_=f"key {style}"), name) for style, name in legend]
+        key = tag("ul", *keys, class_="legend") if keys else None
+        figures.append(
+            tag("figure", tag("figcaption", tag("h3", heading)), chart.to_svg(), key, tag("p", note)),
         )
-        for shown in shown
-    ]
     return _section("work", "Where the work goes", tag("div", *figures, class_="charts"))
 
 
-def _legend(picture: Picture) -> Markup | None:
-    if not picture.legend:
-        return None
-    entries = [tag("li", tag("span", class_=f"key {style}"), name) for style, name in picture.legend]
-    return tag("ul", *entries, class_="legend")
-
-
-def _histogram(work: Work) -> Picture:
-    n_bars = int(min(_N_BARS, max(work.most, 1))) if work.per_row.dtype.kind in "iu" else _N_BARS
-    edges = np.linspace(0, max(work.most, 1), n_bars + 1)
-    counts, _ = np.histogram(work.per_row, edges)
-    shares = counts / len(work.per_row)
+def _draw_histogram(effort: Effort) -> Picture:
+    per_row, most = effort.per_row, effort.most or 1  # an axis has a length even where nothing is spent
+    # Bars narrower than one would leave gaps between whole numbers.
+    n_bars = int(min(_N_BARS, most)) if per_row.dtype.kind in "iu" else _N_BARS
+    edges = np.linspace(0, most, n_bars + 1)
+    shares = np.histogram(per_row, edges)[0] / len(per_row)
     chart = Chart(
-        f"Histogram of {work.name} per row: mean {number(float(work.per_row.mean()))}, "
-        f"median {number(float(np.median(work.per_row)))}, at most {number(float(work.per_row.max()))}",
-        Axis(f"{work.name} per row", 0, max(work.most, 1)),
-        Axis("share of rows", 0, float(shares.max()) * 1.05, percent),
+        f"Histogram of {effort.name} per row: mean {format_number(float(per_row.mean()))}, "
+        f"median {format_number(float(np.median(per_row)))}, at most {format_number(float(per_row.max()))}",
+        Axis(f"{effort.name} per row", 0, most),
+        Axis("share of rows", 0, float(shares.max()) * 1.05, format_percent),
     )
     names = [
-        f"{number(round(low, 1))} to {number(round(high, 1))} {work.name}: {share(part)} of rows"
+        f"{format_number(round(low, 1))} to {format_number(round(high, 1))} {effort.name}: {format_share(part)} of rows"
         for low, high, part in zip(edges[:-1], edges[1:], shares, strict=True)
     ]
-    chart.bars(edges, shares.tolist(), names)
-    return Picture(f"{work.name[:1].upper()}{work.name[1:]} per row", chart, [], work.note)
+    chart.draw_bars(edges, shares.tolist(), names)
+    return Picture(f"{effort.name[:1].upper()}{effort.name[1:]} per row", chart, [], effort.note)
 
 
-def changed_rows(story: Story, test: TestRows) -> Markup:
-    """Rows that got another answer than the full model's, with the features it looks at most."""
-    changed = np.flatnonzero(story.answers != test.full)
-    heading = "Rows that changed"
+def render_changed_rows(story: Story, test: TestRows) -> Markup:
+    """Render rows whose answer is not the full model's, with the features that most splits test."""
+    is_changed, heading = story.answers != test.full, "Rows that changed"
+    changed = np.flatnonzero(is_changed)
     if not len(changed):
         return _section("changed", heading, tag("p", f"None{story.when}: every test row has the full model's answer."))
+    outcome = f"{len(changed):,} of {len(test):,} test rows have another answer than the full model's{story.when}."
     forest = test.forest
+    if test.y is not None and forest.is_classifier:
+        harmed, mended = (int((is_changed & (answers == test.y)).sum()) for answers in (test.full, story.answers))
+        outcome += f" {harmed:,} of these became wrong, {mended:,} became right."
     n_splits = np.bincount(forest.feature[~forest.is_leaf], minlength=forest.n_features)
     features = np.argsort(-n_splits, kind="stable")[: min(_N_FEATURES, np.count_nonzero(n_splits))]
-    names = forest.titles
-    truth: list[object] = [] if test.y is None else ["Truth"]
-    header: list[object] = ["Row", "Full model", "Here", *truth, *(c.name.capitalize() for c in story.effort)]
+    header: list[object] = [
+        *("Row", "Full model", "Here"),
+        *([] if test.y is None else ["Truth"]),
+        *(column.name.capitalize() for column in story.row_columns),
+        *(forest.titles[j] for j in features),
+    ]
     rows: list[list[object]] = [
         [
             f"{row:,}",
             test.full[row],
             story.answers[row],
             *([] if test.y is None else [test.y[row]]),
-            *(column.shown(float(column.values[row])) for column in story.effort),
-            *(_value(forest, int(j), float(test.rows[row, j])) for j in features),
+            *(column.format_value(float(column.values[row])) for column in story.row_columns),
+            *(_format_feature(forest, int(j), float(test.rows[row, j])) for j in features),
         ]
         for row in changed[:_N_CHANGED]
     ]
     caption = f"{len(rows)} of {len(changed):,} changed rows, with the features in most splits"
-    return _section(
-        "changed",
-        heading,
-        tag("p", _outcome(story, test)),
-        table([*header, *(names[j] for j in features)], rows, caption=caption),
-    )
+    return _section("changed", heading, tag("p", outcome), tabulate(header, rows, caption=caption))
 
 
-def _value(forest: Forest, feature: int, value: float) -> str:
-    """A row's value of a feature; a category by its name, where it has one."""
+def _format_feature(forest: Forest, feature: int, value: float) -> str:
+    """Return a value of a feature as text; a category by its name, where it has one."""
     if np.isnan(value):
         return "missing"
     names = forest.categories.get(feature, ())
     return str(names[int(value)]) if 0 <= value < len(names) else f"{value:.6g}"
 
 
-def _outcome(story: Story, test: TestRows) -> str:
-    answers, changed = story.answers, story.answers != test.full
-    said = f"{int(changed.sum()):,} of {len(test):,} test rows have another answer than the full model's{story.when}."
-    if test.y is None or not test.forest.is_classifier:
-        return said
-    harmed, mended = int((changed & (test.full == test.y)).sum()), int((changed & (answers == test.y)).sum())
-    return f"{said} {harmed:,} of these became wrong, {mended:,} became right."
-
-
-def speed(runners: Sequence[Runner], laps: Sequence[Lap]) -> Markup:
-    """How long answers took; the first runner is what the others are compared with."""
-    header: list[object] = ["Answers by", *(lap.task for lap in laps)]
-    rows: list[list[object]] = [
-        [runner.name, *(_timed(lap.seconds[at], lap.seconds[0], at > 0) for lap in laps)]
-        for at, runner in enumerate(runners)
-    ]
+def render_speed(runners: Sequence[Runner], laps: Sequence[Lap]) -> Markup:
+    """Render how long answers took; the others are compared with the first runner."""
+    rows: list[list[object]] = []
+    for at, runner in enumerate(runners):
+        cells: list[object] = [runner.name]
+        for lap in laps:
+            ratio = lap.seconds[0] / lap.seconds[at]
+            factor = tag("small", f" ({ratio:,.0f} ×)" if ratio >= 10 else f" ({ratio:.1f} ×)") if at else None
+            cells.append(join(format_seconds(lap.seconds[at]), factor))
+        rows.append(cells)
     caption = "Shortest of several runs taken in turn, on the machine and at the time named under Settings."
     if len(runners) > 1:
         caption += f" In brackets: how many times as fast as {runners[0].name}."
-    return _section("speed", "Speed", table(header, rows, caption=caption))
+    return _section("speed", "Speed", tabulate(["Answers by", *(lap.task for lap in laps)], rows, caption=caption))
 
 
-def _timed(duration: float, reference: float, compared: bool) -> Markup:
-    ratio = reference / duration
-    factor = tag("small", f"({ratio:,.0f} ×)" if ratio >= 10 else f"({ratio:.1f} ×)") if compared else None
-    return join(seconds(duration), " " if factor else None, factor)
-
-
-def settings(story: Story, test: TestRows) -> Markup:
-    """Everything needed to get this page again."""
+def render_settings(story: Story, test: TestRows) -> Markup:
+    """Render everything needed to make this page again."""
     forest = test.forest
     facts: dict[str, object] = {
         "model": repr(forest),
+        # Digests let a reader check that two pages are about the same model and rows.
         "digest of the model": forest.digest[:16],
         "digest of the test rows": hashlib.sha256(np.ascontiguousarray(test.rows).tobytes()).hexdigest()[:16],
-    }
-    facts |= story.settings
-    facts |= {
-        "scurry": version("scurry"),
+        **story.settings,
+        "scurry": read_version(),
         "numpy": np.__version__,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
@@ -311,5 +275,5 @@ def settings(story: Story, test: TestRows) -> Markup:
         "settings",
         "Settings",
         tag("p", "Made by ", tag("code", story.recipe)),
-        table(["Setting", "Value"], rows, caption="What was asked, found and used", n_text=2),
+        tabulate(["Setting", "Value"], rows, caption="Options, results and versions", n_text=2),
     )

@@ -1,6 +1,7 @@
-"""What a page says about its subject, before it is laid out.
+"""The story of a subject: everything its page says, before it becomes HTML.
 
-Also the story of a forest that evaluates every tree: a pruned one, or one for which an early exit would not pay.
+Each kind of subject has a function that tells its story: `tell_whole` here for a forest that evaluates every tree (a
+pruned one, or one for which an early exit would not pay), and `tell` in `exits`, `steps` and `prunings`.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
+from scurry.formatting import format_number, format_share
 from scurry.promises import Certificate
 from scurry.report.charts import Chart
-from scurry.report.markup import number, share
 from scurry.timing import Runner
 
-BLOCK = 20_000  # rows whose leaves are held at once
+BLOCK = 20_000  # rows evaluated at once: the leaves of all rows in all trees may not fit into memory
 
 
 class Tile(NamedTuple):
-    """A number to be seen first."""
+    """A number at the top of the page."""
 
     name: str
     value: str
@@ -32,7 +33,7 @@ class Tile(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """Something promised beside what came out; the verdict is empty where nothing was promised."""
+    """What was promised next to what was measured; the verdict is empty where nothing was promised."""
 
     what: str
     promised: str
@@ -40,8 +41,8 @@ class Claim(NamedTuple):
     verdict: str = ""
 
 
-class Work(NamedTuple):
-    """What each row took, shape (n_rows,), of `most`."""
+class Effort(NamedTuple):
+    """What each row took, shape (n_rows,), and the most that a row can take."""
 
     name: str
     per_row: NDArray[Any]
@@ -50,7 +51,7 @@ class Work(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A chart under a heading, with what its lines mean: pairs of a style and a name."""
+    """A chart under a heading; the legend has a pair of style and name for each kind of line."""
 
     heading: str
     chart: Chart
@@ -59,18 +60,31 @@ class Picture(NamedTuple):
 
 
 class Column(NamedTuple):
-    """Something measured at every budget."""
+    """Something measured at every budget, or for every row, and how its numbers are written."""
 
     name: str
     values: NDArray[np.float64]
-    shown: Callable[[float], str] = number
+    format_value: Callable[[float], str] = format_number
 
 
 class Curve(NamedTuple):
-    """What each budget leads to.
+    """What each budget leads to; budgets rise.
 
-    `columns` begin with what is drawn: the quality (if it is known) and the change against the full model. Budgets
-    rise. `calls` are the code that asks for each; `shipped` is the one the predictor has, if it has one.
+    Attributes
+    ----------
+    budget : str
+        Name and unit of the budget.
+    spent : float64 array of shape (n_budgets,)
+    columns : sequence of Column
+        The first `n_drawn` are drawn: the quality (if labels are known) and the change against the full model.
+    calls : sequence of str
+        The code that leads to each budget.
+    start, shipped : int
+        Indices of the budget shown first, and of the one the predictor has (None if it has none).
+    n_drawn : int
+    bound : float or None
+        The promised bound on the last column drawn.
+    note : str
     """
 
     budget: str
@@ -86,26 +100,30 @@ class Curve(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """Everything on a page; `when` says at which budget `answers` are those of a subject that can be stopped."""
+    """Everything on a page.
+
+    `answers` are those at the budget shown first, which `when` names if the subject has several. `row_columns` are
+    listed for each row whose answer changed.
+    """
 
     kind: str
     verdict: str
     tiles: Sequence[Tile]
     promise: str
     claims: Sequence[Claim]
-    work: Work
+    effort: Effort
     picture: Picture | None
     curve: Curve | None
     answers: NDArray[Any]
     when: str = ""
-    effort: Sequence[Column]
+    row_columns: Sequence[Column] = ()
     runners: Sequence[Runner]
     recipe: str
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
 class TestRows:
-    """Rows the subject was not made with, and what the full model says of them.
+    """Rows the subject was not made with, and the full model's answers on them.
 
     Parameters
     ----------
@@ -115,17 +133,18 @@ class TestRows:
     y : array of shape (n_rows,) or None
     """
 
-    __test__ = False  # for pytest, which collects classes of such names
+    __test__ = False  # pytest would collect a class of this name
 
     def __init__(self, forest: Forest, X: Any, y: Any = None) -> None:
         self.forest, self.rows = forest, as_rows(forest, X)
         self.y = None if y is None else np.asarray(y)
         if len(self.rows) == 0:
             raise InputError(
-                "X_test has no rows; pass rows that neither trained the model nor calibrated the predictor"
+                "X_test has no rows; pass rows that neither trained the model nor calibrated the predictor",
+                argument="X_test",
             )
         if self.y is not None and self.y.shape != (len(self.rows),):
-            raise InputError(f"y_test has shape {self.y.shape}, X_test has {len(self.rows)} rows")
+            raise InputError(f"y_test has shape {self.y.shape}, X_test has {len(self.rows)} rows", argument="y_test")
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -137,7 +156,7 @@ class TestRows:
 
     @cached_property
     def full_vote(self) -> NDArray[Any]:
-        """The class most trees vote for, the first of several."""
+        """The class that most trees vote for; the first one in a tie."""
         forest, winners = self.forest, []
         vote_of = forest.value.argmax(axis=1)
         for at in range(0, len(self), BLOCK):
@@ -147,86 +166,92 @@ class TestRows:
         codes = np.concatenate(winners)
         return codes if forest.classes is None else forest.classes.take(codes)
 
-    def some(self, most: int) -> TestRows:
-        """At most so many of the rows, evenly chosen."""
-        if len(self) <= most:
+    def thin(self, max_rows: int) -> TestRows:
+        """Return at most so many of the rows, evenly spaced."""
+        if len(self) <= max_rows:
             return self
-        chosen = np.linspace(0, len(self) - 1, most).astype(np.intp)
+        chosen = np.linspace(0, len(self) - 1, max_rows).astype(np.intp)
         return TestRows(self.forest, self.rows[chosen], None if self.y is None else self.y[chosen])
 
     @property
     def quality_name(self) -> str:
-        """What `quality` is."""
+        """Name of the quality metric."""
         return "accuracy" if self.forest.is_classifier else "mean squared error"
 
     @property
     def change_name(self) -> str:
-        """What `change` is."""
+        """Name of the measure of change against the full model."""
         return "labels changed" if self.forest.is_classifier else "mean squared change"
 
-    def quality(self, answers: NDArray[Any]) -> float:
-        """How good answers are."""
+    @property
+    def format_value(self) -> Callable[[float], str]:
+        """The function that writes quality and change as text."""
+        return format_share if self.forest.is_classifier else format_number
+
+    def measure_quality(self, answers: NDArray[Any]) -> float:
+        """Return the accuracy of answers, or their mean squared error."""
         return float((answers == self.y).mean() if self.forest.is_classifier else ((answers - self.y) ** 2).mean())
 
-    def change(self, answers: NDArray[Any]) -> float:
-        """How far answers are from the full model's."""
+    def measure_change(self, answers: NDArray[Any]) -> float:
+        """Return the share of answers other than the full model's, or the mean squared difference."""
         if self.forest.is_classifier:
             return float((answers != self.full).mean())
         return float(((answers - self.full) ** 2).mean())
 
-    @property
-    def shown(self) -> Callable[[float], str]:
-        """How quality and change are written."""
-        return share if self.forest.is_classifier else number
-
-    def columns(self, answers: Sequence[NDArray[Any]]) -> list[Column]:
-        """Quality (if labels are known) and change at every budget, and what the changes did."""
-        columns = [Column(self.change_name, np.array([self.change(a) for a in answers]), self.shown)]
+    def compare(self, answers: Sequence[NDArray[Any]]) -> list[Column]:
+        """Return quality (if labels are known) and change at every budget, and what the changes did."""
+        columns = [Column(self.change_name, np.array([self.measure_change(a) for a in answers]), self.format_value)]
         if self.y is None:
             return columns
-        columns.insert(0, Column(self.quality_name, np.array([self.quality(a) for a in answers]), self.shown))
+        quality = np.array([self.measure_quality(a) for a in answers])
+        columns.insert(0, Column(self.quality_name, quality, self.format_value))
         if self.forest.is_classifier:
             was_right = self.full == self.y
             harmed = [float((was_right & (a != self.y)).mean()) for a in answers]
             mended = [float((~was_right & (a == self.y)).mean()) for a in answers]
             columns += [
-                Column("became wrong", np.array(harmed), share),
-                Column("became right", np.array(mended), share),
+                Column("became wrong", np.array(harmed), format_share),
+                Column("became right", np.array(mended), format_share),
             ]
         return columns
 
-    def quality_claims(self, answers: NDArray[Any]) -> list[Claim]:
-        """How good the answers are beside the full model's."""
+    def claim_quality(self, answers: NDArray[Any]) -> list[Claim]:
+        """Return the quality of answers next to the full model's, if labels are known."""
         if self.y is None:
             return []
-        ours, full = self.shown(self.quality(answers)), self.shown(self.quality(self.full))
+        ours, full = (self.format_value(self.measure_quality(each)) for each in (answers, self.full))
         return [Claim(self.quality_name, "nothing", f"{ours}; the full model: {full}")]
 
 
 def tell_whole(forest: Forest, test: TestRows, certificate: Certificate | None = None) -> Story:
     """Collect what there is to say about a forest that evaluates every tree."""
-    depth = forest.node_depth
+    depth, max_tests = forest.node_depth, int(forest.tree_depth.sum())
     blocks = [test.rows[at : at + BLOCK] for at in range(0, len(test), BLOCK)]
-    steps = np.concatenate([depth[forest.apply(block, None)].sum(axis=1, dtype=np.int64) for block in blocks])
+    # A row passes as many node tests in a tree as its leaf is deep.
+    tests = np.concatenate([depth[forest.apply(block, None)].sum(axis=1, dtype=np.int64) for block in blocks])
+    mean_tests = format_number(float(tests.mean()))
     tiles = [
-        Tile("trees", number(forest.n_trees), f"{forest.n_nodes:,} nodes"),
-        Tile("node tests per row", number(float(steps.mean())), f"at most {int(forest.tree_depth.sum()):,}"),
+        Tile("trees", format_number(forest.n_trees), f"{forest.n_nodes:,} nodes"),
+        Tile("node tests per row", mean_tests, f"at most {max_tests:,}"),
     ]
     if test.y is not None:
-        tiles.append(Tile(test.quality_name, test.shown(test.quality(test.full)), f"on {len(test):,} test rows"))
+        quality = test.format_value(test.measure_quality(test.full))
+        tiles.append(Tile(test.quality_name, quality, f"on {len(test):,} test rows"))
+    # A predictor without a stop rule was made by a search that found that stopping would not pay: say why.
     why = "" if certificate is None or not certificate.why else f" {certificate.why[0].upper()}{certificate.why[1:]}."
     return Story(
         kind="Forest",
-        verdict=f"It evaluates all {forest.n_trees:,} trees for every row: {number(float(steps.mean()))} node tests."
-        + why,
+        verdict=f"It evaluates all {forest.n_trees:,} trees for every row: {mean_tests} node tests.{why}",
         tiles=tiles,
         promise="Every row gets the model's own answer.",
-        claims=[Claim("answers other than the model's", "none", share(0.0), "kept"), *test.quality_claims(test.full)],
-        work=Work("node tests", steps, float(forest.tree_depth.sum()), "How many nodes test rows pass in all trees."),
+        claims=[
+            Claim("answers other than the model's", "none", format_share(0.0), "kept"),
+            *test.claim_quality(test.full),
+        ],
+        effort=Effort("node tests", tests, float(max_tests), "Number of nodes that test rows pass in all trees."),
         picture=None,
         curve=None,
         answers=test.full,
-        effort=[Column("node tests", steps)],
         runners=[Runner("all trees, scurry", forest.predict)],
         recipe="scurry.from_model(model)",
         settings={} if certificate is None else certificate.lines(),

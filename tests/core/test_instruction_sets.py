@@ -1,0 +1,45 @@
+"""Every instruction set gives the bits of the reference: leaves, scores and exits, also where vectors are narrower."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scurry import _core
+
+TESTS = Path(__file__).parents[1]
+LEVELS = ("portable", "avx2", "avx512")
+
+SCRIPT = """
+import numpy as np, scurry
+from scurry.forest import reference
+from support.strategies import complete_forest
+
+print(scurry._core.kernels())
+rng = np.random.default_rng(0)
+for n_features in (1, 3, 7, 8, 9, 15, 16, 17, 33, 70):
+    for n_classes in (2, 3, 9, 17):
+        forest = complete_forest(5, 4, n_features, n_classes, seed=n_features)
+        rows = rng.choice(np.concatenate([forest.threshold, [np.nan, np.inf, -0.0, 1e-40]]), (333, n_features))
+        for X in (rows.astype(np.float32), rows):
+            np.testing.assert_array_equal(forest.apply(X), reference.apply(forest, X))
+            np.testing.assert_array_equal(forest.scores(X), reference.scores(forest, X))
+            fast = scurry.early_exit(forest, X, max_disagreement=0.1, confidence=None, method="qwyc", random_state=0)
+            run = fast.run(X)
+            np.testing.assert_array_equal(run.labels, fast.predict(X))
+            for row in range(0, len(X), 37):  # one row alone is walked by another kernel
+                assert fast.run(X[row : row + 1]).trees[0] == run.trees[row]
+                assert fast.predict(X[row : row + 1])[0] == run.labels[row]
+"""
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_all_levels_give_the_same_bits(level):
+    if LEVELS.index(level) > LEVELS.index(_core.kernels()) and "SCURRY_ISA" not in os.environ:
+        pytest.skip(f"this processor has no {level}")
+    environment = os.environ | {"SCURRY_ISA": level, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split()[0] == level

@@ -1,0 +1,136 @@
+"""The page: complete, escaped, and about the rows it was given."""
+
+import re
+from html import unescape
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+
+import scurry
+from scurry.errors import InputError, OutputError
+from scurry.predictor import Predictor
+from scurry.report import page as sections
+from scurry.report import steps
+from scurry.report.story import TestRows
+
+
+class Page(HTMLParser):
+    """Links, ids and text of a page; unknown tags would show in `opened`."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.opened, self.addresses, self.ids = [], [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.opened.append(tag)
+        self.addresses += [value for name, value in attrs if name in ("src", "href", "action", "xlink:href", "srcset")]
+        self.ids += [value for name, value in attrs if name == "id"]
+
+
+def write_pages(data, forest, exit_by, folder):
+    (X_cal, y_cal), (X, y) = data["cal"], data["test"]
+    boosted = GradientBoostingClassifier(n_estimators=20, random_state=0).fit(*data["fit"])
+    regressor = RandomForestRegressor(5, max_depth=3, random_state=0).fit(*data["fit"])
+    subjects = {
+        "scores": (exit_by(forest, "auto"), y, None),
+        "bins": (exit_by(forest, "fan"), y, None),
+        "votes": (exit_by(forest, "minimax"), None, None),
+        "boosted": (exit_by(boosted, "qwyc"), y, boosted),
+        "anytime": (scurry.anytime(forest, X_cal, y_cal, order="random", random_state=0), y, None),
+        "regressor": (scurry.anytime(regressor, X_cal, y_cal, order="random", random_state=0), y, regressor),
+        "path": (scurry.prune(forest, X_cal), y, None),
+        "pruned": (scurry.prune(forest, X_cal).at(max_cost=5), y, None),
+        "forest": (forest, y, None),
+        "all trees": (Predictor(forest, scurry.Plan(order=np.arange(31, dtype=np.int32))), None, None),
+    }
+    return {
+        name: scurry.report.write(subject, folder / f"{name}.html", X, labels, model=model)
+        for name, (subject, labels, model) in subjects.items()
+    }
+
+
+def test_every_kind_of_page_is_complete_and_loads_nothing(data, forest, exit_by, tmp_path):
+    for name, path in write_pages(data, forest, exit_by, tmp_path).items():
+        html = path.read_text(encoding="utf-8")
+        page = Page(html)
+        assert page.addresses == [], name
+        assert not re.search(r"url\(|@import|fetch\(|XMLHttpRequest", html), name
+        assert len(page.ids) == len(set(page.ids)), name
+        for heading in ("Promised and measured", "Where the work goes", "Rows that changed", "Speed", "Settings"):
+            assert f">{heading}</h2>" in html, name
+        assert ("What another budget would do" in html) == (name not in ("forest", "pruned", "all trees"))
+        assert (
+            "nan"
+            not in re.sub(r"<script.*?</script>|<style.*?</style>", "", html, flags=re.DOTALL).split(">Settings<")[0]
+        )
+
+
+def test_everything_is_escaped(tmp_path):
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    X = X.rename(columns={"worst area": "</script><script>alert(1)</script>", "worst perimeter": '"><img src=x>'})
+    labels = np.where(y == 1, "<b>benign & co</b>", "</title>malignant")
+    model = RandomForestClassifier(15, max_depth=3, random_state=0).fit(X[:200], labels[:200])
+    fast = scurry.early_exit(model, X[200:400], max_disagreement=0.3, method="qwyc", confidence=None, random_state=0)
+    path = scurry.report.write(fast, tmp_path / "r.html", X[400:], labels[400:], model=model, title="<i>$5 & more</i>")
+    page = Page(path.read_text(encoding="utf-8"))
+    assert page.opened.count("script") == 2
+    assert {"img", "b", "i"}.isdisjoint(page.opened)
+    assert "&lt;i&gt;$5 &amp; more&lt;/i&gt;" in path.read_text(encoding="utf-8")
+
+
+def test_no_changed_rows_and_frames_by_name(tmp_path):
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    model = RandomForestClassifier(15, random_state=0).fit(X[:300], y[:300])
+    forest = scurry.from_model(model)
+    shuffled = X[300:][X.columns[::-1]]
+    html = scurry.report.write(forest, tmp_path / "r.html", shuffled, y[300:]).read_text(encoding="utf-8")
+    assert "every test row has the full model's answer" in unescape(html)
+    assert f"{100 * (model.predict(X[300:]) == y[300:]).mean():.2f} %" in html
+
+
+def test_names_of_features_and_categories(forest, data, tmp_path):
+    X, y = (part.copy() for part in data["test"])
+    X[:, 3] = np.resize([0.0, 1.0, np.nan, 7.0], len(X))
+    names = [f"feature {chr(97 + j)}" for j in range(forest.n_features)]
+    codes = {name: ["low", "high"] for name in names[3:4]}
+    named = scurry.from_model(forest, feature_names=names, categories=codes)
+    by_use = np.argsort(-np.bincount(forest.feature[forest.left >= 0], minlength=20), kind="stable")
+    anyt = scurry.anytime(named, *data["cal"], order="random", random_state=0)
+    html = scurry.report.write(anyt, tmp_path / "r.html", X, y).read_text(encoding="utf-8")
+    assert [name in html for name in np.array(names)[by_use[:5]]] == [True] * 4 + [False]
+    assert "column " not in html
+    assert [sections._format_feature(named, 3, value) for value in (0.0, 1.0, np.nan, 7.0, -1.0)] == [
+        *("low", "high", "missing", "7", "-1")
+    ]
+    assert sections._format_feature(named, 0, 1.0) == "1"
+
+
+def test_rows_that_changed_are_those_at_the_budget_shown(forest, data):
+    X, y = data["test"]
+    anyt = scurry.anytime(forest, *data["cal"], order="random", random_state=0)
+    test = TestRows(forest, X, y)
+    story = steps.tell(anyt, test)
+    shown = int(story.curve.spent[story.curve.start])
+    changed = int((anyt.predict(X, max_steps=shown) != forest.predict(X)).sum())
+    assert 0 < changed <= 10
+    assert f"{changed} of 1,000 test rows have another answer than the full model's after {shown:,} steps." in str(
+        unescape(sections.render_changed_rows(story, test))
+    )
+
+
+def test_errors(forest, data, tmp_path):
+    X, y = data["test"]
+    with pytest.raises(
+        InputError, match=r"about a Predictor, a PruningPath or a Forest, got RandomForestClassifier; make one with"
+    ):
+        scurry.report.write(RandomForestClassifier(), tmp_path / "r.html", X, y)
+    with pytest.raises(InputError, match=r"y_test has shape \(5,\), X_test has 1000 rows"):
+        scurry.report.write(forest, tmp_path / "r.html", X, y[:5])
+    with pytest.raises(InputError, match="X_test has no rows"):
+        scurry.report.write(forest, tmp_path / "r.html", X[:0], y[:0])
+    with pytest.raises(OutputError, match=r"cannot write .*name a file in a folder that exists"):
+        scurry.report.write(forest, tmp_path / "missing" / "r.html", X, y)
