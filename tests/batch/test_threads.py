@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from scurry.batch.threads import BackgroundWriter, ThreadBudget, _Cancelled, read_ahead
+from scurry.batch.run import BackgroundWriter, ThreadBudget, _Cancelled, read_ahead
 
 BUSY, IDLE = (1, 1), (2, 1)
 

@@ -6,7 +6,7 @@ import re
 import numpy as np
 
 from scurry.formatting import format_share
-from scurry.report.curve import render_curve
+from scurry.report.page import render_curve
 from scurry.report.story import Column, Curve
 
 CURVE = Curve(
