@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scurry.cli.options import AsJson
-from scurry.cli.program import app
+from scurry.cli.program import AsJson, app
 from scurry.cli.screen import console, make_table, show_progress
 from scurry.formatting import format_percent, format_share
 

@@ -13,8 +13,7 @@ from typing import Annotated
 import typer
 
 import scurry
-from scurry.cli.options import AsJson
-from scurry.cli.program import app
+from scurry.cli.program import AsJson, app
 from scurry.cli.screen import show
 from scurry.errors import InputError
 

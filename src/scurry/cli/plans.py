@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scurry.cli.files import read_model, read_rows
-from scurry.cli.options import AsJson, Dask, Label, MaybeOutput, ModelFile, Output, Rows, Seed, TrustPickle
-from scurry.cli.program import app
+from scurry.cli.program import AsJson, Dask, Label, MaybeOutput, ModelFile, Output, Rows, Seed, TrustPickle, app
 from scurry.cli.screen import certificate_json, console, make_table, show, show_progress, show_spinner
 from scurry.errors import InfeasibleError, InputError
 from scurry.formatting import format_bytes, round_up

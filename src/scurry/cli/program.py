@@ -1,17 +1,18 @@
-"""The `scurry` command: its entry point, and how errors are shown."""
+"""The `scurry` command: its entry point, the options that commands share, and how errors are shown."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from scurry.cli.screen import console
-from scurry.errors import ScurryError
+from scurry.errors import OutputError, ScurryError
 
 _ORDER = ("demo", "inspect", "early-exit", "anytime", "prune", "predict", "report", "bench", "export", "reproduce")
 
@@ -79,3 +80,39 @@ def _options(
         bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None: ...
+
+
+def _check_folder(output: Path | None) -> Path | None:
+    """Refuse at once what could not be written after minutes of work, and return the rest."""
+    if output is not None and not output.absolute().parent.is_dir():
+        raise OutputError(f"{output} cannot be written: there is no folder {output.parent}; make it, or name another")
+    return output
+
+
+# Defined once, so that an option has the same name and help in every command.
+ModelFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL",
+        help="Model file: XGBoost (.json, .ubj), LightGBM (.txt), skops, .scurry; pickle and joblib with "
+        "--trust-pickle.",
+        show_default=False,
+    ),
+]
+Rows = Annotated[
+    list[str],
+    typer.Argument(metavar="ROWS", help="Parquet, CSV or Arrow files, folders or patterns.", show_default=False),
+]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", help="File to write.", show_default=False, callback=_check_folder)
+]
+MaybeOutput = Annotated[
+    Path | None, typer.Option("--output", "-o", help="File to write.", show_default=False, callback=_check_folder)
+]
+Label = Annotated[str | None, typer.Option(help="Column with the labels.", show_default=False)]
+Seed = Annotated[int, typer.Option(help="Random seed.")]
+Dask = Annotated[str | None, typer.Option(help="Dask cluster: local, or tcp://host:port.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+TrustPickle = Annotated[
+    bool, typer.Option("--trust-pickle", help="Load pickle and joblib files. This runs code from the file.")
+]

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from scurry.cli.files import read_model, read_rows
-from scurry.cli.options import AsJson, Dask, Label, ModelFile, Output, Rows, TrustPickle
-from scurry.cli.program import app
+from scurry.cli.program import AsJson, Dask, Label, ModelFile, Output, Rows, TrustPickle, app
 from scurry.cli.screen import console, list_first, make_table, show, show_progress, show_spinner
 from scurry.errors import InputError
 from scurry.formatting import format_bytes, format_seconds

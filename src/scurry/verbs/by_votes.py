@@ -21,17 +21,10 @@ from scurry.forest import Forest
 from scurry.formatting import format_percent, format_share
 from scurry.plan import NEVER_ABOVE, ExitRule, LeaderRule, Plan
 from scurry.promises import Certificate, ExitMeasurement, Labels
-from scurry.stopping import (
-    OrderFit,
-    VotePolicy,
-    VoteRule,
-    fit_majority_order,
-    fit_plurality_order,
-    fit_votes,
-    solve_plurality,
-)
+from scurry.stopping import VotePolicy, VoteRule, fit_votes, solve_plurality
 from scurry.stopping.guarantee import rows_needed
 from scurry.stopping.sample import Sample, Sums
+from scurry.stopping.votes.order import OrderFit, fit_majority_order, fit_plurality_order
 from scurry.stopping.votes.plurality import PairwisePolicy
 from scurry.stopping.votes.policy import outcomes
 from scurry.verbs.options import Calibration
