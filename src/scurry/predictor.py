@@ -20,7 +20,7 @@ from scurry.promises import Certificate, Promise, align
 from scurry.runners import runner_of
 from scurry.runners.acquire import Acquisition, acquire
 from scurry.runners.ledger import Ledger
-from scurry.runners.runner import AbortFlag, Budget, Run, Runner
+from scurry.runners.runner import NO_LIMIT, AbortFlag, Budget, Run, Runner
 from scurry.runners.steps import Answer, StepRunner
 
 
@@ -88,8 +88,10 @@ class Predictor:
     ) -> tuple[NDArray[Any], int, Budget]:
         """Check the arguments of a prediction; return what runners are called with."""
         rows, threads = as_rows(self.forest, X), 1 if n_threads == 1 else thread_count(n_threads)
+        if max_steps is None and time_us is None and abort is None:
+            return rows, threads, NO_LIMIT  # the common case, which single rows have to pay for in full
         budget = Budget.of(max_steps, time_us, abort)
-        if budget.is_limited and not self.plan.by_step:
+        if not self.plan.by_step:
             raise InputError(
                 "max_steps, time_us and abort need a plan that can stop after any step, and this one is of method "
                 f"{self.plan.method!r}; make one with scurry.anytime(model, X_order, y_order)"

@@ -13,15 +13,15 @@ from scurry.runners.runner import COMPLETE, DECIDED, NO_LIMIT, STOP_REASONS, Bud
 class TestBudget:
     def test_none_is_no_limit(self):
         assert Budget.of(None, None, None) is NO_LIMIT
-        assert not NO_LIMIT.is_limited
+        assert NO_LIMIT == Budget()
         # A deadline that was computed may be infinite.
-        assert not Budget.of(None, np.inf, None).is_limited
-        assert not Budget.of(10**30, None, None).is_limited
+        assert Budget.of(None, np.inf, None) == NO_LIMIT
+        assert Budget.of(10**30, None, None) == NO_LIMIT
 
     def test_each_limit_counts(self):
         flag = AbortFlag()
         for budget in (Budget.of(0, None, None), Budget.of(None, 0.0, None), Budget.of(None, None, flag)):
-            assert budget.is_limited
+            assert budget != NO_LIMIT
         assert Budget.of(3, 5, flag) == Budget(3, 5.0, flag)
         assert Budget.of(np.int16(3), np.float32(5), None) == Budget(3, 5.0)
         assert Budget.of(None, 5.0, None).max_steps == sys.maxsize

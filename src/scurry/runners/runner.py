@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,10 +45,8 @@ class Budget:
     abort: AbortFlag | None = None
 
     @classmethod
-    def of(cls, max_steps: int | None, time_us: float | None, abort: AbortFlag | None) -> Budget:
+    def of(cls, max_steps: int | None, time_us: float | None, abort: AbortFlag | None) -> Self:
         """Return the budget a caller asks for; None is no limit."""
-        if max_steps is None and time_us is None and abort is None:
-            return NO_LIMIT
         n_steps = (
             sys.maxsize if max_steps is None else check_count("max_steps", max_steps, 0, hint="; None runs all steps")
         )
@@ -60,13 +58,6 @@ class Budget:
         if abort is not None and not isinstance(abort, AbortFlag):
             raise InputError(f"abort must be a scurry.AbortFlag, got {type(abort).__name__}")
         return cls(min(n_steps, sys.maxsize), time_us, abort)
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether there is any limit."""
-        return self is not NO_LIMIT and (
-            self.max_steps < sys.maxsize or self.time_us < np.inf or self.abort is not None
-        )
 
 
 NO_LIMIT = Budget()
