@@ -91,7 +91,7 @@ class Predictor:
         if max_steps is None and time_us is None and abort is None:
             return rows, threads, NO_LIMIT  # the common case, which single rows have to pay for in full
         budget = Budget.of(max_steps, time_us, abort)
-        if not self.plan.by_step:
+        if budget != NO_LIMIT and not self.plan.by_step:
             raise InputError(
                 "max_steps, time_us and abort need a plan that can stop after any step, and this one is of method "
                 f"{self.plan.method!r}; make one with scurry.anytime(model, X_order, y_order)"

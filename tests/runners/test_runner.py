@@ -12,8 +12,7 @@ from scurry.runners.runner import COMPLETE, DECIDED, NO_LIMIT, STOP_REASONS, Bud
 
 class TestBudget:
     def test_none_is_no_limit(self):
-        assert Budget.of(None, None, None) is NO_LIMIT
-        assert NO_LIMIT == Budget()
+        assert Budget.of(None, None, None) == NO_LIMIT
         # A deadline that was computed may be infinite.
         assert Budget.of(None, np.inf, None) == NO_LIMIT
         assert Budget.of(10**30, None, None) == NO_LIMIT
