@@ -2,7 +2,7 @@
 
 Forests of 101 trees stop their vote at α = 0.001; boosted ensembles of 500 trees stop their sum at 0.5 % differences,
 beside LightGBM's own ``pred_early_stop`` at equal differences. All engines take turns on the same held-out rows, one
-thread, and the best of several rounds counts. Efficiency is speed-up × share of trees asked: 1 would be ideal. On a
+thread, and the best of several rounds counts. Efficiency is speed-up × share of trees evaluated: 1 would be ideal. On a
 loaded machine ``--cpu-time`` counts the time a process runs, not the time it waits for its turn.
 
     python benchmarks/early_exit.py --quick
@@ -67,7 +67,7 @@ def main() -> None:
         f"Batches of {N_BATCH_ROWS:,} held-out rows (repeated where there are fewer), seed {arguments.seed}, one "
         f"thread, engines take turns, the shortest of {arguments.rounds} rounds counts, in "
         f"{'CPU' if arguments.cpu_time else 'wall-clock'} time. Changed: labels unlike the full vote (votes) or the "
-        "model's own (scores). Efficiency: speed-up over scurry's full evaluation × share of trees asked.",
+        "model's own (scores). Efficiency: speed-up over scurry's full evaluation × share of trees evaluated.",
         PACKAGES,
     )
     for name in arguments.cases:
@@ -240,7 +240,7 @@ def _report(report: Report, case: Case, seconds: dict[str, float], exits: dict[s
 def _why_inefficient(name: str, share: float, speed_up: float) -> str:
     asked, reached = 0.7 if share >= 0.1 else 0.55, speed_up * share
     if speed_up < 1:
-        return f"{name} does not pay: with {share:.0%} of the trees asked, checks cost more than the trees saved."
+        return f"{name} does not pay: with {share:.0%} of the trees evaluated, checks cost more than the trees saved."
     return (
         f"{name}: efficiency {reached:.2f}, under {asked:g}. The cost of a row beside its trees (reading it, checking, "
         f"moving survivors) is {(1 / speed_up - share) / share:.0%} of the trees' own."

@@ -302,7 +302,7 @@ def _histograms(report: Report, name: str, curves: Mapping[str, Curve]) -> None:
     for axis, (title, curve) in zip(axes.flat, shown.items(), strict=False):
         axis.hist(curve.used, bins=50, range=(0, N_TREES), log=True, color=_style(title)["color"])
         axis.set_title(f"{title}\n{curve.changed:.2%} changed, mean {curve.used.mean():.1f}", fontsize="small")
-        axis.set(xlabel="trees asked", ylabel="test rows", ylim=(0.7, len(curve.used)))
+        axis.set(xlabel="trees evaluated", ylabel="test rows", ylim=(0.7, len(curve.used)))
     report.figure(f"{name}-figure-5-trees-per-row", figure)
 
 

@@ -80,7 +80,7 @@ DATASETS = {title: published.dataset for title, published in TABLE_4.items()} | 
 
 @dataclass(frozen=True)
 class Performance:
-    """Means over test rows: share of trees asked, share of answers unlike the full vote, share of wrong answers."""
+    """Means over test rows: share of trees evaluated, share of answers unlike the full vote, share of wrong answers."""
 
     runtime: float
     disagreement: float
@@ -302,7 +302,7 @@ def _envelopes(report: Report) -> None:
         for alpha in (0.0, *np.geomspace(1e-6, 1e-1, 6)):
             axis.plot(_flat_rule(method, alpha).upper, label=f"α = {alpha:g}")
         axis.plot([0, N_TREES], [0, N_TREES / 2], color="grey", linestyle=":")
-        axis.set(title=method, xlabel="trees asked", ylabel="positive votes needed to stop")
+        axis.set(title=method, xlabel="trees evaluated", ylabel="positive votes needed to stop")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside right center", fontsize="small")
     report.figure("figure-2-envelopes", figure)
 
