@@ -11,11 +11,13 @@ peak of a process of its own. Both implementations count in the same fixed point
 from __future__ import annotations
 
 import argparse
+import logging
 import multiprocessing
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -185,10 +187,13 @@ def _search_alone(case: Case, n_threads: int) -> tuple[str, float, float, float,
     find(case.forest, case.X, case.y, order="backward-squirrel")
     said: list[str] = []
 
-    def progress(share: float, message: str) -> None:
-        said.append(message)
-        if share in (0, 1) or len(said) % 100 == 0:
-            print(f"{case.forest.n_trees} trees: {share:4.0%} {message}", flush=True)
+    log, reports = logging.getLogger("scurry"), count()
+    log.setLevel(logging.INFO)
+    log.addFilter(lambda record: said.append(record.getMessage()) or True)
+
+    def progress(n_done: int, n_total: int) -> None:
+        if n_done in (0, n_total) or next(reports) % 100 == 0:
+            print(f"{case.forest.n_trees} trees: {n_done / n_total:4.0%} {said[0]}", flush=True)
 
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
     before, wall = _status_bytes("VmRSS"), time.perf_counter()

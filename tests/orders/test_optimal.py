@@ -45,20 +45,19 @@ class TestOptimal:
         forest, X, y = digits
         calls = []
         with caplog.at_level(logging.INFO, logger="scurry"):
-            find(forest, X, y, order="optimal", progress=lambda share, message: calls.append((share, message)))
-        assert calls[0][0] == 0
-        assert calls[-1][0] == 1
-        assert [share for share, _ in calls] == sorted(share for share, _ in calls)
-        assert calls[0][1].startswith("78,125 states, ")
-        assert "MB, about " in calls[0][1]
-        assert calls[0][1] in caplog.text
+            find(forest, X, y, order="optimal", progress=lambda n_done, n_total: calls.append((n_done, n_total)))
+        assert calls[0] == (0, 78_125)
+        assert calls[-1] == (78_125, 78_125)
+        assert calls == sorted(calls)
+        assert "optimal order: 78,125 states, " in caplog.text
+        assert "MB, about " in caplog.text
 
     @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak of a process is read from Linux")
     @pytest.mark.skipif("SCURRY_SANITIZED" in os.environ, reason="AddressSanitizer keeps what was freed")
     @pytest.mark.parametrize(("n_classes", "n_threads"), [(2, 1), (12, 1), (12, 2), (0, 1)])
     def test_uses_no_more_memory_than_it_says(self, n_classes, n_threads):
         script = f"""
-            import numpy as np, scurry
+            import logging, numpy as np, scurry
             from pathlib import Path
             from scurry.orders import find
             from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -79,7 +78,10 @@ class TestOptimal:
             find(forest, X, y, order="backward-squirrel")
             Path("/proc/self/clear_refs").write_text("5")
             before = memory("VmRSS")
-            find(forest, X, y, order="optimal", n_threads={n_threads}, progress=lambda _, message: said.append(message))
+            log = logging.getLogger("scurry")
+            log.setLevel(logging.INFO)
+            log.addFilter(lambda record: said.append(record.getMessage()) or True)
+            find(forest, X, y, order="optimal", n_threads={n_threads})
             print(memory("VmHWM") - before, said[0].split(", ")[-2])
         """
         run = [sys.executable, "-c", textwrap.dedent(script)]
@@ -123,8 +125,8 @@ class TestOptimal:
         rng = np.random.default_rng(1)
         X, y = rng.normal(size=(3000, 6)).astype(np.float32), rng.integers(0, 2, 3000)
 
-        def stop(share, message):
-            if share > 0:
+        def stop(n_done, n_total):
+            if n_done > 0:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):

@@ -26,16 +26,15 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
+from scurry.checks import Progress
 from scurry.errors import InfeasibleError
 from scurry.orders.ordering_set import OrderingSet
 
-ShareProgress: TypeAlias = Callable[[float, str], object]
 _log = logging.getLogger("scurry")
 _BLOCK_TREES, _SLICE_STATES = 3, 2**18  # as in core/orders/grid.h and core/orders/optimal.cc
 
@@ -79,7 +78,7 @@ def find_optimal(
     worst: bool = False,
     max_memory: int,
     n_threads: int = 1,
-    progress: ShareProgress | None = None,
+    progress: Progress | None = None,
 ) -> NDArray[np.int32]:
     """Find the order with the largest mean accuracy on the ordering set, or with the smallest.
 
@@ -92,7 +91,8 @@ def find_optimal(
         Bytes that may be used.
     n_threads : int, default 1
     progress : callable, optional
-        Called as ``progress(share_done, message)``, first with 0 and what the search will need.
+        Called as ``progress(n_done, n_total)`` with numbers of states, first with 0. What the search will need is
+        written to the log "scurry".
 
     Returns
     -------
@@ -113,16 +113,18 @@ def find_optimal(
     if size.memory > max_memory:
         raise InfeasibleError(_explain_refusal(forest.tree_depth, size, size_of, max_memory), achievable=size.memory)
     grid = _core.Grid(ordering.descent())
-    message = (
-        f"{size.n_states:,} states, {_format_bytes(size.memory)}, about {_format_seconds(grid.seconds(n_threads))}"
+    n_states, seconds = size.n_states, grid.seconds(n_threads)
+    _log.info(
+        "optimal order: %s states, %s, about %s", f"{n_states:,}", _format_bytes(size.memory), _format_seconds(seconds)
     )
-    _log.info("optimal order: %s", message)
     if progress is None:
         return grid.optimal(worst=worst, n_threads=n_threads, progress=None)
     report = progress
-    report(0.0, message)
-    steps = grid.optimal(worst=worst, n_threads=n_threads, progress=lambda share: report(share, message))
-    report(1.0, message)
+    report(0, n_states)
+    steps = grid.optimal(
+        worst=worst, n_threads=n_threads, progress=lambda share: report(round(share * n_states), n_states)
+    )
+    report(n_states, n_states)
     return steps
 
 

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry import _core
-from scurry.checks import RandomState, check_choice, check_random_state
+from scurry.checks import Progress, RandomState, check_choice, check_random_state
 from scurry.errors import InputError
 from scurry.forest import Forest, thread_count
 from scurry.orders.auto import find_auto
 from scurry.orders.curves import mean_over_time, measure_curve, nma
 from scurry.orders.fixed_point import can_be_weighted
-from scurry.orders.optimal import ShareProgress, find_optimal
+from scurry.orders.optimal import find_optimal
 from scurry.orders.ordering_set import OrderingSet
 from scurry.orders.rankings import RANKINGS, find_ranked
 from scurry.plan import READOUTS
@@ -77,7 +77,7 @@ def find(
     random_state: RandomState = None,
     max_memory: int = 8 * 2**30,
     n_threads: int | None = 1,
-    progress: ShareProgress | None = None,
+    progress: Progress | None = None,
 ) -> StepOrder:
     """Find an order of steps that makes a forest answer well however early it is stopped.
 
@@ -109,8 +109,8 @@ def find(
     n_threads : int or None, default 1
         For "optimal" and "unoptimal"; None uses all cores.
     progress : callable, optional
-        For "optimal" and "unoptimal": called as ``progress(share_done, message)``, first with 0; the message says how
-        many states, how much memory and about how long. An exception it raises ends the search.
+        For "optimal" and "unoptimal": called as ``progress(n_done, n_total)`` with numbers of states, first with 0. An
+        exception it raises ends the search. How much memory it needs and about how long is in the log "scurry".
 
     Returns
     -------
