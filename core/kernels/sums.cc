@@ -103,8 +103,10 @@ void add_and_test(const u32* payload, std::size_t n, std::int32_t* sums, std::in
   for (std::size_t first = 0; first < n; first += kChunk) {
     std::uint64_t bits = 0;
     for (std::size_t row = first; row < first + kChunk; row += kVectorLanes) {
+      // Added without a sign: lanes behind the last row hold anything, and may wrap round.
       const Signed sum =
-          *reinterpret_cast<const AnySigned*>(sums + row) + *reinterpret_cast<const Signed*>(payload + row);
+          reinterpret_cast<Signed>(reinterpret_cast<Vector>(Signed(*reinterpret_cast<const AnySigned*>(sums + row))) +
+                                   *reinterpret_cast<const Vector*>(payload + row));
       *reinterpret_cast<AnySigned*>(sums + row) = sum;
       bits |= bits_of((sum <= lower) | (sum >= upper)) << (row - first);
     }
