@@ -118,7 +118,7 @@ def _uses_until_exit(predictor: Predictor, X: Any) -> NDArray[np.int32]:
     forest, plan = predictor.forest, predictor.plan
     if plan.exit_rule is None:
         return feature_uses(forest, X)
-    if plan.exit_rule.shuffle == "row":
+    if plan.exit_rule.shuffles_rows:
         raise InputError(
             'every row evaluates trees in an order of its own, so its features are not known; use shuffle="fixed"'
         )

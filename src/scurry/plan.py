@@ -83,6 +83,7 @@ class Leads(NamedTuple):
 Regions = Band | Bins | Leads
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class StopRule(ABC):
     """What every kind of stop rule can say about itself."""
 
@@ -91,8 +92,6 @@ class StopRule(ABC):
     ARRAYS: ClassVar[dict[str, type]] = {}
     # Whether the plan's order names the tree of each step, and a row may stop after any of them.
     by_step: ClassVar[bool] = False
-    # Whether each row draws an order of trees of its own.
-    shuffle: str = "fixed"
 
     @abstractmethod
     def check(self, forest: Forest) -> None:
@@ -100,7 +99,7 @@ class StopRule(ABC):
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a header for JSON and arrays that say everything about the rule."""
-        header = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in self.ARRAYS}  # type: ignore[arg-type]
+        header = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in self.ARRAYS}
         return header | {"rule": self.TAG}, {f"stop_{name}": getattr(self, name) for name in self.ARRAYS}
 
 
@@ -118,6 +117,11 @@ class SumRule(StopRule):
         check_choice("kind", self.kind, KINDS)
         if not isinstance(self.step, int | float) or not np.isfinite(self.step) or self.step <= 0:
             raise InputError(f"step must be a positive number, got {self.step!r}")
+
+    @property
+    def shuffles_rows(self) -> bool:
+        """Whether each row draws an order of trees of its own."""
+        return False
 
     @abstractmethod
     def increments(self, forest: Forest) -> NDArray[np.int32]:
@@ -218,6 +222,11 @@ class ExitRule(SumRule):
         if self.kind == "votes":
             return forest.n_trees // 2 + 1
         return int(np.rint(score_threshold(forest) / self.step))
+
+    @property
+    def shuffles_rows(self) -> bool:
+        """Whether each row draws an order of trees of its own."""
+        return self.shuffle == "row"
 
     @property
     def has_pieces(self) -> bool:

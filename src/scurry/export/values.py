@@ -225,7 +225,7 @@ def _lower_scores(forest: Forest, weights: NDArray[np.float64], bits: int, *, is
 
 def _lower_exits(forest: Forest, rule: ExitRule, bits: int) -> Values:
     """Return the values and thresholds of an early exit with two classes."""
-    if rule.shuffle == "row":
+    if rule.shuffles_rows:
         raise InputError('a plan that shuffles the trees for every row is not exported; make it with shuffle="fixed"')
     increments = rule.increments(forest).astype(np.float64)[:, None]
     codes, offset, unit = _quantise(forest, increments, forest.is_leaf, bits, integral=True)

@@ -272,7 +272,7 @@ def _start_rule(
     match plan.stop:
         case ExitRule() as rule if increments is not None:
             rng = np.random.default_rng([rule.seed, number])
-            if rule.shuffle == "row":
+            if rule.shuffles_rows:
                 trees = rng.permutation(plan.order).tolist()
             policy = int(rng.choice(len(rule.weights), p=rule.weights / rule.weights.sum()))
             return ExitTally(forest, rule, increments, policy), trees

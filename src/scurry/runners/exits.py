@@ -60,7 +60,7 @@ class ExitRunner:
             piece_edges=rule.piece_edges,
             piece_sides=rule.piece_sides,
             seed=rule.seed,
-            shuffle_rows=rule.shuffle == "row",
+            shuffle_rows=rule.shuffles_rows,
         )
         # Rounding each leaf to the grid moves a sum by at most half a grid unit per tree. Full sums that are closer to
         # the threshold than that are decided by the exact engine. Votes are whole numbers already.
@@ -149,7 +149,7 @@ class ExitRunner:
         return total if self.forest.aggregation == "sum" else total / rounds
 
     def _count_tests(self, rows: NDArray[Any], trees: NDArray[np.int32], n_threads: int) -> NDArray[np.int64]:
-        if self.rule.shuffle == "row":
+        if self.rule.shuffles_rows:
             # The core does not report the order that each row drew, so this is the expectation over orders.
             return _count_tests(
                 self.forest, rows, n_threads, lambda depth, some: np.rint(depth.mean(axis=1) * trees[some])
