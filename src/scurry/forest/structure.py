@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from types import UnionType
 from typing import Any
 
@@ -59,7 +60,7 @@ MAX_CATEGORY_WORDS = 2**24 // 32  # category codes beyond 2**24 are no longer wh
 
 
 class ForestFields:
-    """The arrays and header fields of a forest; `scurry.Forest` documents them."""
+    """Arrays and header fields of a forest, and the shape that follows from them; `scurry.Forest` documents them."""
 
     tree_offset: NDArray[np.int64]
     feature: NDArray[np.int32]
@@ -89,6 +90,92 @@ class ForestFields:
     encode_numbers: bool
     feature_names: tuple[str, ...] | None
     categories: Mapping[int, NDArray[Any]]
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return len(self.tree_offset) - 1
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes over all trees, leaves included."""
+        return len(self.feature)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of scores per row."""
+        return len(self.base_score)
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether predictions are labels."""
+        return self.classes is not None
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, 0 for a regressor."""
+        return 0 if self.classes is None else len(self.classes)
+
+    @property
+    def is_leaf(self) -> NDArray[np.bool_]:
+        """Whether each node is a leaf."""
+        return self.left < 0
+
+    @property
+    def node_depth(self) -> NDArray[np.int32]:
+        """Edges from the root to each node, shape (n_nodes,)."""
+        depth: NDArray[np.int32] = self.__dict__["_node_depth"]
+        return depth
+
+    @cached_property
+    def tree_depth(self) -> NDArray[np.int32]:
+        """Depth of each tree, shape (n_trees,); a single leaf has depth 0."""
+        depth = np.maximum.reduceat(self.node_depth, self.tree_offset[:-1])
+        depth.flags.writeable = False
+        return depth
+
+    @property
+    def max_depth(self) -> int:
+        """Depth of the deepest tree."""
+        return int(self.tree_depth.max())
+
+    @cached_property
+    def parent(self) -> NDArray[np.int32]:
+        """Parent of each node, -1 at roots; int32 array of shape (n_nodes,)."""
+        parent = np.full(self.n_nodes, -1, np.int32)
+        inner = np.flatnonzero(self.left >= 0).astype(np.int32)
+        parent[self.left[inner]] = parent[self.right[inner]] = inner
+        parent.flags.writeable = False
+        return parent
+
+    @cached_property
+    def trees_per_round(self) -> int:
+        """Number of trees in a round: the fewest, in the forest's own order, that serve every output equally often.
+
+        1 where the values of a tree have a column for every output.
+        """
+        output = self.tree_output
+        if output[0] < 0:
+            return 1
+        # A multiple of n_outputs: XGBoost's num_parallel_tree grows several trees per class before the next round.
+        for size in range(self.n_outputs, self.n_trees, self.n_outputs):
+            if self.n_trees % size == 0:
+                rounds = np.sort(output.reshape(-1, size), axis=1)
+                if (rounds == rounds[0]).all():
+                    return size
+        return self.n_trees
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds. A round evaluates one tree, or one per output (or several) where each serves one output."""
+        return self.n_trees // self.trees_per_round
+
+    @property
+    def score_divisor(self) -> int:
+        """What a row's sums are divided by to give its scores: the trees behind each output, 1 where they are added."""
+        if self.aggregation == "sum":
+            return 1
+        return self.n_trees if self.tree_output[0] < 0 else self.n_trees // self.n_outputs
 
     @property
     def names(self) -> Sequence[str | int]:
