@@ -1,7 +1,7 @@
 """Malformed calls of every public function: a call that works, with one or two arguments replaced by nonsense.
 
-`list_calls(n, seed)` draws them, `attempt(call)` makes one in a process of its own, with a limit on memory and time. What
-may come out is an answer, or one of the `ALLOWED` errors; everything else is a defect. `make attack` draws more of them
+`list_calls(n, seed)` draws them, `attempt(call)` makes one in a process of its own, with a limit on memory and time.
+What may come out is an answer, or one of the `ALLOWED` errors; everything else is a defect. An attack draws more of them
 than the tests do.
 """
 
@@ -196,12 +196,14 @@ def entries() -> tuple[Entry, ...]:
         "AnytimeClassifier": (partial(fit, s.AnytimeClassifier), {"estimator": model, "order": "forward-squirrel"}),
         "FeatureBudgetClassifier": (partial(fit, s.FeatureBudgetClassifier), {"estimator": model, "max_cost": 2}),
         "orders.find": (s.orders.find, {"forest": forest, "X": X, "y": y, "order": "forward-squirrel"}),
-        "orders.accuracy_curve": (s.orders.accuracy_curve, {"forest": forest, "steps": ready.plan.order, "X": X, "y": y}),
+        "orders.accuracy_curve": (s.orders.accuracy_curve,
+                                  {"forest": forest, "steps": ready.plan.order, "X": X, "y": y}),
         "orders.nma": (s.orders.nma, {"curve": [0.5, 0.7, 0.9]}),
         "pruning.exact_path": (s.pruning.exact_path, {"forest": forest, "X_val": X}),
         "pruning.feature_uses": (s.pruning.feature_uses, {"forest": forest, "X": X}),
         "report.write": (s.report.write, {"subject": fast, "path": folder / "report.html", "X_test": X, "y_test": y}),
-        "display.EarlyExitDisplay": (partial(plot, s.display.EarlyExitDisplay.from_predictor), {"predictor": fast, "X": X}),
+        "display.EarlyExitDisplay": (partial(plot, s.display.EarlyExitDisplay.from_predictor),
+                                     {"predictor": fast, "X": X}),
         "display.VoteRuleDisplay": (lambda rule: s.display.VoteRuleDisplay(rule), {"rule": rule}),
         "export.to_c": (s.export.to_c, {"pred": forest, "directory": folder / "c2", "X_cal": X}),
         "promises.Labels": (s.promises.Labels, {"max_changed": 0.01}),

@@ -173,8 +173,8 @@ class Scoring:
     def assemble(self, values: dict[str, Any]) -> Any:
         """Return the results of one batch as a pyarrow.RecordBatch; any thread may do this."""
         pa = arrow()
-        special = {self.prefix + name: self._label_array for name in ("label", "prediction")}
-        special[self.prefix + "reason"] = _reason_array
+        arrays_of = {"label": self._label_array, "prediction": self._label_array, "reason": _reason_array}
+        special = {self.prefix + name: make for name, make in arrays_of.items()}
         arrays = {
             name: value if isinstance(value, pa.Array) else special.get(name, pa.array)(value)
             for name, value in values.items()
