@@ -1,8 +1,8 @@
 """Malformed calls of every public function: a call that works, with one or two arguments replaced by nonsense.
 
 `list_calls(n, seed)` draws them, `attempt(call)` makes one in a process of its own, with a limit on memory and time.
-What may come out is an answer, or one of the `ALLOWED` errors; everything else is a defect. An attack draws more of them
-than the tests do.
+What may come out is an answer, or one of the `ALLOWED` errors; everything else is a defect. An attack draws more of
+them than the tests do.
 """
 
 from __future__ import annotations
@@ -96,8 +96,10 @@ class Entry:
 
     def names(self) -> list[str]:
         """All arguments that may be replaced, those with defaults included."""
+        # `fit` and `plot` take the arguments of what they are given.
+        called = self.call.args[0] if isinstance(self.call, partial) else self.call
         try:
-            known = inspect.signature(self.call).parameters.values()
+            known = inspect.signature(called).parameters.values()
         except (TypeError, ValueError):
             known = []
         plain = [one.name for one in known if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
@@ -190,8 +192,6 @@ def entries() -> tuple[Entry, ...]:
         "PruningPath.at": (path.at, {"max_cost": 2.0}),
         "PruningPath.point": (path.point, {"max_cost": 2.0}),
         "PruningPath.objective": (path.objective, {"lam": 0.1}),
-        "PruningPath.kept": (path.kept, {"index": 0}),
-        "PruningPath[]": (lambda index: path[index], {"index": 0}),
         "EarlyExitClassifier": (partial(fit, s.EarlyExitClassifier), {"estimator": model, "max_disagreement": 0.1}),
         "AnytimeClassifier": (partial(fit, s.AnytimeClassifier), {"estimator": model, "order": "forward-squirrel"}),
         "FeatureBudgetClassifier": (partial(fit, s.FeatureBudgetClassifier), {"estimator": model, "max_cost": 2}),

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_choice
+from scurry.checks import check_choice, check_instance
 from scurry.display.votes_and_steps import new_axes
 from scurry.errors import InputError
 from scurry.plan import Band, Bins, Leads
@@ -47,6 +47,7 @@ class EarlyExitDisplay:
     """
 
     def __init__(self, predictor: Predictor, trees: NDArray[np.int32] | None = None) -> None:
+        check_instance("predictor", predictor, Predictor)
         self.predictor, self.trees = predictor, trees
 
     @classmethod
@@ -66,6 +67,7 @@ class EarlyExitDisplay:
         -------
         EarlyExitDisplay
         """
+        check_instance("predictor", predictor, Predictor)
         trees = None if X is None else predictor.run(X).trees
         return cls(predictor, trees).plot(kind=kind or ("thresholds" if X is None else "work"), ax=ax)
 

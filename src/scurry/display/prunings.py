@@ -81,7 +81,7 @@ class PruningPathDisplay:
             paths = {paths.method: paths}
         if not paths:
             raise InputError("paths is empty; pass at least one path made by scurry.prune", argument="paths")
-        check_count("n_points", n_points, 2)
+        check_count("n_points", n_points, 2, largest=100_000)
         curves = {name: _measure_errors(path, X, np.asarray(y), n_points) for name, path in paths.items()}
         return cls(curves).plot(ax=ax)
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_choice
+from scurry.checks import check_choice, check_instance
 from scurry.errors import InputError, MissingDependencyError
 from scurry.forest import as_rows
 from scurry.predictor import Predictor
@@ -53,6 +53,7 @@ class VoteRuleDisplay:
     """
 
     def __init__(self, rule: VoteRule) -> None:
+        check_instance("rule", rule, VoteRule)
         self.rule = rule
 
     @classmethod
