@@ -124,6 +124,8 @@ def entries() -> tuple[Entry, ...]:
 
     warnings.simplefilter("ignore")
     os.environ.setdefault("MPLBACKEND", "Agg")
+    import matplotlib.pyplot  # noqa: F401  each child would import it again
+
     folder = Path(tempfile.mkdtemp())
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 4))

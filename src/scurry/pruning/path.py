@@ -14,7 +14,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import Progress, is_number
+from scurry.checks import Progress, float_of, is_number
 from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest
 from scurry.pruning.problem import PruningProblem
@@ -166,7 +166,7 @@ class PruningPath:
         -------
         float or Fraction
         """
-        if not is_number(lam) or not math.isfinite(lam) or lam < 0:
+        if not 0 <= float_of(lam) < math.inf:
             raise InputError(f"lam must be a finite number, 0 or more, got {lam!r}", argument="lam")
         theta = self.problem.theta(to_fraction(lam))
         gain, cost = self._best_vertex(theta)
