@@ -5,6 +5,8 @@ NB_MODULE(_core, m) {
 #ifdef NDEBUG
   scurry::nb::set_leak_warnings(false);  // objects that outlive the interpreter in a cache of the user are not leaks
 #endif
+  const auto threading = scurry::nb::module_::import_("threading");
+  scurry::main_thread = scurry::nb::cast<unsigned long>(threading.attr("main_thread")().attr("ident"));
   scurry::bind_anytime(m);
   scurry::bind_closure(m);
   scurry::bind_engine(m);

@@ -232,7 +232,7 @@ def with_threshold(forest: Forest, probability: float) -> Forest:
     array([0, 1])
     """
     if not isinstance(probability, Real) or not 0 < probability < 1:
-        raise InputError(f"threshold must be a probability between 0 and 1, got {probability!r}")
+        raise InputError(f"threshold must be a probability between 0 and 1, got {probability!r}", argument="threshold")
     if forest.n_classes != 2:
         raise InputError(f"threshold is for two classes, the model has {forest.n_classes}")
     fields: dict[str, Any] = {}
