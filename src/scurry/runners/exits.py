@@ -67,7 +67,7 @@ class ExitRunner:
         self._decision = negative, positive, rule.threshold(forest), tolerance
         self._packed = PackedVotes.of(forest, rule)
         self.scale = ScoreScale.of_two_classes(forest, rule, self._packed)
-        self._map = native_map(forest, self.scale, score_map or expected_map(forest, order, rule))
+        self._score_map = score_map
 
     def _lower(
         self, increments: NDArray[np.int32], lower: NDArray[np.int32], upper: NDArray[np.int32]
@@ -89,6 +89,11 @@ class ExitRunner:
     @cached_property
     def _native(self) -> _core.EarlyExit:
         return self._lower(self.rule.increments(self.forest), self.rule.lower, self.rule.upper)
+
+    @cached_property
+    def _map(self) -> _core.ScoreMap:
+        score_map = self._score_map or expected_map(self.forest, self.order, self.rule)
+        return native_map(self.forest, self.scale, score_map)
 
     @cached_property
     def _scoring(self) -> _core.EarlyExit:
@@ -221,7 +226,12 @@ class LeaderRunner:
         # As in ExitRunner, but the difference of two sums moves twice as far.
         self._tolerance = -1 if rule.kind == "votes" else 2 * forest.n_trees + 2
         self.scale = ScoreScale.of_classes(forest, rule)
-        self._map = native_map(forest, self.scale, score_map or expected_map(forest, order, rule))
+        self._score_map = score_map
+
+    @cached_property
+    def _map(self) -> _core.ScoreMap:
+        score_map = self._score_map or expected_map(self.forest, self.order, self.rule)
+        return native_map(self.forest, self.scale, score_map)
 
     def labels(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[Any]:
         """Return the label of each row."""
