@@ -18,6 +18,7 @@ from scurry.promises import Promise
 from scurry.verbs.by_scores import SCORE_METHODS, plans_by_scores
 from scurry.verbs.by_votes import plan_by_votes
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
+from scurry.verbs.score_maps import with_score_map
 
 # Below this share of trees saved, the full evaluation's simpler loop is as fast.
 _WORTH_IT = 0.9
@@ -124,7 +125,7 @@ def calibrate(calibration: Calibration) -> Predictor:
         plan = plans_by_scores(calibration, [method])[0]
     else:
         plan = plan_by_votes(calibration, method)
-    return Predictor(calibration.forest, plan)
+    return Predictor(calibration.forest, with_score_map(calibration, plan))
 
 
 def _choose_plan(calibration: Calibration) -> Plan:
