@@ -12,6 +12,7 @@ NB_MODULE(_core, m) {
   scurry::bind_grow(m);
   scurry::bind_margins(m);
   scurry::bind_orders(m);
+  scurry::bind_tables(m);
   scurry::bind_testing(m);
   scurry::bind_votes(m);
 }

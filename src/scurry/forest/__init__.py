@@ -2,5 +2,6 @@
 
 from scurry.forest.forest import Forest
 from scurry.forest.rows import as_rows, as_value, columns_read, float_columns, thread_count
+from scurry.forest.tables import Encoder
 
-__all__ = ["Forest", "as_rows", "as_value", "columns_read", "float_columns", "thread_count"]
+__all__ = ["Encoder", "Forest", "as_rows", "as_value", "columns_read", "float_columns", "thread_count"]

@@ -88,6 +88,7 @@ class ForestFields:
     decision_threshold: float
     category_rounding: str
     encode_numbers: bool
+    integer_dtype: str
     feature_names: tuple[str, ...] | None
     categories: Mapping[int, NDArray[Any]]
 
@@ -301,6 +302,7 @@ def check_fields(forest: ForestFields) -> NDArray[np.int32]:
     """
     for name, allowed in CHOICES.items():
         check_choice(name, getattr(forest, name), allowed)
+    check_choice("integer_dtype", forest.integer_dtype, CHOICES["input_dtype"])
     _check_shapes(forest)
     _check_header(forest)
     inner = forest.left >= 0

@@ -149,6 +149,7 @@ def _import_text(text: str, classes: NDArray[Any] | str | None = "of the objecti
             aggregation="mean" if "average_output" in header else "sum",
             input_dtype="float64",
             category_rounding="trunc",
+            integer_dtype="float32",  # arrays of other types than floats are converted to this
         )
     except InputError as error:
         raise FormatError(str(error)) from error
