@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scurry.checks import check_count
 from scurry.errors import InputError
 from scurry.forest.structure import ForestFields
-from scurry.forest.tables import CodedRows, reader_of
+from scurry.forest.tables import CodedRows, look_like_numbers, reader_of
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -62,6 +62,12 @@ def float_columns(forest: ForestFields) -> frozenset[str]:
     """Return the names of the features that hold numbers."""
     names = forest.feature_names or ()
     return frozenset(name for j, name in enumerate(names) if j not in forest.categories)
+
+
+def text_columns(forest: ForestFields) -> frozenset[str]:
+    """Return the names of the features whose categories are texts that look like numbers, such as "007"."""
+    names, categories = forest.feature_names or (), forest.categories
+    return frozenset(name for j, name in enumerate(names) if j in categories and look_like_numbers(categories[j]))
 
 
 def _convert(forest: ForestFields, X: Any) -> NDArray[Any]:

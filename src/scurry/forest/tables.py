@@ -138,7 +138,6 @@ class TableReader:
         if values is None:
             return None
         listed = values.tolist()
-        texts = [value for value in listed if isinstance(value, str)]
         has_numbers = any(isinstance(value, int | float) for value in listed)
         if self._by_value:
             numbers = "values" if has_numbers else "refused"
@@ -146,7 +145,7 @@ class TableReader:
             numbers = "values unless codes"
         else:
             # Numbers for texts such as "3" may be these texts, read from a file, as well as codes.
-            numbers = "refused" if any(map(_looks_like_a_number, texts)) else "codes"
+            numbers = "refused" if look_like_numbers(values) else "codes"
         try:
             return _core.Categories(listed, numbers=numbers)
         except ValueError as error:
@@ -342,8 +341,10 @@ def _forget(reader: weakref.ref[TableReader], key: tuple[int, int], _: object) -
         alive._translations.pop(key, None)
 
 
-def _looks_like_a_number(text: str) -> bool:
-    return re.fullmatch(r"\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*|true|false", text, re.IGNORECASE) is not None
+def look_like_numbers(values: NDArray[Any]) -> bool:
+    """Return whether some categories are texts that a file or a library may turn into numbers or booleans."""
+    pattern = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*|true|false", re.IGNORECASE)
+    return any(isinstance(value, str) and pattern.fullmatch(value) for value in values.tolist())
 
 
 def _arrays_of(frame: Any) -> list[Any]:
