@@ -226,6 +226,7 @@ Failure read_objects(const Column& column, const Reading& reading, bool codes, O
       case Value::Kind::kInteger:
       case Value::Kind::kFloat: {
         if (!number.is_valid()) number = nb::borrow(object);
+        if (categories.empty() && !codes) return {Problem::kNoList, number};
         if (codes || (categories.numbers_are() == NumbersAre::kCodes && !reading.is_dictionary)) {
           code = value.number;
           break;
@@ -395,7 +396,6 @@ Failure read_source(nb::handle source, nb::handle recipe, bool dictionary, bool 
     check(column.n_rows);
     const Categories* categories = categories_of(recipe);
     if (categories == nullptr) return read_objects(column, out);
-    if (categories->empty() && !codes) return {Problem::kNoList, nb::none()};
     return read_objects(column, {categories, true, dictionary}, codes, out);
   }
   const Column column = buffer.column();

@@ -166,6 +166,19 @@ Trouble read_texts(const Column& column, const Reading& reading, Out* out) {
   return {};
 }
 
+// A column whose categories are not known may hold nothing but missing values.
+template <class Out>
+Trouble read_missing(const Column& column, Out* out) {
+  for (std::size_t row = 0; row < column.n_rows; ++row) {
+    if (column.is_valid(row)) {
+      if (column.is_text() || column.dictionary != nullptr) return {Problem::kNoList, {}, 0.0};
+      if (with_values(column, [row](auto get) { return !is_missing(get(row)); })) return {Problem::kNoList, {}, 0.0};
+    }
+    out[row] = static_cast<Out>(kNoCode);
+  }
+  return {};
+}
+
 // A dictionary is looked up once per entry, or once per row where there are fewer rows.
 template <class Out>
 Trouble read_dictionary(const Column& column, Reading reading, Out* out) {
@@ -266,7 +279,7 @@ Trouble read_column(const Column& column, const Reading& reading, Out* out) {
     if (column.dictionary != nullptr) return {Problem::kNoList, {}, 0.0};
     return column.is_text() ? Trouble{Problem::kOtherType, {}, 0.0} : read_numbers(column, out);
   }
-  if (categories->empty()) return {Problem::kNoList, {}, 0.0};
+  if (categories->empty()) return read_missing(column, out);
   if (column.dictionary != nullptr) return read_dictionary(column, reading, out);
   if (column.is_text()) return read_texts(column, reading, out);
   if (categories->numbers_are() == NumbersAre::kCodes && !reading.is_dictionary) return read_numbers(column, out);

@@ -359,18 +359,21 @@ def _categories(feature_infos: list[str], footer: list[str]) -> dict[int, NDArra
 
     The text has a list for each such column but does not name the columns. They are among those whose training values
     may be codes, so if these are as many as the lists, they are the ones; else the columns declared categorical, if
-    those are as many. Otherwise nothing is known, and category columns raise an error.
+    those are as many. Otherwise nothing is known, and tables with category columns raise an error; so do plain numbers
+    in all of these columns if some list has numbers: they may be values of that list, or codes.
     """
     lists = _pandas_categorical(footer)
     longest = max(map(len, lists), default=0)
-    columns = [j for j, info in enumerate(feature_infos) if _may_hold_codes(info, longest)]
+    candidates = columns = [j for j, info in enumerate(feature_infos) if _may_hold_codes(info, longest)]
     if len(columns) != len(lists):
         prefix = "[categorical_feature: "
         declared = next((line[len(prefix) : -1] for line in footer if line.startswith(prefix)), "")
         columns = [int(j) for j in declared.split(",") if re.fullmatch("[0-9]{1,9}", j)]
     if len(columns) != len(lists):
-        return {}
-    return {j: np.array(values) for j, values in zip(columns, lists, strict=True) if _can_be_looked_up(values)}
+        all_texts = all(isinstance(value, str) for values in lists for value in values)
+        return {} if all_texts else dict.fromkeys(candidates, np.array([]))
+    found = zip(columns, lists, strict=True)
+    return {j: np.array(values if _can_be_looked_up(values) else []) for j, values in found}
 
 
 def _can_be_looked_up(values: list[Any]) -> bool:
