@@ -379,7 +379,8 @@ def _categories(feature_infos: list[str], footer: list[str]) -> dict[int, NDArra
 def _can_be_looked_up(values: list[Any]) -> bool:
     """Return whether these are texts or numbers, not some of each: a table's column has values of one kind."""
     numbers = all(isinstance(value, int | float) and abs(value) < 2**63 for value in values)
-    return numbers or all(isinstance(value, str) for value in values)
+    # Arrays of numpy lose zeros at the end of a text.
+    return numbers or all(isinstance(value, str) and not value.endswith("\0") for value in values)
 
 
 def _pandas_categorical(footer: list[str]) -> list[list[Any]]:
