@@ -16,21 +16,46 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 29);
 }
 
+template <class T>
+T load(const char* at) {
+  T word;
+  std::memcpy(&word, at, sizeof(T));
+  return word;
+}
+
+// Calls visit with words that together hold all bytes of a text, some of them twice: no loop over single bytes. Stops
+// where visit returns false.
+template <class Visit>
+bool all_words(std::size_t size, Visit visit) {
+  if (size >= 8) {
+    for (std::size_t at = 0; at + 8 < size; at += 8) {
+      if (!visit([at](const char* text) { return load<std::uint64_t>(text + at); })) return false;
+    }
+    return visit([size](const char* text) { return load<std::uint64_t>(text + size - 8); });
+  }
+  if (size >= 4) {
+    return visit([size](const char* text) {
+      return std::uint64_t{load<std::uint32_t>(text)} << 32 | load<std::uint32_t>(text + size - 4);
+    });
+  }
+  if (size == 0) return true;
+  return visit([size](const char* text) {
+    const auto byte = [text](std::size_t at) { return std::uint64_t{static_cast<unsigned char>(text[at])}; };
+    return byte(0) << 16 | byte(size / 2) << 8 | byte(size - 1);
+  });
+}
+
 std::uint32_t hash_of(std::string_view text) {
   std::uint64_t hash = text.size();
-  const char* at = text.data();
-  std::size_t left = text.size();
-  for (; left >= 8; left -= 8, at += 8) {
-    std::uint64_t word;
-    std::memcpy(&word, at, 8);
-    hash = mix(hash ^ word);
-  }
-  if (left > 0) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, at, left);
-    hash = mix(hash ^ word);
-  }
-  return static_cast<std::uint32_t>(mix(hash));
+  all_words(text.size(), [&](auto word) {
+    hash = mix(hash ^ word(text.data()));
+    return true;
+  });
+  return static_cast<std::uint32_t>(hash ^ hash >> 32);
+}
+
+bool are_equal(const char* one, const char* other, std::size_t size) {
+  return all_words(size, [&](auto word) { return word(one) == word(other); });
 }
 
 std::size_t hash_of(Number number) {
@@ -73,7 +98,7 @@ std::size_t Categories::slot_of(std::string_view text, std::uint32_t hash) const
     const Text& held = texts_[slot];
     if (held.code < 0) return slot;
     if (held.hash == hash && held.size == text.size() &&
-        (text.empty() || std::memcmp(bytes_.data() + held.begin, text.data(), text.size()) == 0)) {
+        are_equal(bytes_.data() + held.begin, text.data(), text.size())) {
       return slot;
     }
   }

@@ -71,13 +71,13 @@ def text_columns(forest: ForestFields) -> frozenset[str]:
 
 
 def _convert(forest: ForestFields, X: Any) -> NDArray[Any]:
+    rows = reader_of(forest).read(X)
+    if rows is not None:
+        return rows
     if hasattr(X, "tocsr") or hasattr(X, "todense"):
         raise InputError("X is a sparse matrix, which is not supported; pass X.toarray()")
     if isinstance(X, dict) or (isinstance(X, list | tuple) and X and isinstance(X[0], dict)):
         raise InputError(f"X is made of dicts; pass pandas.DataFrame({'[X]' if isinstance(X, dict) else 'X'})")
-    rows = reader_of(forest).read(X)
-    if rows is not None:
-        return rows
     if hasattr(X, "collect") and not isinstance(X, np.ndarray):
         raise InputError(f"X is lazy ({type(X).__name__}); call .collect() first")
     return _from_array(forest, X)
