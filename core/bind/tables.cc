@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -184,7 +185,8 @@ template <class Out>
 Failure read_objects(const Column& column, Out* out) {
   const auto* at = static_cast<const char*>(column.values);
   for (std::size_t row = 0; row < column.n_rows; ++row, at += column.stride) {
-    auto* object = *reinterpret_cast<PyObject* const*>(at);
+    PyObject* object = nullptr;
+    std::memcpy(&object, at, sizeof object);
     const Value value = value_of(object);
     switch (value.kind) {
       case Value::Kind::kMissing:
@@ -207,7 +209,8 @@ Failure read_objects(const Column& column, const Reading& reading, bool codes, O
   bool has_texts = false;
   nb::object number;
   for (std::size_t row = 0; row < column.n_rows; ++row, at += column.stride) {
-    auto* object = *reinterpret_cast<PyObject* const*>(at);
+    PyObject* object = nullptr;
+    std::memcpy(&object, at, sizeof object);
     double code = kNoCode;
     if (PyUnicode_Check(object)) {
       has_texts = true;

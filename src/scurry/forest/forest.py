@@ -37,6 +37,8 @@ from scurry.forest.structure import (
     fill_arrays,
     freeze,
     join_trees,
+    label_codes,
+    link_scores,
 )
 from scurry.forest.tables import Encoder
 
@@ -258,33 +260,7 @@ class Forest(ForestFields):
         >>> forest.codes_of(["yes", "no"])
         array([1, 0], dtype=int32)
         """
-        known, given = np.array([]) if self.classes is None else self.classes, np.asarray(labels)
-        # Only kinds that numpy compares exactly: it would find the int 2**53 + 1 equal to a float.
-        if known.dtype.kind + given.dtype.kind in ("ii", "iu", "ui", "uu", "bb", "ff", "UU"):
-            order = np.argsort(known)
-            codes = order[np.minimum(np.searchsorted(known[order], given), len(order) - 1)].astype(np.int32)
-            if (known[codes] == given).all():
-                return codes
-        classes, values = known.tolist(), given.tolist()
-        code = {label: index for index, label in enumerate(classes)}
-        codes = np.array([code.get(label, -1) for label in values], dtype=np.int32)
-        if (codes >= 0).all():
-            return codes
-        missing = [row for row, label in enumerate(values) if label is None or label != label]
-        if missing:
-            raise InputError(
-                f"{name} has {len(missing)} missing labels, the first in row {missing[0]}; drop those rows",
-                argument=name,
-            )
-        unknown = sorted({repr(label) for label in values if label not in code})
-        shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
-        accepted = ", ".join(map(repr, classes[:5])) + (", …" if len(classes) > 5 else "")
-        raise InputError(
-            f"{name} has {len(unknown)} labels the model does not know: {shown}; its {len(classes)} classes are "
-            f"{accepted}. Pass {name} as the model was trained: XGBoost and LightGBM files number classes, sorted by "
-            "name",
-            argument=name,
-        )
+        return label_codes(self.classes, labels, name)
 
     @cached_property
     def digest(self) -> str:
@@ -501,26 +477,7 @@ class Forest(ForestFields):
         -------
         float64 array of shape (n_rows, n_outputs)
         """
-        if self.link == "identity":
-            return scores
-        z = self.link_scale * scores
-        with np.errstate(over="ignore"):
-            match self.link:
-                case "softmax":
-                    # The largest score is taken off first, so that no exponential overflows.
-                    linked = np.exp(z - z.max(axis=1, keepdims=True))
-                    linked /= linked.sum(axis=1, keepdims=True)
-                case "exp":
-                    linked = np.exp(z)
-                case "signed-square":
-                    linked = np.sign(z) * z * z
-                case "log1p-exp":
-                    linked = np.log1p(np.exp(z))
-                case "step":
-                    linked = (z > 0).astype(np.float64)
-                case _:  # "logistic" and "logistic-each"
-                    linked = 1 / (1 + np.exp(-z))
-        return np.asarray(linked, dtype=np.float64)
+        return link_scores(scores, self.link, self.link_scale)
 
     def decide(self, scores: NDArray[np.float64]) -> NDArray[Any]:
         """Return the labels that scores give, or a regressor's values.
