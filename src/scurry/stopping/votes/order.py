@@ -147,7 +147,7 @@ def fit_majority_order(
     *,
     method: str = "minimean",
     confidence: float = 0.95,
-    choosing: ArrayLike | None = None,
+    choosing: ArrayLike | Sample | None = None,
     random_state: RandomState = None,
 ) -> OrderFit[Thresholds]:
     """Choose an order of voters with yes/no votes, and thresholds that keep their promise for this very order.
@@ -208,7 +208,7 @@ def fit_plurality_order(
     *,
     method: str = "minimean",
     confidence: float = 0.95,
-    choosing: ArrayLike | None = None,
+    choosing: ArrayLike | Sample | None = None,
     random_state: RandomState = None,
 ) -> OrderFit[PairwisePolicy]:
     """Choose an order of voters between several classes, and a policy that keeps its promise for this very order.
@@ -319,7 +319,7 @@ class _Search(NamedTuple, Generic[_Policy]):
     def run(
         self,
         ballots: Sample,
-        choosing: ArrayLike | None,
+        choosing: ArrayLike | Sample | None,
         max_disagreement: float,
         confidence: float,
         random_state: RandomState,
@@ -333,7 +333,7 @@ class _Search(NamedTuple, Generic[_Policy]):
             )
         rng = check_random_state(random_state)
         if choosing is None:
-            chooses = random_part(ballots.n_rows, _count_choosing_rows(ballots.n_rows, alpha, confidence), rng)
+            chooses = random_part(ballots.n_rows, count_choosing_rows(ballots.n_rows, alpha, confidence), rng)
             others, certifying = ballots.where(chooses), ballots.where(~chooses)
         else:
             others, certifying = _check_ballots("choosing", choosing, self.n_classes), ballots
@@ -363,8 +363,14 @@ class _Search(NamedTuple, Generic[_Policy]):
         return OrderFit(order, policy, promise, n_mistakes, n_asked / n_rows)
 
 
-def _count_choosing_rows(n_rows: int, max_disagreement: float, confidence: float) -> int:
-    """Return how many rows may choose if the others must suffice to certify."""
+def count_choosing_rows(n_rows: int, max_disagreement: float, confidence: float) -> int:
+    """Return how many rows may choose an order if the others must suffice to certify it.
+
+    Examples
+    --------
+    >>> count_choosing_rows(4000, 0.01, 0.95), count_choosing_rows(310, 0.01, 0.95)
+    (800, 11)
+    """
     n_spare = n_rows - rows_needed(max_disagreement, confidence)
     n_choosing = int(_CHOOSING_SHARE * n_rows)
     return n_spare if 0 <= n_spare < n_choosing else n_choosing
