@@ -299,7 +299,7 @@ def solve_plurality(
                 'distribution applies to method="class-counts" only; "pairwise" holds for every full vote',
                 argument="distribution",
             )
-        return PluralityRule(n_voters, n_classes, alpha, method, _pairwise_policies(n_voters, alpha / (n_classes - 1)))
+        return PluralityRule(n_voters, n_classes, alpha, method, pairwise_policies(n_voters, alpha / (n_classes - 1)))
     _check_states(n_voters, n_classes, 'method="class-counts"')
     possible = np.indices((n_voters + 1,) * (n_classes - 1)).sum(axis=0) <= n_voters
     weights = check_distribution(distribution, possible)
@@ -317,8 +317,14 @@ def _read_method(method: str) -> str:
 
 
 @lru_cache(maxsize=1024)  # a few calibrations: each solves for some fifty bounds
-def _pairwise_policies(n_voters: int, max_crossing: float) -> tuple[PairwisePolicy, ...]:
-    """Find upper thresholds that a class without majority among two crosses with chance at most `max_crossing`."""
+def pairwise_policies(n_voters: int, max_crossing: float) -> tuple[PairwisePolicy, ...]:
+    """Find upper thresholds that a class without majority among two crosses with chance at most `max_crossing`.
+
+    Examples
+    --------
+    >>> pairwise_policies(25, 0.2)[0].upper[:6].tolist()
+    [1, 2, 3, 3, 4, 5]
+    """
     bound = max_crossing
     while True:
         weights: dict[bytes, float] = {}
