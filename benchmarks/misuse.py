@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from promise import noisy_rows
 from report import RESULTS, commit
-from scipy import stats
 
 ALPHA = 0.01
 N_POOL = 20_000

@@ -36,8 +36,8 @@ _CHOOSING_SHARE = 0.2  # of the rows; the others certify
 _CAUTIOUS = np.concatenate([np.geomspace(2**-24, 1 / 4, 23), np.linspace(0.3, 1.0, 15)])
 # Where only the mean is bounded, a good order may exceed it; Schwing's bound is a belief, far above the true mean.
 _BOLD = np.concatenate([np.linspace(1.1, 3.0, 15), np.geomspace(3.4, 16.0, 12)])
-# Pairwise rules add up chances of all classes on the worst row, so their mean is far below the bound. Where only the mean
-# matters, candidates go up to the chance at which the first vote decides.
+# Pairwise rules add up chances of all classes on the worst row, so their mean is far below the bound. Where only the
+# mean matters, candidates go up to the chance at which the first vote decides.
 _LEAST_CROSSING, _MOST_CROSSING, _N_CROSSINGS = 2**-16, 0.5, 90
 
 _Policy = TypeVar("_Policy")
