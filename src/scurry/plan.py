@@ -122,6 +122,11 @@ class SumRule(StopRule):
         """Whether each row draws an order of trees of its own."""
         return False
 
+    @property
+    @abstractmethod
+    def n_positions(self) -> int:
+        """After how many numbers of trees, or of rounds, a row may stop; none and all of them count too."""
+
     def _check_sums(self, forest: Forest, values: NDArray[np.float64], start: NDArray[np.float64]) -> None:
         """Raise an error unless all sums of leaves' `values` fit 32 bits, whatever the order of the trees."""
         if self.kind == "votes":
@@ -266,6 +271,11 @@ class ExitRule(SumRule):
         return self.shuffle == "row"
 
     @property
+    def n_positions(self) -> int:
+        """After how many numbers of trees a row may stop; none and all of them count too."""
+        return int(self.lower.shape[1])
+
+    @property
     def has_pieces(self) -> bool:
         """Whether sums are cut into pieces instead of two thresholds."""
         return bool(self.piece_offset.size)
@@ -388,6 +398,11 @@ class LeaderRule(SumRule):
             return votes
         return self._to_grid(forest.leaf_values(), forest.is_leaf)
 
+    @property
+    def n_positions(self) -> int:
+        """After how many numbers of rounds a row may stop; none and all of them count too."""
+        return len(self.lead)
+
     def start(self, forest: Forest) -> NDArray[np.int32]:
         """Return the sums before the first tree, shape (n_classes,)."""
         return self._to_grid((0 if self.kind == "votes" else 1) * forest.base_score)
@@ -449,6 +464,32 @@ class StepRule(StopRule):
         return np.where(forest.is_leaf, 1.0, ((forest.node_depth + 1) / height) ** 2)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ScoreMap:
+    """How the full model's score is estimated for a row that stopped early.
+
+    The partial score is that of the trees evaluated: their sum with the base score, or their mean. After ``i`` trees
+    (rounds, with a LeaderRule) the estimate is ``slope[g, i] * partial + intercept[g, i]``. With two classes ``g`` is 0
+    for rows that stopped with the first class and 1 for the second. With more, it is 1 for the score of the leading
+    class and 0 for the others. What runs a plan holds estimates on the side of the label, so that no map can make a
+    score contradict its label.
+
+    Attributes
+    ----------
+    slope, intercept : float64 arrays of shape (2, n_positions)
+        Slopes are not negative.
+    """
+
+    slope: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        if self.slope.ndim != 2 or len(self.slope) != 2 or self.slope.shape != self.intercept.shape:
+            raise InputError("a score map needs slopes and intercepts of shape (2, n_positions)")
+        if not (np.isfinite(self.slope).all() and np.isfinite(self.intercept).all() and (self.slope >= 0).all()):
+            raise InputError("a score map needs finite intercepts, and finite slopes that are not negative")
+
+
 def leaf_scores(forest: Forest) -> NDArray[np.float64]:
     """Return what each node adds to the score that decides between two classes, shape (n_nodes,).
 
@@ -488,6 +529,8 @@ class Plan:
         None evaluates every tree.
     certificate : Certificate or None
         What was promised, on which rows it was tested, and what came out.
+    score_map : ScoreMap or None
+        How rows that stop early get a score. None: what the trees not evaluated give on average is added.
 
     Examples
     --------
@@ -502,6 +545,7 @@ class Plan:
     order: NDArray[np.int32]
     stop: SumRule | StepRule | None = None
     certificate: Certificate | None = None
+    score_map: ScoreMap | None = None
 
     def __post_init__(self) -> None:
         check_instance("order", self.order, np.ndarray)
@@ -540,12 +584,23 @@ class Plan:
             raise InputError(f"the plan's order must name each of the {forest.n_trees} trees {often}")
         if self.stop is not None:
             self.stop.check(forest)
+        if self.score_map is None:
+            return
+        if self.exit_rule is None:
+            raise InputError("a score map is for rows that exit early, and the plan has no rule for that")
+        if self.score_map.slope.shape[1] != self.exit_rule.n_positions:
+            n_mapped = self.score_map.slope.shape[1]
+            raise InputError(f"the score map has {n_mapped} positions, not {self.exit_rule.n_positions}")
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a header for JSON and arrays from which `from_container` makes the same plan."""
         stop, arrays = (None, {}) if self.stop is None else self.stop.to_parts()
         facts = {} if self.certificate is None else self.certificate.to_json()
-        return {"facts": facts, "stop": stop}, {"plan_order": self.order} | arrays
+        header: dict[str, Any] = {"facts": facts, "stop": stop}
+        if self.score_map is not None:
+            header["score_map"] = True
+            arrays = arrays | {"score_slope": self.score_map.slope, "score_intercept": self.score_map.intercept}
+        return header, {"plan_order": self.order} | arrays
 
     @classmethod
     def from_container(cls, container: Container) -> Self:
@@ -560,7 +615,13 @@ class Plan:
                 order=order,
                 stop=None if stop is None else _stop_rule(container, stop),
                 certificate=Certificate.from_json(facts) if facts else None,
+                score_map=_score_map(container) if header.get("score_map") else None,
             )
+
+
+def _score_map(container: Container) -> ScoreMap:
+    slope, intercept = (container.array(f"score_{name}", np.float64) for name in ("slope", "intercept"))
+    return ScoreMap(slope=slope, intercept=intercept)
 
 
 _RULES: dict[str, type[ExitRule | LeaderRule | StepRule]] = {

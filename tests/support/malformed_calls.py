@@ -226,6 +226,8 @@ def entries() -> tuple[Entry, ...]:
         "stopping.fit_majority_order": (s.stopping.fit_majority_order, {"votes": votes, "max_disagreement": 0.1}),
         "stopping.fit_plurality_order": (s.stopping.fit_plurality_order,
                                          {"votes": votes, "n_classes": 2, "max_disagreement": 0.1}),
+        "stopping.fit_plurality": (s.stopping.fit_plurality, {
+            "calibration_answers": [["a"] * 7] * 150, "max_disagreement": 0.1}),
         "stopping.VoteStopper": (s.stopping.VoteStopper, {"rule": rule}),
         "stopping.VoteStopper.update": (lambda vote: stop(rule.stopper(), vote), {"vote": True}),
         "stopping.PluralityStopper": (s.stopping.PluralityStopper, {"rule": plurality}),

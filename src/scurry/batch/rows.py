@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -148,10 +148,7 @@ class Scoring:
         # Without names every column is a feature, unless it is only kept.
         if self.forest.feature_names is None:
             features = batch.select([name for name in batch.schema.names if name not in self.keep])
-        rows = _plain_rows(self.forest, features)
-        if rows is None:
-            rows = as_rows(self.forest, arrow().Table.from_batches([features]))
-        return PreparedBatch(rows, {name: batch.column(name) for name in self.keep})
+        return PreparedBatch(as_rows(self.forest, features), {name: batch.column(name) for name in self.keep})
 
     def evaluate(self, batch: PreparedBatch) -> dict[str, Any]:
         """Return the kept columns, and the predictor's results as numpy arrays of shape (n_rows,), by name."""
@@ -173,8 +170,10 @@ class Scoring:
     def assemble(self, values: dict[str, Any]) -> Any:
         """Return the results of one batch as a pyarrow.RecordBatch; any thread may do this."""
         pa = arrow()
-        arrays_of = {"label": self._label_array, "prediction": self._label_array, "reason": _reason_array}
-        special = {self.prefix + name: make for name, make in arrays_of.items()}
+        special: dict[str, Callable[[Any], Any]] = {
+            self.prefix + name: self._label_array for name in ("label", "prediction")
+        }
+        special[self.prefix + "reason"] = _reason_array
         arrays = {
             name: value if isinstance(value, pa.Array) else special.get(name, pa.array)(value)
             for name, value in values.items()
@@ -224,30 +223,3 @@ class Scoring:
 
 def _reason_array(codes: NDArray[np.uint8]) -> Any:
     return arrow().DictionaryArray.from_arrays(codes.astype(np.int8), STOP_REASONS.tolist())
-
-
-def _plain_rows(forest: Forest, batch: Any) -> NDArray[Any] | None:
-    """Convert a batch of plain numbers as `as_rows` does, but much faster; return None if the batch needs `as_rows`."""
-    names = batch.schema.names if forest.feature_names is None else forest.feature_names
-    if forest.categories or forest.encode_numbers or len(names) != forest.n_features:
-        return None
-    if len(set(batch.schema.names)) < batch.num_columns or not set(names) <= set(batch.schema.names):
-        return None
-    features = batch.select(names)
-    if not names or not all(map(_becomes_float, features.columns)):
-        return None
-    rows: NDArray[Any] = features.to_tensor(null_to_nan=True, row_major=False).to_numpy()
-    return rows if rows.itemsize >= 4 else rows.astype(forest.input_dtype)
-
-
-def _becomes_float(column: Any) -> bool:
-    """Return whether Arrow converts the column's numbers to float without changing any."""
-    from pyarrow import compute, types
-
-    if types.is_floating(column.type):
-        return not types.is_float16(column.type)  # Arrow does not cast it
-    if not types.is_integer(column.type):
-        return False
-    # Whole numbers up to 2**53 are exact as float64; narrower integers cannot be larger.
-    bounds = compute.min_max(column).as_py().values() if column.type.bit_width == 64 else [0]
-    return all(bound is None or abs(bound) <= 2**53 for bound in bounds)

@@ -23,7 +23,7 @@ from scurry.batch.files import Fragment, Source, arrow, find, open_fragment
 from scurry.batch.rows import Scoring
 from scurry.checks import Progress, check_count
 from scurry.errors import FormatError, InputError, OutputError, ScurryError
-from scurry.forest import Forest, float_columns, thread_count
+from scurry.forest import Forest, float_columns, text_columns, thread_count
 from scurry.forest.storage import replacing
 from scurry.predictor import Predictor
 
@@ -281,6 +281,7 @@ def score_fragment(
         n_rows_per_batch=n_rows_per_batch,
         columns=scoring.choose_columns,
         float_columns=float_columns(scoring.forest),
+        text_columns=text_columns(scoring.forest),
     ) as reader:
         schema = scoring.schema(reader.schema).with_metadata({_IDENTITY: identity})
         with _replace_when_complete(target) as temporary:

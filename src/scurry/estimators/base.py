@@ -25,6 +25,7 @@ from scurry.forest import Forest, as_rows
 from scurry.importers import from_model
 from scurry.predictor import Predictor
 from scurry.runners.runner import Run
+from scurry.stopping.independence import are_copied, hash_rows
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _N_SEEDS = 2**31 - 1  # some frameworks keep seeds as int32
@@ -111,7 +112,7 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_consistent_length(table, labels)
         training, calibrating = np.empty(0, np.intp), np.arange(len(table))
         if not fitted and labels is not None:
-            training, calibrating = _split(labels, self.calibration_size, rng)
+            training, calibrating = _split(labels, self.calibration_size, rng, _find_copies(table))
             fit_params = {name: _select(value, training, len(table)) for name, value in fit_params.items()}
             model = _seed(clone(model), rng).fit(_select(table, training, len(table)), labels[training], **fit_params)
         self.estimator_, self.forest_ = model, self._import_model(model) if forest is None else forest
@@ -272,10 +273,26 @@ def _seed(model: Any, rng: np.random.RandomState) -> Any:
     return model.set_params(**{name: rng.randint(_N_SEEDS) for name in sorted(states) if states[name] is None})
 
 
-def _split(labels: NDArray[Any], size: float, rng: np.random.RandomState) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _find_copies(table: Any) -> NDArray[np.intp] | None:
+    """Return a number for each row that its copies share; None if no row was copied."""
+    frame = _wrap(table)
+    columns = [column.to_numpy() for column in frame.iter_columns()] if isinstance(frame, nw.DataFrame) else [table]
+    # Text and categories by their place among the values of the column.
+    numbers = [
+        values if values.dtype.kind in "fiub" else np.unique(values.astype(str), return_inverse=True)[1]
+        for values in columns
+    ]
+    digests = hash_rows(np.column_stack(numbers))
+    return np.unique(digests, return_inverse=True)[1] if are_copied(digests) else None
+
+
+def _split(
+    labels: NDArray[Any], size: float, rng: np.random.RandomState, copies: NDArray[np.intp] | None = None
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the indices of the training and the calibration rows.
 
     Each class has the same share of calibration rows, but keeps at least one training row: the model must know it.
+    Rows with the same number in `copies` go the same way: a copy proves nothing about what the other trained.
     """
     n_rows = len(labels)
     whole = isinstance(size, Integral) and not isinstance(size, bool)
@@ -289,8 +306,12 @@ def _split(labels: NDArray[Any], size: float, rng: np.random.RandomState) -> tup
     share, held_out = (size / n_rows if whole else float(size)), [np.empty(0, np.intp)]
     for label in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == label))
+        if copies is not None:
+            members = members[np.argsort(_ranks(copies[members]), kind="stable")]
         held_out.append(members[: min(round(share * len(members)), len(members) - 1)])
     calibration = np.sort(np.concatenate(held_out))
+    if copies is not None:
+        calibration = np.flatnonzero(np.isin(copies, copies[calibration]))
     if len(calibration) == 0:
         raise InputError(
             f"calibration_size={size!r} leaves none of n_samples={n_rows} rows to calibrate on; pass more rows, or a "
@@ -298,6 +319,12 @@ def _split(labels: NDArray[Any], size: float, rng: np.random.RandomState) -> tup
             argument="calibration_size",
         )
     return np.setdiff1d(np.arange(n_rows), calibration), calibration
+
+
+def _ranks(numbers: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return for each entry how many other numbers occur before its own does."""
+    _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse]
 
 
 def _wrap(table: Any) -> Any:

@@ -30,17 +30,20 @@ class EarlyExitClassifier(BudgetedClassifier):
     max_disagreement : float in [0, 1), default 0.001
         The largest share of rows whose label may change. The methods "auto", "qwyc" and "fan" compare with the labels
         of the estimator; "minimax", "minimean", "minimixed" and "schwing" compare with the majority vote of all trees,
-        which for a forest that averages probabilities is not always the label of the estimator.
+        which for a forest that averages probabilities is not always the label of the estimator; the summary says how
+        often it is.
         A budget: ``predict(X, max_disagreement=…)`` calibrates again at the first use of a value.
     method, confidence, shuffle, keep_scores, costs, threshold
         See `scurry.early_exit`. With a `threshold`, `predict` answers by it, and the promise is about those labels.
     calibration_size : float or int, default 0.2
         Share or number of rows to hold out of training, stratified by class. If the estimator is fitted, all rows
-        are calibration rows.
+        are calibration rows: pass rows that did not train it. Rows that look as if they did are noticed; then a warning
+        says so, and every tree is evaluated.
     n_threads : int or None, default 1
         Number of threads of predictions (None: all cores).
     random_state : int, RandomState or None
-        Seed of the split and of the calibration, and of the estimator if its own random_state is None.
+        Seed of the split and of the estimator, if its own random_state is None. Each seed makes another model with its
+        own promise; of the best of many, the promise holds less surely than the confidence says.
 
     Attributes
     ----------
@@ -111,7 +114,7 @@ class EarlyExitClassifier(BudgetedClassifier):
             if rows is not None and len(np.unique(forest.predict(rows, self.n_threads))) == 1:
                 return _evaluate_all(forest, "the model gives all rows the same label, so that nothing can be learnt")
         try:
-            return early_exit(
+            fast = early_exit(
                 self.forest_,
                 calibration.rows,
                 calibration.labels,
@@ -128,6 +131,9 @@ class EarlyExitClassifier(BudgetedClassifier):
         except InfeasibleError as error:
             warnings.warn(f"{error}. For now, every tree is evaluated", UserWarning, stacklevel=4)  # names `fit`
             return _evaluate_all(forest, str(error))
+        if self.confidence is not None and fast.certificate is not None and fast.certificate.promise is None:
+            return _evaluate_all(forest, fast.certificate.note)  # a promise was asked for, and there is none
+        return fast
 
 
 class AnytimeClassifier(BudgetedClassifier):

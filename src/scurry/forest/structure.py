@@ -89,6 +89,7 @@ class ForestFields:
     decision_threshold: float
     category_rounding: str
     encode_numbers: bool
+    integer_dtype: str
     feature_names: tuple[str, ...] | None
     categories: Mapping[int, NDArray[Any]]
 
@@ -309,6 +310,7 @@ def check_fields(forest: ForestFields) -> NDArray[np.int32]:
     """
     for name, allowed in CHOICES.items():
         check_choice(name, getattr(forest, name), allowed)
+    check_choice("integer_dtype", forest.integer_dtype, CHOICES["input_dtype"])
     _check_shapes(forest)
     _check_header(forest)
     inner = forest.left >= 0
@@ -482,3 +484,58 @@ def mean_of_leaves(
             weight[nodes] = weight[low] + weight[high]
             value[nodes] = value[low] + (value[high] - value[low]) * (weight[high] / weight[nodes])
     return value
+
+
+def label_codes(classes: NDArray[Any] | None, labels: ArrayLike, name: str) -> NDArray[np.int32]:
+    """Return the index of each label among `classes`; messages call the labels `name`."""
+    known, given = np.array([]) if classes is None else classes, np.asarray(labels)
+    # Only kinds that numpy compares exactly: it would find the int 2**53 + 1 equal to a float.
+    if known.dtype.kind + given.dtype.kind in ("ii", "iu", "ui", "uu", "bb", "ff", "UU"):
+        order = np.argsort(known)
+        codes = order[np.minimum(np.searchsorted(known[order], given), len(order) - 1)].astype(np.int32)
+        if (known[codes] == given).all():
+            return codes
+    names, values = known.tolist(), given.tolist()
+    code = {label: index for index, label in enumerate(names)}
+    codes = np.array([code.get(label, -1) for label in values], dtype=np.int32)
+    if (codes >= 0).all():
+        return codes
+    missing = [row for row, label in enumerate(values) if label is None or label != label]
+    if missing:
+        raise InputError(
+            f"{name} has {len(missing)} missing labels, the first in row {missing[0]}; drop those rows",
+            argument=name,
+        )
+    unknown = sorted({repr(label) for label in values if label not in code})
+    shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
+    accepted = ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
+    raise InputError(
+        f"{name} has {len(unknown)} labels the model does not know: {shown}; its {len(names)} classes are "
+        f"{accepted}. Pass {name} as the model was trained: XGBoost and LightGBM files number classes, sorted by "
+        "name",
+        argument=name,
+    )
+
+
+def link_scores(scores: NDArray[np.float64], link: str, scale: float) -> NDArray[np.float64]:
+    """Return scores, of shape (n_rows, n_outputs), mapped by a link: to probabilities, or to predictions."""
+    if link == "identity":
+        return scores
+    z = scale * scores
+    with np.errstate(over="ignore"):
+        match link:
+            case "softmax":
+                # The largest score is taken off first, so that no exponential overflows.
+                linked = np.exp(z - z.max(axis=1, keepdims=True))
+                linked /= linked.sum(axis=1, keepdims=True)
+            case "exp":
+                linked = np.exp(z)
+            case "signed-square":
+                linked = np.sign(z) * z * z
+            case "log1p-exp":
+                linked = np.log1p(np.exp(z))
+            case "step":
+                linked = (z > 0).astype(np.float64)
+            case _:  # "logistic" and "logistic-each"
+                linked = 1 / (1 + np.exp(-z))
+    return np.asarray(linked, dtype=np.float64)

@@ -72,7 +72,7 @@ def _add_names(forest: Forest, feature_names: Sequence[str] | None, categories: 
             f"{'the features are ' + ', '.join(names[:10]) if names else 'pass feature_names too'}"
         )
     codes = {names.index(name): values for name, values in categories.items()}
-    if known := codes.keys() & forest.categories.keys():
+    if known := codes.keys() & {j for j, values in forest.categories.items() if len(values)}:
         raise InputError(f"the model has its own categories of {names[min(known)]!r}; leave them out")
     return forest.replace(feature_names=names or None, categories={**forest.categories, **codes})
 
