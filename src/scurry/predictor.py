@@ -139,7 +139,11 @@ class Predictor:
         time_us: float | None = None,
         abort: AbortFlag | None = None,
     ) -> NDArray[np.float64]:
-        """Predict class probabilities from the trees evaluated; the model's own where every tree was.
+        """Predict class probabilities: the model's own where every tree was evaluated, else estimates of them.
+
+        A row that exits early has the probability of the score that its plan's `ScoreMap` expects of all trees. It
+        never speaks for another class than `predict` answers. An anytime plan answers from the nodes that rows have
+        reached.
 
         Parameters
         ----------

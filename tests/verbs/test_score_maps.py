@@ -11,7 +11,8 @@ from sklearn.metrics import log_loss, roc_auc_score
 from xgboost import XGBClassifier
 
 import scurry
-from scurry.errors import InputError
+from scurry.errors import FormatError, InputError
+from scurry.forest.storage import write_container
 from scurry.plan import ScoreMap
 from support.strategies import adversarial_rows
 
@@ -233,3 +234,19 @@ def test_a_map_fits_its_plan(fitted):
     for slope, intercept in ((-ones, ones), (ones, ones * np.nan), (ones * np.inf, ones), (ones[0], ones[0])):
         with pytest.raises(InputError, match="a score map needs"):
             ScoreMap(slope=slope, intercept=intercept)
+
+
+@pytest.mark.parametrize(
+    "slope",
+    [np.full((2, 81), np.nan), -np.ones((2, 81)), np.ones((2, 80)), np.ones(81), np.ones((2, 81), np.float32), None],
+)
+def test_files_with_broken_maps_are_refused(fitted, tmp_path, slope):
+    header, arrays = exit_of(fitted("lightgbm", 2), 2, {})._parts()
+    assert arrays["score_slope"].shape == (2, 81)
+    if slope is None:
+        del arrays["score_slope"]
+    else:
+        arrays["score_slope"] = slope
+    write_container(tmp_path / "broken.scurry", "predictor", header, arrays)
+    with pytest.raises(FormatError, match=r"broken\.scurry"):
+        scurry.load(tmp_path / "broken.scurry")

@@ -147,6 +147,8 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any, **budget: Any) -> NDArray[np.float64]:
         """Return the class probabilities of each row, estimated from the trees or steps evaluated for it.
 
+        Those of an early exit never speak for another class than `predict` answers.
+
         Parameters
         ----------
         X, **budget

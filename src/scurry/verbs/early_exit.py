@@ -49,7 +49,8 @@ def early_exit(
     X_cal : array or DataFrame of shape (n_rows, n_features)
         Calibration rows: like those to be predicted, and not used to train the model. Labels are not needed.
     y_cal : array of shape (n_rows,), optional
-        Labels, used by ``method="fan"`` to order trees; not together with `X_fit`, whose labels are not known.
+        Labels. They measure AUC and log-loss for the summary, and order the trees of ``method="fan"`` (not together
+        with `X_fit`, whose labels are not known).
     X_fit : array or DataFrame, optional
         Rows that find the order of trees and the rule to stop, so that all of `X_cal` is left to certify them. By
         default a part of `X_cal`: half of it for methods on scores, a fifth or a quarter for methods on votes. The
@@ -84,6 +85,7 @@ def early_exit(
     Returns
     -------
     Predictor
+        Its probabilities are those of scores that a `scurry.plan.ScoreMap`, fitted to `X_cal`, expects of all trees.
 
     Raises
     ------
