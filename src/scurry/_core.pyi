@@ -143,6 +143,34 @@ class LeaderExit:
     @property
     def bytes(self) -> int: ...
 
+class ScoreMap:
+    def __init__(
+        self,
+        slope: NDArray[np.float64],
+        intercept: NDArray[np.float64],
+        *,
+        lowest: tuple[float, float],
+        highest: tuple[float, float],
+        margin: float,
+        sums_to_one: bool,
+    ) -> None: ...
+    def two_classes(
+        self,
+        sums: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        is_positive: NDArray[np.uint8],
+        out: NDArray[np.float64],
+        /,
+    ) -> None: ...
+    def classes(
+        self,
+        sums: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        leaders: NDArray[np.int32],
+        out: NDArray[np.float64],
+        /,
+    ) -> None: ...
+
 class Engine:
     def __init__(self, forest: ForestArrays, *, classes: NDArray[np.int64], leaf_ids: bool) -> None: ...
     def labels(self, rows: NDArray[Any], out: NDArray[Any], n_threads: int, /) -> None: ...

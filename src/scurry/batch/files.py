@@ -11,7 +11,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from scurry.errors import FormatError, InputError, MissingDependencyError
+from scurry.errors import FormatError, InputError, MissingDependencyError, ScurryError
 
 SUFFIXES = (".parquet", ".pq", ".csv", ".csv.gz", ".arrow", ".ipc", ".feather")
 ChooseColumns = Callable[[list[str]], list[str]]
@@ -69,10 +69,11 @@ def find(source: Source) -> list[Fragment]:
     list of Fragment
         Sorted by name.
     """
-    if isinstance(source, str | PathLike):
-        fragments = _find_one(fspath(source))
-    else:
-        fragments = [fragment for one in source for fragment in _find_one(fspath(one))]
+    sources = [source] if isinstance(source, str | PathLike) else list(source) if isinstance(source, Iterable) else []
+    # An empty name would be the current folder, and so everything below it.
+    if not sources or not all(isinstance(one, str | PathLike) and fspath(one) for one in sources):
+        raise InputError(f"source must name files, folders or patterns, got {source!r}", argument="source")
+    fragments = [fragment for one in sources for fragment in _find_one(fspath(one))]
     by_output: dict[str, Fragment] = {}
     for fragment in fragments:
         other = by_output.setdefault(fragment.output_name, fragment)
@@ -185,7 +186,10 @@ def convert_errors(fragment: Fragment) -> Iterator[None]:
     """Turn errors of Arrow and of the operating system into a `FormatError` that names the file."""
     try:
         yield
-    except (arrow().ArrowException, OSError) as error:
+    # pyarrow raises plain KeyErrors and UnicodeErrors too. What scurry raises names the file's mistake already.
+    except (arrow().ArrowException, OSError, LookupError, UnicodeError) as error:
+        if isinstance(error, ScurryError):
+            raise
         reason = " ".join(str(error).split())
         raise FormatError(f"{fragment.name} cannot be read: {reason}") from error
 

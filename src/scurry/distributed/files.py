@@ -198,6 +198,11 @@ class FileSample(Sample):
         while at_once := [(case,) for case in islice(left, _CASES_PER_ROUND)]:
             yield from self._sum(at_once, question)
 
+    def each(self, number: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+        """Return one number for each row, in order, after one round over the files."""
+        # However many rows there are: a number takes less memory than a row.
+        return replace(self, limit=self.n_rows).mapped(number).gathered()
+
     def gathered(self) -> NDArray[Any]:
         """Return all rows in memory, in order."""
         if self.n_rows > self.max_gathered:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry import _core
-from scurry.errors import InputError
+from scurry.errors import FormatError, InputError
 from scurry.forest.rows import as_rows, thread_count
 from scurry.forest.storage import (
     Container,
@@ -22,7 +22,6 @@ from scurry.forest.storage import (
     container_of,
     digest,
     pack_values,
-    unpack_values,
     write_container,
 )
 from scurry.forest.structure import (
@@ -413,7 +412,8 @@ class Forest(ForestFields):
         """
         if self.aggregation != "vote":
             return self.value
-        votes: NDArray[np.float64] = np.eye(self.n_outputs)[self.value.argmax(axis=1)]
+        votes = np.zeros_like(self.value)
+        votes[np.arange(self.n_nodes), self.value.argmax(axis=1)] = 1.0
         return votes
 
     def goes_left(self, node: int, x: float) -> bool:
@@ -585,19 +585,20 @@ class Forest(ForestFields):
     def from_container(cls, container: Container) -> Self:
         """Return the forest of a ``.scurry`` file, be it saved alone or with a plan."""
         with container.reading("forest"):
-            classes = container.field("classes", dict | None)
+            classes, names = container.field("classes", dict | None), container.field("feature_names", list | None)
+            if names is not None and not all(isinstance(name, str) for name in names):
+                raise FormatError("feature_names must be texts")
+            packed = container.field("categories", dict) | ({} if classes is None else {"classes": classes})
+            values = container.values(packed)
             fields: dict[str, Any] = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
             fields |= {name: container.field(name, kind) for name, kind in HEADER.items()}
             return cls(
                 **fields,
                 integer_dtype=container.field("integer_dtype", str) if "integer_dtype" in container.header else None,
-                feature_names=container.field("feature_names", list | None),
-                classes=None if classes is None else unpack_values(classes),
-                categories={
-                    # -1 is no feature: the checks refuse it by their own message.
-                    int(f) if f.isdecimal() else -1: unpack_values(values)
-                    for f, values in container.field("categories", dict).items()
-                },
+                feature_names=names,
+                classes=values.pop("classes", None),
+                # -1 is no feature: the checks refuse it by their own message.
+                categories={int(f) if f.isdecimal() and len(f) < 11 else -1: one for f, one in values.items()},
             )
 
 

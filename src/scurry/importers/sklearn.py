@@ -41,7 +41,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.validation import check_is_fitted
 
-from scurry.errors import UnsupportedModelError
+from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.forest.structure import mean_of_leaves
 
@@ -195,6 +195,11 @@ def _offsets(sizes: Sequence[int]) -> NDArray[np.int64]:
 
 def _global_children(child: NDArray[Any], offset: NDArray[np.int64]) -> NDArray[np.int32]:
     """Return children as indices into all nodes, from indices inside each tree; -1 stays."""
+    size = np.diff(offset)
+    inside = np.arange(len(child)) - np.repeat(offset[:-1], size)
+    # Before anything walks the trees: a child that is no later node of its tree could lead in a circle.
+    if ((child < -1) | (child >= np.repeat(size, size)) | ((child >= 0) & (child <= inside))).any():
+        raise InputError("a node has a child that is not a later node of its tree")
     return np.where(child < 0, -1, child + np.repeat(offset[:-1], np.diff(offset))).astype(np.int32)
 
 
