@@ -12,7 +12,8 @@ namespace {
 constexpr std::size_t kColumnPadding =
     16;  // in words; without it, columns whose length is a power of two would compete for the same cache sets
 
-std::uint32_t* grow_to(AlignedVector<std::uint32_t>& buffer, std::size_t n) {
+template <class T>
+T* grow_to(AlignedVector<T>& buffer, std::size_t n) {
   if (buffer.size() < n) buffer.resize(n);
   return buffer.data();
 }
@@ -86,13 +87,14 @@ void Walker::load(const RowsView& rows, std::size_t first, std::size_t n, Scratc
 }
 
 void Walker::index_columns(Scratch& scratch) const {
+  if (!kernels().tests_by_column) return;
   Block& block = scratch.block;
   const std::size_t stride = columns_.stride(), n_columns = columns_.pad() + 1;
   block.column_stride = block.n + kColumnPadding;
-  std::uint32_t* by_column = grow_to(scratch.columns, block.column_stride * n_columns);
+  std::int32_t* by_column = grow_to(scratch.columns, block.column_stride * n_columns);
   for (std::size_t row = 0; row < block.n; ++row) {
     for (std::size_t c = 0; c < n_columns; ++c) {
-      by_column[c * block.column_stride + row] = block.by_row[row * stride + c];
+      by_column[c * block.column_stride + row] = signed_key(block.by_row[row * stride + c]);
     }
   }
   block.by_column = by_column;
