@@ -1,7 +1,8 @@
 """Plant realistic mistakes one at a time and see whether the tests notice: `make mutants`.
 
-The mistakes are in the ``.toml`` files next to this one. Each names a file, a piece of its text that occurs exactly once,
-what replaces it, and the tests that should fail then. Mistakes are planted in a copy of the tree, never in the checkout.
+The mistakes are in the ``.toml`` files next to this one. Each names a file, a piece of its text that occurs exactly
+once, what replaces it, and the tests that should fail then. Mistakes are planted in a copy of the tree, never in the
+checkout.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -19,10 +21,13 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NoReturn
+
+import pytest
 
 HERE = Path(__file__).parent
 TOP = HERE.parents[1]
@@ -32,6 +37,17 @@ HARMS = ("answer", "promise", "number", "other")
 # What pytest returns: tests failed, or could not even be collected. Anything below 0 is a crash.
 _FAILED, _INTERRUPTED, _NO_TESTS = 1, 2, 5
 _SECONDS = 900
+_PACKAGES = (
+    "hypothesis.strategies",
+    "lightgbm",
+    "numpy",
+    "pandas",
+    "polars",
+    "pyarrow.parquet",
+    "scipy.stats",
+    "sklearn.ensemble",
+    "xgboost",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +149,10 @@ def planted(mutant: Mutant, top: Path) -> Iterator[None]:
 def copy_tree(top: Path, target: Path) -> None:
     """Copy what git knows or would know of the checkout `top`, and the compiled core that is in use."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=top, capture_output=True, check=True
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=top,
+        capture_output=True,
+        check=True,
     )
     for name in filter(None, listed.stdout.decode().split("\0")):
         if (top / name).is_file():
@@ -146,19 +165,64 @@ def copy_tree(top: Path, target: Path) -> None:
 
 
 def run_tests(top: Path, tests: Sequence[str]) -> tuple[int, str]:
-    """Run tests in the tree `top` up to the first failure; return pytest's exit status and its last line."""
-    # Outside the virtual environment, whose editable install would be imported instead of the copy.
-    packages = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(top / "src"), *packages])}
-    command = [getattr(sys, "_base_executable", sys.executable), "-P", "-m", "pytest", "-x", "-q", "--no-header"]
-    command += ["-p", "no:cacheprovider", "-m", "not slow and not embedded", *tests]
+    """Run tests in the tree `top` up to the first failure; return pytest's exit status and its last line.
+
+    A copy of this process runs them, in which other packages are imported already: that takes longer than most tests.
+    """
+    for name in _PACKAGES:
+        with suppress(ImportError):
+            importlib.import_module(name)
+    with tempfile.TemporaryFile("w+") as output:
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            _run_and_exit(top, tests, output.fileno())
+        status = _wait(pid)
+        if status is None:
+            return _FAILED, f"no answer within {_SECONDS} s"
+        output.seek(0)
+        lines = output.read().splitlines()
+    failures = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+    return status, (failures or lines or [""])[-1]
+
+
+def _run_and_exit(top: Path, tests: Sequence[str], output: int) -> NoReturn:
+    """Run tests in this process, and end it."""
+    status = _INTERRUPTED
     try:
-        done = subprocess.run(command, cwd=top, env=environment, capture_output=True, text=True, timeout=_SECONDS)
-    except subprocess.TimeoutExpired:
-        return _FAILED, f"no answer within {_SECONDS} s"
-    failures = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    lines = failures or [*done.stdout.splitlines(), *done.stderr.splitlines()]
-    return done.returncode, lines[-1] if lines else ""
+        os.setsid()  # so that processes that tests start can be ended with it
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        sys.stdout = sys.stderr = open(1, "w", closefd=False)  # noqa: SIM115
+        os.chdir(top)
+        # An editable install in this environment would be imported instead of the tree, by processes of tests as well.
+        sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in type(finder).__module__]
+        sys.path.insert(0, str(top / "src"))
+        for name in [name for name in sys.modules if name.partition(".")[0] == "scurry"]:
+            del sys.modules[name]
+        sys.executable = getattr(sys, "_base_executable", sys.executable)
+        packages = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(top / "src"), *packages])
+        importlib.invalidate_caches()
+        options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-m", "not slow and not embedded"]
+        status = int(pytest.main([*options, *tests]))
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
+def _wait(pid: int) -> int | None:
+    """Return the exit status of a process, below 0 for a signal; None if it took too long and was ended."""
+    until = time.monotonic() + _SECONDS
+    while time.monotonic() < until:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.05)
+    os.killpg(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return None
 
 
 def build_core(top: Path) -> str:
@@ -171,9 +235,7 @@ def build_core(top: Path) -> str:
         if shutil.which("ccache"):
             command.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
         subprocess.run(command, check=True, capture_output=True, env=_environment(top))
-    done = subprocess.run(
-        ["cmake", "--build", str(build)], capture_output=True, text=True, env=_environment(top)
-    )
+    done = subprocess.run(["cmake", "--build", str(build)], capture_output=True, text=True, env=_environment(top))
     if done.returncode:
         return done.stdout[-2000:]
     for library in build.glob("_core*.so"):

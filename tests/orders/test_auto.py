@@ -124,6 +124,22 @@ class TestAuto:
         for costs, steps in (((3.0, 1.0), slow_to_stay), ((1.0, 3.0), slow_to_change)):
             assert mean_loss(ordering.descent(), steps, costs) < mean_loss(ordering.descent(), by_step, costs)
 
+    def test_by_time_the_order_by_steps_is_tried_too(self, monkeypatch):
+        """It wins where the searches by time find nothing as good: here they are kept from finding anything."""
+        X, y = load_digits(return_X_y=True)
+        forest = scurry.from_model(RandomForestClassifier(4, max_depth=3, random_state=0).fit(X[:300], y[:300]))
+        ordering, costs = OrderingSet.of(forest, X[300:600], y[300:600]), (1.0, 1.5)
+        by_step = find_auto(ordering)
+        worst = find(forest, X[300:600], y[300:600], order="unoptimal").steps
+        refine = auto_module._core.refined_order
+
+        def refine_by_steps_alone(descent, steps, **options):
+            return refine(descent, steps, **options) if options["same_tree"] == options["other_tree"] else worst
+
+        monkeypatch.setattr(auto_module._core, "refined_order", refine_by_steps_alone)
+        found = find_auto(ordering, costs)
+        assert mean_loss(ordering.descent(), found, costs) <= mean_loss(ordering.descent(), by_step, costs)
+
     def test_large_forests_are_searched_on_a_sample(self, monkeypatch):
         X, y = load_digits(return_X_y=True)
         forest = scurry.from_model(RandomForestClassifier(20, max_depth=5, random_state=0).fit(X[:600], y[:600]))

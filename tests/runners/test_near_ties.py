@@ -1,4 +1,4 @@
-"""Rows that ask every tree get the model's own label, also where the sums of an early exit cannot tell the classes apart."""
+"""Rows that ask every tree get the model's own label, also where integer sums cannot tell the classes apart."""
 
 import numpy as np
 import pytest

@@ -8,7 +8,12 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 import scurry
 from scurry.errors import InfeasibleError, InputError
+from scurry.plan import NEVER_BELOW
+from scurry.promises import Certificate
+from scurry.stopping import LeaderFit, MarginFit
+from scurry.verbs import by_scores
 from support.calibration_rows import two_classes
+from support.strategies import complete_forest
 
 METHODS = ("qwyc", "fan", "auto")
 
@@ -144,3 +149,24 @@ def test_infeasible_says_what_is_achievable(boosted):
     assert caught.value.achievable == pytest.approx(1 - 0.05 ** (1 / 500))
     with pytest.raises(InfeasibleError, match=r"confidence 0\.95 on 500 rows"):
         scurry.early_exit(boosted, X, max_disagreement=0.001, random_state=0)
+
+
+def test_thresholds_off_the_grid_are_rounded_to_the_cautious_side():
+    """A row half a unit inside a threshold continues: on the grid it may only stop where the rule would stop it."""
+    step, costs, order = 0.25, np.ones(4), np.arange(4)
+    shared = {"order": order, "costs": costs, "step": 2.0**-40, "n_rows": 10}
+    between, on = 2.5 * step, 3 * step
+    fit = MarginFit(
+        **shared,
+        lower=np.array([-between, -on, between]),
+        upper=np.array([between, on, 2 * between]),
+        decision_threshold=0.0,
+        spread=1.0,
+    )
+    rule = by_scores._exit_rule(fit, step)
+    assert rule.lower[0, 1:-1].tolist() == [-3, -3, 2]
+    assert rule.upper[0, 1:-1].tolist() == [3, 3, 5]
+    assert rule.lower[0, [0, -1]].tolist() == [NEVER_BELOW] * 2
+    forest = complete_forest(4, 1, 1, 3)
+    leads = LeaderFit(**shared, lead=np.array([between, on, 0.1 * step]), base_score=np.zeros(3), spread=1.0)
+    assert by_scores._plan(forest, leads, step, Certificate(method="qwyc")).stop.lead[1:-1].tolist() == [3, 3, 1]
