@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_count
+from scurry.checks import check_count, check_instance
 from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, as_rows, thread_count
@@ -45,12 +45,15 @@ class Predictor:
     """
 
     def __init__(self, forest: Forest, plan: Plan) -> None:
+        check_instance("forest", forest, Forest, hint="; import a model with scurry.from_model(model)")
+        check_instance("plan", plan, Plan)
         plan.check(forest)
         self.forest, self.plan = forest, plan
 
     @classmethod
     def full(cls, forest: Forest) -> Self:
         """Return a predictor that evaluates every tree."""
+        check_instance("forest", forest, Forest, hint="; import a model with scurry.from_model(model)")
         return cls(forest, Plan.full(forest))
 
     @cached_property
