@@ -6,6 +6,8 @@
 #include <mutex>
 #include <thread>
 
+#include "runtime/interrupt.h"
+
 namespace scurry {
 namespace {
 
@@ -35,20 +37,30 @@ std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / 
 
 void parallel_for(std::size_t n_tasks, std::size_t n_threads, const std::function<void(std::size_t)>& task) {
   std::atomic<std::size_t> next{0};
+  std::atomic<bool> failed{false};
   std::exception_ptr failure;
   std::mutex failure_lock;
   const auto run = [&] {
     try {
-      for (std::size_t i = next++; i < n_tasks; i = next++) task(i);
+      for (std::size_t i = next++; i < n_tasks; i = next++) {
+        poll_interrupt();
+        task(i);
+      }
     } catch (...) {
       const std::lock_guard guard(failure_lock);
-      failure = std::current_exception();
+      if (!failed) failure = std::current_exception();  // what follows is only that the others give up
+      failed = true;
+      next = n_tasks;
     }
+  };
+  const auto help = [&] {
+    given_up = &failed;
+    run();
   };
   std::vector<std::thread> threads;
   threads.reserve(std::min(n_threads, n_tasks));
   try {
-    for (std::size_t t = 1; t < std::min(n_threads, n_tasks); ++t) threads.emplace_back(run);
+    for (std::size_t t = 1; t < std::min(n_threads, n_tasks); ++t) threads.emplace_back(help);
   } catch (const std::exception&) {
     // The system has no more threads. Those that were started do all the work.
   }
@@ -101,6 +113,7 @@ void Walker::index_columns(Scratch& scratch) const {
 }
 
 void Walker::walk(const Tree& tree, Scratch& scratch) const {
+  poll_interrupt_now_and_then();
   std::uint32_t *payload = scratch.payload.data(), *rows = scratch.walk.data();
   if (trees_.is_wide()) {
     kernels().wide.tree(wide_, tree, scratch.block, payload, rows);
@@ -110,6 +123,7 @@ void Walker::walk(const Tree& tree, Scratch& scratch) const {
 }
 
 void Walker::descend(const Tree& tree, std::uint32_t levels, Scratch& scratch) const {
+  poll_interrupt_now_and_then();
   std::uint32_t* at = scratch.payload.data();
   if (trees_.is_wide()) {
     kernels().wide.descend(wide_, tree, scratch.block, levels, at);

@@ -178,12 +178,19 @@ class ExitMeasurement:
         Cost per row in the caller's units, where trees have costs of their own.
     vote_agreement : float or None
         Share of rows on which the vote of all trees is the model's own label. Only for rules on votes.
+    full_auc, fast_auc, full_log_loss, fast_log_loss : float or None
+        How good probabilities are, of the full model and of the plan: AUC (with more than two classes, the mean of
+        each against the rest) and log-loss. Measured where labels were given, with a score map fitted to other rows.
     """
 
     changed: float
     mean_trees: float
     mean_cost: float | None = None
     vote_agreement: float | None = None
+    full_auc: float | None = None
+    fast_auc: float | None = None
+    full_log_loss: float | None = None
+    fast_log_loss: float | None = None
 
     TAG: ClassVar[str] = "exit"
 
@@ -199,6 +206,10 @@ class ExitMeasurement:
             lines["cost per row"] = format_number(self.mean_cost)
         if self.vote_agreement is not None:
             lines["full vote gives the model's label"] = f"{format_share(self.vote_agreement)} of rows"
+        if self.fast_auc is not None and self.full_auc is not None:
+            lines["AUC"] = f"{self.fast_auc:.4f}, full model {self.full_auc:.4f}"
+        if self.fast_log_loss is not None and self.full_log_loss is not None:
+            lines["log-loss"] = f"{self.fast_log_loss:.4f}, full model {self.full_log_loss:.4f}"
         return lines
 
 

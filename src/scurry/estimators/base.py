@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_regressor
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, check_random_state, get_tags
 from sklearn.utils.multiclass import check_classification_targets
@@ -96,8 +97,12 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self
         """
         model = RandomForestClassifier() if self.estimator is None else self.estimator
+        if not isinstance(model, Forest) and (isinstance(model, type) or not hasattr(model, "get_params")):
+            raise InputError(f"estimator must be a classifier or a Forest, got {model!r}", argument="estimator")
         self._refuse_regressor(model)
         rng, fitted = check_random_state(self.random_state), _is_fitted(model)
+        # First: what cannot be imported is the mistake, whatever is wrong with the rows.
+        forest = self._import_model(model) if fitted else None
         self._allow_nan = bool(get_tags(self).input_tags.allow_nan)
         labels: NDArray[Any] | None = None
         if y is not None or not fitted or self._NEEDS_LABELS:
@@ -110,7 +115,7 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             training, calibrating = _split(labels, self.calibration_size, rng, _find_copies(table))
             fit_params = {name: _select(value, training, len(table)) for name, value in fit_params.items()}
             model = _seed(clone(model), rng).fit(_select(table, training, len(table)), labels[training], **fit_params)
-        self.estimator_, self.forest_ = model, self._import_model(model)
+        self.estimator_, self.forest_ = model, self._import_model(model) if forest is None else forest
         self.classes_ = self.forest_.classes
         rows = as_rows(self.forest_, table)
         self._calibration = Calibration(
@@ -141,6 +146,8 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any, **budget: Any) -> NDArray[np.float64]:
         """Return the class probabilities of each row, estimated from the trees or steps evaluated for it.
+
+        Those of an early exit never speak for another class than `predict` answers.
 
         Parameters
         ----------
@@ -242,7 +249,8 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         try:
             return from_model(model)
         except UnsupportedModelError as error:
-            if not isinstance(model, Pipeline):
+            inner = model.estimator if isinstance(model, FrozenEstimator) else model
+            if not isinstance(inner, Pipeline):
                 raise
             raise UnsupportedModelError(
                 f"{error}; or put the estimator into the pipeline: "

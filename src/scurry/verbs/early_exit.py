@@ -17,6 +17,7 @@ from scurry.promises import Promise
 from scurry.verbs.by_scores import SCORE_METHODS, plans_by_scores, split_to_choose
 from scurry.verbs.by_votes import plan_by_votes
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
+from scurry.verbs.score_maps import with_score_map
 
 # Below this share of trees saved, the full evaluation's simpler loop is as fast.
 _WORTH_IT = 0.9
@@ -48,7 +49,8 @@ def early_exit(
     X_cal : array or DataFrame of shape (n_rows, n_features)
         Calibration rows: like those to be predicted, and not used to train the model. Labels are not needed.
     y_cal : array of shape (n_rows,), optional
-        Labels, used by ``method="fan"`` to order trees; not together with `X_fit`, whose labels are not known.
+        Labels. They measure AUC and log-loss for the summary, and order the trees of ``method="fan"`` (not together
+        with `X_fit`, whose labels are not known).
     X_fit : array or DataFrame, optional
         Rows that find the order of trees and the rule to stop, so that all of `X_cal` is left to certify them. By
         default a part of `X_cal`: half of it for methods on scores, a fifth or a quarter for methods on votes. The
@@ -90,6 +92,7 @@ def early_exit(
     Returns
     -------
     Predictor
+        Its probabilities are those of scores that a `scurry.plan.ScoreMap`, fitted to `X_cal`, expects of all trees.
 
     Raises
     ------
@@ -132,7 +135,7 @@ def calibrate(calibration: Calibration) -> Predictor:
     """Return the predictor that a calibration asks for, wherever its rows lie."""
     method = calibration.options.method
     plan = _choose_plan(calibration) if method == "auto" else _plan_by(method, calibration)
-    return Predictor(calibration.forest, plan)
+    return Predictor(calibration.forest, with_score_map(calibration, plan))
 
 
 def _plan_by(method: str, calibration: Calibration) -> Plan:

@@ -161,6 +161,8 @@ class Calibration:
         y = None if y_cal is None else np.asarray(y_cal)
         if y is not None and y.shape != (sample.n_rows,):
             raise InputError(f"y_cal has shape {y.shape}, X_cal has {sample.n_rows} rows", argument="y_cal")
+        if y is not None:
+            forest.codes_of(y, "y_cal")  # they must be labels of the model, also where no method reads them
         fit_rows = None if X_fit is None else as_rows(forest, X_fit)
         if fit_rows is not None and len(fit_rows) == 0:
             raise InputError("X_fit has no rows; leave it out, and a part of X_cal fits the rule", argument="X_fit")
@@ -252,7 +254,7 @@ def with_threshold(forest: Forest, probability: float) -> Forest:
     array([0, 1])
     """
     if not isinstance(probability, Real) or not 0 < probability < 1:
-        raise InputError(f"threshold must be a probability between 0 and 1, got {probability!r}")
+        raise InputError(f"threshold must be a probability between 0 and 1, got {probability!r}", argument="threshold")
     if forest.n_classes != 2:
         raise InputError(f"threshold is for two classes, the model has {forest.n_classes}")
     fields: dict[str, Any] = {}
