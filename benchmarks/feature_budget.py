@@ -8,7 +8,8 @@ rest get three quarters of them to grow on and one quarter to choose by, and eve
 - prune: a random forest, with or without class weights, pruned exactly;
 - BudgetRF: both impurities, several alphas;
 - early exit: a random forest, with or without class weights, whose trees are evaluated until the label is clear;
-- selection: features are added one by one, whichever helps most, and a random forest is grown on them.
+- selection: features are added one by one, whichever helps most, and a random forest is grown on them, with or without
+  class weights.
 
 Budgets are ten shares of the price of all features, and equal in what test rows really pay: of everything that a method
 offers, the one that is best on the validation rows is taken among those whose test rows pay at most the budget. What
@@ -50,6 +51,7 @@ OURS = "FeatureBudgetClassifier"
 SHARES = np.arange(1, 11) / 10
 WEIGHTS = (None, "balanced")
 DISAGREEMENTS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
+MAX_SELECTED = 7
 OUTPUT = RESULTS / "feature-budget.json"
 
 
@@ -151,22 +153,21 @@ def exits(split: Split) -> Iterator[Offered]:
 
 def selections(split: Split) -> Iterator[Offered]:
     n_features = split.X.shape[1]
-    for weight in WEIGHTS:
-        chosen: list[int] = []
-        for _ in range(min(n_features, 8)):
+    chosen: list[int] = []
 
-            def error(feature: int, weight: Any = weight, known: tuple[int, ...] = tuple(chosen)) -> float:
-                some = [*known, feature]
-                small = RandomForestClassifier(15, max_depth=8, class_weight=weight, random_state=split.seed)
-                answers = small.fit(split.X[:, some], split.y).predict(split.X_val[:, some])
-                return 1 - balanced_accuracy_score(split.y_val, answers)
+    def error(feature: int) -> float:
+        some = [*chosen, feature]
+        small = RandomForestClassifier(12, max_depth=8, class_weight="balanced", random_state=split.seed)
+        answers = small.fit(split.X[:, some], split.y).predict(split.X_val[:, some])
+        return 1 - float(balanced_accuracy_score(split.y_val, answers))
 
-            chosen.append(min(set(range(n_features)) - set(chosen), key=error))
-            blank = np.zeros(n_features, bool)
-            blank[chosen] = True
+    for _ in range(min(n_features, MAX_SELECTED)):
+        chosen.append(min(set(range(n_features)) - set(chosen), key=error))
+        is_chosen = np.isin(np.arange(n_features), chosen)
+        for weight in WEIGHTS:
             # Features that were not selected are constant, so that no tree splits on them.
             forest = RandomForestClassifier(60, max_depth=8, class_weight=weight, random_state=split.seed)
-            yield split.offer(scurry.from_model(forest.fit(np.where(blank, split.X, 0), split.y)))
+            yield split.offer(scurry.from_model(forest.fit(np.where(is_chosen, split.X, 0), split.y)))
 
 
 METHODS = {

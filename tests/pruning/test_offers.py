@@ -93,7 +93,7 @@ def test_offers_are_judged_with_the_weights(forest):
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=20), st.integers(0, 9))
 def test_offers_are_the_best_within_every_budget(points, budget):
     made = [Offer(None, str(at), float(c), float(e), np.zeros(2)) for at, (c, e) in enumerate(points)]
-    offers = Offers(made)
+    offers = Offers(made, None, None)
     assert (np.diff(offers.costs) > 0).all()
     assert (np.diff(offers.errors) < 0).all()
     within = [(error, cost) for cost, error in points if cost <= budget]

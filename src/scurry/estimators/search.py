@@ -65,11 +65,12 @@ class Search:
     def by_split(self, training: NDArray[np.intp], validating: NDArray[np.intp]) -> Offers:
         """Return what candidates grown on some rows offer, judged on others."""
         validation = self._validation(validating)
-        return Offers(
+        judged = (
             validation.judge(forest, name)
             for name, candidate in self._candidates(training)
             for forest in _distinct(self._prunings(candidate, training, validating))
         )
+        return Offers(judged, self.like, self.costs)
 
     def by_folds(self, folds: NDArray[np.intp]) -> Offers:
         """Return what candidates grown on all rows offer, judged by rows left out, fold by fold.
@@ -97,7 +98,7 @@ class Search:
             for (name, level), tally in tallies.items()
             if tally.confusion.sum() == n_judged
         ]
-        return Offers(self._grow_all(judged))
+        return Offers(self._grow_all(judged), self.like, self.costs)
 
     def _grow_all(self, judged: list[_Judged]) -> Iterator[Offer]:
         """Yield what was judged better than everything cheaper, grown on all rows."""

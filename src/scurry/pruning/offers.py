@@ -133,6 +133,9 @@ class Offers(Sequence[Offer]):
     ----------
     measured : iterable of Offer
         Those that cost more than another and are not better are left out.
+    full : Forest
+        The given model before pruning, to compare with.
+    feature_costs : FeatureCosts
 
     Examples
     --------
@@ -148,7 +151,8 @@ class Offers(Sequence[Offer]):
     True
     """
 
-    def __init__(self, measured: Iterable[Offer]) -> None:
+    def __init__(self, measured: Iterable[Offer], full: Forest, feature_costs: FeatureCosts) -> None:
+        self.full, self.feature_costs = full, feature_costs
         self._offers: list[Offer] = []
         for offer in sorted(measured, key=lambda offer: (offer.cost, offer.error)):
             if not self._offers or offer.error < self._offers[-1].error:

@@ -185,7 +185,7 @@ class PruningPath:
         many, few = (np.linspace(self.costs.min(), self.costs.max(), n + 1) for n in (_N_OFFERS, _N_REFINED))
         distinct = {id(kept): kept for kept in [*self.spread(many), *self.spread(few, refine=True)]}.values()
         kept_of = {self.validation.judge(self.problem.forest_of(kept), self.method): kept for kept in distinct}
-        offers = Offers(kept_of)
+        offers = Offers(kept_of, self.problem.forest, self.problem.costs)
         return offers, {offer.cost: kept_of[offer] for offer in offers}
 
     def spread(

@@ -59,6 +59,14 @@ class Picture(NamedTuple):
     note: str
 
 
+class Table(NamedTuple):
+    """A table under a heading; the first cell of each row names it."""
+
+    heading: str
+    header: Sequence[object]
+    rows: Sequence[Sequence[object]]
+
+
 class Column(NamedTuple):
     """Something measured at every budget, or for every row, and how its numbers are written."""
 
@@ -113,6 +121,7 @@ class Story:
     claims: Sequence[Claim]
     effort: Effort
     picture: Picture | None
+    tables: Sequence[Table] = ()
     curve: Curve | None
     answers: NDArray[Any]
     when: str = ""
