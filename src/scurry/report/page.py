@@ -127,7 +127,7 @@ def _find_full_model(subject: Predictor | Forest | PruningPath | Offers) -> Fore
         case Forest():
             return subject
     raise InputError(
-        f"a report is about a Predictor, a PruningPath or a Forest, got {type(subject).__name__}; "
+        f"a report is about a Predictor, a PruningPath, Offers or a Forest, got {type(subject).__name__}; "
         "make one with scurry.early_exit, scurry.anytime, scurry.prune or scurry.from_model"
     )
 
