@@ -122,8 +122,7 @@ class ValidationRows:
 
     def _answers(self, forest: Forest) -> NDArray[np.int64]:
         """Return the class that each row is answered with, as an index."""
-        coded = forest.replace(classes=np.arange(forest.n_classes))
-        return coded.predict(self.rows).astype(np.int64)
+        return forest.codes_of(forest.predict(self.rows)).astype(np.int64)
 
 
 class Offers(Sequence[Offer]):

@@ -208,10 +208,9 @@ class PruningPath:
         found: dict[int, NDArray[np.bool_]] = {}
         chosen = []
         for at, budget in enumerate(budgets):
-            limit = self._cost_limit(budget)
             best = max(self._within_cost(budget), key=lambda i: (self._gains[i], -self._cost_units[i]))
             if refine and self._is_whole and at and self.costs[best] < budgets[at - 1] and best > 0:
-                chosen.append(self._refine_cost(best, limit))
+                chosen.append(self._refine_cost(best, self._cost_limit(budget)))
             else:
                 chosen.append(found.setdefault(best, self.kept(best)))
         return chosen
@@ -340,9 +339,13 @@ class PruningPath:
 
     def _cost_limit(self, max_cost: float) -> int:
         """Return a budget in units."""
+        return math.floor(_widen(_check_budget("max_cost", max_cost, self._full_cost)) / self.problem.cost_unit)
+
+    @cached_property
+    def _full_cost(self) -> Fraction:
+        """What keeping every split costs."""
         problem = self.problem
-        everything = problem.closure.cost_of(np.ones(problem.n_splits, np.bool_)) * problem.cost_unit
-        return math.floor(_widen(_check_budget("max_cost", max_cost, everything)) / problem.cost_unit)
+        return problem.closure.cost_of(np.ones(problem.n_splits, np.bool_)) * problem.cost_unit
 
     def _within_cost(self, max_cost: float) -> list[int]:
         """Return the prunings of the path within a budget."""
@@ -374,8 +377,7 @@ class PruningPath:
         error = problem.error_after(closure.gain_of(kept))
         cost = closure.cost_of(kept) * problem.cost_unit
         if max_cost is not None:
-            everything = closure.cost_of(np.ones(problem.n_splits, np.bool_)) * problem.cost_unit
-            reached, allowed = error, _undo_rounding(_check_budget("max_cost", max_cost, everything), cost)
+            reached, allowed = error, _undo_rounding(_check_budget("max_cost", max_cost, self._full_cost), cost)
             bounds = [bound - lam * allowed for lam, bound in self._proven_bounds()]
             extreme = problem.error_after(self._gains[0])
         else:

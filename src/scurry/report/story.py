@@ -252,8 +252,8 @@ def tell_whole(forest: Forest, test: TestRows, certificate: Certificate | None =
         # Not the model that was given, so "every answer kept" would say nothing about it.
         found = certificate.measured
         promise = (
-            f"{certificate.statement()} This forest was grown or pruned to cost less than the given estimator, which is "
-            "not part of it; a report of offers_ compares the two."
+            f"{certificate.statement()} This forest was grown or pruned to cost less than the given estimator, which "
+            "is not part of it; a report of offers_ compares the two."
         )
         recipe, claims = f"scurry.FeatureBudgetClassifier(model, …).fit(X, y): {found.candidate}", []
         full_cost = f"given estimator: {format_number(found.full_cost)}"
