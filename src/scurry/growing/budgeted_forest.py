@@ -123,7 +123,7 @@ class BudgetedForestClassifier(GrownClassifier):
         self.random_state = random_state
 
     def _grow(self, rows: TrainingSet, progress: Progress | None) -> Forest:
-        options = {
+        options: dict[str, Any] = {
             "n_classes": len(rows.classes),
             "impurity": self.criterion,
             "worst": self.split == "min-max" or (self.split == "auto" and self.criterion == "pairs"),
@@ -136,7 +136,10 @@ class BudgetedForestClassifier(GrownClassifier):
         draws = [self._draw(random, len(rows.codes)) for _ in range(self.n_estimators)]
 
         def grow(weights: NDArray[np.int32], seed: int) -> dict[str, NDArray[Any]]:
-            return _core.grow_classes(rows.columns, rows.codes, weights, rows.costs, seed=seed, **options)
+            tree: dict[str, NDArray[Any]] = _core.grow_classes(
+                rows.columns, rows.codes, weights, rows.costs, seed=seed, **options
+            )
+            return tree
 
         if effective_n_jobs(self.n_jobs) == 1:
             # Handing a small tree to joblib takes ten times as long as growing it.

@@ -157,12 +157,12 @@ class PruningPath:
         """
         return self._prunings[range(len(self))[operator.index(index)]]
 
-    def validated(self, validation: ValidationRows) -> PruningPath:
-        """Return the same path, whose prunings are judged on some rows.
+    def validated(self, validation: ValidationRows | None) -> PruningPath:
+        """Return the same path, whose prunings are judged on some rows, or by the objective's error alone.
 
         Parameters
         ----------
-        validation : ValidationRows
+        validation : ValidationRows or None
 
         Returns
         -------
