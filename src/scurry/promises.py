@@ -20,7 +20,7 @@ from scurry.checks import check_choice, check_confidence, check_rate, is_number
 from scurry.errors import FormatError, InputError
 from scurry.formatting import format_number, format_percent, format_share
 
-__all__ = ["Certificate", "ExitMeasurement", "Labels", "Promise", "RowSummary", "StepMeasurement"]
+__all__ = ["BudgetMeasurement", "Certificate", "ExitMeasurement", "Labels", "Promise", "RowSummary", "StepMeasurement"]
 
 AGAINST = ("model", "vote")
 HOLDS = ("rows", "orders", "each row")

@@ -177,7 +177,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
             if not kinds:
                 raise
             self.path_ = None
-        self.offers_: Offers | None = None
+        self.offers_: Any = None
         if kinds:
             self.offers_ = self._search(kinds, ErrorCosts.of_forest(self.forest_, **error_costs), train)
         elif self._calibration.labels is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, overload
 
 import numpy as np
@@ -189,6 +189,21 @@ class Offers(Sequence[Offer]):
                 hull.pop()
             hull.append(offer)
         return hull
+
+    def with_feature_names(self, names: Sequence[str]) -> Offers:
+        """Return the same offers, whose forests know the names of their features.
+
+        Parameters
+        ----------
+        names : sequence of n_features str
+            For reports on forests that were grown on arrays.
+
+        Returns
+        -------
+        Offers
+        """
+        named = (replace(offer, forest=offer.forest.replace(feature_names=names)) for offer in self)
+        return Offers(named, self.full.replace(feature_names=names), self.feature_costs)
 
     def at(self, max_cost: float) -> Offer:
         """Return the best offer within a budget.
