@@ -84,7 +84,7 @@ def test_few_rows_are_judged_in_folds_and_all_of_them_grow_what_is_offered(rows)
             return super().fit(X, y, sample_weight)
 
     model = FeatureBudgetClassifier(Recorder(5), max_cost=20, candidates=["trees"], random_state=0, **COSTS)
-    model.fit(X, y, sample_weight=np.ones(300))
+    model.fit(X, y)
     assert [len(part) for part in seen] == [300, *[240] * 5]
     left_out = [{tuple(row) for row in X} - {tuple(row) for row in part} for part in seen[1:]]
     assert set.union(*left_out) == {tuple(row) for row in X}
@@ -179,6 +179,8 @@ def test_mistakes(rows):
             model.set_params(**({"candidates": ["trees"]} | {name: value}))
             with pytest.raises(InputError, match=name):
                 model.fit(X[:200], y[:200])
+    with pytest.raises(InputError, match="sample_weight would reach the given estimator alone"):
+        FeatureBudgetClassifier().fit(X, y, sample_weight=np.ones(len(X)))
     model = FeatureBudgetClassifier(RandomForestClassifier(3), candidates="given", class_weight={0: 1, 1: 2})
     with pytest.raises(InputError, match="not both"):
         scurry.prune(model.fit(X, y).forest_, X, class_weight="balanced", error_costs=[[0, 1], [1, 0]])

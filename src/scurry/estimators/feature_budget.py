@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,6 +120,32 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         self.errors = errors
         self.method = method
         self.n_folds = n_folds
+
+    def fit(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
+        """Grow candidates and prune them, or prune the estimator if it is fitted.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        y : array of shape (n_rows,)
+            Labels. If the estimator is fitted, they are needed only for ``errors="validation"``; with them, nothing is
+            chosen that costs more and is not better.
+        **fit_params
+            With ``candidates="given"``: passed to the estimator's `fit`; those with one value per row are split like
+            the rows. Refused otherwise, because they would reach one candidate of many.
+
+        Returns
+        -------
+        self
+        """
+        if fit_params and self._kinds():
+            name = next(iter(fit_params))
+            raise InputError(
+                f'{name} would reach the given estimator alone, not the others; pass candidates="given", or weigh '
+                "errors by class_weight or error_costs",
+                argument=name,
+            )
+        return super().fit(X, y, **fit_params)
 
     def cost(self, X: Any, **budget: Any) -> NDArray[np.float64]:
         """Return what each row pays for the features that its prediction reads.
