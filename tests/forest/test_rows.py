@@ -109,6 +109,9 @@ def test_rows_at_any_address(forest, dtype):
 def test_one_row(forest):
     assert forest.predict(np.array([60.0, 1.9, 1.0])).tolist() == [15]
     assert forest.predict([60, 1.9, 1]).tolist() == [15]
+    for series in (pd.Series([60, 1.9, 1]), pd.Series([60, 1.9, "Paris"]), pl.Series([60.0, 1.9, 1.0])):
+        assert forest.predict(series).tolist() == [15]
+    assert forest.predict(pa.array([60.0, 1.9, 1.0])).tolist() == [15]
 
 
 @pytest.mark.parametrize(
@@ -174,6 +177,6 @@ def test_names_that_cannot_be_told_apart_are_refused():
         forest.replace(feature_names=("a", "a"))
     named = forest.replace(feature_names=("1", "2"))
     frame = pd.DataFrame([[0.0, 1.0, 2.0]], columns=["1", 1, "2"])
-    with pytest.raises(InputError, match=r"X has several columns that are called '1'\. Rename them"):
+    with pytest.raises(InputError, match=r"X has several columns of the same name: '1' 2 times\. Rename them"):
         named.predict(frame)
     named.predict(pd.DataFrame([[0.0, 1.0, 2.0, 3.0]], columns=["1", "2", "x", "y"]))

@@ -169,10 +169,12 @@ class FeatureBudgetClassifier(BudgetedClassifier):
             return KINDS if self.candidates == "auto" else ()
         return [check_choice("candidates", kind, KINDS) for kind in self.candidates]
 
-    def _divide(self, labels: NDArray[Any], rng: np.random.RandomState) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        self._n_folds_used = self._count_folds(len(labels))
+    def _divide(
+        self, labels: NDArray[Any], copies: NDArray[np.intp] | None, rng: np.random.RandomState
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        self._n_folds_used, self._copies = self._count_folds(len(labels)), copies
         if self._n_folds_used == 1:
-            return super()._divide(labels, rng)
+            return super()._divide(labels, copies, rng)
         if (labels == labels[0]).all():
             raise InputError(f"y has the single class {labels[0]!r}; pass rows of two classes or more", argument="y")
         everyone = np.arange(len(labels))
@@ -252,7 +254,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         )
         if by_folds:
             rng = np.random.default_rng(held.seed)
-            return search.by_folds(assign_folds(self.forest_.codes_of(labels), self._n_folds_used, rng))
+            return search.by_folds(assign_folds(self.forest_.codes_of(labels), self._n_folds_used, rng, self._copies))
         return search.by_split(np.arange(n_training), np.arange(n_training, len(rows)))
 
     def _apply_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:

@@ -168,14 +168,18 @@ def _distinct(prunings: dict[int, Forest]) -> list[Forest]:
     return list({id(forest): forest for forest in prunings.values()}.values())
 
 
-def assign_folds(codes: NDArray[Any], n_folds: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return a fold for each row, every class spread evenly; -1 for the only row of a class.
+def assign_folds(
+    codes: NDArray[Any], n_folds: int, rng: np.random.Generator, copies: NDArray[np.intp] | None = None
+) -> NDArray[np.intp]:
+    """Return a fold for each row, every class spread evenly; -1 for classes that would be missing from a training part.
 
     Parameters
     ----------
     codes : int array of shape (n_rows,)
     n_folds : int
     rng : numpy Generator
+    copies : int array of shape (n_rows,), optional
+        Rows with the same number are copies of one row, and share its fold.
 
     Returns
     -------
@@ -187,11 +191,16 @@ def assign_folds(codes: NDArray[Any], n_folds: int, rng: np.random.Generator) ->
     >>> np.bincount(folds[:4]).tolist(), int(folds[4])
     ([2, 2], -1)
     """
-    folds = np.full(len(codes), -1, np.intp)
+    folds = np.empty(len(codes), np.intp)
     start = 0
     for code in np.unique(codes):
         members = rng.permutation(np.flatnonzero(codes == code))
-        if len(members) > 1:
-            folds[members] = (start + np.arange(len(members))) % n_folds
-            start += len(members)
+        folds[members] = (start + np.arange(len(members))) % n_folds
+        start += len(members)
+    if copies is not None:
+        folds = folds[np.unique(copies, return_index=True)[1]][copies]
+    for code in np.unique(codes):
+        of_class = codes == code
+        if len(np.unique(folds[of_class])) == 1:
+            folds[of_class] = -1
     return folds

@@ -108,13 +108,6 @@ def class_counts(forest: Forest, X: Any, y: Any) -> NDArray[np.float64]:
     return counts
 
 
-def check_labels(forest: Forest, rows: NDArray[Any], y: Any) -> NDArray[np.int32]:
-    """Return the class of each row as an index, or raise unless there is a known label for each."""
-    if np.shape(y) != (len(rows),):
-        raise InputError(f"y_val has shape {np.shape(y)}, X_val has {len(rows)} rows", argument="y_val")
-    return forest.codes_of(y, "y_val")
-
-
 def weigh_counts(
     forest: Forest, counts: NDArray[np.float64], weights: ErrorCosts | None = None
 ) -> tuple[NDArray[np.float64], float]:
@@ -138,6 +131,14 @@ def weigh_counts(
     costs = counts * matrix.T[forest.value.argmax(axis=1)]
     # Sorted, so that equal shares have equal errors whatever the order of classes.
     return np.sort(costs, axis=1).sum(axis=1), n_error
+
+
+def check_labels(forest: Forest, rows: NDArray[Any], y: Any) -> NDArray[np.int32]:
+    """Return the class index of the label of each row; raise unless there is one that the forest knows."""
+    labels = np.asarray(y)
+    if labels.shape != (len(rows),):
+        raise InputError(f"y_val has shape {labels.shape}, X_val has {len(rows)} rows", argument="y_val")
+    return forest.codes_of(labels, "y_val")
 
 
 def _check_counts(forest: Forest) -> None:

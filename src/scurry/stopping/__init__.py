@@ -1,8 +1,8 @@
 """Rules that stop a vote, or a sum of scores, once its outcome is clear enough.
 
-They need no forest: voters and scores may come from anywhere. For votes (`solve`, `fit_votes`, `solve_plurality`) a
-rule says after how many answers to stop. For score matrices (`qwyc`, `multiclass_qwyc`, `fan`) a fit holds an order of
-the base models and thresholds for the running sum.
+They need no forest: voters and scores may come from anywhere. For votes (`solve`, `fit_votes`, `solve_plurality`,
+`fit_plurality`) a rule says after how many answers to stop. For score matrices (`qwyc`, `multiclass_qwyc`, `fan`) a fit
+holds an order of the base models and thresholds for the running sum.
 """
 
 from scurry.stopping.scores.fan import FanFit, fan
@@ -10,6 +10,7 @@ from scurry.stopping.scores.matrix import preset_order
 from scurry.stopping.scores.multiclass import LeaderFit, multiclass_qwyc
 from scurry.stopping.scores.qwyc import MarginFit, qwyc
 from scurry.stopping.scores.rule import ScoreFit, ScoreStopper
+from scurry.stopping.votes.answers import AnswerRule, AnswerStopper, PluralityFit, fit_plurality
 from scurry.stopping.votes.fit import VoteFit, VotePromise, fit_votes
 from scurry.stopping.votes.order import OrderFit, fit_majority_order, fit_plurality_order
 from scurry.stopping.votes.plurality import PluralityRule, PluralityStopper, solve_plurality
@@ -25,6 +26,8 @@ ScoreRule = ScoreFit
 Promise = VotePromise
 
 __all__ = [
+    "AnswerRule",
+    "AnswerStopper",
     "ExactOptimum",
     "FanFit",
     "FanRule",
@@ -33,6 +36,7 @@ __all__ = [
     "MarginFit",
     "MarginRule",
     "OrderFit",
+    "PluralityFit",
     "PluralityRule",
     "PluralityStopper",
     "Promise",
@@ -46,6 +50,7 @@ __all__ = [
     "VoteStopper",
     "fan",
     "fit_majority_order",
+    "fit_plurality",
     "fit_plurality_order",
     "fit_votes",
     "multiclass_qwyc",

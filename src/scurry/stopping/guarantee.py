@@ -30,6 +30,7 @@ from scurry.errors import InputError
 
 BOUNDS = ("betting", "hoeffding-bentkus")
 _STAKES = np.geomspace(1 / 128, 0.95, 12)  # fractions of the stake that could ruin the gambler in one round
+_FINE_STAKES = np.concatenate([np.geomspace(1 / 128, 0.5, 16), 1.0 - np.geomspace(0.45, 1e-3, 16)])
 
 _Candidate = TypeVar("_Candidate")
 _FloatArray = NDArray[np.float64]
@@ -151,6 +152,7 @@ def loss_p_value(
     max_loss: float = 1.0,
     repeats: ArrayLike | None = None,
     bound: str = "betting",
+    stakes: ArrayLike = _STAKES,
 ) -> float:
     """Return the p-value of "the mean loss exceeds `max_mean`".
 
@@ -166,6 +168,9 @@ def loss_p_value(
         Number of rows with each loss; 1 by default.
     bound : {"betting", "hoeffding-bentkus"}
         See the module's description.
+    stakes : array of shape (n_stakes,)
+        Shares to bet, between 0 and 1; several by default. One that fits the losses well proves more (`best_stake`),
+        but it must be chosen without `losses`.
 
     Returns
     -------
@@ -185,10 +190,27 @@ def loss_p_value(
     shares, limit = values / max_loss, max_mean / max_loss
     if bound == "betting":
         # A loss of 1 costs stake * (1 - limit) of the capital. Sums of logarithms, because the capital overflows.
-        stakes = _STAKES[:, None] / (1.0 - limit)
-        log_capital = np.log1p(stakes * (limit - shares)) @ counts
-        return float(min(1.0, len(_STAKES) * np.exp(-logsumexp(log_capital))))
+        bets = np.asarray(stakes, dtype=np.float64)[:, None] / (1.0 - limit)
+        log_capital = np.log1p(bets * (limit - shares)) @ counts
+        return float(min(1.0, len(bets) * np.exp(-logsumexp(log_capital))))
     return float(hoeffding_bentkus(shares @ counts / counts.sum(), int(counts.sum()), limit))
+
+
+def best_stake(losses: ArrayLike, max_mean: float) -> float:
+    """Return the share to bet that gains most on `losses`, in [0, 1], against the limit `max_mean`.
+
+    Pass it to `loss_p_value` for other losses of the same kind. These rows must not be among them.
+
+    Examples
+    --------
+    >>> best_stake([0.0] * 1000, 0.01) > best_stake([0.0] * 995 + [1.0] * 5, 0.01)
+    True
+    """
+    values, counts = _check_losses(losses, None, 1.0)
+    # Half a row of the worst kind: without one seen yet, a bet of everything would be ruined by the first.
+    values, weights = np.append(values, 1.0), np.append(counts.astype(np.float64), 0.5)
+    bets = _FINE_STAKES[:, None] / (1.0 - max_mean)
+    return float(_FINE_STAKES[np.argmax(np.log1p(bets * (max_mean - values)) @ weights)])
 
 
 def certified_mean(
@@ -198,6 +220,7 @@ def certified_mean(
     max_loss: float = 1.0,
     repeats: ArrayLike | None = None,
     bound: str = "betting",
+    stakes: ArrayLike = _STAKES,
 ) -> float:
     """Return the smallest limit that `losses` certify for their mean; parameters as for `loss_p_value`.
 
@@ -210,7 +233,7 @@ def certified_mean(
     refuted, accepted = 0.0, max_loss  # bisection: the p-value falls as the limit grows
     while accepted - refuted > 1e-9 * accepted:
         middle = (refuted + accepted) / 2
-        if loss_p_value(losses, middle, max_loss=max_loss, repeats=repeats, bound=bound) <= risk:
+        if loss_p_value(losses, middle, max_loss=max_loss, repeats=repeats, bound=bound, stakes=stakes) <= risk:
             accepted = middle
         else:
             refuted = middle

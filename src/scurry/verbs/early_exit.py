@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scurry.checks import RandomState
-from scurry.errors import InfeasibleError
+from scurry.errors import InfeasibleError, InputError
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import Promise
-from scurry.verbs.by_scores import SCORE_METHODS, plans_by_scores
+from scurry.verbs.by_scores import SCORE_METHODS, plans_by_scores, split_to_choose
 from scurry.verbs.by_votes import plan_by_votes
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
+from scurry.verbs.score_maps import with_score_map
 
 # Below this share of trees saved, the full evaluation's simpler loop is as fast.
 _WORTH_IT = 0.9
@@ -29,6 +29,7 @@ def early_exit(
     y_cal: Any = None,
     *,
     X_fit: Any = None,
+    groups: ArrayLike | None = None,
     promise: Promise | None = None,
     max_disagreement: float = DEFAULT_RATE,
     method: str = "auto",
@@ -48,12 +49,16 @@ def early_exit(
     X_cal : array or DataFrame of shape (n_rows, n_features)
         Calibration rows: like those to be predicted, and not used to train the model. Labels are not needed.
     y_cal : array of shape (n_rows,), optional
-        Labels, used by ``method="fan"`` to order trees; not together with `X_fit`, whose labels are not known.
+        Labels. They measure AUC and log-loss for the summary, and order the trees of ``method="fan"`` (not together
+        with `X_fit`, whose labels are not known).
     X_fit : array or DataFrame, optional
         Rows that find the order of trees and the rule to stop, so that all of `X_cal` is left to certify them. By
         default a part of `X_cal`: half of it for methods on scores, a fifth or a quarter for methods on votes. The
         model's training rows serve well for methods on scores. For methods on votes they do not: trees agree too much
-        on the rows they were trained on.
+        on the rows they were trained on. Rows of `X_cal` that are among them too are left out of the certificate.
+    groups : array of shape (n_rows,), optional
+        The group that each row of `X_cal` belongs to, such as the patient, where rows of a group are no independent
+        draws. A group is not divided, one row of each certifies, and the promise is about a row of a new group.
     promise : Promise, optional
         What may change, and how surely: ``scurry.promises.Labels(0.005, confidence=0.95)``. The next argument and
         `confidence` are its short form; pass one or the other.
@@ -62,14 +67,16 @@ def early_exit(
     method : {"auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan"}
         "qwyc" and "fan" put thresholds on the running score. The others stop a majority vote of the trees, and promise
         agreement with the full vote; the summary says how often that is the model's own label. "auto" takes the method
-        that saves most on rows it was not fitted to, with a promise about the model's own labels.
+        that saves most on a part of the fitting rows that no method was fitted to, with a promise about the model's own
+        labels.
     confidence : float or None, default 0.95
         The promise holds for new rows with this probability. None gives the papers' in-sample rule, without a promise
         for new rows.
     shuffle : {"fixed", "row"}
         For methods on votes. "fixed": one order of trees for the predictor, whose own mistakes certify the promise
         (without a confidence, an order drawn at random). "row": each row has an order of its own, drawn by its values.
-        The promise is then an average over orders; it needs fewer rows, and running it takes more time.
+        The promise is then an average over orders, not for this predictor: rows that come again always err alike. It
+        needs fewer rows, and running it takes more time.
     keep_scores : {None, "positive"}
         "positive": only rows of the first class stop early, and the others get their full score.
     costs : {"trees", "steps"} or array of shape (n_trees,)
@@ -79,15 +86,24 @@ def early_exit(
         Answer the second of two classes iff its probability is at least this, instead of as the model does. The promise
         is then agreement with the full model at this threshold. For methods on scores.
     random_state : int, Generator, RandomState or None
+        Draws orders of trees for ``shuffle="row"``, and where there is no confidence. What is certified does not depend
+        on it: the rows decide which of them fit and which certify, so that no seed is luckier than another.
 
     Returns
     -------
     Predictor
+        Its probabilities are those of scores that a `scurry.plan.ScoreMap`, fitted to `X_cal`, expects of all trees.
 
     Raises
     ------
     InfeasibleError
         If the promise cannot be certified on so few rows. The message says what can.
+
+    Warns
+    -----
+    UserWarning
+        If rows of `X_cal` are no independent draws: they are in `X_fit`, they are copies, or they trained the model.
+        The certificate counts only what may be counted; for training rows nothing is promised.
 
     Examples
     --------
@@ -112,62 +128,67 @@ def early_exit(
         threshold=threshold,
         random_state=random_state,
     )
-    return calibrate(Calibration.of(from_model(model), X_cal, y_cal, X_fit, options))
+    return calibrate(Calibration.of(from_model(model), X_cal, y_cal, X_fit, options, groups))
 
 
 def calibrate(calibration: Calibration) -> Predictor:
     """Return the predictor that a calibration asks for, wherever its rows lie."""
     method = calibration.options.method
-    if method == "auto":
-        plan = _choose_plan(calibration)
-    elif method in SCORE_METHODS:
-        plan = plans_by_scores(calibration, [method])[0]
-    else:
-        plan = plan_by_votes(calibration, method)
-    return Predictor(calibration.forest, plan)
+    plan = _choose_plan(calibration) if method == "auto" else _plan_by(method, calibration)
+    return Predictor(calibration.forest, with_score_map(calibration, plan))
+
+
+def _plan_by(method: str, calibration: Calibration) -> Plan:
+    if method in SCORE_METHODS:
+        return plans_by_scores(calibration, [method])[0]
+    return plan_by_votes(calibration, method)
 
 
 def _choose_plan(calibration: Calibration) -> Plan:
-    """Return the cheapest plan among several orders of trees.
+    """Return the plan of the method that saves most on rows that no candidate was fitted to.
 
-    Plans are compared after certification: a search that overfits its rows needs wider thresholds, and loses here.
+    A search that overfits its rows needs wider thresholds, and loses there. The rows that choose are not those that
+    certify, so that the chosen method is certified with all of the confidence that is asked for.
     """
     forest, options = calibration.forest, calibration.options
-    methods = ["natural", "qwyc"]
+    methods = ["qwyc", "natural"]
     # Where the model itself votes, agreement with the full vote is agreement with the model.
     may_vote = forest.aggregation == "vote" and forest.n_classes == 2
-    may_vote = may_vote and options.keep_scores is None and options.cost_unit == "trees"
-    calibration = replace(calibration, n_candidates=len(methods) + may_vote)
-    plans, failures = [], []
-    for make in (plans_by_scores, *([_plans_by_vote] if may_vote else [])):
-        try:
-            plans += make(calibration, methods)
-        except InfeasibleError as error:
-            failures.append(error)
-    if not plans:
-        raise failures[0]
-    spent = [_spent(plan) for plan in plans]
+    if may_vote and options.keep_scores is None and options.cost_unit == "trees":
+        methods.append("minimean")
+    if options.is_promised:
+        choosing, certifying = split_to_choose(calibration)
+        spent = {method: _spent(_try_plan(method, choosing)) for method in methods}
+        best = min(spent, key=lambda method: spent[method])  # the first if so few rows do not tell
+        plan, where = _plan_by(best, certifying), "rows that fitted none of them"
+    else:
+        plans = {method: _plan_by(method, calibration) for method in methods}
+        spent = {method: _spent(plan) for method, plan in plans.items()}
+        best = min(spent, key=lambda method: spent[method])
+        plan, where = plans[best], "the rows that fitted them"
+    if plan.certificate is None:
+        return plan
     full_cost, unit = float(calibration.tree_costs(calibration.sample).sum()), options.cost_unit
-    shown = ", ".join(f"{plan.method} {cost:.1f}" for plan, cost in zip(plans, spent, strict=True))
-    if min(spent) > _WORTH_IT * full_cost:
+    if _spent(plan) > _WORTH_IT * full_cost:
         certificate = calibration.certificate(
             "full",
             replace(calibration.promise, max_changed=0.0),
-            why=f"early exit would not pay; of {full_cost:.4g} {unit}, a row needs {shown}",
+            why=f"early exit would not pay; of {full_cost:.4g} {unit}, a row needs {_spent(plan):.1f} by {best}",
         )
         return Plan.full(forest, certificate)
-    best = plans[int(np.argmin(spent))]
-    why = f"fewest {unit} per row on rows that were not used to fit: {shown}"
-    if best.certificate is None:
-        return best
-    return replace(best, certificate=replace(best.certificate, why=why))
+    shown = ", ".join(f"{method} {cost:.1f}" for method, cost in spent.items() if np.isfinite(cost))
+    why = f"fewest {unit} per row on {where}: {shown}" if shown else "too few rows to compare it with others"
+    return replace(plan, certificate=replace(plan.certificate, why=why))
 
 
-def _plans_by_vote(calibration: Calibration, methods: Sequence[str]) -> list[Plan]:
-    return [plan_by_votes(calibration, "minimean")]
+def _try_plan(method: str, choosing: Calibration) -> Plan | None:
+    try:
+        return _plan_by(method, choosing)
+    except (InfeasibleError, InputError):
+        return None  # all rows may do, and if not, their error says what is wrong
 
 
-def _spent(plan: Plan) -> float:
-    """Return what a plan spent per row on the rows that certified it."""
-    measured = None if plan.certificate is None else plan.certificate.exits
+def _spent(plan: Plan | None) -> float:
+    """Return what a plan spent per row on the rows that tested it; infinity if there is none."""
+    measured = None if plan is None or plan.certificate is None else plan.certificate.exits
     return np.inf if measured is None else measured.spent

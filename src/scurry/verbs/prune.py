@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scurry.checks import Progress
+from scurry.checks import Progress, check_progress
 from scurry.costs import ErrorCosts, FeatureCosts
 from scurry.errors import InputError
 from scurry.forest import as_rows
@@ -92,6 +92,8 @@ def prune(
     check_choices(errors, method, lambdas)
     forest = from_model(model)
     weights = ErrorCosts.of_forest(forest, class_weight=class_weight, error_costs=error_costs)
+    rows = as_rows(forest, X_val)
+    codes = None if y_val is None else check_labels(forest, rows, y_val)
     if errors == "training":
         node_errors, n_error = training_errors(forest, weights)
     elif y_val is None:
@@ -101,7 +103,6 @@ def prune(
     costs = FeatureCosts.of(
         forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs, step_cost=step_cost
     )
-    rows = as_rows(forest, X_val)
-    codes = None if y_val is None else check_labels(forest, rows, y_val)
     problem = pose(forest, RowCharges.of(forest, rows, costs), node_errors, n_error, costs)
-    return solve(problem, method, lambdas, progress).validated(ValidationRows(rows, codes, costs, weights))
+    path = solve(problem, method, lambdas, check_progress(progress))
+    return path.validated(ValidationRows(rows, codes, costs, weights))

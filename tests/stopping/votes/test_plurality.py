@@ -128,3 +128,29 @@ def test_the_older_name_of_class_counts_remains():
     rule = solve_plurality(9, 3, 0.1, "colours")
     assert rule.method == "class-counts"
     assert rule.to_parts()[0]["method"] == "colours"  # stored rules do not change
+
+
+def test_answers_need_not_be_known_beforehand():
+    rule = solve_plurality(9, None, 0.05)
+    stopper = rule.stopper()
+    assert stopper.decision is None
+    for answer in ["42", "41", "42", "42", "forty-two", "42", "42", "42", "42"]:
+        if stopper.update(answer):
+            break
+    assert stopper.decision == "42"
+    # Nine voters can give nine answers, so the thresholds are those for nine classes.
+    known = solve_plurality(9, 9, 0.05)
+    np.testing.assert_array_equal(rule.policies[0].upper, known.policies[0].upper)
+    assert PluralityRule.from_parts(*rule.to_parts()).n_classes is None
+    with pytest.raises(InputError, match="n_classes"):
+        rule.disagreement()
+    with pytest.raises(InputError, match="n_classes"):
+        solve_plurality(9, None, 0.05, "class-counts")
+
+
+def test_a_tie_of_open_answers_goes_to_the_first_seen():
+    stopper = solve_plurality(4, None, 0.0).stopper()
+    for answer in "yxxy":
+        stopper.update(answer)
+    assert stopper.decision == "y"
+    assert stopper.n_seen == 4

@@ -16,6 +16,8 @@ for every M and kept at or below ``max_disagreement / (K - 1)``. There are K - 1
 In the two-class rule a path may leave through the lower threshold first. Here it continues while a third class is
 close, so the crossing chance is computed without that exit, and the two-class rule is made stricter until it fits.
 
+Answers need not be known beforehand: N voters give at most N different ones, so ``K = N`` covers any.
+
 **class-counts** (few classes, not too many voters). The two-class sweep with one count per class: "minimean" for K
 classes, optimal, with mean disagreement bounded under a distribution of the full vote.
 """
@@ -29,7 +31,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.checks import RandomState, check_choice, check_count, check_rate
+from scurry.checks import RandomState, check_choice, check_count, check_instance, check_rate
 from scurry.errors import InputError
 from scurry.stopping.stored_rule import StoredRule
 from scurry.stopping.votes.class_counts import (
@@ -40,7 +42,7 @@ from scurry.stopping.votes.class_counts import (
     outcomes,
     solve_class_counts,
 )
-from scurry.stopping.votes.policy import BoolArray, FloatArray, IntArray, check_weights, draw_policy
+from scurry.stopping.votes.policy import MAX_VOTERS, BoolArray, FloatArray, IntArray, check_weights, draw_policy
 from scurry.stopping.votes.rule import check_distribution
 from scurry.stopping.votes.solve import solve
 
@@ -74,14 +76,16 @@ class ClassCountPolicy(NamedTuple):
 
 
 class PluralityRule(StoredRule):
-    """A stopping rule for the plurality vote of `n_voters` voters with `n_classes` answers, asked in random order.
+    """A stopping rule for the plurality vote of `n_voters` voters with `n_classes` answers, in random order.
 
     It stops where the drawn policy stops, or once the leader cannot be overtaken, and answers the class with most
     votes; ties go to the first class, as in the full vote. `solve_plurality` returns this.
 
     Attributes
     ----------
-    n_voters, n_classes : int
+    n_voters : int
+    n_classes : int or None
+        None if any answer may come.
     max_disagreement : float
     method : {"pairwise", "class-counts"}
     policies : tuple of PairwisePolicy or of ClassCountPolicy
@@ -101,7 +105,7 @@ class PluralityRule(StoredRule):
     def __init__(
         self,
         n_voters: int,
-        n_classes: int,
+        n_classes: int | None,
         max_disagreement: float,
         method: str,
         policies: Sequence[PairwisePolicy | ClassCountPolicy],
@@ -134,6 +138,10 @@ class PluralityRule(StoredRule):
 
     @cached_property
     def _outcomes(self) -> tuple[FloatArray, FloatArray]:
+        if self.n_classes is None:
+            raise InputError(
+                "exact outcomes need a known number of answers: solve with n_classes", argument="n_classes"
+            )
         _check_states(self.n_voters, self.n_classes, "exact outcomes")
         # Outcomes need every state, so a pairwise policy is written out like one by class counts.
         rows = [
@@ -162,8 +170,8 @@ class PluralityRule(StoredRule):
 
     @classmethod
     def _from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        n_voters = check_count("n_voters", header["n_voters"])
-        n_classes = check_count("n_classes", header["n_classes"], smallest=2)
+        n_voters = check_count("n_voters", header["n_voters"], largest=MAX_VOTERS)
+        n_classes = header["n_classes"] if header["n_classes"] is None else _check_classes(header["n_classes"])
         alpha, method = check_rate("max_disagreement", header["max_disagreement"]), _read_method(header["method"])
         bound = np.nan if header["lower_bound"] is None else float(header["lower_bound"])
         weight, stops = arrays["weight"], arrays["stops"]
@@ -177,6 +185,8 @@ class PluralityRule(StoredRule):
                 PairwisePolicy(float(w), upper.astype(np.int32)) for w, upper in zip(weight, stops, strict=True)
             ]
         else:
+            if n_classes is None:
+                raise ValueError("a rule by class counts has a known number of answers")
             _check_states(n_voters, n_classes, "a rule by class counts")
             shapes = [(i + 1,) * (n_classes - 1) for i in range(n_voters + 1)]
             ends = np.cumsum([np.prod(shape) for shape in shapes])
@@ -199,7 +209,8 @@ class PluralityStopper:
     ----------
     rule : PluralityRule
     classes : sequence of hashable, optional
-        The answers, in the order that settles ties; 0, 1, … by default.
+        The answers, in the order that settles ties; by default 0, 1, …, or, if the rule takes any answer, those that
+        come, in the order in which they are first seen.
     random_state : int, Generator or None
         Draws the policy to follow if the rule is randomised.
 
@@ -226,13 +237,16 @@ class PluralityStopper:
         classes: Sequence[Hashable] | None = None,
         random_state: RandomState = None,
     ) -> None:
+        check_instance("rule", rule, PluralityRule)
         self.rule = rule
-        self.classes: list[Hashable] = list(range(rule.n_classes) if classes is None else classes)
-        if len(set(self.classes)) != rule.n_classes or len(self.classes) != rule.n_classes:
+        self.classes: list[Hashable] = list(range(rule.n_classes or 0) if classes is None else classes)
+        n_classes = len(set(self.classes))
+        if n_classes != len(self.classes) or (rule.n_classes is not None and n_classes != rule.n_classes):
             raise InputError(
-                f"classes must be {rule.n_classes} different answers, got {self.classes!r}", argument="classes"
+                f"classes must be {rule.n_classes or ''} different answers, got {self.classes!r}", argument="classes"
             )
-        self.counts = np.zeros(rule.n_classes, dtype=np.int64)
+        # With any answers, at least two are counted from the start: a policy compares leader and runner-up.
+        self.counts = np.zeros(max(n_classes, 2), dtype=np.int64)
         self._policy = draw_policy(rule.policies, [policy.weight for policy in rule.policies], random_state)
         self.stopped = bool(self._policy.stops(self.counts))
 
@@ -243,9 +257,13 @@ class PluralityStopper:
 
     def update(self, answer: Hashable) -> bool:
         """Count one answer and return whether to stop; answers after the stop are ignored."""
-        if answer not in self.classes:
+        if answer not in self.classes and self.rule.n_classes is not None:
             raise InputError(f"an answer must be one of {self.classes!r}, got {answer!r}", argument="answer")
         if not self.stopped:
+            if answer not in self.classes:
+                self.classes.append(answer)
+                if len(self.classes) > len(self.counts):
+                    self.counts = np.append(self.counts, 0)
             self.counts[self.classes.index(answer)] += 1
             certain = is_certain(self.counts, self.rule.n_voters - self.n_seen)
             self.stopped = bool(certain or self._policy.stops(self.counts))
@@ -253,13 +271,13 @@ class PluralityStopper:
 
     @property
     def decision(self) -> Any:
-        """The answer with most votes so far, the first of them on a tie."""
-        return self.classes[int(np.argmax(self.counts))]
+        """The answer with most votes so far, the first of them on a tie; None before any answer was seen."""
+        return self.classes[int(np.argmax(self.counts))] if self.classes else None
 
 
 def solve_plurality(
     n_voters: int,
-    n_classes: int,
+    n_classes: int | None,
     max_disagreement: float,
     method: str = "pairwise",
     distribution: ArrayLike | None = None,
@@ -269,8 +287,8 @@ def solve_plurality(
     Parameters
     ----------
     n_voters : int
-    n_classes : int
-        Number of answers, at least 2.
+    n_classes : int or None
+        Number of answers, at least 2; None if they are not known beforehand, as with free text.
     max_disagreement : float in [0, 1)
         The largest accepted chance that the answer differs from the full vote.
     method : {"pairwise", "class-counts"}
@@ -290,7 +308,8 @@ def solve_plurality(
     >>> int(rule.policies[0].upper[20])
     19
     """
-    n_voters, n_classes = check_count("n_voters", n_voters), check_count("n_classes", n_classes, smallest=2)
+    n_voters = check_count("n_voters", n_voters, largest=MAX_VOTERS)
+    n_classes = None if n_classes is None else _check_classes(n_classes)
     alpha = check_rate("max_disagreement", max_disagreement)
     method = _read_method(method)
     if method == "pairwise":
@@ -299,7 +318,10 @@ def solve_plurality(
                 'distribution applies to method="class-counts" only; "pairwise" holds for every full vote',
                 argument="distribution",
             )
-        return PluralityRule(n_voters, n_classes, alpha, method, _pairwise_policies(n_voters, alpha / (n_classes - 1)))
+        n_rivals = max(n_voters if n_classes is None else n_classes, 2) - 1
+        return PluralityRule(n_voters, n_classes, alpha, method, pairwise_policies(n_voters, alpha / n_rivals))
+    if n_classes is None:
+        raise InputError('method="class-counts" needs the number of answers, n_classes', argument="n_classes")
     _check_states(n_voters, n_classes, 'method="class-counts"')
     possible = np.indices((n_voters + 1,) * (n_classes - 1)).sum(axis=0) <= n_voters
     weights = check_distribution(distribution, possible)
@@ -311,14 +333,25 @@ def solve_plurality(
     return PluralityRule(n_voters, n_classes, alpha, method, policies, float(mixture.lower_bound))
 
 
+def _check_classes(n_classes: Any) -> int:
+    """Return a number of answers."""
+    return check_count("n_classes", n_classes, smallest=2)
+
+
 def _read_method(method: str) -> str:
     """Check the name of a method and return the current one."""
     return "class-counts" if method == _OLD_NAME else check_choice("method", method, PLURALITY_METHODS)
 
 
 @lru_cache(maxsize=1024)  # a few calibrations: each solves for some fifty bounds
-def _pairwise_policies(n_voters: int, max_crossing: float) -> tuple[PairwisePolicy, ...]:
-    """Find upper thresholds that a class without majority among two crosses with chance at most `max_crossing`."""
+def pairwise_policies(n_voters: int, max_crossing: float) -> tuple[PairwisePolicy, ...]:
+    """Find upper thresholds that a class without majority among two crosses with chance at most `max_crossing`.
+
+    Examples
+    --------
+    >>> pairwise_policies(25, 0.2)[0].upper[:6].tolist()
+    [1, 2, 3, 3, 4, 5]
+    """
     bound = max_crossing
     while True:
         weights: dict[bytes, float] = {}

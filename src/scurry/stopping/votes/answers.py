@@ -1,0 +1,443 @@
+"""AnswerRule: when to stop collecting answers to one question, fitted to questions whose answers are all known.
+
+Answers may be anything hashable and need not be known beforehand, as with samples of a language model. The answer with
+the largest number (or weight) of votes wins; a tie goes to the one that was seen first.
+
+**The rule.** After each batch of answers it looks at three numbers: how many answers it has seen, the votes of the
+leader and those of the runner-up. It stops where a table says so, or once the leader cannot be overtaken.
+
+**The fit.** A quarter of the questions shapes the tables. Their answers are shuffled many times, which is fair if they
+were sampled independently, and each state (seen, leader, runner-up) gets the share of its visits that end with another
+winner. If a changed winner costs as much as ``price`` answers, the best table follows from a backward sweep: stop where
+``price * risk`` is at most the expected cost of going on. States with few visits lean on the chance that the runner-up
+is truly ahead, Pr(Beta(leader + 1, runner_up + 1) < 1/2), the quantity that Adaptive-Consistency watches (Aggarwal et
+al., EMNLP 2023).
+
+**The promise.** The tables of falling prices are a family from cautious to bold that the other questions test
+(`scurry.stopping.guarantee`). One question is one observation, whatever the number of its answers. Its loss is the
+share of its shuffled orders in which the rule changes the winner, so the promise is about new questions and needs
+nothing from the tables but that they do not depend on the questions that test them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betainc
+
+from scurry.checks import RandomState, check_confidence, check_count, check_number, check_random_state, check_rate
+from scurry.errors import InputError
+from scurry.stopping.guarantee import best_stake, certified_mean, last_certified, loss_p_value
+from scurry.stopping.sample import random_part
+from scurry.stopping.stored_rule import StoredRule
+from scurry.stopping.votes.fit import VotePromise
+from scurry.stopping.votes.policy import BoolArray, FloatArray, IntArray
+
+_SHAPING_SHARE = 0.25  # of the questions; the others test
+_PRICES = np.geomspace(1e6, 1.0, 49)  # answers that one changed winner is worth, from cautious to bold
+_PRIOR_QUESTIONS = 0.3  # visits, in questions, that the Beta chance counts for
+_MAX_ORDERS = 32  # of one question; more orders say little more about it
+_MAX_ANSWERS = 1 << 22  # shuffled answers in memory at a time
+
+
+class AnswerRule(StoredRule):
+    """A rule that says when the answers to a question are enough. `fit_plurality` returns this.
+
+    Attributes
+    ----------
+    n_voters : int
+        Number of answers of the full vote.
+    max_disagreement : float
+    batch_size : int
+        Answers arrive in batches of this size; the rule may stop after each.
+    unit : float
+        Weight that counts as one vote in `upper`; 1 for votes without weights.
+    max_weight : float
+        The largest weight that an answer may have.
+    upper : int32 array of shape (n_batches, n_voters + 1)
+        After batch ``i``, with a runner-up of ``b`` votes, the rule stops if the leader has ``upper[i, b]`` or more.
+
+    Examples
+    --------
+    >>> rule = fit_plurality([["42"] * 9 + ["41"], ["x", "y"] * 5] * 50, 0.05, random_state=0).rule
+    >>> stopper = rule.stopper()
+    >>> while not stopper.update("7"):
+    ...     pass
+    >>> stopper.decision, stopper.n_seen < 10
+    ('7', True)
+    """
+
+    KIND: ClassVar[str] = "rule for answers"
+
+    def __init__(
+        self,
+        n_voters: int,
+        max_disagreement: float,
+        upper: IntArray,
+        *,
+        batch_size: int = 1,
+        unit: float = 1.0,
+        max_weight: float = 1.0,
+    ) -> None:
+        self.n_voters, self.max_disagreement, self.upper = n_voters, max_disagreement, upper
+        self.batch_size, self.unit, self.max_weight = batch_size, unit, max_weight
+
+    def __repr__(self) -> str:
+        return f"AnswerRule(n_voters={self.n_voters}, max_disagreement={self.max_disagreement:g})"
+
+    def stopper(self) -> AnswerStopper:
+        """Start one question; see `AnswerStopper`."""
+        return AnswerStopper(self)
+
+    def is_check(self, n_seen: int) -> bool:
+        """Return whether the rule may stop after `n_seen` answers: at the end of a batch."""
+        return n_seen == self.n_voters or (n_seen > 0 and n_seen % self.batch_size == 0)
+
+    def stops(self, n_seen: ArrayLike, leader: ArrayLike, runner_up: ArrayLike) -> BoolArray:
+        """Return whether to stop after batches that end at `n_seen`, given the weight of leader and runner-up."""
+        seen, first, second = np.asarray(n_seen), np.asarray(leader), np.asarray(runner_up)
+        batch = np.minimum(-(-seen // self.batch_size), len(self.upper)) - 1
+        a, b = (count_votes(weight, self.unit, self.n_voters) for weight in (first, second))
+        certain = first - second > (self.n_voters - seen) * self.max_weight
+        return np.asarray((a >= self.upper[batch, b]) | certain | (seen >= self.n_voters))
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return a JSON-able header and arrays from which `from_parts` makes the same rule."""
+        names = ("n_voters", "max_disagreement", "batch_size", "unit", "max_weight")
+        return {name: getattr(self, name) for name in names}, {"upper": self.upper}
+
+    @classmethod
+    def _from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        n_voters = check_count("n_voters", header["n_voters"])
+        batch_size = check_count("batch_size", header["batch_size"])
+        upper = arrays["upper"]
+        if upper.dtype.kind not in "iu" or upper.shape != (-(-n_voters // batch_size), n_voters + 1):
+            raise ValueError("thresholds have the wrong dtype or shape")
+        return cls(
+            n_voters,
+            check_rate("max_disagreement", header["max_disagreement"]),
+            upper.astype(np.int32),
+            batch_size=batch_size,
+            unit=check_number("unit", header["unit"], above=0.0),
+            max_weight=check_number("max_weight", header["max_weight"], above=0.0),
+        )
+
+
+class AnswerStopper:
+    """The answers to one question so far: give them to `update` until that returns True.
+
+    Attributes
+    ----------
+    votes : dict
+        Votes, or weight, of each answer, in the order in which they were first seen.
+    n_seen : int
+        Number of answers so far.
+    stopped : bool
+    """
+
+    def __init__(self, rule: AnswerRule) -> None:
+        self.rule = rule
+        self.votes: dict[Hashable, float] = {}
+        self.n_seen, self.stopped = 0, False
+
+    def update(self, answer: Hashable, weight: float = 1.0) -> bool:
+        """Count one answer and return whether to stop; answers after the stop are ignored.
+
+        Parameters
+        ----------
+        answer : hashable
+        weight : float
+            A verifier's score, for example: above 0 and at most the rule's `max_weight`.
+        """
+        try:
+            votes = self.votes.get(answer, 0.0)
+        except TypeError:
+            raise InputError(
+                f"an answer must be hashable, got {answer!r}. Convert it to text or a tuple first", argument="answer"
+            ) from None
+        weight = check_number("weight", weight, above=0.0)
+        if weight > self.rule.max_weight:
+            raise InputError(
+                f"weight must be at most {self.rule.max_weight:g}, the largest that the rule was fitted for, "
+                f"got {weight:g}",
+                argument="weight",
+            )
+        if not self.stopped:
+            self.votes[answer] = votes + weight
+            self.n_seen += 1
+            if self.rule.is_check(self.n_seen):
+                second, first = sorted([0.0, *self.votes.values()])[-2:]
+                self.stopped = bool(self.rule.stops(self.n_seen, first, second))
+        return self.stopped
+
+    def update_many(self, answers: Iterable[Hashable], weights: Iterable[float] | None = None) -> bool:
+        """Count a batch of answers and return whether to stop."""
+        batch = list(answers)
+        given = [1.0] * len(batch) if weights is None else list(weights)
+        if len(given) != len(batch):
+            raise InputError(f"{len(batch)} answers come with {len(given)} weights", argument="weights")
+        for answer, weight in zip(batch, given, strict=True):
+            self.update(answer, weight)
+        return self.stopped
+
+    @property
+    def decision(self) -> Any:
+        """The answer with most votes so far, the first seen of them on a tie; None before any answer."""
+        return max(self.votes, key=self.votes.__getitem__, default=None)
+
+
+class PluralityFit(NamedTuple):
+    """A rule and its promise.
+
+    Attributes
+    ----------
+    rule : AnswerRule
+    promise : VotePromise or None
+        About new questions: `n_rows` is the number of questions that tested it. None without a confidence.
+    """
+
+    rule: AnswerRule
+    promise: VotePromise | None
+
+
+def fit_plurality(
+    calibration_answers: Sequence[Sequence[Hashable]] | NDArray[Any],
+    max_disagreement: float,
+    *,
+    confidence: float | None = 0.95,
+    batch_size: int = 1,
+    weights: ArrayLike | None = None,
+    max_weight: float | None = None,
+    random_state: RandomState = None,
+) -> PluralityFit:
+    """Fit a rule that stops collecting answers once the most common one is clear.
+
+    Parameters
+    ----------
+    calibration_answers : sequence of questions, each a sequence of n_voters hashable answers
+        Old questions with all their answers, sampled independently. All have the same number of answers: that of the
+        full vote.
+    max_disagreement : float in [0, 1)
+        The largest accepted share of new questions whose winner differs from that of all `n_voters` answers.
+    confidence : float in (0, 1), optional
+        The chance, over the draw of the calibration questions, that this holds. With None the rule is fitted to all
+        questions and nothing is promised for new ones.
+    batch_size : int
+        Number of answers that are sampled at a time; the rule may stop after each batch.
+    weights : array of shape (n_questions, n_voters), optional
+        Weight of each answer, such as a verifier's score; 1 each by default.
+    max_weight : float, optional
+        The largest weight that a later answer may have; that of `weights` by default.
+    random_state : int, Generator or None
+        Splits the questions and shuffles their answers.
+
+    Returns
+    -------
+    PluralityFit
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> share = rng.beta(2.5, 0.6, size=2000)
+    >>> answers = np.where(rng.random((2000, 40)) < share[:, None], "42", rng.choice(list("abc"), (2000, 40)))
+    >>> rule, promise = fit_plurality(answers, 0.01, random_state=0)
+    >>> promise.confidence, promise.n_rows
+    (0.95, 1500)
+    """
+    alpha = check_rate("max_disagreement", max_disagreement)
+    confidence = None if confidence is None else check_confidence(confidence)
+    rng = check_random_state(random_state)
+    codes = _check_answers(calibration_answers)
+    n_questions, n_voters = codes.shape
+    batch_size = min(check_count("batch_size", batch_size), n_voters)
+    values = None if weights is None else _check_answer_weights(weights, codes.shape)
+    if max_weight is None:
+        max_weight = 1.0 if values is None else float(values.max())
+    elif check_number("max_weight", max_weight, above=0.0) < (1.0 if values is None else values.max()):
+        raise InputError("max_weight is below a weight of the calibration answers", argument="max_weight")
+    unit = 1.0 if values is None else float(values.mean())
+
+    def make_rule(upper: IntArray) -> AnswerRule:
+        return AnswerRule(n_voters, alpha, upper, batch_size=batch_size, unit=unit, max_weight=max_weight)
+
+    certain = make_rule(np.full((-(-n_voters // batch_size), n_voters + 1), n_voters + 1, np.int32))
+    own = np.ones(n_questions, np.bool_)
+    if confidence is not None:
+        own = random_part(n_questions, int(_SHAPING_SHARE * n_questions), rng)
+    shaping = _shuffle(codes[own], None if values is None else values[own], certain, rng)
+    candidates = [make_rule(upper) for upper in _fit_tables(shaping, certain)]
+    if confidence is None:
+        within = [rule for rule in candidates if shaping.losses(rule).mean() <= alpha]
+        return PluralityFit(within[-1] if within else certain, None)
+    tested = _shuffle(codes[~own], None if values is None else values[~own], certain, rng)
+
+    def stakes_of(rule: AnswerRule) -> list[float]:
+        # The stake may depend on the shaping questions, because they do not test.
+        return [best_stake(shaping.losses(rule), alpha)]
+
+    def p_value_of(rule: AnswerRule) -> float:
+        return loss_p_value(tested.losses(rule), alpha, stakes=stakes_of(rule))
+
+    rule = last_certified(candidates, p_value_of, confidence) if alpha > 0.0 else None
+    if rule is None:
+        # Stopping only where the winner is certain changes nothing, so it needs no test.
+        return PluralityFit(certain, VotePromise(alpha, 1.0, 0, 0.0))
+    bound = certified_mean(tested.losses(rule), confidence, stakes=stakes_of(rule))
+    return PluralityFit(rule, VotePromise(alpha, confidence, int(np.sum(~own)), bound))
+
+
+def count_votes(weight: ArrayLike, unit: float, n_voters: int) -> NDArray[np.intp]:
+    """Return a weight as a whole number of votes between 0 and `n_voters`."""
+    return np.clip(np.rint(np.asarray(weight) / unit), 0, n_voters).astype(np.intp)
+
+
+class _Orders(NamedTuple):
+    """Shuffled orders of some questions, as seen at the end of every batch.
+
+    Attributes
+    ----------
+    n_questions : int
+    n_seen : int64 array of shape (n_batches,)
+    winner : int32 array of shape (n_batches, n_orders)
+        The answer in the lead. Orders of one question are `n_questions` apart.
+    leader, runner_up : float64 arrays of the same shape
+        Their weight.
+    """
+
+    n_questions: int
+    n_seen: NDArray[np.int64]
+    winner: NDArray[np.int32]
+    leader: FloatArray
+    runner_up: FloatArray
+
+    def losses(self, rule: AnswerRule) -> FloatArray:
+        """Return the share of orders in which `rule` changes the winner, per question."""
+        stop = rule.stops(self.n_seen[:, None], self.leader, self.runner_up).argmax(axis=0)
+        changed = self.winner[stop, np.arange(len(stop))] != self.winner[-1]
+        return np.asarray(changed.reshape(-1, self.n_questions).mean(axis=0))
+
+
+def _shuffle(
+    codes: NDArray[np.int32], weights: FloatArray | None, rule: AnswerRule, rng: np.random.Generator
+) -> _Orders:
+    """Shuffle the answers of each question several times and count them batch by batch."""
+    n_questions, n_voters = codes.shape
+    n_orders = int(np.clip(_MAX_ANSWERS // max(codes.size, 1), 1, _MAX_ORDERS))
+    order = rng.permuted(np.tile(np.arange(n_voters), (n_orders * n_questions, 1)), axis=1)
+    question = np.tile(np.arange(n_questions), n_orders)
+    answers = codes[question[:, None], order]
+    cast = np.ones(1) if weights is None else weights[question[:, None], order]
+    rows, n_rows = np.arange(len(answers)), len(answers)
+    n_checks = -(-n_voters // rule.batch_size)
+    n_seen = np.minimum(np.arange(1, n_checks + 1) * rule.batch_size, n_voters)
+    winner = np.empty((n_checks, n_rows), np.int32)
+    leader, runner_up = np.empty((2, n_checks, n_rows))
+    votes = np.zeros((n_rows, int(codes.max(initial=0)) + 1))
+    first_seen = np.full(votes.shape, n_voters, np.int32)
+    lead = answers[:, 0].copy() if n_voters else np.zeros(n_rows, np.int32)
+    best, second = np.zeros((2, n_rows))
+    for i in range(n_voters):
+        answer = answers[:, i]
+        votes[rows, answer] += cast[:, i] if weights is not None else 1.0
+        first_seen[rows, answer] = np.minimum(first_seen[rows, answer], i)
+        now = votes[rows, answer]
+        same = answer == lead
+        earlier = first_seen[rows, answer] < first_seen[rows, lead]
+        takes_over = ~same & ((now > best) | ((now == best) & earlier))
+        # Whoever is not in the lead, the old leader after a change, may be the new runner-up.
+        second = np.where(takes_over, best, np.where(same, second, np.maximum(second, now)))
+        best = np.where(takes_over | same, now, best)
+        lead = np.where(takes_over, answer, lead)
+        if rule.is_check(i + 1):
+            check = -(-(i + 1) // rule.batch_size) - 1
+            winner[check], leader[check], runner_up[check] = lead, best, second
+    return _Orders(n_questions, n_seen, winner, leader, runner_up)
+
+
+def _fit_tables(orders: _Orders, rule: AnswerRule) -> list[IntArray]:
+    """Return the best thresholds for each price of a changed winner; see the module docstring."""
+    n_checks, n_rows = orders.winner.shape
+    side = rule.n_voters + 1
+    states = [
+        count_votes(a, rule.unit, rule.n_voters) * side + count_votes(b, rule.unit, rule.n_voters)
+        for a, b in zip(orders.leader, orders.runner_up, strict=True)
+    ]
+    changed = orders.winner != orders.winner[-1]
+    # Orders of one question are no independent evidence: together they count as one visit.
+    per_question = max(n_rows // max(orders.n_questions, 1), 1)
+    votes = np.arange(side, dtype=np.float64)
+    prior = betainc(votes[:, None] + 1.0, votes + 1.0, 0.5).ravel()
+    visits = [np.bincount(state, minlength=side * side) for state in states]
+    risks = [
+        (np.bincount(state[wrong], minlength=side * side) / per_question + _PRIOR_QUESTIONS * prior)
+        / (seen / per_question + _PRIOR_QUESTIONS)
+        for state, wrong, seen in zip(states, changed, visits, strict=True)
+    ]
+    answers_per_batch = np.diff(orders.n_seen)
+    tables = []
+    for price in _PRICES:
+        upper = np.full((n_checks, side), side, np.int32)
+        value = np.zeros(side * side)  # nothing is left to decide after the last batch
+        for i in range(n_checks - 2, -1, -1):
+            ahead = np.bincount(states[i], value[states[i + 1]], minlength=side * side)
+            going_on = answers_per_batch[i] + ahead / np.maximum(visits[i], 1)
+            seen = (visits[i] > 0).reshape(side, side)
+            accepts = (price * risks[i] <= going_on).reshape(side, side) | ~seen
+            # The threshold is the smallest count from which every visited state stops, so that noise in single
+            # states cannot make a larger lead continue where a smaller one stops.
+            stops = seen & np.logical_and.accumulate(accepts[::-1], axis=0)[::-1]
+            upper[i] = np.where(stops.any(axis=0), stops.argmax(axis=0), side)
+            stopped = (np.arange(side)[:, None] >= upper[i]).ravel()
+            value = np.where(stopped, price * risks[i], going_on)
+        tables.append(upper)
+    return tables
+
+
+def _check_answers(answers: Sequence[Sequence[Hashable]] | NDArray[Any]) -> NDArray[np.int32]:
+    """Return the answers of each question numbered as they first appear; shape (n_questions, n_voters)."""
+    try:
+        questions = [list(question) for question in answers]
+    except TypeError as error:
+        raise InputError(
+            f"calibration_answers must be a sequence of questions, each a sequence of answers: {error}",
+            argument="calibration_answers",
+        ) from error
+    if len(questions) < 2:
+        raise InputError(
+            f"calibration_answers must hold at least 2 questions, got {len(questions)}", argument="calibration_answers"
+        )
+    n_voters = len(questions[0])
+    codes = np.empty((len(questions), n_voters), np.int32)
+    for i, question in enumerate(questions):
+        if len(question) != n_voters or n_voters == 0:
+            raise InputError(
+                f"every question needs the same number of answers, at least 1: question 0 has {n_voters}, question "
+                f"{i} has {len(question)}",
+                argument="calibration_answers",
+            )
+        numbers: dict[Hashable, int] = {}
+        try:
+            codes[i] = [numbers.setdefault(answer, len(numbers)) for answer in question]
+        except TypeError:
+            raise InputError(
+                f"question {i} has an answer that is not hashable. Convert answers to text or tuples first",
+                argument="calibration_answers",
+            ) from None
+    return codes
+
+
+def _check_answer_weights(weights: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
+    """Return positive finite weights of that shape."""
+    try:
+        values = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"weights must be numbers: {error}", argument="weights") from error
+    if values.shape != shape or not np.isfinite(values).all() or (values <= 0.0).any():
+        raise InputError(
+            f"weights must be positive numbers of shape {shape}, one per answer; leave out answers without weight",
+            argument="weights",
+        )
+    return values

@@ -1,0 +1,181 @@
+"""Rules for open answers: what a stopper does, what is promised about new questions, bad input."""
+
+import numpy as np
+import pytest
+
+from scurry.errors import FormatError, InputError
+from scurry.stopping import AnswerRule, fit_plurality
+from scurry.stopping.guarantee import best_stake, loss_p_value
+from scurry.stopping.votes.answers import _shuffle
+
+
+def sample_answers(rng, n_questions, n_voters, n_choices, favour=(2.5, 0.6)):
+    """Return codes of sampled answers: one choice is favoured more or less strongly."""
+    share = rng.beta(*favour, size=n_questions)
+    others = rng.dirichlet(np.full(n_choices - 1, 0.5), size=n_questions)
+    chances = np.column_stack([share, others * (1 - share)[:, None]])
+    passed = rng.random((n_questions, n_voters, 1)) > chances.cumsum(axis=1)[:, None]
+    return np.minimum(passed.sum(axis=2), n_choices - 1)
+
+
+def play(rule, answers, weights=None):
+    """Return decision and number of answers of one question, counted by hand."""
+    totals, seen = {}, []
+    for i, answer in enumerate(answers):
+        totals[answer] = totals.get(answer, 0.0) + (1.0 if weights is None else weights[i])
+        if answer not in seen:
+            seen.append(answer)
+        if rule.is_check(i + 1):
+            ranked = sorted([0.0, *totals.values()])
+            if rule.stops(i + 1, ranked[-1], ranked[-2]):
+                break
+    best = max(totals.values())
+    return next(answer for answer in seen if totals[answer] == best), i + 1
+
+
+def play_stopper(rule, answers):
+    stopper = rule.stopper()
+    for answer in answers:
+        if stopper.update(answer):
+            break
+    return stopper.decision, stopper.n_seen
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 7])
+def test_a_stopper_counts_as_by_hand(batch_size):
+    rng = np.random.default_rng(0)
+    rule = fit_plurality(sample_answers(rng, 300, 20, 5), 0.05, batch_size=batch_size, random_state=0).rule
+    for answers in sample_answers(rng, 200, 20, 5, favour=(1, 1)):
+        decision, n_seen = play_stopper(rule, answers.tolist())
+        assert (decision, n_seen) == play(rule, answers.tolist())
+        assert n_seen % batch_size == 0 or n_seen == 20
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_shuffled_orders_are_counted_as_a_stopper_counts_them(weighted):
+    rng = np.random.default_rng(1)
+    codes = sample_answers(rng, 30, 12, 6, favour=(1, 2)).astype(np.int32)
+    weights = rng.integers(1, 4, codes.shape).astype(float) if weighted else None
+    rule = AnswerRule(12, 0.1, np.full((4, 13), 13, np.int32), batch_size=3, max_weight=3.0)
+    orders = _shuffle(codes, weights, rule, np.random.default_rng(5))
+    # The same shuffles again, counted one by one.
+    shuffled = np.random.default_rng(5).permuted(np.tile(np.arange(12), (orders.winner.shape[1], 1)), axis=1)
+    for column, order in enumerate(shuffled[:200]):
+        question = column % 30
+        totals = {}
+        for i, position in enumerate(order):
+            answer = codes[question, position]
+            totals[answer] = totals.get(answer, 0.0) + (1.0 if weights is None else weights[question, position])
+            if (i + 1) % 3 == 0:
+                check = i // 3
+                second, first = sorted([0.0, *totals.values()])[-2:]
+                assert orders.winner[check, column] == max(totals, key=totals.get)
+                assert (orders.leader[check, column], orders.runner_up[check, column]) == (first, second)
+
+
+def test_fewer_answers_than_all_and_the_promise_kept():
+    rng = np.random.default_rng(2)
+    rule, promise = fit_plurality(sample_answers(rng, 2000, 40, 9), 0.01, random_state=0)
+    new = sample_answers(rng, 4000, 40, 9)
+    outcomes = [play_stopper(rule, answers) for answers in new.tolist()]
+    full = [max(dict.fromkeys(answers), key=answers.count) for answers in new.tolist()]
+    assert np.mean([n_seen for _, n_seen in outcomes]) < 10
+    assert np.mean([decision != winner for (decision, _), winner in zip(outcomes, full, strict=True)]) <= 0.01
+    assert promise.max_disagreement == 0.01
+    assert promise.upper_bound <= 0.01
+    assert promise.n_rows == 1500
+
+
+def test_certificates_break_no_more_often_than_allowed():
+    # A known pool: the truth is the loss over all of its questions.
+    rng = np.random.default_rng(3)
+    pool = sample_answers(rng, 1500, 8, 4, favour=(1.5, 0.8)).astype(np.int32)
+    certain = AnswerRule(8, 0.1, np.full((8, 9), 9, np.int32))
+    truth = _shuffle(pool, None, certain, rng)
+    n_draws, broken = 200, 0
+    for draw in range(n_draws):
+        chosen = pool[rng.integers(0, len(pool), 150)]
+        rule = fit_plurality(chosen, 0.05, confidence=0.9, random_state=draw).rule
+        broken += truth.losses(rule).mean() > 0.05
+    # 10 % may break; 32 of 200 is beyond that with chance 0.005.
+    assert broken <= 32
+
+
+def test_a_stake_that_fits_proves_more():
+    rng = np.random.default_rng(4)
+    shaping, tested = (np.where(rng.random(2000) < 0.02, 0.05, 0.0) for _ in range(2))
+    assert loss_p_value(tested, 0.003, stakes=[best_stake(shaping, 0.003)]) < loss_p_value(tested, 0.003) / 2
+
+
+def test_any_hashable_answer_and_ties():
+    rule = AnswerRule(4, 0.0, np.full((4, 5), 5, np.int32))
+    stopper = rule.stopper()
+    assert stopper.decision is None
+    assert stopper.update_many([("x", 1), frozenset({2}), frozenset({2}), ("x", 1)])
+    assert stopper.decision == ("x", 1)
+    assert stopper.votes == {("x", 1): 2.0, frozenset({2}): 2.0}
+    assert stopper.update("late")
+    assert stopper.n_seen == 4
+
+
+def test_weights_decide_and_are_bounded():
+    rng = np.random.default_rng(5)
+    answers = sample_answers(rng, 400, 10, 3)
+    weights = rng.uniform(0.1, 1.0, answers.shape)
+    rule = fit_plurality(answers, 0.1, weights=weights, max_weight=1.0, random_state=0).rule
+    stopper = rule.stopper()
+    stopper.update_many(["a", "b"], [0.2, 0.9])
+    assert stopper.decision == "b"
+    with pytest.raises(InputError, match="at most 1"):
+        stopper.update("a", 1.5)
+    losses = [play(rule, a, w)[1] for a, w in zip(answers.tolist(), weights.tolist(), strict=True)]
+    assert np.mean(losses) < 8
+
+
+def test_no_promise_possible_gives_the_certain_rule():
+    rule, promise = fit_plurality([["a", "b", "a"]] * 8, 0.01, random_state=0)
+    assert promise.confidence == 1.0
+    assert promise.upper_bound == 0.0
+    assert play_stopper(rule, ["a", "a", "b"]) == ("a", 2)
+    assert play_stopper(rule, ["a", "b", "b"]) == ("b", 3)
+    assert fit_plurality(sample_answers(np.random.default_rng(0), 50, 6, 3), 0.0).promise.upper_bound == 0.0
+
+
+def test_without_confidence_the_rule_keeps_its_bound_on_the_questions_themselves():
+    answers = sample_answers(np.random.default_rng(6), 500, 20, 4)
+    rule, promise = fit_plurality(answers, 0.02, confidence=None, random_state=0)
+    assert promise is None
+    full = [max(dict.fromkeys(row), key=row.count) for row in answers.tolist()]
+    decided = [play_stopper(rule, row)[0] for row in answers.tolist()]
+    assert np.mean([a != b for a, b in zip(decided, full, strict=True)]) <= 0.04
+
+
+def test_the_same_seed_gives_the_same_rule_and_parts_bring_it_back():
+    answers = sample_answers(np.random.default_rng(7), 200, 15, 4)
+    rule = fit_plurality(answers, 0.1, batch_size=4, random_state=3).rule
+    again = fit_plurality(answers.tolist(), 0.1, batch_size=4, random_state=3).rule
+    np.testing.assert_array_equal(rule.upper, again.upper)
+    header, arrays = rule.to_parts()
+    stored = AnswerRule.from_parts(header, arrays)
+    np.testing.assert_array_equal(stored.upper, rule.upper)
+    assert stored.to_parts()[0] == header
+    with pytest.raises(FormatError, match="rule for answers"):
+        AnswerRule.from_parts(header, {"upper": arrays["upper"][:, :-1]})
+
+
+@pytest.mark.parametrize(
+    ("answers", "options", "message"),
+    [
+        ([["a", "b"]], {}, "at least 2 questions"),
+        ([["a", "b"], ["a"]], {}, "same number of answers"),
+        ([[["a"], "b"], ["a", "b"]], {}, "not hashable"),
+        (5, {}, "sequence of questions"),
+        ([["a", "b"]] * 4, {"weights": [[1.0, 0.0]] * 4}, "positive numbers"),
+        ([["a", "b"]] * 4, {"weights": "heavy"}, "must be numbers"),
+        ([["a", "b"]] * 4, {"batch_size": 0.5}, "batch_size"),
+        ([["a", "b"]] * 4, {"max_weight": 0.5}, "below a weight"),
+    ],
+)
+def test_bad_input_is_refused(answers, options, message):
+    with pytest.raises(InputError, match=message):
+        fit_plurality(answers, 0.1, **options)
