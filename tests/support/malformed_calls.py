@@ -173,6 +173,8 @@ def entries() -> tuple[Entry, ...]:
         "anytime": (s.anytime, {"model": forest, "X_order": X, "y_order": y, "order": "forward-squirrel"}),
         "prune": (s.prune, {"model": forest, "X_val": X, "y_val": y}),
         "prune, validation": (s.prune, {"model": forest, "X_val": X, "y_val": y, "errors": "validation"}),
+        "prune, weights": (s.prune, {"model": forest, "X_val": X, "class_weight": "balanced"}),
+        "prune, error costs": (s.prune, {"model": forest, "X_val": X, "error_costs": 1 - np.eye(forest.n_classes)}),
         "Forest": (s.Forest, fields),
         "Forest.from_trees": (s.Forest.from_trees, {"trees": [stump] * 3}),
         "Forest.predict": (forest.predict, {"X": X}),
