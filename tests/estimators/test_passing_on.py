@@ -6,11 +6,12 @@ from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from scurry import AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier
-from scurry.estimators import base, classifiers
+from scurry.estimators import base, classifiers, feature_budget
 from support.strategies import complete_forest
 
 # The parameters that the estimators keep for themselves.
 OWN = {"estimator", "calibration_size", "n_threads", "random_state", "max_steps", "time_us", "max_cost"}
+OWN |= {"candidates", "n_folds"}
 
 
 class Called(Exception):
@@ -47,6 +48,7 @@ def forest():
                 "groups": [0, 0, 1, 1],
                 "group_costs": [2, 7],
                 "step_cost": 0.25,
+                "error_costs": [[0, 1], [5, 0]],
                 "errors": "validation",
                 "method": "ccp",
             },
@@ -55,14 +57,15 @@ def forest():
     ids=["early exit", "anytime", "feature budget"],
 )
 def test_parameters_are_passed_on(forest, monkeypatch, estimator, function, parameters):
-    assert OWN | set(parameters) >= set(estimator().get_params()), "a new parameter is missing here"
+    others = {"class_weight"} if "error_costs" in parameters else set()  # one of the two is given
+    assert OWN | others | set(parameters) >= set(estimator().get_params()), "a new parameter is missing here"
     found = {}
 
     def take(*arguments, **options):
         found.update(options)
         raise Called
 
-    monkeypatch.setattr(classifiers, function, take)
+    monkeypatch.setattr(feature_budget if function == "prune" else classifiers, function, take)
     X = np.random.default_rng(0).normal(size=(200, 4))
     with pytest.raises(Called):
         estimator(forest, random_state=0, **parameters).fit(X, np.arange(200) % 2)

@@ -19,6 +19,7 @@ import sysconfig
 import tempfile
 import time
 import tomllib
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -206,9 +207,10 @@ def _run_and_exit(top: Path, tests: Sequence[str], output: int) -> NoReturn:
         importlib.invalidate_caches()
         options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-m", "not slow and not embedded"]
         status = int(pytest.main([*options, *tests]))
-        sys.stdout.flush()
-        sys.stderr.flush()
+    except BaseException:
+        traceback.print_exc()
     finally:
+        sys.stdout.flush()
         os._exit(status)
 
 
@@ -283,7 +285,7 @@ def _try(mutant: Mutant, top: Path) -> tuple[str, str]:
     if status == 0:
         return "survived", ""
     if status in (_FAILED, _INTERRUPTED) or status < 0:
-        return "killed", line[:200]
+        return "killed", line[:200] or f"exit status {status}"
     return "not applicable", "no tests were found" if status == _NO_TESTS else line[:200]
 
 
