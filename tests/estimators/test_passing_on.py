@@ -82,7 +82,7 @@ def test_no_class_is_held_out_whole(size):
 
 def test_copies_go_one_way():
     labels, copies = np.tile([0, 1], 30), np.arange(60) // 6 * 2 + np.tile([0, 1], 30)
-    training, calibrating = base._split(labels, 0.3, np.random.RandomState(0), copies)
+    training, calibrating = base._split(labels, 0.35, np.random.RandomState(0), copies)
     assert set(copies[training]).isdisjoint(copies[calibrating])
     assert 0 < len(calibrating) < 60
 

@@ -100,6 +100,16 @@ class TestSearchesOnTheSmoothScore:
         assert totals[-1] < totals[0]
 
 
+def test_a_loss_is_what_is_lost_until_the_end():
+    X, y = load_digits(return_X_y=True)
+    forest = scurry.from_model(RandomForestClassifier(3, max_depth=2, random_state=0).fit(X[:300], y[:300]))
+    descent = OrderingSet.of(forest, X[300:600], y[300:600]).descent()
+    steps = np.array([0, 0, 1, 2, 2, 1], np.int32)
+    lost = descent.losses(steps)[:-1] - descent.losses(steps)[-1]
+    assert lost[0] != 0
+    assert mean_loss(descent, steps, (1.0, 3.0)) == lost @ [3, 1, 3, 3, 1, 3]
+
+
 class TestAuto:
     @settings(max_examples=30, deadline=None)
     @given(problems(), st.sampled_from(COSTS))

@@ -103,6 +103,17 @@ def test_boosted_model_of_several_classes():
     np.testing.assert_array_equal(fast.predict(X[2800:]), run.labels)
 
 
+@pytest.mark.parametrize("costs", ["trees", "steps"])
+def test_what_is_measured_is_what_runs(boosted, costs):
+    X, y = make_classification(1500, n_features=8, n_informative=5, n_classes=3, random_state=1)
+    several = GradientBoostingClassifier(n_estimators=10, max_depth=3, random_state=0).fit(X[:500], y[:500])
+    for model, rows in ((several, X), (boosted, two_classes(1500, 20)[0])):
+        fast = scurry.early_exit(model, rows, max_disagreement=0.03, confidence=None, method="qwyc", costs=costs)
+        measured, run = fast.certificate.exits, fast.run(rows)
+        assert measured.mean_trees == pytest.approx(run.mean_trees, rel=1e-12)
+        assert measured.changed == (run.labels != model.predict(rows)).mean()
+
+
 def test_costs_change_what_is_saved(boosted):
     """Trees of the second half at a thousandth of the price: the search prefers them, and counts in these units."""
     X, _ = two_classes(6000, 24)
