@@ -23,7 +23,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
@@ -305,16 +305,23 @@ def _check_sound(mutants: Sequence[Mutant], top: Path) -> None:
         raise SystemExit(f"the tests fail without a planted mistake: {line}")
 
 
-def _store(verdicts: Sequence[Verdict], path: Path) -> None:
+def store(verdicts: Sequence[Verdict], path: Path, mutants: Sequence[Mutant]) -> None:
+    """Write verdicts to a file. Of those that it has, it keeps what is still in the list and was not tried now."""
+    kept = {mutant.mistake: mutant.name for mutant in mutants}
+    found = {verdict.mistake: verdict for verdict in verdicts}
+    if path.exists():
+        earlier = [Verdict(**entry) for entry in json.loads(path.read_text())["mutants"]]
+        found = {one.mistake: one for one in earlier if one.mistake in kept} | found
+    every = [replace(found[mistake], name=name) for mistake, name in kept.items() if mistake in found]
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=TOP, capture_output=True, text=True).stdout.strip()
-    outcomes = Counter(verdict.outcome for verdict in verdicts)
     content = {
         "date": datetime.now(UTC).date().isoformat(),
         "commit": head,
-        "n_mutants": len(verdicts),
-        "share_killed": round(killed_share(verdicts), 4),
-        **{outcome.replace(" ", "_"): n for outcome, n in sorted(outcomes.items())},
-        "mutants": [asdict(verdict) for verdict in verdicts],
+        "n_mutants": len(mutants),
+        "n_tried": len(every),
+        "share_killed": round(killed_share(every), 4),
+        "outcomes": dict(sorted(Counter(verdict.outcome for verdict in every).items())),
+        "mutants": [asdict(verdict) for verdict in every],
     }
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
@@ -326,7 +333,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--python-only", action="store_true", help="leave out core/, which must be compiled")
     parser.add_argument("--list", action="store_true", help="show the list, and what of it can no longer be planted")
     parser.add_argument("--no-baseline", action="store_true", help="trust that the tests pass without a mistake")
-    parser.add_argument("--store", type=Path, help=f"where to write verdicts; {RESULTS.name} for the whole list")
+    parser.add_argument("--store", type=Path, default=RESULTS, help="file of verdicts, in which these are replaced")
     options = parser.parse_args(arguments)
     mutants = [
         mutant
@@ -348,9 +355,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     share, outcomes = killed_share(verdicts), Counter(verdict.outcome for verdict in verdicts)
     print(f"{len(verdicts)} mistakes: {dict(outcomes)}; {share:.1%} of those that can be noticed were")
-    store = options.store or (RESULTS if not options.only and not options.python_only else None)
-    if store is not None:
-        _store(verdicts, store)
+    store(verdicts, options.store, read_mutants())
     intolerable = [verdict for verdict in verdicts if not verdict.is_tolerable]
     for verdict in intolerable:
         print(f"not noticed: {verdict.name} ({verdict.harm}): {verdict.mistake} {verdict.note}")

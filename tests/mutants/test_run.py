@@ -70,9 +70,14 @@ def test_a_piece_that_occurs_twice_is_refused(toy):
     assert "occurs 2 times" in run.find_problem(replace(TOY, find="return"), toy)
 
 
-def test_verdicts_are_stored(toy, tmp_path):
+def test_verdicts_are_stored_and_replaced(toy, tmp_path):
     path = tmp_path / "mutants.json"
-    run._store(run.try_mutants([TOY], toy), path)
+    other = replace(TOY, name="toy 2", mistake="doubles thrice", find="2 * a", put="3 * a")
+    run.store(run.try_mutants([TOY], toy), path, [TOY, other])
+    run.store(run.try_mutants([other], toy), path, [replace(TOY, name="toy 9"), other])
     stored = json.loads(path.read_text())
-    assert stored["n_mutants"] == stored["killed"] == stored["share_killed"] == 1
-    assert stored["mutants"][0]["outcome"] == "killed"
+    assert [one["outcome"] for one in stored["mutants"]] == ["killed", "survived"]
+    assert [one["name"] for one in stored["mutants"]] == ["toy 9", "toy 2"], "numbers change, mistakes do not"
+    assert (stored["n_mutants"], stored["n_tried"], stored["share_killed"]) == (2, 2, 0.5)
+    run.store([], path, [other])
+    assert len(json.loads(path.read_text())["mutants"]) == 1, "what is no longer in the list is forgotten"
