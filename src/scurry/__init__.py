@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         orders,
         pruning,
         report,
+        serving,
         stopping,
     )
     from scurry.estimators import AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier
@@ -57,6 +58,7 @@ __all__ = [
     "prune",
     "pruning",
     "report",
+    "serving",
     "stopping",
 ]
 
@@ -78,6 +80,7 @@ _LAZY = {
     "prune": "scurry.verbs.prune",
     "pruning": "scurry.pruning",
     "report": "scurry.report",
+    "serving": "scurry.serving",
     "stopping": "scurry.stopping",
 }
 
