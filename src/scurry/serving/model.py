@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scurry.checks import check_count
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
-from scurry.forest.rows import CodedRows
+from scurry.forest.tables import CodedRows
 from scurry.predictor import Predictor
 from scurry.runners.runner import STOP_REASONS, Run
 from scurry.serving.scorer import Columns
