@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -282,3 +284,11 @@ def test_serving_needs_neither_scipy_nor_sklearn(tmp_path):
         f"main(['serve', {str(tmp_path / 'model.scurry')!r}])\n"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 7
+
+
+def test_the_image_installs_what_serving_needs():
+    top = Path(__file__).parents[2]
+    project = tomllib.loads((top / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = {*project["dependencies"], *project["optional-dependencies"]["serve"]}
+    unused = {name for name in needed if name.startswith(("scipy", "scikit-learn", "threadpoolctl"))}
+    assert set(re.findall(r'"([\w-]+>=[\d.]+)"', (top / "Dockerfile").read_text())) == needed - unused
