@@ -5,8 +5,9 @@
 
 For each model ``scurry serve`` is started. Its capacity is the rate at which a few clients, each of which waits for its
 answer before it sends the next request, are answered. Then requests are due at random times (a Poisson process) at a
-multiple of that rate. Latency counts from the moment a request is due to the last byte of its answer. The server and
-this program have a processor each, if there are two.
+multiple of that rate. Latency counts from the moment a request is sent, or its connection is opened, to the last byte
+of its answer. ``sent_late_p99_ms`` says how late this program was. The server and this program have a processor each, if
+there are two.
 """
 
 from __future__ import annotations
@@ -248,16 +249,16 @@ class Clients:
         late_ms: list[float] = []  # of this program
         n_sent, tasks, begun = 0, set(), time.perf_counter()
 
-        def send(connection: Connection, due: float) -> None:
+        def send(connection: Connection, sent: float) -> None:
             def done(status: int, body: bytes) -> None:
-                answers.append((1e3 * (time.perf_counter() - due), status, body))
+                answers.append((1e3 * (time.perf_counter() - sent), status, body))
                 if status:
                     self.idle.append(connection)
 
             connection.ask(request, done)
 
-        async def open_and_send(due: float) -> None:
-            send(await self.connect(), due)
+        async def open_and_send(sent: float) -> None:
+            send(await self.connect(), sent)
 
         due = begun
         for gap in np.random.default_rng(0).exponential(1 / rate, int(rate * seconds * 1.5) + 100):
@@ -268,11 +269,12 @@ class Clients:
                 await asyncio.sleep(min(wait, 0.001))
             if n_sent % 32 == 0:
                 await asyncio.sleep(0)  # answers are read here, also when this program is behind
-            late_ms.append(1e3 * (time.perf_counter() - due))
+            sent = time.perf_counter()
+            late_ms.append(1e3 * (sent - due))
             if self.idle:
-                send(self.idle.pop(), due)
+                send(self.idle.pop(), sent)
             elif self.n_open < MAX_CONNECTIONS:
-                tasks.add(asyncio.create_task(open_and_send(due)))
+                tasks.add(asyncio.create_task(open_and_send(sent)))
             else:
                 answers.append((0.0, -1, b""))  # not sent: as many connections as there may be wait for answers
             n_sent += 1

@@ -235,13 +235,15 @@ def test_an_error_is_that_of_its_request_alone(clock):
 def test_who_no_longer_waits_is_not_scored_and_frees_the_time(clock):
     async def leave():
         server = Scorer(clock, 10, ROW_S)
-        gone, stays = server.submit(job(0, 1000, budget_s=1.0)), server.submit(job(1, 10, budget_s=2.0))
+        waiting = job(0, 1000, budget_s=1.0)
+        gone, stays = server.submit(waiting), server.submit(job(1, 10, budget_s=2.0))
         await asyncio.sleep(0)
         gone.cancel()
         slices = await stays
         await asyncio.sleep(0)
         assert server.n_waiting == 0
         assert server._rows_per_s == 0
+        assert waiting.rows.size == 0
         return slices
 
     assert n_rows_of(asyncio.run(leave())) == 10
@@ -288,3 +290,21 @@ def test_a_request_may_have_arrived_two_rounds_before_it_is_handled(clock):
 
     asyncio.run(all_of_it())
     assert seen == pytest.approx([1.0, 1.0, 1.0, 1.0 + 5 * ROW_S, 1.0 + 10 * ROW_S])
+
+
+def test_requests_wait_unseen_while_others_are_read(clock):
+    """Nothing waits for a score, but reading takes a second, and what arrives meanwhile is handled after that."""
+    seen = []
+
+    async def read_for_long(server):
+        clock.now += 1.0
+        await asyncio.sleep(0)
+        seen.append(server.earliest_arrival())
+
+    async def all_of_it():
+        server = Scorer(clock, 10, ROW_S)
+        await asyncio.gather(server.submit(job(0, 1, budget_s=9.0)), read_for_long(server))
+
+    asyncio.run(all_of_it())
+    assert clock.now > 1.0
+    assert seen[0] <= ROW_S

@@ -148,6 +148,7 @@ class Scorer:
         self._rows_per_s -= job.need[1]
         self._requests_per_s -= job.need[2]
         job.need[1:] = 0.0, 0.0
+        job.rows = np.empty((0, 0))  # the job may stay in the queue until its deadline
         if len(self._queue) > 2 * self.max_waiting:  # most of them belong to clients that have left
             self._queue = [entry for entry in self._queue if not entry[3].done()]
             heapq.heapify(self._queue)
@@ -190,8 +191,9 @@ class Scorer:
         return rows_per_s * self.row_s * self.model.min_share + requests_per_s * self._request_s
 
     async def _work(self) -> None:
-        slice_s = SLICE_S
-        while self._queue:
+        slice_s, paused_s = SLICE_S, 0.0
+        # Also while reading takes long, although nothing waits: requests that arrive meanwhile wait unseen.
+        while self._queue or paused_s > SLICE_S:
             begun = time.perf_counter()
             self._polls.append(begun)
             # Many small requests fit into one slice.
