@@ -6,8 +6,8 @@
 For each model ``scurry serve`` is started. Its capacity is the rate at which a few clients, each of which waits for its
 answer before it sends the next request, are answered. Then requests are due at random times (a Poisson process) at a
 multiple of that rate. Latency counts from the moment a request is sent, or its connection is opened, to the last byte
-of its answer. ``sent_late_p99_ms`` says how late this program was. The server and this program have a processor each, if
-there are two.
+of its answer. ``sent_late_p99_ms`` says how late this program was. The server and this program have a processor each,
+if there are two.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class Outcome:
     n_refused: int
     n_other: int
     n_lost: int
-    answered_p50_ms: float
-    answered_p99_ms: float
-    refused_p50_ms: float
-    refused_p99_ms: float
+    answered_p50_ms: float | None
+    answered_p99_ms: float | None
+    refused_p50_ms: float | None
+    refused_p99_ms: float | None
     longest_ms: float
     n_longer_than_1_s: int
-    sent_late_p99_ms: float
+    sent_late_p99_ms: float | None
     n_connections: int
     mean_share_of_steps: float | None
 
@@ -293,9 +293,9 @@ def summarise(
 ) -> Outcome:
     """Count the answers of one load."""
     statuses = Counter(status for _, status, _ in answers)
-    answered = np.array([ms for ms, status, _ in answers if status == 200] or [np.nan])
-    refused = np.array([ms for ms, status, _ in answers if status == 503] or [np.nan])
-    latencies = np.array([ms for ms, status, _ in answers if status > 0] or [np.nan])
+    answered = [ms for ms, status, _ in answers if status == 200]
+    refused = [ms for ms, status, _ in answers if status == 503]
+    latencies = np.array([*answered, *refused])
     data = [json.loads(body)["outputs"] for _, status, body in answers if status == 200]
     steps = [tensor["data"] for outputs in data for tensor in outputs if tensor["name"] == "steps"]
     most = max((max(of_one) for of_one in steps), default=0)
@@ -306,16 +306,20 @@ def summarise(
         n_refused=statuses[503],
         n_other=sum(n for status, n in statuses.items() if status not in (200, 503, 0, -1)),
         n_lost=n_sent - len(answers) + statuses[0] + statuses[-1],
-        answered_p50_ms=float(np.percentile(answered, 50)),
-        answered_p99_ms=float(np.percentile(answered, 99)),
-        refused_p50_ms=float(np.percentile(refused, 50)),
-        refused_p99_ms=float(np.percentile(refused, 99)),
+        answered_p50_ms=percentile(answered, 50),
+        answered_p99_ms=percentile(answered, 99),
+        refused_p50_ms=percentile(refused, 50),
+        refused_p99_ms=percentile(refused, 99),
         longest_ms=float(latencies.max()),
         n_longer_than_1_s=int((latencies > 1000).sum()),
-        sent_late_p99_ms=float(np.percentile(late_ms, 99)),
+        sent_late_p99_ms=percentile(late_ms, 99),
         n_connections=n_connections,
         mean_share_of_steps=float(np.mean(np.concatenate(steps))) / most if most else None,
     )
+
+
+def percentile(values: Sequence[float], rank: float) -> float | None:
+    return float(np.percentile(values, rank)) if values else None
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The application: the protocol, budgets, metrics, and requests that no client should send."""
 
 import asyncio
+import functools
 import json
 import logging
 import math
@@ -8,12 +9,15 @@ import math
 import httpx
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from scurry.errors import InputError
 from scurry.serving import app as module
 from scurry.serving import create_app
+from scurry.serving.model import DATATYPES
 from support.anytime_oracle import anytime_of
 from support.strategies import complete_forest
 
@@ -245,6 +249,48 @@ def test_what_is_no_request_is_refused(app, content):
     response = call(app, post(content))
     assert response.status_code == 400
     assert response.json()["error"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=()), max_size=5)
+    | st.sampled_from(["FP32", "BYTES", "INT64", "rows", "town", "label", 1, 2, 10**400]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["name", "data"]), inner, max_size=2),
+    max_leaves=8,
+)  # fmt: skip
+TENSORS = st.fixed_dictionaries(
+    {"name": st.sampled_from(["town", "age", "rows"]) | JSON, "datatype": st.sampled_from(DATATYPES) | JSON},
+    optional={"shape": st.lists(st.integers(-1, 3), max_size=3) | JSON, "data": st.lists(JSON, max_size=4) | JSON},
+)
+BODIES = st.fixed_dictionaries(
+    {"inputs": st.lists(TENSORS | JSON, max_size=3) | JSON},
+    optional={
+        "parameters": st.dictionaries(st.sampled_from(["budget_us", "max_steps"]), JSON) | JSON,
+        "outputs": JSON,
+        "id": JSON,
+    },
+)
+FUZZED = complete_forest(5, 4, 2, 3).replace(feature_names=["town", "age"], categories={0: ["Oslo", "Rome"]})
+
+
+@settings(deadline=None)
+@given(given_body=BODIES | JSON)
+def test_nothing_that_a_client_sends_is_a_failure_of_the_server(given_body):
+    response = call(fuzzed_app(), post(json.dumps(given_body)))
+    assert response.status_code in (200, 400, 503), (given_body, response.text)
+
+
+@settings(deadline=None)
+@given(cuts=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 9), st.binary(max_size=5)), min_size=1, max_size=4))
+def test_nor_is_a_damaged_request(cuts):
+    content = json.dumps(body(ROWS[:4])).encode()
+    for start, n, put in cuts:
+        content = content[:start] + put + content[start + n :]
+    assert call(fuzzed_app(), post(content)).status_code in (200, 400, 503)
+
+
+@functools.cache
+def fuzzed_app():
+    return create_app(FUZZED)
 
 
 def test_what_an_id_holds_comes_back(app):

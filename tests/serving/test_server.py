@@ -221,13 +221,16 @@ class TestRefusalsWithoutParsing:
         connection.loop = type("Loop", (), {"call_soon": lambda self, callback: ends.append(callback)})()
         now = time.perf_counter()
         monkeypatch.setattr(server.time, "perf_counter", lambda: now)
-        connection.data_received(request())
-        now += 1.0
+        for _ in range(16):
+            now += 1.0
+            connection.data_received(request())
+        assert connection.transport.written == b""
         connection.data_received(request())
         assert connection.transport.written.startswith(b"HTTP/1.1 503")
         ends.pop()()
         connection.data_received(request())
-        assert len(connection.passed) == 2
+        assert len(connection.passed) == 17
+        assert len(ends) == 1
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ class App:
 
     def __init__(self, model: ServedModel, name: str, budget_us: float, max_waiting: int) -> None:
         self.model, self.name, self.budget_us = model, name, budget_us
-        self.scorer, self.metrics = Scorer(model, max_waiting, model.time_row()), _Metrics()
+        self.scorer, self.metrics = Scorer(model, max_waiting, budget_us / 1e6, model.time_row()), _Metrics()
         self.infer_path = f"/v2/models/{name}/infer"
         self._n_bytes = 0  # of all requests that are read or wait
         self._handlers: dict[str, tuple[str, Handler]] = {

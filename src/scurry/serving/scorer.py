@@ -102,18 +102,21 @@ class Scorer:
     model : Model
     max_waiting : int
         Number of requests that may wait at the same time.
+    budget_s : float
+        Usual budget of a request. The queue is full when its work takes half of that.
     row_s : float
         Estimated seconds for all work of one row; renewed by every slice.
     """
 
-    def __init__(self, model: Model, max_waiting: int, row_s: float = SLICE_S) -> None:
-        self.model, self.max_waiting, self.row_s = model, max_waiting, row_s
+    def __init__(self, model: Model, max_waiting: int, budget_s: float, row_s: float = SLICE_S) -> None:
+        self.model, self.max_waiting, self.budget_s, self.row_s = model, max_waiting, budget_s, row_s
         self.n_waiting = 0
         self._queue: list[tuple[float, int, Job, asyncio.Future[list[Columns]]]] = []  # a heap
         self._number = count()  # decides between equal deadlines
         # What accepted requests need until their deadlines, also after they are answered: see above. A heap.
         self._needs: list[list[float]] = []
         self._rows_per_s = self._requests_per_s = 0.0  # sums over _needs
+        self._n_rows_left, self._last_deadline = 0, 0.0  # of all that wait
         self._working: asyncio.Task[None] | None = None
         self._polls: deque[float] = deque(maxlen=3)  # starts of the last slices; requests were read before each
         self._answers_s: deque[float] = deque(maxlen=N_RECENT)  # from the last score to the sent answer
@@ -123,8 +126,13 @@ class Scorer:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further request would be accepted."""
-        return self.n_waiting >= self.max_waiting or (self.n_waiting > 0 and self._load() >= 1)
+        """Whether no further request would be accepted, unless it had an unusual budget."""
+        if self.n_waiting >= self.max_waiting:
+            return True
+        # Half of the time may have passed already, unseen.
+        if len(self._polls) == 3 and time.perf_counter() > self._polls[0] + self.budget_s / 2:
+            return True
+        return self.n_waiting > 0 and self._load() >= 1 and self._backlog_s() >= self.budget_s / 2
 
     def submit(self, job: Job) -> asyncio.Future[list[Columns]]:
         """Accept a job, or raise a `Refusal`; the future holds the outputs of its slices in order, or another one.
@@ -148,7 +156,8 @@ class Scorer:
         self._rows_per_s -= job.need[1]
         self._requests_per_s -= job.need[2]
         job.need[1:] = 0.0, 0.0
-        job.rows = np.empty((0, 0))  # the job may stay in the queue until its deadline
+        self._n_rows_left -= job.n_left
+        job.rows = np.empty((job.n_done, 0))  # the job may stay in the queue until its deadline
         if len(self._queue) > 2 * self.max_waiting:  # most of them belong to clients that have left
             self._queue = [entry for entry in self._queue if not entry[3].done()]
             heapq.heapify(self._queue)
@@ -177,10 +186,14 @@ class Scorer:
         if due <= now:
             raise Refusal(_too_late(job), "deadline")
         need = [due, len(job.rows) / (due - now), 1 / (due - now)]
-        # An idle server always tries: a wrong estimate of the time per row is corrected in no other way.
-        if self.n_waiting > 0 and self._load(*need[1:]) > 1:
+        # The sums count requests that were answered early as well. A request that comes last delays no other, so it is
+        # enough that those before it leave it the time. An idle server always tries: a wrong estimate of the time per
+        # row is corrected in no other way.
+        fits_behind = job.deadline >= self._last_deadline and self._backlog_s(len(job.rows)) <= due - now
+        if self.n_waiting > 0 and self._load(*need[1:]) > 1 and not fits_behind:
             raise Refusal(_too_late(job), "deadline")
-        job.need = need
+        job.need, self._last_deadline = need, max(job.deadline, self._last_deadline)
+        self._n_rows_left += len(job.rows)
         heapq.heappush(self._needs, need)
         self._rows_per_s += need[1]
         self._requests_per_s += need[2]
@@ -189,6 +202,11 @@ class Scorer:
         """Return the share of the time that the least work of all accepted requests takes."""
         rows_per_s, requests_per_s = self._rows_per_s + more_rows_per_s, self._requests_per_s + more_requests_per_s
         return rows_per_s * self.row_s * self.model.min_share + requests_per_s * self._request_s
+
+    def _backlog_s(self, more_rows: int = 0) -> float:
+        """Return the seconds that the least work of all waiting requests takes."""
+        n_rows, n_requests = self._n_rows_left + more_rows, self.n_waiting + (more_rows > 0)
+        return n_rows * self.row_s * self.model.min_share + n_requests * self._request_s
 
     async def _work(self) -> None:
         slice_s, paused_s = SLICE_S, 0.0
@@ -209,7 +227,7 @@ class Scorer:
         for need in self._needs:
             need[1:] = 0.0, 0.0
         self._needs.clear()
-        self._rows_per_s = self._requests_per_s = 0.0
+        self._rows_per_s = self._requests_per_s = self._last_deadline = 0.0
 
     def _score_next(self, slice_s: float) -> None:
         """Score some rows of the request with the nearest deadline, for about this time."""
@@ -238,6 +256,7 @@ class Scorer:
         outputs, share = self.model.score(rows, job.outputs, job.max_steps, 1e6 * allowed_s)
         job.scored.append(outputs)
         job.n_done += n
+        self._n_rows_left -= n
         job.done_at = time.perf_counter()
         # Of rows that were cut short, too much of the time went into other things than steps.
         if share > 0.5:
