@@ -367,6 +367,15 @@ class TestConnections:
         assert not caplog.records
         assert count(app)["scurry_left_requests_total"] == 1
 
+    def test_the_budget_of_a_slow_client_begins_with_its_last_byte(self, app, monkeypatch):
+        happened, arrival = [], app.scorer.earliest_arrival
+        monkeypatch.setattr(app.scorer, "earliest_arrival", lambda: happened.append("arrival") or arrival())
+        content = json.dumps(body()).encode()
+        parts = [{"type": "http.request", "body": content[:9], "more_body": True}]
+        parts += [{"type": "http.request", "body": content[9:]}]
+        assert self.run(app, parts, lambda: happened.append("read"))[0]["status"] == 200
+        assert happened[:3] == ["read", "read", "arrival"]
+
     def test_a_client_that_never_finishes(self, app, monkeypatch):
         monkeypatch.setattr(module, "READ_TIMEOUT_S", 0.05)
         sent = self.run(app, [{"type": "http.request", "body": b'{"inputs"', "more_body": True}])

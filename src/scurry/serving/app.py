@@ -34,6 +34,7 @@ MAX_BYTES = 8 << 20  # largest request: while its JSON is parsed, all others wai
 MAX_BYTES_AT_ONCE = 4 * MAX_BYTES  # of all requests that are read or wait
 READ_TIMEOUT_S = 10.0  # for a body that arrives in parts
 RETRY_AFTER_S = 1
+BUSY = "too many requests are waiting; try again later"
 PARAMETERS = ("budget_us", "max_steps")
 
 Message = MutableMapping[str, Any]
@@ -113,11 +114,10 @@ class App:
         return handler
 
     async def _infer(self, receive: Receive, send: Send) -> None:
-        arrived = self.scorer.earliest_arrival()
         if self.scorer.is_full:  # before anything is read and parsed
-            raise Refusal("too many requests are waiting; try again later", "queue")
+            raise Refusal(BUSY, "queue")
         content = await self._read(receive)
-        n_bytes = len(content)
+        arrived, n_bytes = self.scorer.earliest_arrival(), len(content)
         try:
             body = _parse(content)
             del content

@@ -15,7 +15,7 @@ from typing import Any
 from scurry.errors import InputError, MissingDependencyError
 from scurry.forest import Forest
 from scurry.predictor import Predictor
-from scurry.serving.app import DEFAULT_BUDGET_US, DEFAULT_MAX_WAITING, App, create_app
+from scurry.serving.app import BUSY, DEFAULT_BUDGET_US, DEFAULT_MAX_WAITING, RETRY_AFTER_S, App, create_app
 
 _LENGTH = re.compile(rb"content-length: *([0-9]{1,9}) *", re.ASCII)
 _N_SECONDS_TO_FINISH = 30  # for requests that wait when a signal comes
@@ -153,8 +153,8 @@ def _protocol_of(app: App) -> type[Any]:
 
 
 def _busy_answer(keep: bool) -> bytes:
-    body = json.dumps({"error": "too many requests are waiting; try again later"}).encode()
-    lines = ["HTTP/1.1 503 Service Unavailable", "content-type: application/json", "retry-after: 1"]
+    body = json.dumps({"error": BUSY}).encode()
+    lines = ["HTTP/1.1 503 Service Unavailable", "content-type: application/json", f"retry-after: {RETRY_AFTER_S}"]
     lines += [f"content-length: {len(body)}", *([] if keep else ["connection: close"])]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
