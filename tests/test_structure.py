@@ -15,7 +15,7 @@ LAYERS = (
     {"predictor"},
     {"evaluation", "timing"},
     {"verbs"},
-    {"estimators", "growing", "display", "report", "export", "batch", "distributed", "datasets"},
+    {"estimators", "growing", "display", "report", "export", "batch", "distributed", "serving", "datasets"},
     {"scurry"},  # the public names, which the command line calls
     {"cli"},
 )

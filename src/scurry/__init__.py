@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         orders,
         pruning,
         report,
+        serving,
         stopping,
     )
     from scurry.estimators import AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier
@@ -58,6 +59,7 @@ __all__ = [
     "prune",
     "pruning",
     "report",
+    "serving",
     "stopping",
 ]
 
@@ -79,6 +81,7 @@ _LAZY = {
     "prune": "scurry.verbs.prune",
     "pruning": "scurry.pruning",
     "report": "scurry.report",
+    "serving": "scurry.serving",
     "stopping": "scurry.stopping",
 }
 
