@@ -14,6 +14,7 @@ from scurry.errors import FormatError, InfeasibleError, InputError, MissingDepen
         (InputError, ValueError),
         (errors.UnsupportedModelError, TypeError),
         (FormatError, ValueError),
+        (errors.MissingFileError, FileNotFoundError),
         (OutputError, OSError),
         (InfeasibleError, ValueError),
         (MissingDependencyError, ImportError),
@@ -35,6 +36,7 @@ def test_nothing_else_is_defined():
         "OutputError",
         "InfeasibleError",
         "MissingDependencyError",
+        "MissingFileError",
     }
 
 
@@ -63,5 +65,7 @@ def test_they_survive_another_process():
     """Workers of a cluster send errors home by pickle."""
     wrong = pickle.loads(pickle.dumps(InputError("wrong", argument="X")))
     assert (str(wrong), wrong.argument) == ("wrong", "X")
+    missing = pickle.loads(pickle.dumps(errors.MissingFileError("no file", argument="path")))
+    assert (str(missing), missing.argument) == ("no file", "path")
     error = pickle.loads(pickle.dumps(InfeasibleError("too little", 0.03, n_rows_needed=9, argument="X")))
     assert (str(error), error.achievable, error.n_rows_needed, error.argument) == ("too little", 0.03, 9, "X")

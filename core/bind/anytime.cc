@@ -46,7 +46,7 @@ void run(const Anytime& anytime, const Rows& rows, std::size_t n_threads, std::s
   // Few rows keep the interpreter lock, because an answer that is ready in time should not have to wait for the lock.
   // But if there is a flag, another thread must be able to set it.
   if (abort == nullptr && view.n_rows <= 16) return anytime.run(view, budget, outcome, n_threads);
-  nb::gil_scoped_release release;
+  const WithoutGil released;
   anytime.run(view, budget, outcome, n_threads);
 }
 

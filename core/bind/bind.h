@@ -7,12 +7,14 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <chrono>
 #include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "runtime/forest_view.h"
+#include "runtime/interrupt.h"
 
 namespace scurry {
 
@@ -25,6 +27,8 @@ void bind_exits(nb::module_& m);
 void bind_grow(nb::module_& m);
 void bind_margins(nb::module_& m);
 void bind_orders(nb::module_& m);
+void bind_score_map(nb::module_& m);
+void bind_tables(nb::module_& m);
 void bind_testing(nb::module_& m);
 void bind_votes(nb::module_& m);
 
@@ -71,19 +75,47 @@ RowsView view_of(const Runner& engine, const Rows& rows) {
   return {rows.data(), rows.shape(0), rows.stride(0), rows.stride(1), is_float32};
 }
 
+// Throws if Ctrl-C was pressed. Python's handlers need the interpreter lock, so it is not asked for too often.
+inline void check_signals() {
+  using Clock = std::chrono::steady_clock;
+  thread_local Clock::time_point last{};
+  const Clock::time_point now = Clock::now();
+  if (now - last < std::chrono::milliseconds(50)) return;
+  last = now;
+  nb::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+// The thread in which Python handles signals; set when the module is imported.
+inline unsigned long main_thread = 0;
+
+// Gives up the interpreter lock, and lets Ctrl-C stop what the main thread runs meanwhile.
+class WithoutGil {
+ public:
+  WithoutGil() = default;
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+  ~WithoutGil() { interrupt_check = before_; }
+
+ private:
+  void (*before_)() = std::exchange(
+      interrupt_check, PyThread_get_thread_ident() == main_thread ? &check_signals : nullptr);
+  nb::gil_scoped_release release_;
+};
+
 // Runs `work` without the interpreter lock, unless it is so short that releasing the lock does not pay: n_walks is how
 // often a row walks a tree in it.
 template <class Work>
 void without_gil(std::size_t n_walks, Work work) {
   if (n_walks <= 1024) return work();
-  nb::gil_scoped_release release;
+  const WithoutGil released;
   work();
 }
 
 // Returns the result of `work`, which runs without the interpreter lock.
 template <class Work>
 auto without_gil(Work work) {
-  nb::gil_scoped_release release;
+  const WithoutGil released;
   return work();
 }
 

@@ -5,6 +5,8 @@ NB_MODULE(_core, m) {
 #ifdef NDEBUG
   scurry::nb::set_leak_warnings(false);  // objects that outlive the interpreter in a cache of the user are not leaks
 #endif
+  const auto threading = scurry::nb::module_::import_("threading");
+  scurry::main_thread = scurry::nb::cast<unsigned long>(threading.attr("main_thread")().attr("ident"));
   scurry::bind_anytime(m);
   scurry::bind_closure(m);
   scurry::bind_engine(m);
@@ -12,6 +14,8 @@ NB_MODULE(_core, m) {
   scurry::bind_grow(m);
   scurry::bind_margins(m);
   scurry::bind_orders(m);
+  scurry::bind_score_map(m);
+  scurry::bind_tables(m);
   scurry::bind_testing(m);
   scurry::bind_votes(m);
 }

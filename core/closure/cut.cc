@@ -6,6 +6,8 @@
 #include <numeric>
 #include <type_traits>
 
+#include "runtime/interrupt.h"
+
 namespace scurry {
 
 namespace {
@@ -198,6 +200,7 @@ void Cut<kReversed>::maximise() {
     wave.swap(active_);
     active_.clear();
     for (const Vertex v : wave) {
+      poll_interrupt_now_and_then();
       discharge(v);
       if (work_ > patience) {
         measure_all();

@@ -5,6 +5,8 @@
 #include <compare>
 #include <numeric>
 
+#include "runtime/interrupt.h"
+
 namespace scurry {
 
 namespace {
@@ -32,7 +34,10 @@ void append(Items& items, const Items& source, std::size_t i) {
 Items sort_and_merge(const Items& items) {
   std::vector<std::size_t> order(items.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) { return compare(items, i, items, j) < 0; });
+  std::sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) {
+    poll_interrupt_now_and_then();
+    return compare(items, i, items, j) < 0;
+  });
   Items result;
   for (const std::size_t i : order) append(result, items, i);
   return result;
@@ -108,6 +113,7 @@ RowCharges find_charges(const ForestPaths& paths, const Charges& charges) {
       row.end_tree();
     }
     row.end_row(items, found.alone);
+    poll_interrupt_now_and_then();
   }
   found.items = sort_and_merge(items);
   return found;
@@ -117,6 +123,7 @@ Items merge(const Items& one, const Items& other) {
   Items result;
   std::size_t i = 0, j = 0;
   while (i < one.size() || j < other.size()) {
+    poll_interrupt_now_and_then();
     const bool from_one = j == other.size() || (i < one.size() && compare(one, i, other, j) < 0);
     if (from_one) {
       append(result, one, i++);
@@ -130,6 +137,7 @@ std::vector<std::int32_t> count_uses(const ForestPaths& paths, std::size_t n_fea
   const std::size_t n_rows = paths.leaves.size() / paths.n_trees;
   std::vector<std::int32_t> uses(n_rows * n_features);
   for (std::size_t at = 0; at < paths.leaves.size(); ++at) {
+    poll_interrupt_now_and_then();
     std::int32_t* row = uses.data() + at / paths.n_trees * n_features;
     for (std::int32_t node = paths.parent[paths.leaves[at]]; node >= 0; node = paths.parent[node]) {
       ++row[paths.feature[node]];

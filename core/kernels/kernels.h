@@ -19,10 +19,13 @@ constexpr std::size_t kLanes = 8;  // rows walked together
 constexpr std::size_t kIntLanes = 16;
 constexpr std::size_t kChunk = 64;  // rows whose top levels are tested together; blocks have space for a multiple of it
 
+// A key whose signed order is the unsigned order of `key`. AVX2 and SSE2 compare signed numbers only.
+constexpr std::int32_t signed_key(std::uint32_t key) { return static_cast<std::int32_t>(key ^ 0x80000000u); }
+
 // A block of encoded rows: by row for the walk, by column for the top levels.
 struct Block {
-  const std::uint32_t* by_row;     // [n][stride]
-  const std::uint32_t* by_column;  // [column][column_stride], 64-byte aligned; null if rows are too few for it to pay
+  const std::uint32_t* by_row;    // [n][stride]
+  const std::int32_t* by_column;  // [column][column_stride] of signed_key, 64-byte aligned; null if it does not pay
   std::size_t column_stride;
   std::size_t n;     // a multiple of kChunk with by_column, else of kLanes; there is space for whole chunks
   bool has_missing;  // some row needs the nodes' marks
@@ -174,6 +177,7 @@ struct Kernels {
   const RivalKernels& rivals;
   const StateKernels& states;
   std::uint32_t max_register_stride;  // narrow trees need no by-column copy of rows whose stride is at most this
+  bool tests_by_column;               // the top levels of trees are tested on by-column copies of rows
   const char* name;
 };
 

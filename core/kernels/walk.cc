@@ -91,6 +91,18 @@ void finish(const Walk<Node>& walk, const Node* nodes, const u32* keys, std::siz
   }
 }
 
+// Puts the outcome of a test, -1 or 0 in each lane, below the outcomes of the tests after it.
+inline Vector append(Vector outcomes, Signed is_true, [[maybe_unused]] u32 test) {
+#if defined(__AVX512F__)
+  return is_true ? outcomes | (1u << test) : outcomes;  // one masked instruction after the comparison
+#else
+  return outcomes + outcomes - reinterpret_cast<Vector&>(is_true);
+#endif
+}
+
+// With four lanes, making all tests of the heap takes longer than walking: measured, twice as long.
+constexpr bool kTestsByColumn = kVectorLanes >= 8;
+
 // Writes at[row] after the top levels of the tree: makes every test of the heap for kChunk rows, keeps the outcomes as
 // the bits of one word per row, then follows the path through those bits. This takes far fewer instructions than
 // walking, and no load depends on another.
@@ -100,16 +112,16 @@ void walk_top(const Walk<Node>& walk, const Node* nodes, u32 levels, const Block
   const u32 n_tests = (1u << levels) - 1;
   for (std::size_t row = 0; row < block.n; row += kChunk) {
     Vector outcome[kVectors] = {};
-    for (u32 test = 0; test < n_tests; ++test) {
-      const Vector* x =
-          reinterpret_cast<const Vector*>(block.by_column + nodes[test].column * block.column_stride + row);
-      const u32 key = nodes[test].key, bit = 1u << test;
+    for (u32 test = n_tests; test-- > 0;) {  // the last test made becomes bit 0
+      const Signed* x =
+          reinterpret_cast<const Signed*>(block.by_column + nodes[test].column * block.column_stride + row);
+      const std::int32_t key = signed_key(nodes[test].key);
       if (kMissing && is_marked(walk, nodes[test])) {
         for (std::size_t v = 0; v < kVectors; ++v) {
-          outcome[v] = ((x[v] > key) & (x[v] != kNanKey)) ? outcome[v] | bit : outcome[v];
+          outcome[v] = append(outcome[v], (x[v] > key) & (x[v] != signed_key(kNanKey)), test);
         }
       } else {
-        for (std::size_t v = 0; v < kVectors; ++v) outcome[v] = x[v] > key ? outcome[v] | bit : outcome[v];
+        for (std::size_t v = 0; v < kVectors; ++v) outcome[v] = append(outcome[v], x[v] > key, test);
       }
     }
     for (std::size_t v = 0; v < kVectors; ++v) {
@@ -130,7 +142,7 @@ inline void descend_block(const Walk<Node>& walk, const Tree& tree, const Block&
   const Node* nodes = walk.nodes + tree.first;
   constexpr bool kMissing = kTests != Tests::kNumbers;
   u32 top = std::min(tree.top, levels);
-  if (block.by_column != nullptr) {
+  if (kTestsByColumn && block.by_column != nullptr) {
     walk_top<Node, kMissing>(walk, nodes, top, block, out);
   } else if constexpr (kInRegisters<Node, kStride>) {
     walk_top_by_row<kStride, kMissing>(walk, tree, top, block, out);
@@ -276,6 +288,7 @@ const WalkKernels<WideNode> kWideKernels = kWalkKernels<WideNode>;
 
 extern const Kernels kTable;
 const Kernels kTable = {kEncodeKernels, kNarrowKernels, kWideKernels,       kSumKernels,
-                        kRivalKernels,  kStateKernels,  kMaxRegisterStride, SCURRY_TEXT(SCURRY_ISA)};
+                        kRivalKernels,  kStateKernels,  kMaxRegisterStride, kTestsByColumn,
+                        SCURRY_TEXT(SCURRY_ISA)};
 
 }  // namespace scurry::SCURRY_ISA

@@ -5,6 +5,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "runtime/interrupt.h"
+
 namespace scurry {
 
 namespace {
@@ -112,6 +114,7 @@ class Beam {
     for (const auto& [step, takers] : by_step) {
       const Tiles& changes = changes_of(step);
       for (const Candidate* taker : takers) {
+        poll_interrupt();
         score_of[taker->hash] = scorer_.score(beam_[taker->parent].margins, &changes);
       }
     }

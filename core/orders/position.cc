@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "runtime/interrupt.h"
+
 namespace scurry {
 
 namespace {
@@ -47,6 +49,7 @@ std::vector<double> losses_along(const Descent& descent, std::span<const std::in
   Position position(descent);
   std::vector<double> losses{position.loss()};
   for (const std::int32_t tree : steps) {
+    poll_interrupt();
     position.step_down(static_cast<std::size_t>(tree));
     losses.push_back(position.loss());
   }

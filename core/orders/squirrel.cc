@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "runtime/interrupt.h"
+
 namespace scurry {
 
 Squirrel::Squirrel(const Descent& descent, bool down)
@@ -53,6 +55,7 @@ std::vector<std::int32_t> squirrel_order(const Descent& descent, bool down) {
   Squirrel squirrel(descent, down);
   std::vector<std::int32_t> order;
   while (order.size() < descent.n_steps()) {
+    poll_interrupt();
     const std::vector<double> losses = squirrel.look();
     const auto tree = std::min_element(losses.begin(), losses.end()) - losses.begin();
     squirrel.step(static_cast<std::size_t>(tree));

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "orders/beam.h"
+#include "runtime/interrupt.h"
 
 namespace scurry {
 
@@ -40,6 +41,7 @@ class Window {
     Tiles moved(n_trees() * scorer.tile_size());
     std::fill(excess_.begin(), excess_.end(), 0.0);
     for (std::size_t tile = 0; tile < scorer.n_tiles(); ++tile) {
+      poll_interrupt();
       sum_from(0, 0, scorer, tile, &margins[tile * scorer.tile_size()], moved.data());
     }
     for (double& excess : excess_) excess = last_score - scorer.score_of(excess);

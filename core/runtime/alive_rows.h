@@ -54,7 +54,7 @@ struct AliveRows {
   void move(std::size_t from, std::size_t to) {
     copy(keys + from * stride, stride, keys + to * stride);
     if (scratch.block.by_column != nullptr) {
-      std::uint32_t* column = scratch.columns.data();
+      std::int32_t* column = scratch.columns.data();
       for (std::size_t c = 0; c < n_columns; ++c, column += scratch.block.column_stride) column[to] = column[from];
     }
     ids[to] = ids[from];

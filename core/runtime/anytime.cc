@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "runtime/interrupt.h"
+
 namespace scurry {
 namespace {
 
@@ -123,7 +125,10 @@ void Anytime::run(const RowsView& rows, const StepBudget& budget, const AnytimeO
                   std::size_t n_threads) const {
   if (rows.n_rows <= kFewRows || budget.can_interrupt()) {
     walker_.for_each_block(rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
-      for (std::size_t row = first; row < first + n; ++row) run_row(rows, row, budget, outcome);
+      for (std::size_t row = first; row < first + n; ++row) {
+        poll_interrupt();
+        run_row(rows, row, budget, outcome);
+      }
     });
     return;
   }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/alive_rows.h"
+#include "runtime/interrupt.h"
 
 namespace scurry {
 namespace {
@@ -200,6 +201,7 @@ void EarlyExit::run_block(const RowsView& rows, std::size_t first, std::size_t n
   Scratch& scratch = Scratch::of_this_thread();
   if (n <= AliveRows::kFew || shuffle_rows_) {
     for (std::size_t row = 0; row < n; ++row) {
+      poll_interrupt_now_and_then();
       walker_.load_row(rows, first + row, kLanes, scratch);
       const std::uint32_t* keys = scratch.keys.data();
       if (shuffle_rows_) {

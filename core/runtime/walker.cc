@@ -6,13 +6,16 @@
 #include <mutex>
 #include <thread>
 
+#include "runtime/interrupt.h"
+
 namespace scurry {
 namespace {
 
 constexpr std::size_t kColumnPadding =
     16;  // in words; without it, columns whose length is a power of two would compete for the same cache sets
 
-std::uint32_t* grow_to(AlignedVector<std::uint32_t>& buffer, std::size_t n) {
+template <class T>
+T* grow_to(AlignedVector<T>& buffer, std::size_t n) {
   if (buffer.size() < n) buffer.resize(n);
   return buffer.data();
 }
@@ -34,20 +37,30 @@ std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / 
 
 void parallel_for(std::size_t n_tasks, std::size_t n_threads, const std::function<void(std::size_t)>& task) {
   std::atomic<std::size_t> next{0};
+  std::atomic<bool> failed{false};
   std::exception_ptr failure;
   std::mutex failure_lock;
   const auto run = [&] {
     try {
-      for (std::size_t i = next++; i < n_tasks; i = next++) task(i);
+      for (std::size_t i = next++; i < n_tasks; i = next++) {
+        poll_interrupt();
+        task(i);
+      }
     } catch (...) {
       const std::lock_guard guard(failure_lock);
-      failure = std::current_exception();
+      if (!failed) failure = std::current_exception();  // what follows is only that the others give up
+      failed = true;
+      next = n_tasks;
     }
+  };
+  const auto help = [&] {
+    given_up = &failed;
+    run();
   };
   std::vector<std::thread> threads;
   threads.reserve(std::min(n_threads, n_tasks));
   try {
-    for (std::size_t t = 1; t < std::min(n_threads, n_tasks); ++t) threads.emplace_back(run);
+    for (std::size_t t = 1; t < std::min(n_threads, n_tasks); ++t) threads.emplace_back(help);
   } catch (const std::exception&) {
     // The system has no more threads. Those that were started do all the work.
   }
@@ -86,19 +99,21 @@ void Walker::load(const RowsView& rows, std::size_t first, std::size_t n, Scratc
 }
 
 void Walker::index_columns(Scratch& scratch) const {
+  if (!kernels().tests_by_column) return;
   Block& block = scratch.block;
   const std::size_t stride = columns_.stride(), n_columns = columns_.pad() + 1;
   block.column_stride = block.n + kColumnPadding;
-  std::uint32_t* by_column = grow_to(scratch.columns, block.column_stride * n_columns);
+  std::int32_t* by_column = grow_to(scratch.columns, block.column_stride * n_columns);
   for (std::size_t row = 0; row < block.n; ++row) {
     for (std::size_t c = 0; c < n_columns; ++c) {
-      by_column[c * block.column_stride + row] = block.by_row[row * stride + c];
+      by_column[c * block.column_stride + row] = signed_key(block.by_row[row * stride + c]);
     }
   }
   block.by_column = by_column;
 }
 
 void Walker::walk(const Tree& tree, Scratch& scratch) const {
+  poll_interrupt_now_and_then();
   std::uint32_t *payload = scratch.payload.data(), *rows = scratch.walk.data();
   if (trees_.is_wide()) {
     kernels().wide.tree(wide_, tree, scratch.block, payload, rows);
@@ -108,6 +123,7 @@ void Walker::walk(const Tree& tree, Scratch& scratch) const {
 }
 
 void Walker::descend(const Tree& tree, std::uint32_t levels, Scratch& scratch) const {
+  poll_interrupt_now_and_then();
   std::uint32_t* at = scratch.payload.data();
   if (trees_.is_wide()) {
     kernels().wide.descend(wide_, tree, scratch.block, levels, at);

@@ -16,7 +16,8 @@ namespace scurry {
 
 // Buffers of one thread, kept between calls: predicting one row must not allocate.
 struct Scratch {
-  AlignedVector<std::uint32_t> keys, columns, payload, walk;
+  AlignedVector<std::uint32_t> keys, payload, walk;
+  AlignedVector<std::int32_t> columns;
   Block block{};
 
   static Scratch& of_this_thread();

@@ -49,6 +49,25 @@ class AnytimeRow:
     @property
     def n_steps(self) -> int: ...
 
+class ArrowTable:
+    def __init__(self, stream: object) -> None: ...
+    @property
+    def n_rows(self) -> int: ...
+    @property
+    def is_table(self) -> bool: ...
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def kinds(self) -> tuple[str, ...]: ...
+    def read(
+        self, order: NDArray[np.int64], recipes: list[Categories | None], out: NDArray[Any]
+    ) -> tuple[int, str, Any] | None: ...
+
+class Categories:
+    def __init__(self, values: list[Any], *, numbers: str) -> None: ...
+    @property
+    def has_rounded(self) -> bool: ...
+
 class EarlyExit:
     def __init__(
         self,
@@ -123,6 +142,34 @@ class LeaderExit:
     ) -> None: ...
     @property
     def bytes(self) -> int: ...
+
+class ScoreMap:
+    def __init__(
+        self,
+        slope: NDArray[np.float64],
+        intercept: NDArray[np.float64],
+        *,
+        lowest: tuple[float, float],
+        highest: tuple[float, float],
+        margin: float,
+        sums_to_one: bool,
+    ) -> None: ...
+    def two_classes(
+        self,
+        sums: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        is_positive: NDArray[np.uint8],
+        out: NDArray[np.float64],
+        /,
+    ) -> None: ...
+    def classes(
+        self,
+        sums: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        leaders: NDArray[np.int32],
+        out: NDArray[np.float64],
+        /,
+    ) -> None: ...
 
 class Engine:
     def __init__(self, forest: ForestArrays, *, classes: NDArray[np.int64], leaf_ids: bool) -> None: ...
@@ -311,3 +358,12 @@ class testing:
         def learn(self, taken: float) -> None: ...
         def doubt(self) -> None: ...
         def expected(self, allowance: float) -> float: ...
+
+def read_columns(
+    sources: list[Any],
+    recipes: list[Any],
+    out: NDArray[Any],
+    *,
+    dictionary: bool = False,
+    codes: bool = False,
+) -> tuple[int, str, Any] | None: ...

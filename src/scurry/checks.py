@@ -41,10 +41,11 @@ def check_count(name: str, value: Any, smallest: int = 1, *, hint: str = "") -> 
 def check_number(name: str, value: Any, *, above: float | None = None, hint: str = "") -> float:
     """Return `value` as a finite float of at least 0, or greater than `above`."""
     low = 0.0 if above is None else above
-    if not is_number(value) or not (value >= low if above is None else value > low) or not value < np.inf:
+    number = _float_of(value)
+    if not (number >= low if above is None else number > low) or number == np.inf:
         wanted = "of at least 0" if above is None else f"above {above:g}"
         raise InputError(f"{name} must be a number {wanted}, got {value!r}{hint}", argument=name)
-    return float(value)
+    return number
 
 
 def check_rate(name: str, rate: Any) -> float:
@@ -77,6 +78,14 @@ def check_random_state(random_state: RandomState) -> np.random.Generator:
             f"{random_state!r}",
             argument="random_state",
         ) from error
+
+
+def _float_of(value: Any) -> float:
+    """Return a number as a float, NaN for what is no number."""
+    try:
+        return float(value) if is_number(value) else np.nan
+    except OverflowError:  # Python's whole numbers and fractions may be larger than any float
+        return np.inf if value > 0 else -np.inf
 
 
 def is_number(value: Any) -> bool:

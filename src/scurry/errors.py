@@ -38,6 +38,10 @@ class InputError(ScurryError, ValueError):
         return f"{name}: {message}"
 
 
+class MissingFileError(InputError, FileNotFoundError):
+    """A file that an argument names does not exist."""
+
+
 class UnsupportedModelError(ScurryError, TypeError):
     """The model, or a feature of it, cannot be imported exactly."""
 

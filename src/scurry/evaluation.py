@@ -1,4 +1,4 @@
-"""Measure what rows pay for features, how often they read them, and how good a ranking is."""
+"""Measure what rows pay for features, how often they read them, and how good rankings and probabilities are."""
 
 from __future__ import annotations
 
@@ -128,6 +128,87 @@ def _uses_until_exit(predictor: Predictor, X: Any) -> NDArray[np.int32]:
     # In a tree that is not evaluated, the row stays at the root and reads nothing.
     reached = np.where(rank < trees[:, None], leaves, forest.tree_offset[:-1].astype(np.int32))
     return count_uses(forest, reached.astype(np.int32))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreQuality:
+    """How good the probabilities of a full model and of its early exit are on the same labelled rows.
+
+    Attributes
+    ----------
+    full_auc, fast_auc : float
+        Area under the ROC curve; with more than two classes, the mean over classes, each against the rest.
+    full_log_loss, fast_log_loss : float
+        Mean of minus the logarithm of the probability of the true class.
+    """
+
+    full_auc: float
+    fast_auc: float
+    full_log_loss: float
+    fast_log_loss: float
+
+
+def score_quality(predictor: Predictor, X: Any, y: ArrayLike) -> ScoreQuality:
+    """Measure the probabilities of a predictor next to those of its full model.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        Of a classifier.
+    X : array or DataFrame of shape (n_rows, n_features)
+    y : array of shape (n_rows,)
+        True labels, of at least two classes.
+
+    Returns
+    -------
+    ScoreQuality
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = make_classification(6000, random_state=0)
+    >>> model = RandomForestClassifier(50, max_depth=6, random_state=0).fit(X[:1000], y[:1000])
+    >>> fast = scurry.early_exit(model, X[1000:5000], max_disagreement=0.02, random_state=0)
+    >>> quality = scurry.evaluation.score_quality(fast, X[5000:], y[5000:])
+    >>> abs(quality.fast_auc - quality.full_auc) < 0.02
+    True
+    """
+    forest = predictor.forest
+    codes = forest.codes_of(y)
+    if len(codes) != len(X):
+        raise InputError(f"X has {len(X)} rows, y has {len(codes)} labels", argument="y")
+    if len(np.unique(codes)) < 2:
+        raise InputError("y holds one class alone, which nothing can be told apart from", argument="y")
+    full, fast = forest.predict_proba(X), predictor.predict_proba(X)
+    return ScoreQuality(
+        full_auc=_auc(full, codes),
+        fast_auc=_auc(fast, codes),
+        full_log_loss=_log_loss(full, codes),
+        fast_log_loss=_log_loss(fast, codes),
+    )
+
+
+def _auc(probabilities: NDArray[np.float64], codes: NDArray[np.int32]) -> float:
+    """Return the area under the ROC curve, over classes that some row but not all rows have."""
+    n_classes = probabilities.shape[1]
+    areas = []
+    for k in range(n_classes) if n_classes > 2 else (1,):
+        positive = codes == k
+        n_positive, n_negative = int(positive.sum()), int((~positive).sum())
+        if n_positive and n_negative:
+            # Equal scores share the mean of their ranks.
+            _, where, counts = np.unique(probabilities[:, k], return_inverse=True, return_counts=True)
+            ranks = (counts.cumsum() - (counts - 1) / 2)[where]
+            areas.append((ranks[positive].sum() - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative))
+    return float(np.mean(areas))
+
+
+def _log_loss(probabilities: NDArray[np.float64], codes: NDArray[np.int32]) -> float:
+    """Return the log-loss. A probability of 0 counts as the smallest step from 1, as in scikit-learn."""
+    own = probabilities[np.arange(len(codes)), codes] / probabilities.sum(axis=1)
+    return float(-np.log(own.clip(np.finfo(np.float64).eps, 1.0)).mean())
 
 
 def average_precision_at(k: int, relevant: ArrayLike, scores: ArrayLike, queries: ArrayLike) -> float:

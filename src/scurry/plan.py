@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_choice
+from scurry.checks import check_choice, check_number
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
 from scurry.forest.storage import Container
@@ -115,13 +115,30 @@ class SumRule(StopRule):
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
-        if not isinstance(self.step, int | float) or not np.isfinite(self.step) or self.step <= 0:
-            raise InputError(f"step must be a positive number, got {self.step!r}")
+        check_number("step", self.step, above=0.0)
 
     @property
     def shuffles_rows(self) -> bool:
         """Whether each row draws an order of trees of its own."""
         return False
+
+    @property
+    @abstractmethod
+    def n_positions(self) -> int:
+        """After how many numbers of trees, or of rounds, a row may stop; none and all of them count too."""
+
+    def _check_sums(self, forest: Forest, values: NDArray[np.float64], start: NDArray[np.float64]) -> None:
+        """Raise an error unless all sums of leaves' `values` fit 32 bits, whatever the order of the trees."""
+        if self.kind == "votes":
+            if forest.value.shape[1] != forest.n_classes:
+                raise InputError("the plan counts votes, and a tree of this forest has no vote for every class")
+            return
+        with np.errstate(over="ignore"):
+            of_node = np.abs(values).reshape(forest.n_nodes, -1).max(axis=1)
+            of_tree = np.maximum.reduceat(np.where(forest.is_leaf, of_node, 0.0), forest.tree_offset[:-1])
+            most = np.rint(of_tree / self.step).sum() + np.abs(start).max() / self.step
+        if not most < NEVER_ABOVE:
+            raise InputError(f"step {self.step:g} is too small: some sum is more than 2^31 of them")
 
     @abstractmethod
     def increments(self, forest: Forest) -> NDArray[np.int32]:
@@ -141,7 +158,8 @@ class SumRule(StopRule):
 
     def _to_grid(self, values: NDArray[np.float64], leaves: NDArray[np.bool_] | bool = True) -> NDArray[np.int32]:
         """Return `values` in grid units. Those at `leaves` must fit 32 bits; others add to no sum, and are cut."""
-        units = np.rint(values / self.step)
+        with np.errstate(under="ignore"):
+            units = np.rint(values / self.step)
         if np.abs(units[leaves]).max() >= NEVER_ABOVE:
             raise InputError(f"step {self.step:g} is too small: some score is more than 2^31 of them")
         return units.clip(NEVER_BELOW, NEVER_ABOVE).astype(np.int32)
@@ -201,7 +219,7 @@ class ExitRule(SumRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.shuffle not in ("fixed", "row") or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
+        if self.shuffle not in ("fixed", "row") or type(self.seed) is not int or not 0 <= self.seed < 2**63:
             raise InputError(
                 f'shuffle must be "fixed" or "row" and seed a whole number, got {self.shuffle!r}, {self.seed!r}'
             )
@@ -209,8 +227,27 @@ class ExitRule(SumRule):
             raise InputError("weights, lower and upper do not fit together")
         if len(self.lower) != len(self.weights) or len(self.weights) == 0 or not (self.weights >= 0).all():
             raise InputError("every policy needs a weight and a row of thresholds")
+        with np.errstate(over="ignore"):
+            if not 0 < self.weights.sum() < np.inf:
+                raise InputError("weights must be finite, and one of them above 0")
         if (self.lower >= self.upper).any():
             raise InputError("every lower threshold must be below its upper one")
+        self._check_pieces()
+
+    def _check_pieces(self) -> None:
+        offset, edges, sides = self.piece_offset, self.piece_edges, self.piece_sides
+        if not offset.ndim == edges.ndim == sides.ndim == 1:
+            raise InputError("piece_offset, piece_edges and piece_sides must each be one list of numbers")
+        n_counts = self.lower.shape[1] if offset.size else 0  # numbers of trees after which sums are cut
+        fits = not offset.size or (offset[0] == 0 and offset[-1] == len(edges) and (offset[1:] >= offset[:-1]).all())
+        if offset.size not in (0, n_counts + 1) or not fits or len(sides) != (len(edges) + n_counts):
+            raise InputError("piece_offset, piece_edges and piece_sides do not fit together")
+        falls = edges[1:] < edges[:-1]
+        falls[offset[(offset > 0) & (offset < len(edges))].astype(np.int64) - 1] = False  # edges of the next count
+        if falls.any():
+            raise InputError("piece_edges must rise after each number of trees")
+        if sides.max(initial=0) > ExitSide.FULL:
+            raise InputError(f"piece_sides must be from 0 to {int(ExitSide.FULL)}, got {sides.max()}")
 
     def check(self, forest: Forest) -> None:
         """Raise an error unless this rule can stop `forest`."""
@@ -218,6 +255,8 @@ class ExitRule(SumRule):
             raise InputError(f"the plan is for two classes, the forest has {forest.n_classes}")
         if self.lower.shape[1] != forest.n_trees + 1:
             raise InputError(f"the plan has thresholds for {self.lower.shape[1] - 1} trees, not {forest.n_trees}")
+        self._check_sums(forest, leaf_scores(forest), np.zeros(1))
+        self.threshold(forest)
 
     def increments(self, forest: Forest) -> NDArray[np.int32]:
         """Return what each node, as a leaf, adds to a row's sum; shape (n_nodes,)."""
@@ -230,12 +269,20 @@ class ExitRule(SumRule):
         """Return the sum over all trees from which on a row is positive."""
         if self.kind == "votes":
             return forest.n_trees // 2 + 1
-        return int(np.rint(score_threshold(forest) / self.step))
+        units = np.rint(score_threshold(forest) / self.step)
+        if not abs(units) < NEVER_ABOVE:
+            raise InputError(f"step {self.step:g} is too small: the decision threshold is more than 2^31 of them")
+        return int(units)
 
     @property
     def shuffles_rows(self) -> bool:
         """Whether each row draws an order of trees of its own."""
         return self.shuffle == "row"
+
+    @property
+    def n_positions(self) -> int:
+        """After how many numbers of trees a row may stop; none and all of them count too."""
+        return int(self.lower.shape[1])
 
     @property
     def has_pieces(self) -> bool:
@@ -370,13 +417,20 @@ class LeaderRule(SumRule):
             raise InputError("the plan is for a forest with a score per class")
         if self.lead.shape != (n_rounds + 1,) or self.need.shape not in ((0, 0), (n_rounds + 1, n_rounds + 1)):
             raise InputError(f"the plan has leads for {self.lead.size - 1} rounds, not {n_rounds}")
+        self._check_sums(forest, forest.value, forest.base_score)
 
     def increments(self, forest: Forest) -> NDArray[np.int32]:
         """Return what each node, as a leaf, adds to a row's sums; shape (n_nodes, n_columns)."""
         if self.kind == "votes":
-            votes: NDArray[np.int32] = np.eye(forest.n_classes, dtype=np.int32)[forest.value.argmax(axis=1)]
+            votes = np.zeros((forest.n_nodes, forest.n_classes), np.int32)
+            votes[np.arange(forest.n_nodes), forest.value.argmax(axis=1)] = 1
             return votes
         return self._to_grid(forest.leaf_values(), forest.is_leaf)
+
+    @property
+    def n_positions(self) -> int:
+        """After how many numbers of rounds a row may stop; none and all of them count too."""
+        return len(self.lead)
 
     def start(self, forest: Forest) -> NDArray[np.int32]:
         """Return the sums before the first tree, shape (n_classes,)."""
@@ -439,6 +493,32 @@ class StepRule(StopRule):
         return np.where(forest.is_leaf, 1.0, ((forest.node_depth + 1) / height) ** 2)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ScoreMap:
+    """How the full model's score is estimated for a row that stopped early.
+
+    The partial score is that of the trees evaluated: their sum with the base score, or their mean. After ``i`` trees
+    (rounds, with a LeaderRule) the estimate is ``slope[g, i] * partial + intercept[g, i]``. With two classes ``g`` is 0
+    for rows that stopped with the first class and 1 for the second. With more, it is 1 for the score of the leading
+    class and 0 for the others. What runs a plan holds estimates on the side of the label, so that no map can make a
+    score contradict its label.
+
+    Attributes
+    ----------
+    slope, intercept : float64 arrays of shape (2, n_positions)
+        Slopes are not negative.
+    """
+
+    slope: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        if self.slope.ndim != 2 or len(self.slope) != 2 or self.slope.shape != self.intercept.shape:
+            raise InputError("a score map needs slopes and intercepts of shape (2, n_positions)")
+        if not (np.isfinite(self.slope).all() and np.isfinite(self.intercept).all() and (self.slope >= 0).all()):
+            raise InputError("a score map needs finite intercepts, and finite slopes that are not negative")
+
+
 def leaf_scores(forest: Forest) -> NDArray[np.float64]:
     """Return what each node adds to the score that decides between two classes, shape (n_nodes,).
 
@@ -458,7 +538,7 @@ def score_threshold(forest: Forest) -> float:
     """Return the sum of `leaf_scores` from which on a row is positive (ties of two probabilities aside)."""
     base = forest.base_score
     if forest.n_outputs == 2:
-        return float(base[0] - base[1]) / 2
+        return (float(base[0]) - float(base[1])) / 2
     return forest.decision_threshold * forest.score_divisor - float(base[0])
 
 
@@ -478,6 +558,8 @@ class Plan:
         None evaluates every tree.
     certificate : Certificate or None
         What was promised, on which rows it was tested, and what came out.
+    score_map : ScoreMap or None
+        How rows that stop early get a score. None: what the trees not evaluated give on average is added.
 
     Examples
     --------
@@ -492,6 +574,7 @@ class Plan:
     order: NDArray[np.int32]
     stop: SumRule | StepRule | None = None
     certificate: Certificate | None = None
+    score_map: ScoreMap | None = None
 
     @classmethod
     def full(cls, forest: Forest, certificate: Certificate | None = None) -> Self:
@@ -521,12 +604,23 @@ class Plan:
             raise InputError(f"the plan's order must name each of the {forest.n_trees} trees {often}")
         if self.stop is not None:
             self.stop.check(forest)
+        if self.score_map is None:
+            return
+        if self.exit_rule is None:
+            raise InputError("a score map is for rows that exit early, and the plan has no rule for that")
+        if self.score_map.slope.shape[1] != self.exit_rule.n_positions:
+            n_mapped = self.score_map.slope.shape[1]
+            raise InputError(f"the score map has {n_mapped} positions, not {self.exit_rule.n_positions}")
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a header for JSON and arrays from which `from_container` makes the same plan."""
         stop, arrays = (None, {}) if self.stop is None else self.stop.to_parts()
         facts = {} if self.certificate is None else self.certificate.to_json()
-        return {"facts": facts, "stop": stop}, {"plan_order": self.order} | arrays
+        header: dict[str, Any] = {"facts": facts, "stop": stop}
+        if self.score_map is not None:
+            header["score_map"] = True
+            arrays = arrays | {"score_slope": self.score_map.slope, "score_intercept": self.score_map.intercept}
+        return header, {"plan_order": self.order} | arrays
 
     @classmethod
     def from_container(cls, container: Container) -> Self:
@@ -541,7 +635,13 @@ class Plan:
                 order=order,
                 stop=None if stop is None else _stop_rule(container, stop),
                 certificate=Certificate.from_json(facts) if facts else None,
+                score_map=_score_map(container) if header.get("score_map") else None,
             )
+
+
+def _score_map(container: Container) -> ScoreMap:
+    slope, intercept = (container.array(f"score_{name}", np.float64) for name in ("slope", "intercept"))
+    return ScoreMap(slope=slope, intercept=intercept)
 
 
 _RULES: dict[str, type[ExitRule | LeaderRule | StepRule]] = {

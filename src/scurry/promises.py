@@ -23,7 +23,8 @@ from scurry.formatting import format_number, format_percent, format_share
 __all__ = ["Certificate", "ExitMeasurement", "Labels", "Promise", "RowSummary", "StepMeasurement"]
 
 AGAINST = ("model", "vote")
-HOLDS = ("rows", "orders", "each row")
+HOLDS = ("rows", "groups", "orders", "each row")
+UNITS = ("row", "distinct row", "group")
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,10 @@ class Labels(Promise):
         The probability with which the promise holds for new rows. None promises nothing for new rows.
     against : {"model", "vote"}, default "model"
         Another label than whose: the model's own, or the majority vote of all trees.
-    holds : {"rows", "orders", "each row"}, default "rows"
-        "rows": for this predictor, over new rows. "orders": over new rows, on average over random orders of the trees.
+    holds : {"rows", "groups", "orders", "each row"}, default "rows"
+        "rows": for this predictor, over new rows. "groups": for this predictor, over one row of each new group, so that
+        each group counts the same however many rows it has. "orders": over new rows, on average over random orders of
+        the trees.
         "each row": for every single row, over random orders of the trees; this needs no confidence.
 
     Examples
@@ -137,13 +140,14 @@ class Labels(Promise):
             return (
                 f"Each row gets another label than {whose} with probability {at_most}, over random orders of the trees."
             )
+        new = "new groups, with one row of each drawn at random," if self.holds == "groups" else "new rows"
         average = ", on average over random orders of the trees" if self.holds == "orders" else ""
         if self.confidence is None:
             return (
                 f"{at_most.capitalize()} of the rows that fitted the rule get another label than {whose}{average}. "
                 "Nothing is promised for new rows."
             )
-        return f"With confidence {self.confidence:g}, {at_most} of new rows get another label than {whose}{average}."
+        return f"With confidence {self.confidence:g}, {at_most} of {new} get another label than {whose}{average}."
 
     def rows_needed(self) -> int:
         """Return how many calibration rows it takes to certify the promise when none of them breaks it.
@@ -174,12 +178,19 @@ class ExitMeasurement:
         Cost per row in the caller's units, where trees have costs of their own.
     vote_agreement : float or None
         Share of rows on which the vote of all trees is the model's own label. Only for rules on votes.
+    full_auc, fast_auc, full_log_loss, fast_log_loss : float or None
+        How good probabilities are, of the full model and of the plan: AUC (with more than two classes, the mean of
+        each against the rest) and log-loss. Measured where labels were given, with a score map fitted to other rows.
     """
 
     changed: float
     mean_trees: float
     mean_cost: float | None = None
     vote_agreement: float | None = None
+    full_auc: float | None = None
+    fast_auc: float | None = None
+    full_log_loss: float | None = None
+    fast_log_loss: float | None = None
 
     TAG: ClassVar[str] = "exit"
 
@@ -195,6 +206,10 @@ class ExitMeasurement:
             lines["cost per row"] = format_number(self.mean_cost)
         if self.vote_agreement is not None:
             lines["full vote gives the model's label"] = f"{format_share(self.vote_agreement)} of rows"
+        if self.fast_auc is not None and self.full_auc is not None:
+            lines["AUC"] = f"{self.fast_auc:.4f}, full model {self.full_auc:.4f}"
+        if self.fast_log_loss is not None and self.full_log_loss is not None:
+            lines["log-loss"] = f"{self.fast_log_loss:.4f}, full model {self.full_log_loss:.4f}"
         return lines
 
 
@@ -308,11 +323,15 @@ class Certificate:
         Rows the promise was tested on. They had no part in the search. 0 where no test was needed or made.
     n_broken : int
         Of these rows, those that broke the promise.
+    unit : {"row", "distinct row", "group"}
+        What `n_rows` counts: rows; different rows, where some were copies; or groups, of which one row each is tested.
     bound : float or None
         Exact binomial upper bound on the rate of broken rows at the promised confidence; at most what is promised.
         The plan was chosen so that it fits, so the promise itself holds with the confidence, not this lower figure.
     n_calibration_rows, n_fit_rows : int
         Rows that were given to calibrate, and rows that fitted the rule.
+    n_shared_rows : int
+        Calibration rows that were left out because they fitted the rule as well.
     threshold : float or None
         Probability from which on the second class is answered, where it was set by hand.
     why : str
@@ -345,9 +364,11 @@ class Certificate:
     promise: Promise | None = None
     n_rows: int = 0
     n_broken: int = 0
+    unit: str = "row"
     bound: float | None = None
     n_calibration_rows: int = 0
     n_fit_rows: int = 0
+    n_shared_rows: int = 0
     threshold: float | None = None
     why: str = ""
     note: str = ""
@@ -383,7 +404,8 @@ class Certificate:
         lines = {"promise": self.statement()}
         if self.n_rows:
             bound = "" if self.bound is None else f" (at most {format_share(self.bound)} of new rows)"
-            lines["tested on"] = f"{self.n_rows:,} rows that had no part in the fit: {self.n_broken:,} broke it{bound}"
+            units = f"{self.n_rows:,} {self.unit}s"
+            lines["tested on"] = f"{units} that had no part in the fit: {self.n_broken:,} broke it{bound}"
         if self.measured is not None:
             lines |= self.measured.describe()
         lines["method"] = self.method + (f": {self.why}" if self.why else "")
@@ -391,7 +413,8 @@ class Certificate:
             lines["threshold"] = f"{self.threshold:g}"
         if self.n_calibration_rows:
             fit = f", {self.n_fit_rows:,} to fit" if self.n_fit_rows else ""
-            lines["rows"] = f"{self.n_calibration_rows:,} for calibration{fit}"
+            shared = f", {self.n_shared_rows:,} left out because they fit it too" if self.n_shared_rows else ""
+            lines["rows"] = f"{self.n_calibration_rows:,} for calibration{fit}{shared}"
         return lines
 
     def describe(self) -> str:
@@ -432,6 +455,8 @@ class Certificate:
             value = known.get(name)
             if (name in known or name == "method") and (not isinstance(value, kinds) or isinstance(value, bool)):
                 raise FormatError(f"its certificate has a {name} of the wrong type, {value!r}")
+        if known.get("unit", "row") not in UNITS:
+            raise FormatError(f"its certificate counts an unknown unit, {known['unit']!r}")
         promise, rows = data.get("promise"), data.get("rows")
         return cls(
             **known,
@@ -483,9 +508,11 @@ _PLAIN_TYPES: dict[str, Any] = {
     "method": str,
     "n_rows": int,
     "n_broken": int,
+    "unit": str,
     "bound": float | int | None,
     "n_calibration_rows": int,
     "n_fit_rows": int,
+    "n_shared_rows": int,
     "threshold": float | int | None,
     "why": str,
     "note": str,

@@ -16,7 +16,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import scurry
 from scurry.batch import score
-from scurry.errors import InputError, OutputError
+from scurry.errors import InputError, MissingDependencyError, OutputError
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_many_classes_regressors_and_positional_columns(tmp_path):
     np.testing.assert_allclose(out["probability_c"], classifier.predict_proba(X)[:, 2], atol=1e-12)
     regressor = RandomForestRegressor(7, random_state=0).fit(X, y)
     score(tmp_path / "wine.parquet", scurry.from_model(regressor), tmp_path / "values.parquet", keep=["key"])
-    np.testing.assert_allclose(pq.read_table(tmp_path / "values.parquet")["label"], regressor.predict(X))
+    np.testing.assert_allclose(pq.read_table(tmp_path / "values.parquet")["prediction"], regressor.predict(X))
 
 
 def test_anytime_budget_is_kept(tmp_path, rows, frame, model):
@@ -330,3 +330,97 @@ def test_unwritable_destination(tmp_path, rows, fast):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OutputError, match="cannot be written"):
         score(folder, fast, tmp_path / "file" / "out")
+
+
+def with_a_column_twice(rows):
+    return pa.Table.from_arrays([*rows.columns, rows.column(0)], names=[*rows.column_names, rows.column_names[0]])
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv"])
+def test_a_column_name_twice_fails_one_file_only(tmp_path, rows, frame, fast, suffix):
+    folder = write_folder(tmp_path / "in", rows)
+    bad, path = with_a_column_twice(rows), folder / f"bad.{suffix}"
+    if suffix == "parquet":
+        pq.write_table(bad, path)
+    elif suffix == "csv":
+        csv.write_csv(bad, path)
+    else:
+        feather.write_feather(bad, path)
+    report = score(folder, fast, tmp_path / "out")
+    assert report.n_rows == len(frame)
+    assert report.written == [f"part-{i}.parquet" for i in range(4)]
+    assert list(report.failed) == [path.name]
+    assert "more than one column 'mean radius'" in report.failed[path.name]
+
+
+def test_a_column_that_nobody_reads_may_be_there_twice(tmp_path, rows, frame, fast):
+    twice = pa.Table.from_arrays([*rows.columns, rows["id"]], names=[*rows.column_names, "id"])
+    pq.write_table(twice, tmp_path / "rows.parquet")
+    score(tmp_path / "rows.parquet", fast, tmp_path / "out.parquet")
+    np.testing.assert_array_equal(pq.read_table(tmp_path / "out.parquet")["label"], fast.predict(frame))
+
+
+@pytest.mark.parametrize("n_rows", [0.5, 0, -1, 1e30, True, "8"])
+def test_batches_of_no_rows(tmp_path, rows, fast, n_rows):
+    """0.5 published an empty output, which later runs took for complete."""
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    with pytest.raises(InputError, match="n_rows_per_batch must be a whole number"):
+        score(tmp_path / "rows.parquet", fast, tmp_path / "out.parquet", n_rows_per_batch=n_rows)
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_rows_are_counted_before_an_output_appears(tmp_path, rows, fast, monkeypatch):
+    pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=100)
+    whole = pq.ParquetFile.iter_batches
+
+    def all_but_the_last(file, *arguments, **options):
+        return list(whole(file, *arguments, **options))[:-1]
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", all_but_the_last)
+    with pytest.raises(InputError, match=r"has 569 rows, but 500 were read and 500 written"):
+        score(tmp_path / "rows.parquet", fast, tmp_path / "out.parquet", n_rows_per_batch=100)
+    assert sorted(os.listdir(tmp_path)) == ["rows.parquet"]
+
+
+@pytest.mark.parametrize("source", ["", [], [""], 7, None, [7]])
+def test_no_source(tmp_path, fast, source, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="source must name files, folders or patterns"):
+        score(source, fast, tmp_path / "out")
+
+
+def test_what_is_no_predictor(tmp_path, rows, model):
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    for wrong in (model, "model.scurry", None):
+        with pytest.raises(InputError, match=r"predictor must be a Predictor or a Forest, got .*scurry.from_model"):
+            score(tmp_path / "rows.parquet", wrong, tmp_path / "out.parquet")
+
+
+def test_no_pyarrow(tmp_path, rows, fast, monkeypatch):
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'scurry\[batch\]'"):
+        score(tmp_path / "rows.parquet", fast, tmp_path / "out.parquet")
+
+
+def test_the_report_names_the_files_that_are_there(tmp_path, rows, fast):
+    csv.write_csv(rows, tmp_path / "rows.csv")
+    for output, name in (("out", "rows.csv.parquet"), ("scores.parquet", "scores.parquet")):
+        report = score(tmp_path / "rows.csv", fast, tmp_path / output)
+        assert report.written == [name]
+        assert (tmp_path / output / name if output == "out" else tmp_path / name).is_file()
+        assert score(tmp_path / "rows.csv", fast, tmp_path / output).skipped == [name]
+
+
+def test_predictions_of_regressors(tmp_path):
+    X, y = load_wine(return_X_y=True)
+    pq.write_table(pa.table({f"c{j}": X[:, j] for j in range(X.shape[1])}), tmp_path / "rows.parquet")
+    regressor = RandomForestRegressor(3, random_state=0).fit(X, y)
+    for columns in (["prediction"], ["label", "trees"], ["prediction", "label"]):
+        score(tmp_path / "rows.parquet", scurry.from_model(regressor), tmp_path / "out.parquet", columns=columns)
+        out = pq.read_table(tmp_path / "out.parquet")
+        assert out.column_names == ["prediction", "trees"][: 1 + ("trees" in columns)]
+        np.testing.assert_array_equal(out["prediction"], scurry.from_model(regressor).predict(X))
+    classifier = scurry.from_model(RandomForestClassifier(3, random_state=0).fit(X, y))
+    with pytest.raises(InputError, match='write "label" instead of "prediction"'):
+        score(tmp_path / "rows.parquet", classifier, tmp_path / "o.parquet", columns=["prediction"])

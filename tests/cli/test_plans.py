@@ -114,3 +114,22 @@ def test_mistakes(fail, folder, tmp_path):
     (tmp_path / "costs.json").write_text("age: 1")
     assert "is not JSON such as" in fail("prune", model, rows, "--costs", tmp_path / "costs.json")
     assert not (tmp_path / "x.scurry").exists()
+
+
+def test_options_of_early_exit(run, fail, folder, forest, features, tmp_path):
+    arguments = ("early-exit", folder / "model.skops", folder / "rows.parquet", "--max-disagreement", "0.2")
+    (tmp_path / "costs.json").write_text(json.dumps(list(range(1, forest.n_estimators + 1))))
+    options = ("--method", "qwyc", "--threshold", "0.3", "--keep-scores", "positive", "--costs")
+    output = ("-o", tmp_path / "fast.scurry")
+    for given, costs in ((tmp_path / "costs.json", range(1, forest.n_estimators + 1)), ("steps", "steps")):
+        run(*arguments, *options, given, *output)
+        same = scurry.early_exit(
+            forest, features[250:500], max_disagreement=0.2, method="qwyc", threshold=0.3, keep_scores="positive",
+            costs=costs if isinstance(costs, str) else list(costs), random_state=0,
+        )  # fmt: skip
+        assert scurry.load(tmp_path / "fast.scurry").digest == same.digest
+    assert "--threshold must be a probability" in fail(*arguments, "--threshold", "3", *output)
+    assert '--keep-scores must be None or "positive"' in fail(*arguments, "--keep-scores", "all", *output)
+    (tmp_path / "costs.json").write_text("{}")
+    assert "must hold a JSON list" in fail(*arguments, "--costs", tmp_path / "costs.json", *output)
+    assert "--costs must be trees, steps or a file" in fail(*arguments, "--costs", "dollars", *output)

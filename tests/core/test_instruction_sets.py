@@ -28,10 +28,14 @@ for n_features in (1, 3, 7, 8, 9, 15, 16, 17, 33, 70):
             np.testing.assert_array_equal(forest.scores(X), reference.scores(forest, X))
             fast = scurry.early_exit(forest, X, max_disagreement=0.1, confidence=None, method="qwyc", random_state=0)
             run = fast.run(X)
+            probabilities = fast.predict_proba(X)
             np.testing.assert_array_equal(run.labels, fast.predict(X))
+            stopped = ~run.complete
+            np.testing.assert_array_equal(probabilities.argmax(axis=1)[stopped], forest.codes_of(run.labels)[stopped])
             for row in range(0, len(X), 37):  # one row alone is walked by another kernel
                 assert fast.run(X[row : row + 1]).trees[0] == run.trees[row]
                 assert fast.predict(X[row : row + 1])[0] == run.labels[row]
+                np.testing.assert_array_equal(fast.predict_proba(X[row : row + 1])[0], probabilities[row])
 """
 
 

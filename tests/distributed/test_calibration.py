@@ -22,7 +22,8 @@ from sklearn.ensemble import (
 import scurry
 from scurry import distributed
 from scurry.errors import FormatError, InfeasibleError, InputError
-from scurry.stopping.sample import Sample, random_part
+from scurry.stopping.independence import hash_rows, split_rows
+from scurry.stopping.sample import Sample
 from scurry.verbs.early_exit import calibrate
 from scurry.verbs.options import Calibration, ExitOptions
 
@@ -143,7 +144,7 @@ def test_categories_are_encoded_once(tmp_path, cluster):
     rng = np.random.default_rng(0)
     rows = {"kind": rng.choice([10.0, 20.0, 35.0], 3000), "x": rng.normal(size=3000)}
     X, y = np.column_stack(list(rows.values())), (rows["kind"] == 20) ^ (rows["x"] > 0.5)
-    model = HistGradientBoostingClassifier(max_iter=10, categorical_features=[0], random_state=0).fit(X, y)
+    model = HistGradientBoostingClassifier(max_iter=10, categorical_features=[0], random_state=0).fit(X[::2], y[::2])
     for i, part in enumerate(np.split(np.arange(3000), [1000])):
         pq.write_table(pa.table({name: column[part] for name, column in rows.items()}), tmp_path / f"{i}.parquet")
     asked = {"max_disagreement": ALPHA, "method": "qwyc", "random_state": 0}
@@ -183,8 +184,7 @@ def test_a_small_sample_fits_and_all_others_certify(models, folders, cluster):
     model, X = models["boosted"]
     asked = {"method": "qwyc", "max_disagreement": ALPHA, "random_state": 3}
     found = distributed.early_exit(model, folders["boosted"], max_fit_rows=700, cluster=cluster, **asked)
-    split_seed = np.random.default_rng(3).integers(2**63)
-    fit = random_part(N_ROWS, 700, np.random.default_rng(split_seed))
+    fit, _ = split_rows(hash_rows(X, "float32"), 700)
     alone = scurry.early_exit(model, X[~fit], X_fit=X[fit], **asked)
     known = found.certificate.to_json()  # the summary is of all rows, of which no more than 700 are brought together
     assert known == alone.certificate.to_json() | {"n_calibration_rows": N_ROWS, "rows": known["rows"]}

@@ -3,14 +3,20 @@
 import pickle
 import warnings
 
+import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.datasets import make_classification
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import scurry
 from scurry import AbortFlag, AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier
+from scurry.errors import UnsupportedModelError
 
 WITHOUT_PROMISE = {"max_disagreement": 0.05, "confidence": None}
 
@@ -110,3 +116,40 @@ def test_pickles(rows, model):
     received = pickle.loads(pickle.dumps(model))
     assert (received.run(X_new).steps == model.run(X_new).steps).all()
     assert (received.predict_proba(X_new) == model.predict_proba(X_new)).all()
+
+
+def test_a_pipeline_inside_a_frozen_estimator():
+    """Only the pipeline can fill the missing values: the message is about it, not about them."""
+    X, y = make_classification(200, random_state=0)
+    X[0, 0] = np.nan
+    pipeline = make_pipeline(SimpleImputer(), RandomForestClassifier(5, random_state=0)).fit(X, y)
+    for wrapped in (pipeline, FrozenEstimator(pipeline)):
+        with pytest.raises(UnsupportedModelError, match=r"this Pipeline changes its rows.*make_pipeline\(pipeline"):
+            EarlyExitClassifier(wrapped).fit(X, y)
+
+
+def test_options_of_early_exit(rows):
+    X, y, X_new, _ = rows
+    model = GradientBoostingClassifier(n_estimators=20, random_state=0).fit(X[:500], y[:500])
+    options = {"max_disagreement": 0.05, "method": "qwyc", "threshold": 0.2, "costs": np.arange(1.0, 21.0)}
+    fast = EarlyExitClassifier(FrozenEstimator(model), random_state=0, keep_scores="positive", **options)
+    fast.fit(X[500:], y[500:])
+    assert fast.predictor_.certificate.threshold == 0.2
+    full = model.predict_proba(X_new)[:, 1]
+    assert ((full >= 0.2) != (fast.predict(X_new) == model.classes_[1])).mean() < 0.06
+    assert ((full >= 0.2) != (model.predict(X_new) == model.classes_[1])).any()
+    run = fast.run(X_new)
+    assert (run.trees[run.labels == model.classes_[1]] == 20).all(), "they have their full score"
+    assert fast.predictor_.certificate.exits.mean_cost is not None
+    assert clone(fast).get_params()["threshold"] == 0.2
+
+
+def test_a_threshold_holds_where_every_tree_is_evaluated(rows):
+    X, y, X_new, _ = rows
+    model = RandomForestClassifier(15, max_depth=4, random_state=0).fit(X[:500], y[:500])
+    fast = EarlyExitClassifier(FrozenEstimator(model), threshold=0.15, max_disagreement=1e-6, random_state=0)
+    with pytest.warns(UserWarning, match="every tree is evaluated"):
+        fast.fit(X[500:600], y[500:600])
+    expected = model.classes_[(model.predict_proba(X_new)[:, 1] >= 0.15).astype(int)]
+    assert (fast.predict(X_new) == expected).all()
+    assert (fast.predict(X_new) != model.predict(X_new)).any()

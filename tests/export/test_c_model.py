@@ -65,3 +65,15 @@ def test_models_that_c_cannot_be(anyt, tmp_path):
     for pred in (still, Predictor(still, Plan(order=np.empty(0, np.int32), stop=StepRule()))):
         with pytest.raises(InputError, match="no tree of the forest has a split"):
             to_c(pred, tmp_path)
+
+
+def test_numpy_may_raise_at_underflow(tmp_path):
+    """Some packages ask numpy for that when they are imported. The thresholds are at the end of the floats."""
+    tiny = float(np.finfo(np.float32).smallest_subnormal)
+    stump = {"feature": [0, -1, -1], "threshold": [tiny, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+             "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}  # fmt: skip
+    deeper = stump | {"threshold": [1e-300, 0, 0]}
+    X = np.array([[0.0], [1.0], [-1.0]])
+    with np.errstate(all="raise"):
+        for layout in ("float32", "int16-uint16", "auto"):
+            to_c(Forest.from_trees([stump, deeper]), tmp_path / layout, layout=layout, X_cal=X)

@@ -104,6 +104,19 @@ def test_old_files_answer_as_they_did(path):
     assert found == expected
 
 
+@pytest.mark.parametrize("path", [path for path in FILES if "anytime" not in path.stem], ids=lambda path: path.stem)
+def test_probabilities_of_old_files_agree_with_their_labels(path):
+    """Files of early exits without a score map: what trees not evaluated give on average is added."""
+    subject = scurry.load(path)
+    forest = subject if isinstance(subject, scurry.Forest) else subject.forest
+    X = rows(forest.n_features)
+    probabilities, labels = subject.predict_proba(X), forest.codes_of(subject.predict(X))
+    np.testing.assert_array_equal(probabilities.argmax(axis=1), labels)
+    if isinstance(subject, scurry.Predictor) and subject.plan.exit_rule.kind == "scores":
+        complete = subject.run(X).complete
+        np.testing.assert_array_equal(probabilities[complete], forest.predict_proba(X)[complete])
+
+
 def test_there_is_a_file_of_each_version_and_kind():
     names = {path.stem for path in FILES}
     assert names == {f"v{version}-{kind}" for version in range(1, FORMAT_VERSION + 1) for kind in KINDS}

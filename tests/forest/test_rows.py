@@ -174,6 +174,6 @@ def test_names_that_cannot_be_told_apart_are_refused():
         forest.replace(feature_names=("a", "a"))
     named = forest.replace(feature_names=("1", "2"))
     frame = pd.DataFrame([[0.0, 1.0, 2.0]], columns=["1", 1, "2"])
-    with pytest.raises(InputError, match=r"X has several columns that are called '1'\. Rename them"):
+    with pytest.raises(InputError, match=r"X has several columns of the same name: '1' 2 times\. Rename them"):
         named.predict(frame)
     named.predict(pd.DataFrame([[0.0, 1.0, 2.0, 3.0]], columns=["1", "2", "x", "y"]))

@@ -136,7 +136,7 @@ def test_lies_of_all_kinds(saved, tmp_path):
     assert "upgrade scurry" in refused(tmp_path, rewritten(saved, manifest__json=manifest(saved, version=99)))
     assert "does not know" in refused(tmp_path, rewritten(saved, manifest__json=manifest(saved, kind="virus")))
     assert "compressed" in refused(tmp_path, rewritten(saved, zipfile.ZIP_DEFLATED))
-    assert "nested" in refused(tmp_path, rewritten(saved, manifest__json=b"[" * 100_000))
+    assert "nested" in refused(tmp_path, rewritten(saved, manifest__json=b"[" * 100_000 + b" " * 2_000_000))
     assert "sound forest" in refused(tmp_path, rewritten(saved, manifest__json=header(saved, n_features=0)))
     assert "labels" in refused(
         tmp_path, rewritten(saved, manifest__json=header(saved, classes={"dtype": "|O", "items": [{}]}))

@@ -42,3 +42,46 @@ def test_other_files(tmp_path):
     assert holds_estimator(tmp_path / "broken.skops")
     with pytest.raises(FormatError, match="is not a readable skops file"):
         load_estimator(tmp_path / "broken.skops")
+
+
+def delete(name):
+    return lambda model: delattr(model, name)
+
+
+def point_outside(model):
+    model._predictors[0][0].nodes["left"][0] = 999
+
+
+def point_back(model):
+    model._predictors[0][0].nodes["left"][0] = 0
+
+
+def name_none(model):
+    model.n_features_in_ = -1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        delete("_baseline_prediction"),
+        delete("_predictors"),
+        delete("_loss"),
+        point_outside,
+        point_back,
+        name_none,
+    ],
+)
+def test_missing_and_impossible_fields(damage, tmp_path):
+    model = HistGradientBoostingClassifier(max_iter=3).fit(*load_iris(return_X_y=True))
+    damage(model)
+    io.dump(model, tmp_path / "model.skops")
+    with pytest.raises(FormatError, match=r"model.skops"):
+        from_model(tmp_path / "model.skops")
+
+
+def test_a_tree_that_leads_in_a_circle(tmp_path):
+    model = RandomForestClassifier(3, random_state=0).fit(*load_iris(return_X_y=True))
+    model.estimators_[1].tree_.children_left[0] = 0
+    io.dump(model, tmp_path / "model.skops")
+    with pytest.raises(FormatError, match="not a later node of its tree"):
+        from_model(tmp_path / "model.skops")

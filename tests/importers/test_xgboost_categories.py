@@ -70,8 +70,12 @@ def test_frames_with_categories(frame, frame_model, tmp_path):
         reordered = frame.assign(word=frame["word"].cat.set_categories(["q", "", "alpha", "z"]))
         codes = frame.assign(word=frame["word"].cat.codes.replace(-1, np.nan), number=frame["number"].cat.codes)
         expected = frame_model.predict_proba(frame)
-        for table in (frame, reordered, codes.to_numpy(), codes):
+        values = frame.assign(number=frame["number"].astype(int))
+        words_as_codes = values.assign(word=codes["word"])
+        for table in (frame, reordered, codes.to_numpy(), values, words_as_codes):
             np.testing.assert_array_equal(forest.predict_proba(table), expected)
+        with pytest.raises(InputError, match=r"'number' holds [012], which is none of its categories -3, 9, 70"):
+            forest.predict(codes)
         np.testing.assert_array_equal(frame_model.predict_proba(reordered), expected)
         np.testing.assert_array_equal(forest.predict(frame), frame_model.predict(frame))
 

@@ -1,5 +1,7 @@
 """What is reported of each row, whatever the number of rows."""
 
+from dataclasses import replace
+
 import lightgbm
 import numpy as np
 import pytest
@@ -86,6 +88,10 @@ PAIRS = {
 @pytest.mark.parametrize("forest", PAIRS.values(), ids=PAIRS)
 def test_two_classes_with_a_score_each(forest):
     fast = scurry.early_exit(forest, ROWS, max_disagreement=0.05, confidence=None, method="qwyc")
+    # A map that changes nothing, so that scores are those of the trees evaluated wherever they agree with the label.
+    n_positions = fast.plan.exit_rule.n_positions
+    same = scurry.plan.ScoreMap(slope=np.ones((2, n_positions)), intercept=np.zeros((2, n_positions)))
+    fast = scurry.Predictor(forest, replace(fast.plan, score_map=same))
     run, probabilities = fast.run(ROWS), fast.predict_proba(ROWS)
     assert np.mean(run.labels != forest.predict(ROWS)) <= 0.05
     np.testing.assert_array_equal(run.labels, fast.predict(ROWS))
@@ -96,8 +102,10 @@ def test_two_classes_with_a_score_each(forest):
         for tree in fast.plan.order[: run.trees[row]]:
             output = forest.tree_output[tree]
             totals[slice(None) if output < 0 else output] += forest.value[leaves[row, tree]].squeeze()
-        np.testing.assert_allclose(run.scores[row], totals[1] - totals[0], atol=1e-6)
-        np.testing.assert_allclose(probabilities[row, 1], 1 / (1 + np.exp(totals[0] - totals[1])), atol=1e-6)
+        lead, is_yes = totals[1] - totals[0], run.labels[row] == "yes"
+        lead = max(lead, 0) if is_yes else min(lead, 0)
+        np.testing.assert_allclose(run.scores[row], lead, atol=3e-6)
+        np.testing.assert_allclose(probabilities[row, 1], 1 / (1 + np.exp(-lead)), atol=3e-6)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
 
 

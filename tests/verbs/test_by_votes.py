@@ -1,7 +1,5 @@
 """Early exits on votes: the full vote without a budget, and the promise with one."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
@@ -9,20 +7,12 @@ from sklearn.ensemble import RandomForestClassifier
 import scurry
 from scurry.forest.structure import ARRAYS, HEADER
 from scurry.stopping import VotePolicy, fit_votes
+from scurry.stopping.guarantee import certified_rate
+from scurry.stopping.independence import hash_rows
 from scurry.stopping.votes.policy import outcomes
-from scurry.verbs.by_votes import plan_by_votes
-from scurry.verbs.options import Calibration, ExitOptions
 from support.calibration_rows import full_vote, two_classes
 
 METHODS = ("minimax", "minimean", "minimixed", "schwing")
-DEFAULTS = {
-    "max_disagreement": 0.01,
-    "confidence": 0.95,
-    "shuffle": "fixed",
-    "keep_scores": None,
-    "costs": "trees",
-    "threshold": None,
-}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -104,14 +94,12 @@ def test_plurality_of_several_classes(three_classes, method):
 
 def test_what_was_tested_is_what_runs(forest):
     """A rule certified as a mixture of policies may be run by one of them only if that never disagrees more often."""
-    X, _ = two_classes(3000, 30)
-    votes = np.stack([tree.predict(X) for tree in forest.estimators_], axis=1).astype(int)
     for seed in range(6):
+        X, _ = two_classes(3000, 30 + seed)
+        votes = np.stack([tree.predict(X) for tree in forest.estimators_], axis=1).astype(int)
         asked = {"max_disagreement": 0.05, "method": "minimean"}
         stop = scurry.early_exit(forest, X, shuffle="row", random_state=seed, **asked).plan.stop
-        rng = np.random.default_rng(seed)  # as early_exit draws: a seed, an order that is not used, and the split
-        rng.integers(2**63)
-        rng.permutation(31)
+        rng = np.random.default_rng(int(hash_rows(X, "float32").sum()))  # the rows decide their split
         tested, promise = fit_votes(votes.sum(axis=1), 31, **asked, random_state=rng)
         assert promise.n_rows > 0
         run = outcomes([VotePolicy(*policy) for policy in zip(stop.weights, stop.lower, stop.upper, strict=True)])
@@ -129,14 +117,14 @@ def test_a_belief_is_no_promise(forest):
 
 
 def test_auto_states_the_asked_confidence_of_votes():
-    """A model that votes has three candidates; what is printed is the confidence of the one that is chosen."""
+    """A model that votes has three candidates; the one chosen is certified with all of the confidence."""
     X, y = two_classes(600, 0)
-    model = RandomForestClassifier(31, max_depth=6, random_state=0).fit(X, y)
-    averaging = scurry.from_model(model)
+    averaging = scurry.from_model(RandomForestClassifier(31, max_depth=6, random_state=0).fit(X, y))
     fields = {name: getattr(averaging, name) for name in (*ARRAYS, *HEADER)} | {"aggregation": "vote"}
     voting = scurry.Forest(**fields, classes=averaging.classes)
-    for n_rows, expected in ((8000, "With confidence 0.95, "), (400, "with confidence 0.95; that takes")):
-        rows, _ = two_classes(n_rows, 32)
-        request = Calibration.of(voting, rows, None, None, ExitOptions(random_state=0, **DEFAULTS))
-        assert expected in plan_by_votes(replace(request, n_candidates=3), "minimean").certificate.statement()
-    assert plan_by_votes(request, "minimean").certificate.promise.confidence == 0.95
+    rows, _ = two_classes(8000, 32)
+    certificate = scurry.early_exit(voting, rows, max_disagreement=0.01).certificate
+    assert "With confidence 0.95, at most 1 % of new rows" in certificate.statement()
+    assert certificate.bound == certified_rate(certificate.n_broken, certificate.n_rows, 0.95)
+    for name in ("qwyc", "natural", "minimean"):
+        assert name in certificate.why

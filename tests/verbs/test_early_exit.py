@@ -9,6 +9,7 @@ from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 
 import scurry
 from scurry.errors import FormatError
+from scurry.stopping.guarantee import certified_rate
 from support.calibration_rows import two_classes
 
 
@@ -90,11 +91,26 @@ def test_batch_position_threads_and_dtype_change_nothing(kind, method, request):
     np.testing.assert_array_equal(fast.predict(X[:333], n_threads=None), whole.labels[:333])
 
 
-def test_same_seed_same_plan_other_seed_other_draws(forest):
+@pytest.mark.parametrize("method", ["minimean", "qwyc", "fan", "auto"])
+def test_no_seed_and_no_order_of_the_rows_gives_a_second_try(forest, method):
+    """The split comes from the rows, so that nobody can look for a lucky one."""
+    X, _ = two_classes(3000, 12)
+    plans = [
+        scurry.early_exit(forest, rows, max_disagreement=0.05, method=method, random_state=seed).plan
+        for rows, seed in ((X, 1), (X, 2), (X[::-1], 3))
+    ]
+    for plan in plans[1:]:
+        np.testing.assert_array_equal(plan.order, plans[0].order)
+        assert plan.certificate.measured == plans[0].certificate.measured
+        assert plan.certificate.n_broken == plans[0].certificate.n_broken
+
+
+def test_same_seed_same_draws_other_seed_other_draws(forest):
     X, _ = two_classes(3000, 12)
 
     def make(seed):
-        return scurry.early_exit(forest, X, max_disagreement=0.05, method="minimean", random_state=seed)
+        asked = {"max_disagreement": 0.05, "method": "minimean", "shuffle": "row"}
+        return scurry.early_exit(forest, X, random_state=seed, **asked)
 
     np.testing.assert_array_equal(make(1).run(X).trees, make(1).run(X).trees)
     assert (make(1).run(X).trees != make(2).run(X).trees).any()
@@ -126,10 +142,11 @@ def test_saved_leader_and_broken_plans(three_classes, tmp_path):
             scurry.load(path)
 
 
-def test_auto_shares_its_risk_but_states_the_asked_confidence(boosted):
+def test_auto_certifies_one_candidate_with_all_of_the_confidence(boosted):
     X, _ = two_classes(8000, 20)
     certificate = scurry.early_exit(boosted, X, max_disagreement=0.01, random_state=0).certificate
     assert certificate.promise.confidence == 0.95
     assert "confidence 0.95," in certificate.statement()
+    assert certificate.bound == certified_rate(certificate.n_broken, certificate.n_rows, 0.95)
     assert "natural" in certificate.why
     assert "qwyc" in certificate.why

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -11,7 +11,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from scurry.errors import FormatError, InputError, MissingDependencyError
+from scurry.errors import FormatError, InputError, MissingDependencyError, ScurryError
 
 SUFFIXES = (".parquet", ".pq", ".csv", ".csv.gz", ".arrow", ".ipc", ".feather")
 ChooseColumns = Callable[[list[str]], list[str]]
@@ -69,10 +69,11 @@ def find(source: Source) -> list[Fragment]:
     list of Fragment
         Sorted by name.
     """
-    if isinstance(source, str | PathLike):
-        fragments = _find_one(fspath(source))
-    else:
-        fragments = [fragment for one in source for fragment in _find_one(fspath(one))]
+    sources = [source] if isinstance(source, str | PathLike) else list(source) if isinstance(source, Iterable) else []
+    # An empty name would be the current folder, and so everything below it.
+    if not sources or not all(isinstance(one, str | PathLike) and fspath(one) for one in sources):
+        raise InputError(f"source must name files, folders or patterns, got {source!r}", argument="source")
+    fragments = [fragment for one in sources for fragment in _find_one(fspath(one))]
     by_output: dict[str, Fragment] = {}
     for fragment in fragments:
         other = by_output.setdefault(fragment.output_name, fragment)
@@ -133,7 +134,12 @@ class Reader:
 
 @contextmanager
 def open_fragment(
-    fragment: Fragment, *, n_rows_per_batch: int, columns: ChooseColumns, float_columns: Collection[str]
+    fragment: Fragment,
+    *,
+    n_rows_per_batch: int,
+    columns: ChooseColumns,
+    float_columns: Collection[str],
+    text_columns: Collection[str] = (),
 ) -> Iterator[Reader]:
     """Open a fragment for reading in batches, in memory that does not grow with its size.
 
@@ -148,6 +154,8 @@ def open_fragment(
     float_columns : collection of str
         Columns of a CSV file to parse as float64. Arrow would guess the type from the first rows, and fail on a later
         1.5 if those hold whole numbers only.
+    text_columns : collection of str
+        Columns of a CSV file to leave as text, where Arrow would make a number of "007".
 
     Yields
     ------
@@ -167,8 +175,9 @@ def open_fragment(
     open_file = openers.get(suffix, _open_ipc)
     # A stack, because errors of the caller's block are not about this file and must pass unchanged.
     with ExitStack() as stack:
+        types = dict.fromkeys(float_columns, arrow().float64()) | dict.fromkeys(text_columns, arrow().string())
         with convert_errors(fragment):
-            reader = stack.enter_context(open_file(fragment.path, n_rows_per_batch, columns, float_columns))
+            reader = stack.enter_context(open_file(fragment.path, n_rows_per_batch, columns, types))
         yield replace(reader, batches=_convert_batch_errors(fragment, reader.batches))
 
 
@@ -177,7 +186,10 @@ def convert_errors(fragment: Fragment) -> Iterator[None]:
     """Turn errors of Arrow and of the operating system into a `FormatError` that names the file."""
     try:
         yield
-    except (arrow().ArrowException, OSError) as error:
+    # pyarrow raises plain KeyErrors and UnicodeErrors too. What scurry raises names the file's mistake already.
+    except (arrow().ArrowException, OSError, LookupError, UnicodeError) as error:
+        if isinstance(error, ScurryError):
+            raise
         reason = " ".join(str(error).split())
         raise FormatError(f"{fragment.name} cannot be read: {reason}") from error
 
@@ -194,7 +206,7 @@ def _convert_batch_errors(fragment: Fragment, batches: Iterable[Any]) -> Iterato
 
 @contextmanager
 def _open_parquet(
-    path: Path, n_rows_per_batch: int, columns: ChooseColumns, float_columns: Collection[str]
+    path: Path, n_rows_per_batch: int, columns: ChooseColumns, types: Mapping[str, Any]
 ) -> Iterator[Reader]:
     import pyarrow.parquet as pq
 
@@ -207,25 +219,20 @@ def _open_parquet(
 
 
 @contextmanager
-def _open_csv(
-    path: Path, n_rows_per_batch: int, columns: ChooseColumns, float_columns: Collection[str]
-) -> Iterator[Reader]:
+def _open_csv(path: Path, n_rows_per_batch: int, columns: ChooseColumns, types: Mapping[str, Any]) -> Iterator[Reader]:
     from pyarrow import csv
 
-    pa = arrow()
     # Opened once for the names of the columns: Arrow needs their types before it parses.
     with csv.open_csv(path) as head:
         names, wanted = head.schema.names, columns(head.schema.names)
-    numbers = {name: pa.float64() for name in names if name in float_columns}
-    options = csv.ConvertOptions(include_columns=wanted, column_types=numbers, strings_can_be_null=True)
+    known = {name: types[name] for name in names if name in types}
+    options = csv.ConvertOptions(include_columns=wanted, column_types=known, strings_can_be_null=True)
     with csv.open_csv(path, convert_options=options) as reader:
         yield Reader(reader.schema, reader, None)
 
 
 @contextmanager
-def _open_ipc(
-    path: Path, n_rows_per_batch: int, columns: ChooseColumns, float_columns: Collection[str]
-) -> Iterator[Reader]:
+def _open_ipc(path: Path, n_rows_per_batch: int, columns: ChooseColumns, types: Mapping[str, Any]) -> Iterator[Reader]:
     pa = arrow()
     with pa.memory_map(str(path)) as stream:
         # Both forms of Arrow IPC use the same suffixes; only the file form can be opened at its end.

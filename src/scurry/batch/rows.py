@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,12 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.batch.files import Fragment, arrow, convert_errors
-from scurry.errors import InputError
+from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, as_rows, columns_read
 from scurry.predictor import Predictor
 from scurry.runners.runner import STOP_REASONS, Run
 
-COLUMNS = ("label", "probability", "trees", "steps", "reason")
+COLUMNS = ("label", "prediction", "probability", "trees", "steps", "reason")
+
+
+# Where a `Run` holds what a column is made of, if not under the column's name.
+_FIELD_OF = {"label": "labels", "prediction": "labels", "reason": "reason_codes"}
 
 
 class PreparedBatch(NamedTuple):
@@ -34,8 +39,9 @@ class Scoring:
     Parameters
     ----------
     predictor : Predictor
-    columns : tuple of {"label", "probability", "trees", "steps", "reason"}
-        What to write about each row. "label" alone is fastest. "probability" evaluates the rows once more. "steps" of
+    columns : tuple of {"label", "prediction", "probability", "trees", "steps", "reason"}
+        What to write about each row. "label" alone is fastest; a regressor's value is written as "prediction", also
+        where "label" is asked for. "probability" evaluates the rows once more. "steps" of
         an early exit is the most expensive: to count node tests, rows are walked to their leaves in all trees.
         With two classes "probability" is that of the second class; with more there is one column per class.
         Text labels and reasons are dictionary-encoded (pandas: categories).
@@ -71,6 +77,12 @@ class Scoring:
     time_us: float | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.predictor, Predictor):
+            raise InputError(
+                f"predictor must be a Predictor or a Forest, got {type(self.predictor).__name__}; import a model with "
+                "scurry.from_model(model), read a file with scurry.load(path)",
+                argument="predictor",
+            )
         unknown = [name for name in self.columns if name not in COLUMNS]
         if unknown or not self.columns:
             raise InputError(
@@ -81,6 +93,11 @@ class Scoring:
                 "the model is a regressor and has no probabilities; leave 'probability' out of columns",
                 argument="columns",
             )
+        if "prediction" in self.columns and self.forest.is_classifier:
+            raise InputError('a classifier has a label; write "label" instead of "prediction"', argument="columns")
+        if not self.forest.is_classifier:
+            renamed = dict.fromkeys("prediction" if name == "label" else name for name in self.columns)
+            object.__setattr__(self, "columns", tuple(renamed))
         clash = [name for name in self.keep if name in {self.prefix + column for column in self.columns}]
         if clash:
             raise InputError(
@@ -131,10 +148,7 @@ class Scoring:
         # Without names every column is a feature, unless it is only kept.
         if self.forest.feature_names is None:
             features = batch.select([name for name in batch.schema.names if name not in self.keep])
-        rows = _plain_rows(self.forest, features)
-        if rows is None:
-            rows = as_rows(self.forest, arrow().Table.from_batches([features]))
-        return PreparedBatch(rows, {name: batch.column(name) for name in self.keep})
+        return PreparedBatch(as_rows(self.forest, features), {name: batch.column(name) for name in self.keep})
 
     def evaluate(self, batch: PreparedBatch) -> dict[str, Any]:
         """Return the kept columns, and the predictor's results as numpy arrays of shape (n_rows,), by name."""
@@ -150,13 +164,14 @@ class Scoring:
             elif run is None:
                 values[self.prefix + name] = self._predictor.predict(batch.rows, self.n_threads, **budget)
             else:
-                values[self.prefix + name] = getattr(run, {"label": "labels", "reason": "reason_codes"}.get(name, name))
+                values[self.prefix + name] = getattr(run, _FIELD_OF.get(name, name))
         return values
 
     def assemble(self, values: dict[str, Any]) -> Any:
         """Return the results of one batch as a pyarrow.RecordBatch; any thread may do this."""
         pa = arrow()
-        special = {self.prefix + "label": self._label_array, self.prefix + "reason": _reason_array}
+        special = {self.prefix + name: self._label_array for name in ("label", "prediction")}
+        special[self.prefix + "reason"] = _reason_array
         arrays = {
             name: value if isinstance(value, pa.Array) else special.get(name, pa.array)(value)
             for name, value in values.items()
@@ -173,7 +188,11 @@ class Scoring:
                 f"there is no column {absent[0]!r} to keep; the columns are {', '.join(names[:20])}", argument="keep"
             )
         read = set(columns_read(self.forest, names))
-        return [name for name in names if name in read or name in self.keep]
+        chosen = [name for name in names if name in read or name in self.keep]
+        repeated = [name for name, times in Counter(chosen).items() if times > 1]
+        if repeated:
+            raise FormatError(f"it has more than one column {repeated[0]!r}; rename one of them, or leave it out")
+        return chosen
 
     @property
     def _predictor(self) -> Predictor:
@@ -202,30 +221,3 @@ class Scoring:
 
 def _reason_array(codes: NDArray[np.uint8]) -> Any:
     return arrow().DictionaryArray.from_arrays(codes.astype(np.int8), STOP_REASONS.tolist())
-
-
-def _plain_rows(forest: Forest, batch: Any) -> NDArray[Any] | None:
-    """Convert a batch of plain numbers as `as_rows` does, but much faster; return None if the batch needs `as_rows`."""
-    names = batch.schema.names if forest.feature_names is None else forest.feature_names
-    if forest.categories or forest.encode_numbers or len(names) != forest.n_features:
-        return None
-    if len(set(batch.schema.names)) < batch.num_columns or not set(names) <= set(batch.schema.names):
-        return None
-    features = batch.select(names)
-    if not names or not all(map(_becomes_float, features.columns)):
-        return None
-    rows: NDArray[Any] = features.to_tensor(null_to_nan=True, row_major=False).to_numpy()
-    return rows if rows.itemsize >= 4 else rows.astype(forest.input_dtype)
-
-
-def _becomes_float(column: Any) -> bool:
-    """Return whether Arrow converts the column's numbers to float without changing any."""
-    from pyarrow import compute, types
-
-    if types.is_floating(column.type):
-        return not types.is_float16(column.type)  # Arrow does not cast it
-    if not types.is_integer(column.type):
-        return False
-    # Whole numbers up to 2**53 are exact as float64; narrower integers cannot be larger.
-    bounds = compute.min_max(column).as_py().values() if column.type.bit_width == 64 else [0]
-    return all(bound is None or abs(bound) <= 2**53 for bound in bounds)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -21,9 +21,9 @@ from typing import Any, Generic, Self, TypeVar
 
 from scurry.batch.files import Fragment, Source, arrow, find, open_fragment
 from scurry.batch.rows import Scoring
-from scurry.checks import Progress
-from scurry.errors import InputError, OutputError, ScurryError
-from scurry.forest import Forest, float_columns, thread_count
+from scurry.checks import Progress, check_count
+from scurry.errors import FormatError, InputError, OutputError, ScurryError
+from scurry.forest import Forest, float_columns, text_columns, thread_count
 from scurry.forest.storage import replacing
 from scurry.predictor import Predictor
 
@@ -46,14 +46,15 @@ class Report:
     seconds : float
         Duration of the run.
     written, skipped : list of str
-        Names of the files scored in this run, and of those whose output was complete already.
+        Names of the outputs written in this run, and of those that were complete already. They are relative to the
+        output folder.
     failed : dict of str to str
         Error messages by the names of the files that could not be scored.
 
     Examples
     --------
     >>> import scurry
-    >>> scurry.batch.Report(n_rows=500, seconds=2.0, written=["rows.csv"]).rows_per_second
+    >>> scurry.batch.Report(n_rows=500, seconds=2.0, written=["rows.csv.parquet"]).rows_per_second
     250.0
     """
 
@@ -125,12 +126,14 @@ def score(
     ...     pa.csv.write_csv(pa.table({"x": [0.0, 1.0]}), f"{folder}/rows.csv")
     ...     report = scurry.batch.score(f"{folder}/rows.csv", scurry.Forest.from_trees([stump]), f"{folder}/out")
     >>> report.n_rows, report.written
-    (2, ['rows.csv'])
+    (2, ['rows.csv.parquet'])
     """
+    arrow()  # an error now, not in the thread of the first file
+    n_rows_per_batch = check_count("n_rows_per_batch", n_rows_per_batch)
     targets = plan_outputs(find(source), Path(destination))
     threads = ThreadBudget(thread_count(n_threads), len(targets))
     scoring = Scoring(
-        predictor=predictor if isinstance(predictor, Predictor) else Predictor.full(predictor),
+        predictor=Predictor.full(predictor) if isinstance(predictor, Forest) else predictor,
         columns=tuple(columns),
         keep=tuple(keep),
         prefix=prefix,
@@ -143,10 +146,12 @@ def score(
     score_one = partial(
         score_fragment, scoring=scoring, n_rows_per_batch=n_rows_per_batch, tracker=tracker, threads=threads
     )
-    return collect_report(_score_in_threads(targets, score_one, threads), tracker)
+    return collect_report(_score_in_threads(targets, score_one, threads), targets, tracker)
 
 
-def collect_report(outcomes: Generator[tuple[Fragment, Outcome]], tracker: Tracker) -> Report:
+def collect_report(
+    outcomes: Generator[tuple[Fragment, Outcome]], targets: Mapping[Fragment, Path], tracker: Tracker
+) -> Report:
     """Collect the outcomes of all fragments, in any order, into a `Report`.
 
     Raises
@@ -169,9 +174,9 @@ def collect_report(outcomes: Generator[tuple[Fragment, Outcome]], tracker: Track
                     message = f"{type(outcome).__name__}: {' '.join(message.split())}"
                 failed[fragment.name] = message
             elif outcome is None:
-                skipped.append(fragment.name)
+                skipped.append(_name_of(fragment, targets[fragment]))
             else:
-                written.append(fragment.name)
+                written.append(_name_of(fragment, targets[fragment]))
                 n_rows += outcome
             tracker.finish(fragment)
     if not written and not skipped:
@@ -179,6 +184,11 @@ def collect_report(outcomes: Generator[tuple[Fragment, Outcome]], tracker: Track
         named = message if name in message else f"{name}: {message}"
         raise InputError(named if len(failed) == 1 else f"none of {len(failed)} inputs could be scored. {named}")
     return Report(n_rows, tracker.seconds, sorted(written), sorted(skipped), failed)
+
+
+def _name_of(fragment: Fragment, target: Path) -> str:
+    """Return the name of an output relative to its folder: the fragment's own, unless the caller named one file."""
+    return fragment.output_name if target.as_posix().endswith(fragment.output_name) else target.name
 
 
 def _score_in_threads(
@@ -271,22 +281,30 @@ def score_fragment(
         n_rows_per_batch=n_rows_per_batch,
         columns=scoring.choose_columns,
         float_columns=float_columns(scoring.forest),
+        text_columns=text_columns(scoring.forest),
     ) as reader:
         schema = scoring.schema(reader.schema).with_metadata({_IDENTITY: identity})
-        with (
-            _replace_when_complete(target) as temporary,
-            # Statistics let readers skip row groups. Nobody filters by results, and bounds of text are slow to compute.
-            pq.ParquetWriter(temporary, schema=schema, write_statistics=list(scoring.keep)) as parquet,
-            BackgroundWriter[dict[str, Any]](
-                lambda values: parquet.write_batch(scoring.assemble(values)), threads
-            ) as writer,
-        ):
-            for batch in read_ahead(map(scoring.prepare, reader.batches), threads):
-                threads.raise_if_cancelled()
-                writer.write(scoring.evaluate(batch))
-                n_rows += len(batch.rows)
-                if tracker is not None:
-                    tracker.advance(fragment, n_rows / reader.n_rows if reader.n_rows else 0.0)
+        with _replace_when_complete(target) as temporary:
+            with (
+                # Statistics let readers skip row groups. Nobody filters by results, and bounds of text are slow.
+                pq.ParquetWriter(temporary, schema=schema, write_statistics=list(scoring.keep)) as parquet,
+                BackgroundWriter[dict[str, Any]](
+                    lambda values: parquet.write_batch(scoring.assemble(values)), threads
+                ) as writer,
+            ):
+                for batch in read_ahead(map(scoring.prepare, reader.batches), threads):
+                    threads.raise_if_cancelled()
+                    writer.write(scoring.evaluate(batch))
+                    n_rows += len(batch.rows)
+                    if tracker is not None:
+                        tracker.advance(fragment, n_rows / reader.n_rows if reader.n_rows else 0.0)
+            # Later runs skip an output that is there, so it must have a row for each of the input.
+            n_written = pq.read_metadata(temporary).num_rows
+            if n_written != n_rows or reader.n_rows not in (None, n_rows):
+                raise FormatError(
+                    f"{fragment.name} has {reader.n_rows or n_rows} rows, but {n_rows} were read and {n_written} "
+                    "written; nothing was published"
+                )
     return n_rows
 
 

@@ -88,7 +88,7 @@ def _wrap(path: Path, held: Any) -> Model:
 def read_rows(source: Sequence[str], forest: Forest, label: str | None = None) -> tuple[Any, Any]:
     """Return all rows of some files: the model's features as an Arrow table, and the labels if `label` names them."""
     from scurry.batch.files import arrow, find, open_fragment
-    from scurry.forest import columns_read, float_columns
+    from scurry.forest import columns_read, float_columns, text_columns
 
     def select(names: list[str]) -> list[str]:
         if label is not None and label not in names:
@@ -96,10 +96,14 @@ def read_rows(source: Sequence[str], forest: Forest, label: str | None = None) -
         read = columns_read(forest, names)
         return [name for name in names if name in read or name == label]
 
-    tables, numeric = [], float_columns(forest) - {label}
+    tables, numeric, textual = [], float_columns(forest) - {label}, text_columns(forest) - {label}
     for fragment in find(source):
         with open_fragment(
-            fragment, n_rows_per_batch=_N_ROWS_PER_BATCH, columns=select, float_columns=numeric
+            fragment,
+            n_rows_per_batch=_N_ROWS_PER_BATCH,
+            columns=select,
+            float_columns=numeric,
+            text_columns=textual,
         ) as reader:
             tables.append(arrow().Table.from_batches(reader.batches, reader.schema))
     # Permissive, because one file may hold whole numbers where another has decimals.

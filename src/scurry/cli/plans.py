@@ -45,6 +45,19 @@ def early_exit(
         str | None,
         typer.Option(help="Rows to fit the rule on, such as the training rows (default: a part of ROWS)."),
     ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Answer the second class from this probability on (default: as the model does).", show_default=False
+        ),
+    ] = None,
+    keep_scores: Annotated[
+        str | None,
+        typer.Option(help="positive: rows of the second class get their full score.", show_default=False),
+    ] = None,
+    costs: Annotated[
+        str, typer.Option(help="What a tree costs: trees (1 each), steps (its node tests), or a JSON list of numbers.")
+    ] = "trees",
     label: Label = None,
     seed: Seed = 0,
     dask: Dask = None,
@@ -63,6 +76,7 @@ def early_exit(
         forest = read_model(model, trust_pickle=trust_pickle).forest
     options: dict[str, Any] = {"max_disagreement": max_disagreement, "method": method, "random_state": seed}
     options["confidence"] = None if no_promise else confidence
+    options |= {"threshold": threshold, "keep_scores": keep_scores, "costs": _read_tree_costs(costs)}
     if fit_rows is not None:
         with show_spinner("Reading rows to fit"):
             options["X_fit"] = read_rows([fit_rows], forest)[0]
@@ -179,6 +193,19 @@ def prune(
         "nodes": f"{point.forest.n_nodes:,} of {forest.n_nodes:,}",
     }
     show(facts, as_json, lines | _describe_file(output))
+
+
+def _read_tree_costs(given: str) -> Any:
+    """Return `costs` of `scurry.early_exit`: a word as it is, or the numbers in a file."""
+    if given in ("trees", "steps"):
+        return given
+    try:
+        costs = json.loads(Path(given).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"--costs must be trees, steps or a file with a JSON list of numbers: {error}") from error
+    if not isinstance(costs, list):
+        raise InputError(f"{given} must hold a JSON list with a number for each tree")
+    return costs
 
 
 def _read_costs(path: Path) -> dict[str, Any]:

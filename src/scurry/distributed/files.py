@@ -20,7 +20,7 @@ from scurry.batch.files import Fragment, Reader, arrow, open_fragment
 from scurry.checks import Progress
 from scurry.distributed.cluster import gather, share, submit
 from scurry.errors import InputError
-from scurry.forest import Forest, as_rows, columns_read, float_columns
+from scurry.forest import Forest, as_rows, columns_read, float_columns, text_columns
 from scurry.stopping.sample import Sample, Sums
 
 T = TypeVar("T")
@@ -83,7 +83,11 @@ class Partition:
 
         floats = float_columns(forest) - {self.label}
         return open_fragment(
-            self.fragment, n_rows_per_batch=n_rows_per_batch, columns=choose_columns, float_columns=floats
+            self.fragment,
+            n_rows_per_batch=n_rows_per_batch,
+            columns=choose_columns,
+            float_columns=floats,
+            text_columns=text_columns(forest) - {self.label},
         )
 
 
@@ -193,6 +197,11 @@ class FileSample(Sample):
         left = iter(cases)
         while at_once := [(case,) for case in islice(left, _CASES_PER_ROUND)]:
             yield from self._sum(at_once, question)
+
+    def each(self, number: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+        """Return one number for each row, in order, after one round over the files."""
+        # However many rows there are: a number takes less memory than a row.
+        return replace(self, limit=self.n_rows).mapped(number).gathered()
 
     def gathered(self) -> NDArray[Any]:
         """Return all rows in memory, in order."""

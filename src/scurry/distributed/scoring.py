@@ -45,7 +45,7 @@ class Scorer:
     """
 
     def __init__(self, predictor: Predictor | Forest, **settings: Any) -> None:
-        predictor = predictor if isinstance(predictor, Predictor) else Predictor.full(predictor)
+        predictor = Predictor.full(predictor) if isinstance(predictor, Forest) else predictor
         self.scoring = Scoring(predictor=predictor, **settings)
 
     def __call__(self, batches: Any) -> Iterator[Any]:
@@ -133,8 +133,9 @@ def score(
     ...     pa.csv.write_csv(pa.table({"x": [0.0, 1.0]}), f"{folder}/rows.csv")
     ...     report = scurry.distributed.score(f"{folder}/*.csv", forest, f"{folder}/out", cluster=client)
     >>> report.n_rows, report.written
-    (2, ['rows.csv'])
+    (2, ['rows.csv.parquet'])
     """
+    arrow()  # an error now, not in the first task
     scorer = Scorer(
         predictor, columns=tuple(columns), keep=tuple(keep), prefix=prefix, max_steps=max_steps, time_us=time_us
     )
@@ -142,7 +143,7 @@ def score(
     targets = plan_outputs([fragment.absolute() for fragment in find(source)], Path(destination).absolute())
     tracker = Tracker(list(targets), progress)
     with connect(cluster) as client:
-        report = collect_report(_score_on_cluster(client, scorer, targets), tracker)
+        report = collect_report(_score_on_cluster(client, scorer, targets), targets, tracker)
     # Again: workers that were killed during this run have left temporary files.
     for target in targets.values():
         remove_parts(target)

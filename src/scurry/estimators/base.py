@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_regressor
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, check_random_state, get_tags
 from sklearn.utils.multiclass import check_classification_targets
@@ -24,6 +25,7 @@ from scurry.forest import Forest, as_rows
 from scurry.importers import from_model
 from scurry.predictor import Predictor
 from scurry.runners.runner import Run
+from scurry.stopping.independence import are_copied, hash_rows
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _N_SEEDS = 2**31 - 1  # some frameworks keep seeds as int32
@@ -97,6 +99,8 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         model = RandomForestClassifier() if self.estimator is None else self.estimator
         self._refuse_regressor(model)
         rng, fitted = check_random_state(self.random_state), _is_fitted(model)
+        # First: what cannot be imported is the mistake, whatever is wrong with the rows.
+        forest = self._import_model(model) if fitted else None
         self._allow_nan = bool(get_tags(self).input_tags.allow_nan)
         labels: NDArray[Any] | None = None
         if y is not None or not fitted or self._NEEDS_LABELS:
@@ -106,10 +110,10 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_consistent_length(table, labels)
         training, calibrating = np.empty(0, np.intp), np.arange(len(table))
         if not fitted and labels is not None:
-            training, calibrating = _split(labels, self.calibration_size, rng)
+            training, calibrating = _split(labels, self.calibration_size, rng, _find_copies(table))
             fit_params = {name: _select(value, training, len(table)) for name, value in fit_params.items()}
             model = _seed(clone(model), rng).fit(_select(table, training, len(table)), labels[training], **fit_params)
-        self.estimator_, self.forest_ = model, self._import_model(model)
+        self.estimator_, self.forest_ = model, self._import_model(model) if forest is None else forest
         self.classes_ = self.forest_.classes
         rows = as_rows(self.forest_, table)
         self._calibration = Calibration(
@@ -241,7 +245,8 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         try:
             return from_model(model)
         except UnsupportedModelError as error:
-            if not isinstance(model, Pipeline):
+            inner = model.estimator if isinstance(model, FrozenEstimator) else model
+            if not isinstance(inner, Pipeline):
                 raise
             raise UnsupportedModelError(
                 f"{error}; or put the estimator into the pipeline: "
@@ -266,10 +271,26 @@ def _seed(model: Any, rng: np.random.RandomState) -> Any:
     return model.set_params(**{name: rng.randint(_N_SEEDS) for name in sorted(states) if states[name] is None})
 
 
-def _split(labels: NDArray[Any], size: float, rng: np.random.RandomState) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _find_copies(table: Any) -> NDArray[np.intp] | None:
+    """Return a number for each row that its copies share; None if no row was copied."""
+    frame = _wrap(table)
+    columns = [column.to_numpy() for column in frame.iter_columns()] if isinstance(frame, nw.DataFrame) else [table]
+    # Text and categories by their place among the values of the column.
+    numbers = [
+        values if values.dtype.kind in "fiub" else np.unique(values.astype(str), return_inverse=True)[1]
+        for values in columns
+    ]
+    digests = hash_rows(np.column_stack(numbers))
+    return np.unique(digests, return_inverse=True)[1] if are_copied(digests) else None
+
+
+def _split(
+    labels: NDArray[Any], size: float, rng: np.random.RandomState, copies: NDArray[np.intp] | None = None
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the indices of the training and the calibration rows.
 
     Each class has the same share of calibration rows, but keeps at least one training row: the model must know it.
+    Rows with the same number in `copies` go the same way: a copy proves nothing about what the other trained.
     """
     n_rows = len(labels)
     whole = isinstance(size, Integral) and not isinstance(size, bool)
@@ -283,8 +304,12 @@ def _split(labels: NDArray[Any], size: float, rng: np.random.RandomState) -> tup
     share, held_out = (size / n_rows if whole else float(size)), [np.empty(0, np.intp)]
     for label in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == label))
+        if copies is not None:
+            members = members[np.argsort(_ranks(copies[members]), kind="stable")]
         held_out.append(members[: min(round(share * len(members)), len(members) - 1)])
     calibration = np.sort(np.concatenate(held_out))
+    if copies is not None:
+        calibration = np.flatnonzero(np.isin(copies, copies[calibration]))
     if len(calibration) == 0:
         raise InputError(
             f"calibration_size={size!r} leaves none of n_samples={n_rows} rows to calibrate on; pass more rows, or a "
@@ -292,6 +317,12 @@ def _split(labels: NDArray[Any], size: float, rng: np.random.RandomState) -> tup
             argument="calibration_size",
         )
     return np.setdiff1d(np.arange(n_rows), calibration), calibration
+
+
+def _ranks(numbers: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return for each entry how many other numbers occur before its own does."""
+    _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse]
 
 
 def _wrap(table: Any) -> Any:

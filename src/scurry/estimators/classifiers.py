@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from scurry.errors import InfeasibleError
 from scurry.estimators.base import BudgetedClassifier
@@ -16,6 +16,7 @@ from scurry.predictor import Predictor
 from scurry.promises import Certificate, Labels
 from scurry.verbs.anytime import anytime
 from scurry.verbs.early_exit import early_exit
+from scurry.verbs.options import with_threshold
 from scurry.verbs.prune import prune
 
 
@@ -29,17 +30,20 @@ class EarlyExitClassifier(BudgetedClassifier):
     max_disagreement : float in [0, 1), default 0.001
         The largest share of rows whose label may change. The methods "auto", "qwyc" and "fan" compare with the labels
         of the estimator; "minimax", "minimean", "minimixed" and "schwing" compare with the majority vote of all trees,
-        which for a forest that averages probabilities is not always the label of the estimator.
+        which for a forest that averages probabilities is not always the label of the estimator; the summary says how
+        often it is.
         A budget: ``predict(X, max_disagreement=…)`` calibrates again at the first use of a value.
-    method, confidence, shuffle, keep_scores
-        See `scurry.early_exit`.
+    method, confidence, shuffle, keep_scores, costs, threshold
+        See `scurry.early_exit`. With a `threshold`, `predict` answers by it, and the promise is about those labels.
     calibration_size : float or int, default 0.2
         Share or number of rows to hold out of training, stratified by class. If the estimator is fitted, all rows
-        are calibration rows.
+        are calibration rows: pass rows that did not train it. Rows that look as if they did are noticed; then a warning
+        says so, and every tree is evaluated.
     n_threads : int or None, default 1
         Number of threads of predictions (None: all cores).
     random_state : int, RandomState or None
-        Seed of the split and of the calibration, and of the estimator if its own random_state is None.
+        Seed of the split and of the estimator, if its own random_state is None. Each seed makes another model with its
+        own promise; of the best of many, the promise holds less surely than the confidence says.
 
     Attributes
     ----------
@@ -78,6 +82,8 @@ class EarlyExitClassifier(BudgetedClassifier):
         confidence: float | None = 0.95,
         shuffle: str = "fixed",
         keep_scores: str | None = None,
+        costs: str | ArrayLike = "trees",
+        threshold: float | None = None,
         calibration_size: float = 0.2,
         n_threads: int | None = 1,
         random_state: Any = None,
@@ -88,6 +94,8 @@ class EarlyExitClassifier(BudgetedClassifier):
         self.confidence = confidence
         self.shuffle = shuffle
         self.keep_scores = keep_scores
+        self.costs = costs
+        self.threshold = threshold
 
     def _make_predictor(self) -> Predictor:
         return self._calibrate(self.max_disagreement)
@@ -97,17 +105,16 @@ class EarlyExitClassifier(BudgetedClassifier):
 
     def _calibrate(self, max_disagreement: float) -> Predictor:
         calibration = self._calibration
+        forest = self.forest_ if self.threshold is None else with_threshold(self.forest_, self.threshold)
         # The trees agree too much on the rows they were trained on. Such rows may find the rule, but other rows must
         # certify it; without a confidence nothing is certified, so they are not used at all.
         X_fit = None if self.confidence is None else calibration.training_rows
         for rows in (calibration.rows, X_fit):
             # `early_exit` raises an error for such rows, but a scikit-learn estimator must fit them.
-            if rows is not None and len(np.unique(self.forest_.predict(rows, self.n_threads))) == 1:
-                return _evaluate_all(
-                    self.forest_, "the model gives all rows the same label, so that nothing can be learnt"
-                )
+            if rows is not None and len(np.unique(forest.predict(rows, self.n_threads))) == 1:
+                return _evaluate_all(forest, "the model gives all rows the same label, so that nothing can be learnt")
         try:
-            return early_exit(
+            fast = early_exit(
                 self.forest_,
                 calibration.rows,
                 calibration.labels,
@@ -117,11 +124,16 @@ class EarlyExitClassifier(BudgetedClassifier):
                 confidence=self.confidence,
                 shuffle=self.shuffle,
                 keep_scores=self.keep_scores,
+                costs=self.costs,
+                threshold=self.threshold,
                 random_state=calibration.seed,
             )
         except InfeasibleError as error:
             warnings.warn(f"{error}. For now, every tree is evaluated", UserWarning, stacklevel=4)  # names `fit`
-            return _evaluate_all(self.forest_, str(error))
+            return _evaluate_all(forest, str(error))
+        if self.confidence is not None and fast.certificate is not None and fast.certificate.promise is None:
+            return _evaluate_all(forest, fast.certificate.note)  # a promise was asked for, and there is none
+        return fast
 
 
 class AnytimeClassifier(BudgetedClassifier):

@@ -135,11 +135,13 @@ def to_c(
     rows = None if X_cal is None else as_rows(pred.forest, X_cal)
     if rows is not None and len(rows) == 0:
         raise InputError("X_cal has no rows; pass rows like those to come, or leave it out", argument="X_cal")
-    options = list_candidates(pred, name, layout, rows)
-    chosen = choose(options, flash_budget)
-    options.sort(key=lambda option: option is not chosen)
-    export = Export(Path(directory), name, chosen.layout.name, chosen.sizes, chosen.agreement, options)
-    _write(export, pred, chosen, rows)
+    # Thresholds next to zero underflow, as they should. Some packages make numpy raise an error at that.
+    with np.errstate(under="ignore"):
+        options = list_candidates(pred, name, layout, rows)
+        chosen = choose(options, flash_budget)
+        options.sort(key=lambda option: option is not chosen)
+        export = Export(Path(directory), name, chosen.layout.name, chosen.sizes, chosen.agreement, options)
+        _write(export, pred, chosen, rows)
     return export
 
 

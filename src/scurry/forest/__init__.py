@@ -1,6 +1,7 @@
 """Forest: what a trained model is, and the functions that turn any table into the rows it reads."""
 
 from scurry.forest.forest import Forest
-from scurry.forest.rows import as_rows, as_value, columns_read, float_columns, thread_count
+from scurry.forest.rows import as_rows, as_value, columns_read, float_columns, text_columns, thread_count
+from scurry.forest.tables import Encoder
 
-__all__ = ["Forest", "as_rows", "as_value", "columns_read", "float_columns", "thread_count"]
+__all__ = ["Encoder", "Forest", "as_rows", "as_value", "columns_read", "float_columns", "text_columns", "thread_count"]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry import _core
-from scurry.errors import InputError
+from scurry.errors import FormatError, InputError
 from scurry.forest.rows import as_rows, thread_count
 from scurry.forest.storage import (
     Container,
@@ -22,7 +22,6 @@ from scurry.forest.storage import (
     container_of,
     digest,
     pack_values,
-    unpack_values,
     write_container,
 )
 from scurry.forest.structure import (
@@ -37,7 +36,10 @@ from scurry.forest.structure import (
     fill_arrays,
     freeze,
     join_trees,
+    label_codes,
+    link_scores,
 )
+from scurry.forest.tables import Encoder
 
 # What a leaf holds in arrays that only splits read.
 _AT_LEAVES = {"feature": -1, "threshold": 0.0, "default_left": False, "missing": 0, "category_set": -1}
@@ -91,9 +93,14 @@ class Forest(ForestFields):
         How a number becomes a category; one below 0 is in no set.
     feature_names : sequence of str, optional
     categories : mapping of feature index to array, optional
-        The values that codes 0, 1, … stand for, to encode non-numeric columns.
+        The values that codes 0, 1, … stand for, to encode columns of tables: texts, numbers or booleans. An empty
+        array says that the feature is categorical, and that its values are not known.
     encode_numbers : bool
-        Whether numeric columns of `categories` hold values to be encoded too, not codes.
+        Whether arrays hold values of `categories` too, as HistGradientBoosting expects, and not codes. In tables
+        numbers are looked up by value in any case.
+    integer_dtype : {"float32", "float64"}, optional
+        The precision to which the source rounds arrays of integers: LightGBM's is float32, although it compares
+        float64. By default `input_dtype`.
 
     Examples
     --------
@@ -138,6 +145,7 @@ class Forest(ForestFields):
         feature_names: Sequence[str] | None = None,
         categories: Mapping[int, ArrayLike] | None = None,
         encode_numbers: bool = False,
+        integer_dtype: str | None = None,
     ) -> None:
         given = {
             "tree_offset": tree_offset,
@@ -160,6 +168,7 @@ class Forest(ForestFields):
         self.classes = None if classes is None else freeze(classes, None, "classes")
         self.aggregation, self.comparison = aggregation, comparison
         self.input_dtype, self.score_dtype = input_dtype, score_dtype
+        self.integer_dtype = input_dtype if integer_dtype is None else integer_dtype
         self.link, self.link_scale = link, float(link_scale)
         self.label_from, self.decision_threshold = label_from, float(decision_threshold)
         self.category_rounding, self.encode_numbers = category_rounding, bool(encode_numbers)
@@ -250,33 +259,7 @@ class Forest(ForestFields):
         >>> forest.codes_of(["yes", "no"])
         array([1, 0], dtype=int32)
         """
-        known, given = np.array([]) if self.classes is None else self.classes, np.asarray(labels)
-        # Only kinds that numpy compares exactly: it would find the int 2**53 + 1 equal to a float.
-        if known.dtype.kind + given.dtype.kind in ("ii", "iu", "ui", "uu", "bb", "ff", "UU"):
-            order = np.argsort(known)
-            codes = order[np.minimum(np.searchsorted(known[order], given), len(order) - 1)].astype(np.int32)
-            if (known[codes] == given).all():
-                return codes
-        classes, values = known.tolist(), given.tolist()
-        code = {label: index for index, label in enumerate(classes)}
-        codes = np.array([code.get(label, -1) for label in values], dtype=np.int32)
-        if (codes >= 0).all():
-            return codes
-        missing = [row for row, label in enumerate(values) if label is None or label != label]
-        if missing:
-            raise InputError(
-                f"{name} has {len(missing)} missing labels, the first in row {missing[0]}; drop those rows",
-                argument=name,
-            )
-        unknown = sorted({repr(label) for label in values if label not in code})
-        shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
-        accepted = ", ".join(map(repr, classes[:5])) + (", …" if len(classes) > 5 else "")
-        raise InputError(
-            f"{name} has {len(unknown)} labels the model does not know: {shown}; its {len(classes)} classes are "
-            f"{accepted}. Pass {name} as the model was trained: XGBoost and LightGBM files number classes, sorted by "
-            "name",
-            argument=name,
-        )
+        return label_codes(self.classes, labels, name)
 
     @cached_property
     def digest(self) -> str:
@@ -314,6 +297,32 @@ class Forest(ForestFields):
     def decode(self, written: NDArray[np.int64]) -> NDArray[Any]:
         """Return the labels that native code means by what it writes, see `engine_labels`."""
         return written if self.classes is None or self.engine_labels is self.classes else self.classes.take(written)
+
+    def encoder(self, X: Any) -> Encoder:
+        """Return a function that turns tables like `X` into the matrix that this forest reads.
+
+        Parameters
+        ----------
+        X : DataFrame
+            An example, of pandas, polars or Arrow: its columns say what kind of values later tables must hold.
+
+        Returns
+        -------
+        Encoder
+            ``encoder(frame)`` is a matrix that every method of the forest and of its predictors takes.
+
+        Examples
+        --------
+        >>> import pandas as pd, scurry
+        >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+        ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+        >>> forest = scurry.Forest.from_trees([stump]).replace(feature_names=["city"], categories={0: ["Oslo", "Rome"]})
+        >>> encoder = forest.encoder(pd.DataFrame({"city": ["Rome"]}))
+        >>> encoder(pd.DataFrame({"city": ["Rome", "Oslo"]}))
+        array([[1.],
+               [0.]], dtype=float32)
+        """
+        return Encoder(self, X)
 
     def predict(self, X: Any, n_threads: int | None = 1) -> NDArray[Any]:
         """Predict the label (or a regressor's value) of each row, identical to the source model's.
@@ -403,7 +412,8 @@ class Forest(ForestFields):
         """
         if self.aggregation != "vote":
             return self.value
-        votes: NDArray[np.float64] = np.eye(self.n_outputs)[self.value.argmax(axis=1)]
+        votes = np.zeros_like(self.value)
+        votes[np.arange(self.n_nodes), self.value.argmax(axis=1)] = 1.0
         return votes
 
     def goes_left(self, node: int, x: float) -> bool:
@@ -467,26 +477,7 @@ class Forest(ForestFields):
         -------
         float64 array of shape (n_rows, n_outputs)
         """
-        if self.link == "identity":
-            return scores
-        z = self.link_scale * scores
-        with np.errstate(over="ignore"):
-            match self.link:
-                case "softmax":
-                    # The largest score is taken off first, so that no exponential overflows.
-                    linked = np.exp(z - z.max(axis=1, keepdims=True))
-                    linked /= linked.sum(axis=1, keepdims=True)
-                case "exp":
-                    linked = np.exp(z)
-                case "signed-square":
-                    linked = np.sign(z) * z * z
-                case "log1p-exp":
-                    linked = np.log1p(np.exp(z))
-                case "step":
-                    linked = (z > 0).astype(np.float64)
-                case _:  # "logistic" and "logistic-each"
-                    linked = 1 / (1 + np.exp(-z))
-        return np.asarray(linked, dtype=np.float64)
+        return link_scores(scores, self.link, self.link_scale)
 
     def decide(self, scores: NDArray[np.float64]) -> NDArray[Any]:
         """Return the labels that scores give, or a regressor's values.
@@ -566,6 +557,8 @@ class Forest(ForestFields):
         array(['no'], dtype='<U3')
         """
         own = {name: getattr(self, name) for name in (*ARRAYS, *HEADER, "classes", "feature_names", "categories")}
+        if self.integer_dtype != self.input_dtype:
+            own["integer_dtype"] = self.integer_dtype
         return type(self)(**own | fields)
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -584,24 +577,28 @@ class Forest(ForestFields):
             "classes": None if self.classes is None else pack_values(self.classes),
             "categories": {str(f): pack_values(values) for f, values in self.categories.items()},
         }
+        if self.integer_dtype != self.input_dtype:  # only then, so that other forests keep their digest
+            header["integer_dtype"] = self.integer_dtype
         return header, {name: getattr(self, name) for name in ARRAYS}
 
     @classmethod
     def from_container(cls, container: Container) -> Self:
         """Return the forest of a ``.scurry`` file, be it saved alone or with a plan."""
         with container.reading("forest"):
-            classes = container.field("classes", dict | None)
+            classes, names = container.field("classes", dict | None), container.field("feature_names", list | None)
+            if names is not None and not all(isinstance(name, str) for name in names):
+                raise FormatError("feature_names must be texts")
+            packed = container.field("categories", dict) | ({} if classes is None else {"classes": classes})
+            values = container.values(packed)
             fields: dict[str, Any] = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
             fields |= {name: container.field(name, kind) for name, kind in HEADER.items()}
             return cls(
                 **fields,
-                feature_names=container.field("feature_names", list | None),
-                classes=None if classes is None else unpack_values(classes),
-                categories={
-                    # -1 is no feature: the checks refuse it by their own message.
-                    int(f) if f.isdecimal() else -1: unpack_values(values)
-                    for f, values in container.field("categories", dict).items()
-                },
+                integer_dtype=container.field("integer_dtype", str) if "integer_dtype" in container.header else None,
+                feature_names=names,
+                classes=values.pop("classes", None),
+                # -1 is no feature: the checks refuse it by their own message.
+                categories={int(f) if f.isdecimal() and len(f) < 11 else -1: one for f, one in values.items()},
             )
 
 

@@ -1,31 +1,20 @@
-"""Rows: any table a user may hold, as a numeric matrix in a forest's feature order."""
+"""Rows: whatever a user may hold, arrays or tables, as a numeric matrix in a forest's feature order."""
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Sequence
 from typing import Any
 
-import narwhals.stable.v1 as nw
 import numpy as np
-from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
 from scurry.checks import check_count
 from scurry.errors import InputError
 from scurry.forest.structure import ForestFields
+from scurry.forest.tables import CodedRows, look_like_numbers, reader_of
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
-
-
-class CodedRows(np.ndarray[Any, np.dtype[Any]]):
-    """Rows whose categories are codes already.
-
-    The type remembers it: codes are numbers too, and would be taken for category values if they were encoded again.
-    """
-
-    __array_priority__ = 1.0  # so that rows put together with others are known as coded too
 
 
 def thread_count(n_threads: int | None) -> int:
@@ -56,14 +45,8 @@ def as_rows(forest: ForestFields, X: Any) -> NDArray[Any]:
 
 
 def as_value(forest: ForestFields, feature: int, given: Any) -> float:
-    """Return a single cell as the forest compares it: a number, the code of a category, NaN for None."""
-    column = np.empty(1, dtype=object)
-    column[0] = given
-    categories = forest.categories.get(feature)
-    if categories is not None:
-        column = _encode(column, categories, forest.encode_numbers)
-    with np.errstate(over="ignore"):  # what is too large for float32 is infinite there
-        return float(_read_numbers(str(forest.name_of(feature)), column, forest).astype(forest.input_dtype)[0])
+    """Return one value of a feature as the forest compares it, a category by its value; None is missing."""
+    return reader_of(forest).read_value(feature, given)
 
 
 def columns_read(forest: ForestFields, names: Sequence[str]) -> list[str]:
@@ -81,17 +64,20 @@ def float_columns(forest: ForestFields) -> frozenset[str]:
     return frozenset(name for j, name in enumerate(names) if j not in forest.categories)
 
 
+def text_columns(forest: ForestFields) -> frozenset[str]:
+    """Return the names of the features whose categories are texts that look like numbers, such as "007"."""
+    names, categories = forest.feature_names or (), forest.categories
+    return frozenset(name for j, name in enumerate(names) if j in categories and look_like_numbers(categories[j]))
+
+
 def _convert(forest: ForestFields, X: Any) -> NDArray[Any]:
+    rows = reader_of(forest).read(X)
+    if rows is not None:
+        return rows
     if hasattr(X, "tocsr") or hasattr(X, "todense"):
         raise InputError("X is a sparse matrix, which is not supported; pass X.toarray()")
     if isinstance(X, dict) or (isinstance(X, list | tuple) and X and isinstance(X[0], dict)):
         raise InputError(f"X is made of dicts; pass pandas.DataFrame({'[X]' if isinstance(X, dict) else 'X'})")
-    try:
-        frame = nw.from_native(X, eager_only=True, pass_through=True)
-    except DuplicateError as error:
-        raise InputError(f"X has columns of the same name: {' '.join(str(error).split())}. Rename them") from error
-    if isinstance(frame, nw.DataFrame):
-        return _from_frame(forest, frame)
     if hasattr(X, "collect") and not isinstance(X, np.ndarray):
         raise InputError(f"X is lazy ({type(X).__name__}); call .collect() first")
     return _from_array(forest, X)
@@ -114,108 +100,12 @@ def _from_array(forest: ForestFields, X: Any) -> NDArray[Any]:
         )
     if array.shape[1] != forest.n_features:
         raise InputError(f"X has {array.shape[1]} columns, the model was trained on {forest.n_features} features")
-    if array.dtype.kind == "O" or forest.encode_numbers:
-        return _from_columns(forest, [(str(forest.name_of(j)), array[:, j]) for j in range(array.shape[1])], len(array))
-    if array.dtype.kind not in "fiub":
+    kind = array.dtype.kind
+    if kind not in "fiub" and kind != "O" and not (kind == "U" and forest.encode_numbers):
         raise InputError(f"X has dtype {array.dtype}; numbers are needed (encode text and dates first)")
-    # Fields of packed records lie at any address, and the engine reads whole floats.
-    return np.require(array, array.dtype if array.dtype in _FLOATS else forest.input_dtype, "A")
-
-
-def _from_frame(forest: ForestFields, frame: nw.DataFrame[Any]) -> NDArray[Any]:
-    names = [str(name) for name in frame.columns]
-    order = list(range(len(names)))
-    if forest.feature_names is not None:
-        position = {name: at for at, name in enumerate(names)}
-        if len(position) < len(names):
-            # Columns may differ in type alone, such as 1 and "1". Which one the model means cannot be decided.
-            repeated = sorted({name for name in names if names.count(name) > 1} & set(forest.feature_names))
-            if repeated:
-                shown = ", ".join(map(repr, repeated[:10]))
-                raise InputError(f"X has several columns that are called {shown}. Rename them")
-        # LightGBM knows a column "a b" as "a_b".
-        position = {name.replace(" ", "_"): at for name, at in position.items()} | position
-        absent = [name for name in forest.feature_names if name not in position]
-        if absent:
-            shown = ", ".join(map(repr, absent[:10])) + (", …" if len(absent) > 10 else "")
-            raise InputError(
-                f"X lacks {len(absent)} of the model's columns: {shown}; it has {', '.join(names[:10])}. "
-                + _suggest(absent, names)
-            )
-        order = [position[name] for name in forest.feature_names]
-    elif len(names) != forest.n_features:
-        raise InputError(f"X has {len(names)} columns, the model was trained on {forest.n_features} features")
-    return _from_columns(forest, [(names[at], frame[:, at]) for at in order], len(frame))
-
-
-def _suggest(absent: list[str], names: list[str]) -> str:
-    """Return advice on missing columns: rename those with nearly the same name, or add them."""
-    lower = {name.lower(): name for name in names}
-    close = {wanted: difflib.get_close_matches(wanted.lower(), lower, n=1, cutoff=0.75) for wanted in absent[:10]}
-    pairs = [f"{lower[near[0]]!r} to {wanted!r}" for wanted, near in close.items() if near]
-    return f"Rename {', '.join(pairs)}?" if pairs else "Add them, in the units the model was trained on"
-
-
-def _from_columns(forest: ForestFields, columns: list[tuple[str, Any]], n_rows: int) -> NDArray[Any]:
-    # Column-major: each column is written, and later read by the engine, in one stream.
-    rows = np.empty((n_rows, len(columns)), dtype=forest.input_dtype, order="F")
-    for j, (name, column) in enumerate(columns):
-        categories = forest.categories.get(j)
-        if isinstance(column, nw.Series):
-            rows[:, j] = _read_series(name, column, categories, forest)
-        else:
-            encoded = column if categories is None else _encode(column, categories, forest.encode_numbers)
-            rows[:, j] = _read_numbers(name, encoded, forest)
-    return rows
-
-
-def _read_series(
-    name: str, column: nw.Series[Any], categories: NDArray[Any] | None, forest: ForestFields
-) -> NDArray[Any]:
-    dtype = column.dtype
-    numeric = dtype.is_numeric() or dtype == nw.Boolean
-    if categories is not None and (not numeric or forest.encode_numbers):
-        if dtype in (nw.Categorical, nw.Enum):
-            column = column.cast(nw.String) if categories.dtype.kind in "OUS" else column
-        return _encode(np.asarray(column.to_list(), dtype=object), categories, encode_numbers=True)
-    if dtype in (nw.Categorical, nw.Enum):
-        raise InputError(
-            f"column {name!r} is categorical, but the model has no list of categories for it; pass its codes"
-        )
-    if not numeric:
-        return _read_numbers(name, np.asarray(column.to_list(), dtype=object), forest)
-    if not column.null_count():
-        return column.to_numpy()
-    if not dtype.is_integer():
-        return column.cast(nw.Float64).fill_null(float("nan")).to_numpy()
-    # Arrow refuses to cast whole numbers that no float is equal to.
-    return np.where(column.is_null().to_numpy(), np.nan, column.fill_null(0).to_numpy())
-
-
-def _read_numbers(name: str, column: NDArray[Any], forest: ForestFields) -> NDArray[Any]:
-    """Return a column of numbers, also of Python objects that are numbers; None is missing."""
-    if column.dtype.kind in "fiub":
-        return column
-    present = [value is not None and type(value).__name__ != "NAType" for value in column]  # pandas' missing value
-    values = np.full(len(column), np.nan, dtype=forest.input_dtype)
-    wrong = next((v for v, p in zip(column, present, strict=True) if p and isinstance(v, str | bytes)), None)
-    try:
-        if wrong is not None:
-            raise ValueError
-        values[present] = np.array(list(column[present]), dtype=forest.input_dtype)
-    except (TypeError, ValueError) as error:
-        example = wrong if wrong is not None else column[present][0]
-        raise InputError(
-            f"column {name!r} is not numeric (for example {example!r}); encode it as the model was trained"
-        ) from error
-    return values
-
-
-def _encode(column: NDArray[Any], categories: NDArray[Any], encode_numbers: bool) -> NDArray[np.float64]:
-    """Return the codes of category values, NaN for what is missing or unknown; numbers may be codes already."""
-    code: dict[Any, float] = {value: float(index) for index, value in enumerate(categories.tolist())}
-
-    def encode(value: Any) -> float:
-        return value if isinstance(value, int | float) and not encode_numbers else code.get(value, np.nan)
-
-    return np.array([encode(value) for value in column.tolist()], dtype=np.float64)
+    if kind in "fiub" and not forest.encode_numbers:
+        # Fields of packed records lie at any address, and the engine reads whole floats.
+        return np.require(array, array.dtype if array.dtype in _FLOATS else forest.integer_dtype, "A")
+    # Categories of an array are codes, unless the source looks numbers up by value as well, which it does as float64.
+    array = array.astype(np.float64 if kind in "fiub" else object, order="F", copy=False)
+    return reader_of(forest).read_arrays(list(array.T), codes=not forest.encode_numbers)

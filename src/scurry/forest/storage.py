@@ -1,7 +1,8 @@
 """Storage: the ``.scurry`` container, a zip of ``manifest.json`` and ``.npy`` arrays, all stored uncompressed.
 
 Nothing is executed on load, and nothing is allocated that the file does not hold: members are not compressed, so
-their sizes are bounded by the file's own, and each array's header is checked against its member's size before use.
+their sizes are bounded by the file's own, each array's header is checked against its member's size before use, and so
+is what a manifest would take in memory.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 import os
 import re
 import secrets
+import stat
 import struct
 import zipfile
 import zlib
@@ -27,12 +29,19 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from scurry.errors import FormatError, InputError, OutputError
+from scurry.errors import FormatError, InputError, MissingFileError, OutputError
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 MAX_MEMBERS = 256  # several times what any kind of file has; more would only slow down reading a hostile one
 _MAX_MANIFEST_BYTES = 64 * 2**20
+# Python needs 60 to 200 bytes for the two characters of an empty list or object. Our own manifests have far more text
+# for each than this.
+_BYTES_OF_A_LIST, _BYTES_OF_AN_OBJECT, _BYTES_FREE = 16, 36, 2**16
+_TEXT_IN_JSON = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_MAX_BYTES_WITH_BRACKETS = 4 * 2**20
+# A double holds whole numbers up to 2**53; what is larger, or longer than any number we write, is no field of ours.
+_MAX_NUMBER = 2.0**1023
 _TIMESTAMP = (1980, 1, 1, 0, 0, 0)  # always the same, so that equal content gives equal files
 # Version 1.0 of the .npy format exactly as numpy writes it for these types; anything else raises an error unparsed.
 _NPY_HEADER = re.compile(
@@ -45,8 +54,11 @@ _NPY_HEADER = re.compile(
 class Container:
     """An opened ``.scurry`` file: its kind, its header and its arrays."""
 
-    def __init__(self, path: str, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    def __init__(
+        self, path: str, n_bytes: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]
+    ) -> None:
         self.path, self.kind, self.header, self._arrays = path, kind, header, arrays
+        self._n_bytes = n_bytes
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
@@ -69,9 +81,19 @@ class Container:
 
     def field(self, name: str, kind: type | UnionType) -> Any:
         """Return the header's entry `name`, which must be a `kind`."""
-        if name not in self.header or not isinstance(self.header[name], kind):
+        value = self.header.get(name)
+        # True is an int to Python, but not in a file.
+        is_wanted = isinstance(value, kind) and (not isinstance(value, bool) or kind is bool)
+        if name not in self.header or not is_wanted:
             raise FormatError(f"the file's field {name!r} is missing or not a {kind}")
-        return self.header[name]
+        if isinstance(value, int | float) and not abs(value) < _MAX_NUMBER:
+            raise FormatError(f"the file's field {name!r} is no number that a float can hold")
+        return value
+
+    def values(self, packed: dict[str, Any]) -> dict[str, NDArray[Any]]:
+        """Return the arrays that `pack_values` wrote; all of them together must fit the size of the file."""
+        fits = sum(map(_size_of_values, packed.values())) <= 4 * self._n_bytes
+        return {name: unpack_values(values, fits) for name, values in packed.items()}
 
 
 def write_container(
@@ -134,10 +156,22 @@ def read_container(path: str | PathLike[str]) -> Container:
     ------
     FormatError
         If the file is truncated, corrupted, hostile or written by a newer version.
+    MissingFileError
+        If there is no such file.
     """
     name = os.fspath(path)
-    with open(name, "rb") as stream:
-        return _open(name, stream, os.fstat(stream.fileno()).st_size)
+    try:
+        # Before it is opened: that would wait for ever on a pipe.
+        if not stat.S_ISREG(os.stat(name).st_mode):
+            raise FormatError(f"{name} is a folder or a device, not a .scurry file")
+        with open(name, "rb") as stream:
+            return _open(name, stream, os.fstat(stream.fileno()).st_size)
+    except FileNotFoundError as error:
+        raise MissingFileError(f"{name} does not exist; name a file written by save") from error
+    except (OSError, ValueError) as error:
+        if isinstance(error, FormatError):
+            raise
+        raise InputError(f"{name!r} cannot be read: {error}", argument="path") from error
 
 
 def container_of(data: bytes) -> Container:
@@ -148,7 +182,7 @@ def container_of(data: bytes) -> Container:
 def _open(name: str, stream: BinaryIO, n_bytes: int) -> Container:
     try:
         with zipfile.ZipFile(stream) as archive:
-            return Container(name, *_read(archive, n_bytes))
+            return Container(name, n_bytes, *_read(archive, n_bytes))
     except FormatError as error:
         raise FormatError(f"{name}: {error}") from error
     # What zipfile and json are known to raise on broken input: a fuzzer found most of them.
@@ -194,14 +228,22 @@ def _read(archive: zipfile.ZipFile, file_size: int) -> tuple[str, dict[str, Any]
 
 
 def _manifest(data: bytes) -> tuple[str, dict[str, Any], list[str]]:
+    excess = _size_of_lists(data) - len(data) - _BYTES_FREE
+    if excess > 0 and len(data) <= _MAX_BYTES_WITH_BRACKETS:
+        # Names may hold brackets, and many of them: only brackets outside texts count.
+        excess -= sum(_size_of_lists(text[0]) for text in _TEXT_IN_JSON.finditer(data))
+    if excess > 0:
+        raise FormatError("its manifest has more lists and objects than any that scurry writes")
+    text = data.decode("utf-8")
+    del data
     try:
-        manifest = json.loads(data)
+        manifest = json.loads(text, parse_constant=_refuse_constant)
     except RecursionError as error:
         raise FormatError("its manifest is nested too deeply") from error
     if not isinstance(manifest, dict) or manifest.get("format") != "scurry":
         raise FormatError("its manifest is not scurry's")
     version = manifest.get("version")
-    if not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:
+    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         raise FormatError(
             f"it has format version {version!r}; this scurry reads up to {FORMAT_VERSION}: upgrade scurry"
         )
@@ -211,6 +253,15 @@ def _manifest(data: bytes) -> tuple[str, dict[str, Any], list[str]]:
     if not all(isinstance(name, str) for name in listed):
         raise FormatError("its manifest lists arrays by something else than names")
     return kind, header, listed
+
+
+def _size_of_lists(json_text: bytes) -> int:
+    """Return how many bytes a manifest of ours with so many lists and objects has at least."""
+    return _BYTES_OF_A_LIST * json_text.count(b"[") + _BYTES_OF_AN_OBJECT * json_text.count(b"{")
+
+
+def _refuse_constant(name: str) -> None:
+    raise FormatError(f"its manifest has the number {name}, which JSON does not have")
 
 
 def _array(name: str, data: bytes) -> NDArray[Any]:
@@ -241,8 +292,15 @@ def pack_values(values: NDArray[Any]) -> dict[str, Any]:
     return {"dtype": values.dtype.str, "items": items}
 
 
-def unpack_values(packed: Any) -> NDArray[Any]:
-    """Return the array that `pack_values` wrote."""
+def _size_of_values(packed: Any) -> int:
+    try:
+        return int(len(packed["items"]) * np.dtype(packed["dtype"]).itemsize)
+    except (TypeError, ValueError, KeyError, SyntaxError):
+        return 0  # `unpack_values` says what is wrong with them
+
+
+def unpack_values(packed: Any, fits: bool = True) -> NDArray[Any]:
+    """Return the array that `pack_values` wrote; `fits` says that its file is large enough to have its dtype."""
     try:
         dtype, items = np.dtype(packed["dtype"]), packed["items"]
         if dtype.kind not in "OUSbiuf" or dtype.itemsize > 4096 or not isinstance(items, list):
@@ -251,6 +309,13 @@ def unpack_values(packed: Any) -> NDArray[Any]:
             raise FormatError("labels must be strings, numbers or booleans")
         if dtype.kind == "S":
             items = [item.encode("latin-1") for item in items]
-        return np.array(items, dtype=dtype)
+        if not fits and dtype.kind in "US":
+            if max(map(len, items), default=0) * np.dtype(f"{dtype.kind}1").itemsize < dtype.itemsize:
+                raise FormatError(f"{len(items)} labels of dtype {dtype} need far more memory than the file has bytes")
+            # One long text among many short ones makes numpy reserve its length for each: they stay Python's texts.
+            dtype = np.dtype(object)
+        array = np.array(items, dtype=dtype)
+        array.flags.writeable = False  # so that Forest need not copy it
+        return array
     except (TypeError, ValueError, KeyError, OverflowError, AttributeError, SyntaxError) as error:
         raise FormatError(f"labels cannot be read: {error}") from error

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import UnionType
 from typing import Any
@@ -88,6 +89,7 @@ class ForestFields:
     decision_threshold: float
     category_rounding: str
     encode_numbers: bool
+    integer_dtype: str
     feature_names: tuple[str, ...] | None
     categories: Mapping[int, NDArray[Any]]
 
@@ -224,21 +226,28 @@ def _can_change(array: Any) -> bool:
 
 def fill_arrays(given: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     """Return all arrays of a forest, read-only; None stands for what a forest without that feature has."""
-    n_nodes, n_trees = np.shape(given["feature"])[0], np.shape(given["tree_offset"])[0] - 1
+    n_nodes, n_trees = np.size(given["feature"]), max(np.size(given["tree_offset"]) - 1, 0)
     n_columns = np.shape(given["value"])[1] if np.ndim(given["value"]) == 2 else 1
-    outputs = given["tree_output"]
-    n_outputs = n_columns if outputs is None else max(int(np.max(outputs, initial=0)) + 1, n_columns)
-    usual: dict[str, ArrayLike] = {
-        "default_left": np.zeros(n_nodes),
-        "cover": np.full(n_nodes, np.nan),
-        "missing": np.zeros(n_nodes),
-        "tree_output": np.full(n_trees, -1),
-        "base_score": np.zeros(n_outputs),
-        "category_set": np.full(n_nodes, -1),
-        "category_offset": [0],
-        "category_bits": [],
+
+    def count_outputs() -> int:
+        outputs = freeze([0] if given["tree_output"] is None else given["tree_output"], np.int32, "tree_output")
+        most = int(np.max(outputs, initial=0)) + 1
+        if most > max(n_trees, n_columns):
+            raise InputError(f"tree_output names output {most - 1}, but there are {n_trees} trees")
+        return max(most, n_columns)
+
+    # Functions, because an array that is given anyway may be large.
+    usual: dict[str, Callable[[], ArrayLike]] = {
+        "default_left": lambda: np.zeros(n_nodes),
+        "cover": lambda: np.full(n_nodes, np.nan),
+        "missing": lambda: np.zeros(n_nodes),
+        "tree_output": lambda: np.full(n_trees, -1),
+        "base_score": lambda: np.zeros(count_outputs()),
+        "category_set": lambda: np.full(n_nodes, -1),
+        "category_offset": lambda: [0],
+        "category_bits": list,
     }
-    arrays = usual | {name: values for name, values in given.items() if values is not None}
+    arrays = {name: usual[name]() if given[name] is None and name in usual else given[name] for name in ARRAYS}
     return {name: freeze(arrays[name], dtype, name) for name, dtype in ARRAYS.items()}
 
 
@@ -301,6 +310,7 @@ def check_fields(forest: ForestFields) -> NDArray[np.int32]:
     """
     for name, allowed in CHOICES.items():
         check_choice(name, getattr(forest, name), allowed)
+    check_choice("integer_dtype", forest.integer_dtype, CHOICES["input_dtype"])
     _check_shapes(forest)
     _check_header(forest)
     inner = forest.left >= 0
@@ -313,7 +323,7 @@ def _check_shapes(forest: ForestFields) -> None:
     offset = forest.tree_offset
     if offset.ndim != 1 or len(offset) < 2:
         raise InputError("tree_offset must have n_trees + 1 entries and at least one tree")
-    n_nodes, n_trees = len(forest.feature), len(offset) - 1
+    n_nodes, n_trees = forest.feature.size, len(offset) - 1
     if n_nodes > MAX_NODES:
         raise InputError(f"a forest can have at most {MAX_NODES} nodes, got {n_nodes}")
     if offset[0] != 0 or offset[-1] != n_nodes or (np.diff(offset) <= 0).any():
@@ -335,7 +345,7 @@ def _check_header(forest: ForestFields) -> None:
     if forest.feature_names is not None and len(forest.feature_names) != forest.n_features:
         raise InputError(f"{len(forest.feature_names)} feature_names for {forest.n_features} features")
     if forest.feature_names is not None and len(set(forest.feature_names)) < forest.n_features:
-        repeated = sorted({name for name in forest.feature_names if forest.feature_names.count(name) > 1})
+        repeated = sorted(name for name, times in Counter(forest.feature_names).items() if times > 1)
         raise InputError(
             f"feature_names must differ from each other, but {', '.join(map(repr, repeated[:10]))} occur several "
             "times: columns of a table are found by name",
@@ -411,7 +421,9 @@ def _check_nodes(forest: ForestFields, inner: NDArray[np.bool_]) -> None:
 
 def _check_categories(forest: ForestFields, inner: NDArray[np.bool_]) -> None:
     offset, bits = forest.category_offset, forest.category_bits
-    if offset.ndim != 1 or len(offset) < 1 or offset[0] != 0 or offset[-1] != len(bits) or (np.diff(offset) < 0).any():
+    if offset.ndim != 1 or bits.ndim != 1 or len(offset) < 1:
+        raise InputError(f"category_offset and category_bits must be lists, got {offset.shape} and {bits.shape}")
+    if offset[0] != 0 or offset[-1] != len(bits) or (np.diff(offset) < 0).any():
         raise InputError("category_offset must rise from 0 to the length of category_bits")
     if np.diff(offset).max(initial=0) > MAX_CATEGORY_WORDS:
         raise InputError(f"a category set has categories above {32 * MAX_CATEGORY_WORDS - 1}")
@@ -472,3 +484,58 @@ def mean_of_leaves(
             weight[nodes] = weight[low] + weight[high]
             value[nodes] = value[low] + (value[high] - value[low]) * (weight[high] / weight[nodes])
     return value
+
+
+def label_codes(classes: NDArray[Any] | None, labels: ArrayLike, name: str) -> NDArray[np.int32]:
+    """Return the index of each label among `classes`; messages call the labels `name`."""
+    known, given = np.array([]) if classes is None else classes, np.asarray(labels)
+    # Only kinds that numpy compares exactly: it would find the int 2**53 + 1 equal to a float.
+    if known.dtype.kind + given.dtype.kind in ("ii", "iu", "ui", "uu", "bb", "ff", "UU"):
+        order = np.argsort(known)
+        codes = order[np.minimum(np.searchsorted(known[order], given), len(order) - 1)].astype(np.int32)
+        if (known[codes] == given).all():
+            return codes
+    names, values = known.tolist(), given.tolist()
+    code = {label: index for index, label in enumerate(names)}
+    codes = np.array([code.get(label, -1) for label in values], dtype=np.int32)
+    if (codes >= 0).all():
+        return codes
+    missing = [row for row, label in enumerate(values) if label is None or label != label]
+    if missing:
+        raise InputError(
+            f"{name} has {len(missing)} missing labels, the first in row {missing[0]}; drop those rows",
+            argument=name,
+        )
+    unknown = sorted({repr(label) for label in values if label not in code})
+    shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
+    accepted = ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
+    raise InputError(
+        f"{name} has {len(unknown)} labels the model does not know: {shown}; its {len(names)} classes are "
+        f"{accepted}. Pass {name} as the model was trained: XGBoost and LightGBM files number classes, sorted by "
+        "name",
+        argument=name,
+    )
+
+
+def link_scores(scores: NDArray[np.float64], link: str, scale: float) -> NDArray[np.float64]:
+    """Return scores, of shape (n_rows, n_outputs), mapped by a link: to probabilities, or to predictions."""
+    if link == "identity":
+        return scores
+    z = scale * scores
+    with np.errstate(over="ignore"):
+        match link:
+            case "softmax":
+                # The largest score is taken off first, so that no exponential overflows.
+                linked = np.exp(z - z.max(axis=1, keepdims=True))
+                linked /= linked.sum(axis=1, keepdims=True)
+            case "exp":
+                linked = np.exp(z)
+            case "signed-square":
+                linked = np.sign(z) * z * z
+            case "log1p-exp":
+                linked = np.log1p(np.exp(z))
+            case "step":
+                linked = (z > 0).astype(np.float64)
+            case _:  # "logistic" and "logistic-each"
+                linked = 1 / (1 + np.exp(-z))
+    return np.asarray(linked, dtype=np.float64)

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from scurry.errors import FormatError, InputError, UnsupportedModelError
+from scurry.errors import FormatError, InputError, MissingDependencyError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.forest.storage import read_container
 
@@ -69,7 +69,7 @@ def _add_names(forest: Forest, feature_names: Sequence[str] | None, categories: 
             f"{'the features are ' + ', '.join(names[:10]) if names else 'pass feature_names too'}"
         )
     codes = {names.index(name): values for name, values in categories.items()}
-    if known := codes.keys() & forest.categories.keys():
+    if known := codes.keys() & {j for j, values in forest.categories.items() if len(values)}:
         raise InputError(f"the model has its own categories of {names[min(known)]!r}; leave them out")
     return forest.replace(feature_names=names or None, categories={**forest.categories, **codes})
 
@@ -103,6 +103,16 @@ def _import(model_or_path: Any) -> Forest:
     raise UnsupportedModelError(f"cannot import a {type(model_or_path).__name__}; accepted are {_ACCEPTED}")
 
 
+def _from_skops(path: str, estimator: Any) -> Forest:
+    try:
+        return _import(estimator)
+    except (UnsupportedModelError, MissingDependencyError):
+        raise
+    # A file may lack any attribute of an estimator, or give it any value.
+    except Exception as error:
+        raise FormatError(f"{path} holds an estimator with missing or impossible fields: {error}") from error
+
+
 def _from_file(path: str) -> Forest:
     try:
         with open(path, "rb") as stream:
@@ -113,7 +123,7 @@ def _from_file(path: str) -> Forest:
         from scurry.importers import skops
 
         if skops.holds_estimator(path):
-            return _import(skops.load_estimator(path))
+            return _from_skops(path, skops.load_estimator(path))
         return Forest.from_container(read_container(path))
     if head.startswith((b"tree\n", b"tree\r\n")):
         from scurry.importers import lightgbm

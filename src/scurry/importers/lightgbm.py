@@ -149,6 +149,7 @@ def _import_text(text: str, classes: NDArray[Any] | str | None = "of the objecti
             aggregation="mean" if "average_output" in header else "sum",
             input_dtype="float64",
             category_rounding="trunc",
+            integer_dtype="float32",  # arrays of other types than floats are converted to this
         )
     except InputError as error:
         raise FormatError(str(error)) from error
@@ -358,24 +359,28 @@ def _categories(feature_infos: list[str], footer: list[str]) -> dict[int, NDArra
 
     The text has a list for each such column but does not name the columns. They are among those whose training values
     may be codes, so if these are as many as the lists, they are the ones; else the columns declared categorical, if
-    those are as many. Otherwise nothing is known, and category columns raise an error.
+    those are as many. Otherwise nothing is known, and tables with category columns raise an error; so do plain numbers
+    in all of these columns if some list has numbers: they may be values of that list, or codes.
     """
     lists = _pandas_categorical(footer)
     longest = max(map(len, lists), default=0)
-    columns = [j for j, info in enumerate(feature_infos) if _may_hold_codes(info, longest)]
+    candidates = columns = [j for j, info in enumerate(feature_infos) if _may_hold_codes(info, longest)]
     if len(columns) != len(lists):
         prefix = "[categorical_feature: "
         declared = next((line[len(prefix) : -1] for line in footer if line.startswith(prefix)), "")
         columns = [int(j) for j in declared.split(",") if re.fullmatch("[0-9]{1,9}", j)]
     if len(columns) != len(lists):
-        return {}
-    return {j: np.array(values) for j, values in zip(columns, lists, strict=True) if _can_be_looked_up(values)}
+        all_texts = all(isinstance(value, str) for values in lists for value in values)
+        return {} if all_texts else dict.fromkeys(candidates, np.array([]))
+    found = zip(columns, lists, strict=True)
+    return {j: np.array(values if _can_be_looked_up(values) else []) for j, values in found}
 
 
 def _can_be_looked_up(values: list[Any]) -> bool:
     """Return whether these are texts or numbers, not some of each: a table's column has values of one kind."""
     numbers = all(isinstance(value, int | float) and abs(value) < 2**63 for value in values)
-    return numbers or all(isinstance(value, str) for value in values)
+    # Arrays of numpy lose zeros at the end of a text.
+    return numbers or all(isinstance(value, str) and not value.endswith("\0") for value in values)
 
 
 def _pandas_categorical(footer: list[str]) -> list[list[Any]]:

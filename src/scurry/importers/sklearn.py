@@ -41,7 +41,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.validation import check_is_fitted
 
-from scurry.errors import UnsupportedModelError
+from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.forest.structure import mean_of_leaves
 
@@ -195,6 +195,11 @@ def _offsets(sizes: Sequence[int]) -> NDArray[np.int64]:
 
 def _global_children(child: NDArray[Any], offset: NDArray[np.int64]) -> NDArray[np.int32]:
     """Return children as indices into all nodes, from indices inside each tree; -1 stays."""
+    size = np.diff(offset)
+    inside = np.arange(len(child)) - np.repeat(offset[:-1], size)
+    # Before anything walks the trees: a child that is no later node of its tree could lead in a circle.
+    if ((child < -1) | (child >= np.repeat(size, size)) | ((child >= 0) & (child <= inside))).any():
+        raise InputError("a node has a child that is not a later node of its tree")
     return np.where(child < 0, -1, child + np.repeat(offset[:-1], np.diff(offset))).astype(np.int32)
 
 
@@ -292,12 +297,21 @@ def _hist_features(
         "category_set": np.where(nodes["is_categorical"].astype(np.bool_), nodes["bitset_idx"] + first_set, -1),
         "category_offset": np.arange(len(words) + 1) * words.shape[1],
         "category_bits": words.ravel(),
-        "categories": dict(zip(categorical.tolist(), map(_drop_nan, encoder.categories_), strict=True)),
+        "categories": {
+            j: _read_categories(getattr(model, "feature_names_in_", range(len(model.is_categorical_)))[j], values)
+            for j, values in zip(categorical.tolist(), encoder.categories_, strict=True)
+        },
         "encode_numbers": True,
     }
 
 
-def _drop_nan(categories: NDArray[Any]) -> NDArray[Any]:
+def _read_categories(name: str | int, categories: NDArray[Any]) -> NDArray[Any]:
     """Return the encoder's values without NaN, which it puts last. None is a category like any other."""
     last = categories[-1:].tolist()
-    return categories[:-1] if last and last[0] != last[0] else categories
+    known = categories[:-1] if last and last[0] != last[0] else categories
+    if known.dtype.kind in "Mm" or not all(isinstance(value, str | int | float | None) for value in known.tolist()):
+        raise UnsupportedModelError(
+            f"column {name!r} has categories that are neither texts nor numbers, for example {known[0]!r}, which "
+            "tables of different libraries hold as different values; fit on texts instead"
+        )
+    return known

@@ -1,21 +1,32 @@
 """How each kind of plan runs: `exits` by tree, `steps` by tree step, `acquire` while features are bought."""
 
+from typing import Any
+
+from numpy.typing import NDArray
+
 from scurry.forest import Forest
 from scurry.plan import ExitRule, LeaderRule, Plan, StepRule
 from scurry.runners.exits import ExitRunner, FullRunner, LeaderRunner
+from scurry.runners.partial import Stops
 from scurry.runners.runner import Runner
 from scurry.runners.steps import StepRunner
 
-__all__ = ["runner_of"]
+__all__ = ["runner_of", "stops_of"]
 
 
 def runner_of(forest: Forest, plan: Plan) -> Runner:
     """Return what runs `forest` by `plan`. The only place that maps kinds of rules to native code."""
     match plan.stop:
         case ExitRule() as rule:
-            return ExitRunner(forest, plan.order, rule)
+            return ExitRunner(forest, plan.order, rule, plan.score_map)
         case LeaderRule() as rule:
-            return LeaderRunner(forest, plan.order, rule)
+            return LeaderRunner(forest, plan.order, rule, plan.score_map)
         case StepRule() as rule:
             return StepRunner(forest, plan.order, rule)
     return FullRunner(forest)
+
+
+def stops_of(forest: Forest, plan: Plan, rows: NDArray[Any]) -> Stops | None:
+    """Return where rows exit early, with partial and full scores; None if the plan has no early exit."""
+    runner = runner_of(forest, plan)
+    return runner.stops(rows) if isinstance(runner, ExitRunner | LeaderRunner) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,17 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.forest import Forest
-from scurry.plan import ExitRule, ExitSide, LeaderRule
+from scurry.plan import ExitRule, ExitSide, LeaderRule, ScoreMap
+from scurry.runners.partial import (
+    MARGIN,
+    PackedVotes,
+    ScoreScale,
+    Stops,
+    expected_map,
+    label_sides,
+    native_map,
+    scores_are_leads,
+)
 from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run
 
 _REASON_CODES = np.array([DECIDED, COMPLETE], np.uint8)  # of rows that stopped early, and of those that did not
@@ -47,26 +58,51 @@ class FullRunner:
 class ExitRunner:
     """Runs the native early exit of a two-class forest."""
 
-    def __init__(self, forest: Forest, order: NDArray[np.int32], rule: ExitRule) -> None:
+    def __init__(self, forest: Forest, order: NDArray[np.int32], rule: ExitRule, score_map: ScoreMap | None) -> None:
         self.forest, self.order, self.rule = forest, order, rule
-        self._native = _core.EarlyExit(
-            forest.arrays,
-            order=order,
-            increments=rule.increments(forest),
-            weights=rule.weights,
-            lower=rule.lower,
-            upper=rule.upper,
-            piece_offset=rule.piece_offset,
-            piece_edges=rule.piece_edges,
-            piece_sides=rule.piece_sides,
-            seed=rule.seed,
-            shuffle_rows=rule.shuffles_rows,
-        )
         # Rounding each leaf to the grid moves a sum by at most half a grid unit per tree. Full sums that are closer to
         # the threshold than that are decided by the exact engine. Votes are whole numbers already.
         tolerance = -1 if rule.kind == "votes" else forest.n_trees + 2
         negative, positive = map(int, forest.engine_labels)
         self._decision = negative, positive, rule.threshold(forest), tolerance
+        self._packed = PackedVotes.of(forest, rule)
+        self.scale = ScoreScale.of_two_classes(forest, rule, self._packed)
+        self._score_map = score_map
+
+    def _lower(
+        self, increments: NDArray[np.int32], lower: NDArray[np.int32], upper: NDArray[np.int32]
+    ) -> _core.EarlyExit:
+        return _core.EarlyExit(
+            self.forest.arrays,
+            order=self.order,
+            increments=increments,
+            weights=self.rule.weights,
+            lower=lower,
+            upper=upper,
+            piece_offset=self.rule.piece_offset,
+            piece_edges=self.rule.piece_edges,
+            piece_sides=self.rule.piece_sides,
+            seed=self.rule.seed,
+            shuffle_rows=self.rule.shuffles_rows,
+        )
+
+    @cached_property
+    def _native(self) -> _core.EarlyExit:
+        return self._lower(self.rule.increments(self.forest), self.rule.lower, self.rule.upper)
+
+    @cached_property
+    def _map(self) -> _core.ScoreMap:
+        score_map = self._score_map or expected_map(self.forest, self.order, self.rule)
+        return native_map(self.forest, self.scale, score_map)
+
+    @cached_property
+    def _scoring(self) -> _core.EarlyExit:
+        """The native early exit whose sums tell scores. Labels alone are faster without the shares behind votes."""
+        packed, rule = self._packed, self.rule
+        if packed is None:
+            return self._native
+        increments = packed.increments(rule.increments(self.forest), self.forest.value[:, 1])
+        return self._lower(increments, packed.lower(rule.lower), packed.upper(rule.upper))
 
     def labels(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[Any]:
         """Return the label of each row."""
@@ -76,19 +112,18 @@ class ExitRunner:
 
     def run(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> Run:
         """Return labels, and how much work they took."""
-        sums, trees, sides = self._stop(rows, n_threads)
+        sums, trees, is_positive = self._stop(rows, n_threads)
         complete = trees == self.forest.n_trees
-        scored_in_full = rows[complete] if self.rule.kind == "scores" else rows[:0]
+        scored_in_full = rows[complete]
 
         def find_scores() -> NDArray[np.float64]:
-            scores = self._scores(sums, trees)
+            scores = self._map_scores(sums, trees, is_positive)
             if len(scored_in_full):
-                own = self.forest.scores(scored_in_full, n_threads)
-                scores[complete] = own[:, 1] - own[:, 0] if self._scores_are_leads else own[:, -1]
+                scores[complete] = self._own_scores(scored_in_full, is_positive[complete], n_threads)
             return scores
 
         return Run(
-            labels=self._labels(rows, sums, sides),
+            labels=self.forest.decode(self.forest.engine_labels[is_positive.view(np.uint8)]),
             trees=trees,
             reason_codes=_REASON_CODES[complete.view(np.uint8)],
             find_scores=find_scores,
@@ -96,57 +131,74 @@ class ExitRunner:
         )
 
     def probabilities(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[np.float64]:
-        """Return class probabilities over the trees evaluated, shape (n_rows, 2)."""
-        sums, trees, _ = self._stop(rows, n_threads)
-        scores = self._scores(sums, trees)
-        if self._scores_are_leads:
+        """Return class probabilities, shape (n_rows, 2): those of mapped scores, or of the model if all trees ran."""
+        sums, trees, is_positive = self._stop(rows, n_threads)
+        scores, complete = self._map_scores(sums, trees, is_positive), trees == self.forest.n_trees
+        by_vote = self.rule.kind == "votes"
+        if by_vote and complete.any():
+            scores[complete] = self._own_scores(rows[complete], is_positive[complete], n_threads)
+        if scores_are_leads(self.forest, self.rule):
             probabilities = self.forest.link_scores(np.column_stack([-scores, scores]) / 2)
         else:
-            if self.rule.kind == "scores" and self.forest.n_outputs == 1:
+            if self.forest.n_outputs == 1:
                 scores = self.forest.link_scores(scores[:, None])[:, 0]
             probabilities = np.column_stack([1 - scores, scores])
-        complete = trees == self.forest.n_trees
-        if self.rule.kind == "scores" and complete.any():
+        if not by_vote and complete.any():
             probabilities[complete] = self.forest.predict_proba(rows[complete], n_threads)
         return probabilities
 
+    def stops(self, rows: NDArray[Any], n_threads: int = 1) -> Stops:
+        """Return where rows stop, and their partial and full scores."""
+        sums, trees, is_positive = self._stop(rows, n_threads)
+        partial = self.scale.unit[trees] * self._summed_scores(sums) + self.scale.offset[trees]
+        return Stops(
+            positions=trees,
+            groups=is_positive.astype(np.int64)[:, None],
+            partial=partial[:, None],
+            full=self._full_scores(rows, n_threads)[:, None],
+            complete=np.asarray(trees == self.forest.n_trees),
+        )
+
     def _stop(
         self, rows: NDArray[Any], n_threads: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]]:
-        """Return the sum at which each row stopped, its number of trees, and its side."""
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
+        """Return the sum at which each row stopped, its number of trees, and whether its label is the second class."""
         n = len(rows)
         sums, trees, sides = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.uint8)
-        self._native.run(rows, sums, trees, sides, n_threads)
-        return sums, trees, sides
-
-    def _labels(self, rows: NDArray[Any], sums: NDArray[np.int32], sides: NDArray[np.uint8]) -> NDArray[Any]:
-        """Return what `labels` does, from sums and sides at hand."""
-        negative, positive, threshold, tolerance = self._decision
+        self._scoring.run(rows, sums, trees, sides, n_threads)
+        _, positive, threshold, tolerance = self._decision
         undecided = sides == ExitSide.CONTINUE
-        is_positive = np.where(undecided, sums >= threshold, sides == ExitSide.POSITIVE)
-        labels = self.forest.decode(np.where(is_positive, positive, negative))
+        decided_by = sums if self._packed is None else self._packed.votes(sums)
+        is_positive: NDArray[np.bool_] = np.where(undecided, decided_by >= threshold, sides == ExitSide.POSITIVE)
         if tolerance >= 0:
             close = np.flatnonzero(undecided & (np.abs(sums.astype(np.int64) - threshold) <= tolerance))
-            labels[close] = self.forest.predict(rows[close])
-        return labels
+            exact = np.empty(len(close), np.int64)
+            self.forest.engine.labels(rows[close], exact, n_threads)
+            is_positive[close] = exact == positive
+        return sums, trees, is_positive
 
-    @property
-    def _scores_are_leads(self) -> bool:
-        """Whether a score is the lead of the second class: boosted models with one score per class."""
-        return self.rule.kind == "scores" and self.forest.n_outputs == 2 and self.forest.aggregation == "sum"
+    def _summed_scores(self, sums: NDArray[np.int32]) -> NDArray[np.int32]:
+        return sums if self._packed is None else self._packed.shares(sums)
 
-    def _scores(self, sums: NDArray[np.int32], trees: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return the score over the trees evaluated, as `Run.scores` defines it."""
-        rounds = np.maximum(trees, 1) / self.forest.trees_per_round
-        values, base = sums.astype(np.float64) * self.rule.step, self.forest.base_score
-        if self.rule.kind == "votes":
-            return values / rounds
-        if self._scores_are_leads:
-            return 2 * values + float(base[1] - base[0])
-        if self.forest.n_outputs == 2:
-            return values / rounds + 0.5
-        total = values + float(base[0])
-        return total if self.forest.aggregation == "sum" else total / rounds
+    def _map_scores(
+        self, sums: NDArray[np.int32], trees: NDArray[np.int32], is_positive: NDArray[np.bool_]
+    ) -> NDArray[np.float64]:
+        """Return the scores that the plan's map makes of sums, as `Run.scores` defines them."""
+        scores = np.empty(len(sums))
+        self._map.two_classes(self._summed_scores(sums), trees, is_positive.view(np.uint8), scores)
+        return scores
+
+    def _own_scores(self, rows: NDArray[Any], is_positive: NDArray[np.bool_], n_threads: int) -> NDArray[np.float64]:
+        """Return the full model's scores; where the full vote contradicts one, the nearest score that agrees."""
+        own = self._full_scores(rows, n_threads)
+        if self.rule.kind == "scores":
+            return own
+        negative, positive = label_sides(self.forest, self.scale)
+        return np.where(is_positive, np.maximum(own, positive), np.minimum(own, negative))
+
+    def _full_scores(self, rows: NDArray[Any], n_threads: int) -> NDArray[np.float64]:
+        own = self.forest.scores(rows, n_threads)
+        return own[:, 1] - own[:, 0] if scores_are_leads(self.forest, self.rule) else own[:, -1]
 
     def _count_tests(self, rows: NDArray[Any], trees: NDArray[np.int32], n_threads: int) -> NDArray[np.int64]:
         if self.rule.shuffles_rows:
@@ -160,7 +212,7 @@ class ExitRunner:
 class LeaderRunner:
     """Runs the native early exit of a forest with a score per class."""
 
-    def __init__(self, forest: Forest, order: NDArray[np.int32], rule: LeaderRule) -> None:
+    def __init__(self, forest: Forest, order: NDArray[np.int32], rule: LeaderRule, score_map: ScoreMap | None) -> None:
         self.forest, self.order, self.rule = forest, order, rule
         self._native = _core.LeaderExit(
             forest.arrays,
@@ -173,6 +225,13 @@ class LeaderRunner:
         )
         # As in ExitRunner, but the difference of two sums moves twice as far.
         self._tolerance = -1 if rule.kind == "votes" else 2 * forest.n_trees + 2
+        self.scale = ScoreScale.of_classes(forest, rule)
+        self._score_map = score_map
+
+    @cached_property
+    def _map(self) -> _core.ScoreMap:
+        score_map = self._score_map or expected_map(self.forest, self.order, self.rule)
+        return native_map(self.forest, self.scale, score_map)
 
     def labels(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[Any]:
         """Return the label of each row."""
@@ -182,15 +241,16 @@ class LeaderRunner:
 
     def run(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> Run:
         """Return labels, and how much work they took."""
-        scores, trees, leaders, decided = self._stop(rows, n_threads)
+        sums, trees, leaders, decided = self._stop(rows, n_threads)
         labels = self.forest.decode(self.forest.engine_labels[leaders])
-        scored_in_full = rows[~decided] if self.rule.kind == "scores" else rows[:0]
-        if len(scored_in_full):
+        scored_in_full = rows[~decided]
+        if len(scored_in_full) and self.rule.kind == "scores":
             labels[~decided] = self.forest.predict(scored_in_full, n_threads)
 
         def find_scores() -> NDArray[np.float64]:
+            scores = self._map_scores(sums, trees, leaders)
             if len(scored_in_full):
-                scores[~decided] = self.forest.scores(scored_in_full, n_threads)
+                scores[~decided] = self._own_scores(scored_in_full, leaders[~decided], n_threads)
             return _one_column(scores)
 
         return Run(
@@ -202,27 +262,54 @@ class LeaderRunner:
         )
 
     def probabilities(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[np.float64]:
-        """Return class probabilities over the trees evaluated, shape (n_rows, n_classes)."""
-        scores, _, _, decided = self._stop(rows, n_threads)
-        if self.rule.kind == "votes":
-            return scores
+        """Return class probabilities, shape (n_rows, n_classes): of mapped scores, or of the model if all trees ran."""
+        sums, trees, leaders, decided = self._stop(rows, n_threads)
+        scores, in_full = self._map_scores(sums, trees, leaders), rows[~decided]
+        if len(in_full) and self.rule.kind == "votes":
+            scores[~decided] = self._own_scores(in_full, leaders[~decided], n_threads)
         probabilities = self.forest.link_scores(scores)
-        if not decided.all():
-            probabilities[~decided] = self.forest.predict_proba(rows[~decided], n_threads)
+        if len(in_full) and self.rule.kind == "scores":
+            probabilities[~decided] = self.forest.predict_proba(in_full, n_threads)
         return probabilities
+
+    def stops(self, rows: NDArray[Any], n_threads: int = 1) -> Stops:
+        """Return where rows stop, and their partial and full scores."""
+        sums, trees, leaders, decided = self._stop(rows, n_threads)
+        rounds = trees // self.forest.trees_per_round
+        return Stops(
+            positions=rounds,
+            groups=(np.arange(self.forest.n_classes) == leaders[:, None]).astype(np.int64),
+            partial=self.scale.unit[rounds][:, None] * sums,
+            full=self.forest.scores(rows, n_threads),
+            complete=~decided,
+        )
+
+    def _own_scores(self, rows: NDArray[Any], leaders: NDArray[np.int32], n_threads: int) -> NDArray[np.float64]:
+        """Return the full model's scores; where the full vote contradicts them, with the winner's just above."""
+        own = self.forest.scores(rows, n_threads)
+        if self.rule.kind == "votes":
+            other = np.flatnonzero(own.argmax(axis=1) != leaders)
+            own[other, leaders[other]] = own[other].max(axis=1) + MARGIN
+            own[other] /= own[other].sum(axis=1, keepdims=True)
+        return own
+
+    def _map_scores(
+        self, sums: NDArray[np.int32], trees: NDArray[np.int32], leaders: NDArray[np.int32]
+    ) -> NDArray[np.float64]:
+        """Return the scores that the plan's map makes of sums, shape (n_rows, n_classes)."""
+        scores = np.empty(sums.shape)
+        self._map.classes(sums, trees // np.int32(self.forest.trees_per_round), leaders, scores)
+        return scores
 
     def _stop(
         self, rows: NDArray[Any], n_threads: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
-        """Return scores over the trees evaluated, their number, the leading class, and whether rows stopped early."""
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
+        """Return sums over the trees evaluated, their number, the leading class, and whether rows stopped early."""
         n, n_classes = len(rows), self.forest.n_classes
         sums, trees, leaders = np.empty((n, n_classes), np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
         decided = np.empty(n, np.uint8)
         self._native.run(rows, sums, trees, leaders, decided, n_threads)
-        scores = sums.astype(np.float64) * self.rule.step
-        if self.forest.aggregation != "sum" or self.rule.kind == "votes":
-            scores /= np.maximum(trees // self.forest.trees_per_round, 1)[:, None]
-        return scores, trees, leaders, decided.astype(np.bool_)
+        return sums, trees, leaders, decided.astype(np.bool_)
 
 
 def _count_tests(

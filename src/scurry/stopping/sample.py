@@ -54,6 +54,10 @@ class Sample(ABC):
     def sums_of_each(self, question: Callable[[Any, T], Sums], cases: Iterable[T]) -> Iterator[Sums]:
         """Yield the answers to a question about each case. Cases are drawn as their answers are needed."""
 
+    def each(self, number: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+        """Return one number for each row, in order: what `number` returns for some of the rows, put together."""
+        return self.mapped(number).gathered()
+
     @abstractmethod
     def gathered(self) -> NDArray[Any]:
         """Return all rows in memory, in order."""

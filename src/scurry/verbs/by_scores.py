@@ -3,15 +3,16 @@
 A search for an order or thresholds overfits its rows, and a freer search overfits them more. So the promise comes from
 other rows: half of the calibration rows fit the rule (or rows given for that, such as the model's training rows), and
 the other half chooses how far its thresholds are moved outwards, by fixed-sequence testing from the most cautious
-member of the family on.
+member of the family on. Where many rows certify even the thresholds as fitted, the family goes on with thresholds that
+were fitted, in the same order of trees, for larger shares of the promise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,16 +34,19 @@ from scurry.plan import (
 from scurry.promises import Certificate, ExitMeasurement
 from scurry.stopping import FanFit, LeaderFit, MarginFit, fan, multiclass_qwyc, qwyc
 from scurry.stopping.guarantee import certified_rate, certify_rates, rows_needed
-from scurry.stopping.sample import InMemory, Sample, Sums, random_part
+from scurry.stopping.independence import hash_rows, split_rows
+from scurry.stopping.sample import InMemory, Sample, Sums
+from scurry.verbs.assumptions import CheckedRows
 from scurry.verbs.options import Calibration
 
-SCORE_METHODS = ("qwyc", "fan")
+SCORE_METHODS = ("qwyc", "fan", "natural")
 _LARGEST_SUM = 2**31 - 2
 # How far thresholds are moved outwards, in units of the spread of full scores (or of gamma): from "as fitted" to
 # "hardly ever stop".
 _AMOUNTS = np.concatenate([[0.0], np.geomspace(1e-3, 10.0, 120)])
 
 _FIT_SHARE = 0.3  # of the promised rate, spent by the fit
+_BOLD_SHARES = (0.45, 0.6, 0.8, 1.0, 1.3, 2.0)  # spent by the fits that follow where rows allow
 _MIN_BIN_ROWS = 5  # bins of fewer rows show no deviation, and would stop rows at any gamma
 _ROUNDING = 1e-4  # grid units: far above the error of products near 2**31, far below one unit
 
@@ -70,23 +74,13 @@ def plans_by_scores(calibration: Calibration, methods: Sequence[str]) -> list[Pl
     InfeasibleError
         If no method can be certified.
     """
-    forest = calibration.forest
-    step = score_step(forest)
-    rows, y, held_out = _split(calibration)
-    decisions = _decisions(forest, rows)
-    scores, costs = tree_scores(forest, rows, step), calibration.tree_costs(InMemory(rows))
-    if forest.n_classes == 2:
-        fits: list[AnyFit] = [
-            _fit_two_classes(calibration, method, step, scores, costs, decisions, y) for method in methods
-        ]
-    else:
-        fits = [_fit_many_classes(calibration, method, step, scores, costs) for method in methods]
-    amounts = np.zeros(1) if calibration.promise.confidence is None else _AMOUNTS
-    exits = held_out.sums(partial(_count_exits, forest, fits, step, amounts))
+    search = _Search.of(calibration)
+    fits = [search.fit(method, calibration.promise.max_changed * search.fit_share) for method in methods]
+    exits = search.count_exits(fits, search.amounts)
     plans, failures = [], []
     for method, fit, counts in zip(methods, fits, exits, strict=True):
         try:
-            plans.append(_certify(calibration, method, fit, step, amounts, counts, held_out.n_rows, len(rows)))
+            plans.append(search.certify(method, fit, counts))
         except InfeasibleError as error:
             failures.append(error)
     if not plans:
@@ -94,20 +88,164 @@ def plans_by_scores(calibration: Calibration, methods: Sequence[str]) -> list[Pl
     return plans
 
 
+class _Member(NamedTuple):
+    """A member of the family that is tested, and what it does to the rows that test it."""
+
+    fit: AnyFit
+    amount: float
+    exits: Sums  # rows that leave after each tree, and last those answered differently
+
+    @property
+    def n_mistakes(self) -> int:
+        return int(self.exits[-1])
+
+    def mean_cost(self, costs: NDArray[np.float64]) -> float:
+        """Return the cost per row, given the cost of each model."""
+        return float(replace(self.fit, costs=costs).curve_of([self.amount], self.exits[:, None]).mean_cost[0])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Search:
+    """Rows that fit rules and rows that certify them, with what both have in common."""
+
+    calibration: Calibration
+    step: float
+    rows: NDArray[Any]
+    y: NDArray[Any] | None
+    scores: NDArray[np.float64]
+    decisions: NDArray[Any]
+    costs: NDArray[np.float64]
+    held_out: Sample
+
+    @classmethod
+    def of(cls, calibration: Calibration) -> _Search:
+        forest, step = calibration.forest, score_step(calibration.forest)
+        rows, y, held_out = _split(calibration)
+        return cls(
+            calibration=calibration,
+            step=step,
+            rows=rows,
+            y=y,
+            scores=tree_scores(forest, rows, step),
+            decisions=_decisions(forest, rows),
+            costs=calibration.tree_costs(InMemory(rows)),
+            held_out=held_out,
+        )
+
+    @property
+    def is_tested(self) -> bool:
+        return self.calibration.promise.confidence is not None
+
+    @property
+    def amounts(self) -> NDArray[np.float64]:
+        return _AMOUNTS if self.is_tested else np.zeros(1)
+
+    @property
+    def fit_share(self) -> float:
+        """The share of the promise that the first fit spends: a rule that will be widened starts better from less."""
+        return _FIT_SHARE if self.is_tested else 1.0
+
+    def fit(self, method: str, max_rate: float, order: NDArray[np.int64] | None = None) -> AnyFit:
+        """Fit a rule that changes at most `max_rate` of the rows, in an order that is given or found."""
+        if self.calibration.forest.n_classes == 2:
+            return _fit_two_classes(self, method, max_rate, order)
+        return _fit_many_classes(self, method, max_rate, order)
+
+    def count_exits(self, fits: Sequence[AnyFit], amounts: NDArray[np.float64]) -> Sums:
+        """Count exits on the rows that certify, for all fits and amounts of widening, in one pass."""
+        return self.held_out.sums(partial(_count_exits, self.calibration.forest, fits, self.step, amounts))
+
+    def certify(self, method: str, fit: AnyFit, exits: Sums) -> Plan:
+        """Return the plan of the cheapest member of the family of `fit` that keeps the promise."""
+        calibration, n_rows = self.calibration, self.held_out.n_rows
+        # From the most cautious member on.
+        family = [_Member(fit, float(a), exits[:, at]) for at, a in enumerate(self.amounts)][::-1]
+        if self.is_tested:
+            certified = self._certified(family)
+            if not certified:
+                raise _infeasible(calibration, family[0].n_mistakes, n_rows)
+            if len(certified) == len(family):
+                # All of them passed, so the sequence goes on.
+                certified = self._certified(family + self._bolder(method, fit))
+            family = certified
+        costs = family[0].fit.costs
+        best = min(reversed(family), key=lambda member: member.mean_cost(costs))
+        in_trees = calibration.options.cost_unit == "trees"
+        mean_cost, each = best.mean_cost(costs), np.full(fit.n_models, calibration.forest.n_trees / fit.n_models)
+        measured = ExitMeasurement(
+            changed=best.n_mistakes / n_rows,
+            mean_trees=mean_cost if in_trees else best.mean_cost(each),
+            mean_cost=None if in_trees else mean_cost,
+        )
+        tested = {"n_rows": n_rows, "n_broken": best.n_mistakes} if self.is_tested else {}
+        certificate = calibration.certificate(
+            method, calibration.promise, n_fit_rows=len(self.rows), measured=measured, **tested
+        )
+        return _plan(calibration.forest, best.fit.widen(best.amount), self.step, certificate)
+
+    def _certified(self, family: Sequence[_Member]) -> list[_Member]:
+        """Return the members before the first that fails its test; all of them keep the promise at once."""
+        promise = self.calibration.promise
+        n_mistakes = [member.n_mistakes for member in family]
+        last = certify_rates(n_mistakes, self.held_out.n_rows, promise.max_changed, promise.confidence or 0.0)
+        return list(family[: last + 1])
+
+    def _bolder(self, method: str, fit: AnyFit) -> list[_Member]:
+        """Return thresholds in the order of `fit` that spend more of the promise on the rows that fitted it."""
+        rates = [rate for share in _BOLD_SHARES if (rate := share * self.calibration.promise.max_changed) < 1]
+        fits = [self.fit(method, rate, fit.order) for rate in rates]
+        counts = self.count_exits(fits, np.zeros(1))
+        return [_Member(bold, 0.0, exits[:, 0]) for bold, exits in zip(fits, counts, strict=True)]
+
+
 def _split(calibration: Calibration) -> tuple[NDArray[Any], NDArray[Any] | None, Sample]:
     """Return rows and labels that fit the rule, and rows that certify it; the same rows where nothing is certified."""
-    sample = calibration.sample
+    rows, sample = calibration.rows, calibration.sample
     if calibration.fit_rows is not None:
-        return calibration.fit_rows, None, sample
-    if calibration.promise.confidence is None:
-        return sample.gathered(), calibration.y, sample
-    n_fit = min(sample.n_rows // 2, sample.max_gathered)
+        return calibration.fit_rows, None, rows.one_of_each()
+    if not calibration.options.is_promised:
+        return sample.gathered(), rows.y, sample
+    fitting, y, held_out = rows.split(_count_fit_units(calibration))
+    return fitting.gathered(), y, held_out
+
+
+def split_to_choose(calibration: Calibration) -> tuple[Calibration, Calibration]:
+    """Return a calibration that compares methods on a part of the fitting rows, and the one that certifies the best.
+
+    Two thirds of the fitting rows fit the methods that are compared, and the others tell what each would spend. The
+    method chosen is fitted to all of them, and certified on rows that had no part in any of this.
+    """
+    rows, promise = calibration.rows, calibration.promise
+    fit_rows, test_rows = calibration.fit_rows, rows.one_of_each()
+    if fit_rows is None:
+        fitting, _, test_rows = rows.split(_count_fit_units(calibration))
+        fit_rows = fitting.gathered()
+    digests = hash_rows(fit_rows, calibration.forest.input_dtype)
+    n_compare = len(fit_rows) // 3
+    compare, fit = split_rows(digests, n_compare)
+    # As if to certify, with a confidence that this few rows without a mistake have.
+    least = -np.expm1(n_compare * np.log1p(-promise.max_changed))
+    lenient = replace(promise, confidence=float(np.clip(0.999 * least, 1e-12, 0.5)))
+    choosing = replace(
+        calibration,
+        rows=CheckedRows(sample=InMemory(fit_rows[compare]), y=None, digests=digests[compare]),
+        fit_rows=fit_rows[fit],
+        promise=lenient,
+    )
+    # Methods on votes would split the rows in another way.
+    certifying = replace(calibration, rows=replace(rows, sample=test_rows, y=None, groups=None), fit_rows=fit_rows)
+    return choosing, certifying
+
+
+def _count_fit_units(calibration: Calibration) -> int:
+    """Return how many rows, or groups of them, fit a rule on scores: half of them, if they can be brought together."""
+    rows = calibration.rows
+    n_fit = min(rows.n_units // 2, rows.sample.max_gathered * rows.n_units // rows.sample.n_rows)
     if n_fit == 0:
         raise InputError(
             "X_cal has one row, and one part of the rows fits what the other certifies; pass thousands, or X_fit too"
         )
-    fit = random_part(sample.n_rows, n_fit, np.random.default_rng(calibration.split_seed))
-    return sample.where(fit).gathered(), None if calibration.y is None else calibration.y[fit], sample.where(~fit)
+    return n_fit
 
 
 def tree_scores(forest: Forest, rows: NDArray[Any], step: float) -> NDArray[np.float64]:
@@ -137,29 +275,27 @@ def _decisions(forest: Forest, rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def _fit_two_classes(
-    calibration: Calibration,
-    method: str,
-    step: float,
-    scores: NDArray[np.float64],
-    costs: NDArray[np.float64],
-    decisions: NDArray[np.bool_],
-    y: NDArray[Any] | None,
+    search: _Search, method: str, max_rate: float, order: NDArray[np.int64] | None
 ) -> MarginFit | FanFit:
-    forest, keep_scores = calibration.forest, calibration.options.keep_scores
+    forest, keep_scores = search.calibration.forest, search.calibration.options.keep_scores
+    decisions, step, y = search.decisions, search.step, search.y
     if decisions.all() or not decisions.any():
         raise _one_class(forest, decisions)
-    threshold = float(np.rint(score_threshold(forest) / step) * step)
-    shared: dict[str, Any] = {"decision_threshold": threshold, "decisions": decisions, "costs": costs}
-    shared["max_disagreement"] = _fit_rate(calibration)
+    shared: dict[str, Any] = {
+        "decision_threshold": float(np.rint(score_threshold(forest) / step) * step),
+        "decisions": decisions,
+        "costs": search.costs,
+        "max_disagreement": max_rate,
+    }
     if method == "fan":
         if keep_scores is not None:
             raise InputError('keep_scores needs thresholds: use method="qwyc"', argument="keep_scores")
         width = max(np.rint(0.1 / step), 1.0) * step
-        preset = "natural" if y is None else "individual-mse"
+        preset = order if order is not None else "natural" if y is None else "individual-mse"
         positive = None if y is None or forest.classes is None else np.asarray(y == forest.classes[1])
-        return fan(scores, bin_width=width, order=preset, y=positive, min_rows=_MIN_BIN_ROWS, **shared)
-    order = "natural" if method == "natural" else None
-    return qwyc(scores, order=order, negative_only=keep_scores == "positive", **shared)
+        return fan(search.scores, bin_width=width, order=preset, y=positive, min_rows=_MIN_BIN_ROWS, **shared)
+    given = "natural" if method == "natural" else order
+    return qwyc(search.scores, order=given, negative_only=keep_scores == "positive", **shared)
 
 
 def _one_class(forest: Forest, decisions: NDArray[np.bool_]) -> InputError:
@@ -171,31 +307,20 @@ def _one_class(forest: Forest, decisions: NDArray[np.bool_]) -> InputError:
     )
 
 
-def _fit_rate(calibration: Calibration) -> float:
-    """Return the rate of changed labels that the fit may spend.
-
-    A rule that will be widened until it is certified starts better from a stricter fit.
-    """
-    share = 1.0 if calibration.promise.confidence is None else _FIT_SHARE
-    return calibration.promise.max_changed * share
-
-
-def _fit_many_classes(
-    calibration: Calibration, method: str, step: float, scores: NDArray[np.float64], costs: NDArray[np.float64]
-) -> LeaderFit:
+def _fit_many_classes(search: _Search, method: str, max_rate: float, order: NDArray[np.int64] | None) -> LeaderFit:
+    forest, scores = search.calibration.forest, search.scores
     if method == "fan":
-        n_classes = calibration.forest.n_classes
         raise InputError(
-            f'method="fan" decides between two classes, the model has {n_classes}; use "qwyc"', argument="method"
+            f'method="fan" decides between two classes, the model has {forest.n_classes}; use "qwyc"', argument="method"
         )
-    if calibration.options.keep_scores is not None:
+    if search.calibration.options.keep_scores is not None:
         raise InputError('keep_scores="positive" needs a model with two classes', argument="keep_scores")
     return multiclass_qwyc(
         scores,
-        max_disagreement=_fit_rate(calibration),
-        base_score=np.rint(calibration.forest.base_score / step) * step,
-        costs=costs.reshape(scores.shape[1], -1).sum(axis=1),
-        order="natural" if method == "natural" else None,
+        max_disagreement=max_rate,
+        base_score=np.rint(forest.base_score / search.step) * search.step,
+        costs=search.costs.reshape(scores.shape[1], -1).sum(axis=1),
+        order="natural" if method == "natural" else order,
     )
 
 
@@ -207,49 +332,15 @@ def _count_exits(
     return np.stack([fit.widening_exits(scores, amounts, decisions=decisions) for fit in fits])
 
 
-def _certify(
-    calibration: Calibration,
-    method: str,
-    fit: AnyFit,
-    step: float,
-    amounts: NDArray[np.float64],
-    exits: Sums,
-    n_rows: int,
-    n_fit_rows: int,
-) -> Plan:
-    """Return the plan that widens `fit` as little as its promise allows."""
-    promise, curve, chosen = calibration.promise, fit.curve_of(amounts, exits), 0
-    confidence = calibration.tested_confidence
-    if confidence is not None:
-        # Fixed-sequence testing, from the most cautious member of the family on.
-        n_passed = certify_rates(curve.n_mistakes[::-1], n_rows, promise.max_changed, confidence)
-        if n_passed < 0:
-            raise _infeasible(calibration, int(curve.n_mistakes[-1]), n_rows)
-        chosen = len(amounts) - 1 - n_passed
-    n_broken, mean_cost, mean_trees = int(curve.n_mistakes[chosen]), float(curve.mean_cost[chosen]), 0.0
-    in_trees = calibration.options.cost_unit == "trees"
-    if not in_trees:
-        each = replace(fit, costs=np.full(fit.n_models, calibration.forest.n_trees / fit.n_models))
-        mean_trees = float(each.curve_of(amounts, exits).mean_cost[chosen])
-    measured = ExitMeasurement(
-        changed=n_broken / n_rows,
-        mean_trees=mean_cost if in_trees else mean_trees,
-        mean_cost=None if in_trees else mean_cost,
-    )
-    tested = {} if confidence is None else {"n_rows": n_rows, "n_broken": n_broken}
-    certificate = calibration.certificate(method, promise, n_fit_rows=n_fit_rows, measured=measured, **tested)
-    return _plan(calibration.forest, fit.widen(float(amounts[chosen])), step, certificate)
-
-
 def _infeasible(calibration: Calibration, n_mistakes: int, n_rows: int) -> InfeasibleError:
-    alpha, confidence = calibration.promise.max_changed, calibration.tested_confidence or 0.0
+    alpha, confidence = calibration.promise.max_changed, calibration.promise.confidence or 0.0
     achievable = certified_rate(n_mistakes, n_rows, confidence)
     # Two digits, never rounded down: what is advised must be feasible.
     advice, needed = f"Pass max_disagreement={round_up(achievable, 2):.2g}", None
     if alpha > 0:
         needed = rows_needed(alpha, confidence)
         # Without rows to fit, half of the calibration rows are used for that.
-        needed = needed if calibration.fit_rows is not None else 2 * needed - 1
+        needed = needed if calibration.has_fit_rows else 2 * needed - 1
         advice += f", at least {needed} calibration rows"
     return InfeasibleError(
         f"max_disagreement={alpha:g} cannot be certified with confidence {calibration.promise.confidence} on {n_rows} "

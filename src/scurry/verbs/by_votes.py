@@ -23,8 +23,8 @@ from scurry.plan import NEVER_ABOVE, ExitRule, LeaderRule, Plan
 from scurry.promises import Certificate, ExitMeasurement, Labels
 from scurry.stopping import VotePolicy, VoteRule, fit_votes, solve_plurality
 from scurry.stopping.guarantee import rows_needed
-from scurry.stopping.sample import Sample, Sums
-from scurry.stopping.votes.order import OrderFit, fit_majority_order, fit_plurality_order
+from scurry.stopping.sample import InMemory, Sample, Sums
+from scurry.stopping.votes.order import OrderFit, count_choosing_rows, fit_majority_order, fit_plurality_order
 from scurry.stopping.votes.plurality import PairwisePolicy
 from scurry.stopping.votes.policy import outcomes
 from scurry.verbs.options import Calibration
@@ -48,10 +48,11 @@ def plan_by_votes(calibration: Calibration, method: str) -> Plan:
         )
     if options.keep_scores is not None:
         raise InputError('keep_scores needs scores: use method="qwyc"', argument="keep_scores")
-    votes = calibration.sample.mapped(partial(_votes, forest))
-    choosing = None if calibration.fit_rows is None else _votes(forest, calibration.fit_rows)
+    choosing, certifying = _split(calibration)
+    votes = certifying.mapped(partial(_votes, forest))
+    chooses = None if choosing is None else choosing.mapped(partial(_votes, forest))
     find = _two_classes if forest.n_classes == 2 else _many_classes
-    order, stop, certificate = find(calibration, method, votes, choosing)
+    order, stop, certificate = find(calibration, method, votes, chooses)
     agreement = int(calibration.sample.sums(partial(_count_agreement, forest)).item()) / calibration.sample.n_rows
     if certificate.exits is not None:
         measured = replace(certificate.exits, vote_agreement=agreement)
@@ -62,6 +63,18 @@ def plan_by_votes(calibration: Calibration, method: str) -> Plan:
             certificate, note=f"{certificate.note} The full vote is the model's label in {shown}.".strip()
         )
     return Plan(order=order, stop=stop, certificate=certificate)
+
+
+def _split(calibration: Calibration) -> tuple[Sample | None, Sample]:
+    """Return rows that choose an order of trees or shape a rule, where some do, and rows that certify it."""
+    rows, promise = calibration.rows, calibration.promise
+    if calibration.fit_rows is not None:
+        return InMemory(calibration.fit_rows), rows.one_of_each()
+    if promise.confidence is None or not _certifies_its_order(calibration):
+        return None, rows.one_of_each()
+    n_choosing = count_choosing_rows(rows.n_units, promise.max_changed, promise.confidence)
+    choosing, _, certifying = rows.split(n_choosing)
+    return choosing, certifying
 
 
 def _votes(forest: Forest, rows: NDArray[Any]) -> NDArray[Any]:
@@ -90,7 +103,7 @@ def _certifies_its_order(calibration: Calibration) -> bool:
 
 
 def _two_classes(
-    calibration: Calibration, method: str, votes: Sample, choosing: NDArray[Any] | None
+    calibration: Calibration, method: str, votes: Sample, choosing: Sample | None
 ) -> tuple[NDArray[np.int32], ExitRule | LeaderRule, Certificate]:
     if _certifies_its_order(calibration):
         fit = fit_majority_order(votes, **_order_options(calibration), method=method, choosing=choosing)
@@ -104,9 +117,9 @@ def _two_classes(
         n_trees,
         calibration.promise.max_changed,
         method=method,
-        confidence=calibration.tested_confidence,
-        shaping=None if choosing is None else _positives(choosing),
-        random_state=calibration.rng,
+        confidence=calibration.promise.confidence,
+        shaping=None if choosing is None else choosing.mapped(_positives),
+        random_state=calibration.search_rng,
     )
     policies = _most_cautious(rule, tested=promise is not None and promise.n_rows > 0)
     votes_cast, disagreement = outcomes(policies)
@@ -142,7 +155,7 @@ def _most_cautious(rule: VoteRule, *, tested: bool) -> tuple[VotePolicy, ...]:
 
 
 def _many_classes(
-    calibration: Calibration, method: str, votes: Sample, choosing: NDArray[Any] | None
+    calibration: Calibration, method: str, votes: Sample, choosing: Sample | None
 ) -> tuple[NDArray[np.int32], ExitRule | LeaderRule, Certificate]:
     n_trees, n_classes = calibration.forest.n_trees, calibration.forest.n_classes
     if method == "schwing" or (method == "minimean" and calibration.promise.confidence is None):
@@ -180,8 +193,9 @@ def _votes_needed(upper: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def _order_options(calibration: Calibration) -> dict[str, Any]:
-    confidence, alpha = calibration.tested_confidence, calibration.promise.max_changed
-    return {"max_disagreement": alpha, "confidence": confidence, "random_state": calibration.rng}
+    promise = calibration.promise
+    rates = {"max_disagreement": promise.max_changed, "confidence": promise.confidence}
+    return rates | {"random_state": calibration.search_rng}
 
 
 def _order_certificate(calibration: Calibration, method: str, fit: OrderFit[Any]) -> Certificate:
@@ -190,7 +204,7 @@ def _order_certificate(calibration: Calibration, method: str, fit: OrderFit[Any]
     measured = ExitMeasurement(changed=fit.n_mistakes / n_rows, mean_trees=fit.mean_votes)
     if fit.promise.upper_bound > 0:
         return calibration.certificate(method, promise, n_rows=n_rows, n_broken=fit.n_mistakes, measured=measured)
-    needed = rows_needed(promise.max_changed, calibration.tested_confidence or 0.0)
+    needed = rows_needed(promise.max_changed, promise.confidence or 0.0)
     note = (
         f"{n_rows} rows certify no earlier stop that changes at most {format_percent(promise.max_changed)} of new rows "
         f'with confidence {promise.confidence:g}; that takes {needed} rows, or shuffle="row".'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scurry.checks import RandomState
-from scurry.errors import InfeasibleError
+from scurry.errors import InfeasibleError, InputError
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import Promise
-from scurry.verbs.by_scores import SCORE_METHODS, plans_by_scores
+from scurry.verbs.by_scores import SCORE_METHODS, plans_by_scores, split_to_choose
 from scurry.verbs.by_votes import plan_by_votes
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
+from scurry.verbs.score_maps import with_score_map
 
 # Below this share of trees saved, the full evaluation's simpler loop is as fast.
 _WORTH_IT = 0.9
@@ -29,6 +29,7 @@ def early_exit(
     y_cal: Any = None,
     *,
     X_fit: Any = None,
+    groups: ArrayLike | None = None,
     promise: Promise | None = None,
     max_disagreement: float = DEFAULT_RATE,
     method: str = "auto",
@@ -112,62 +113,67 @@ def early_exit(
         threshold=threshold,
         random_state=random_state,
     )
-    return calibrate(Calibration.of(from_model(model), X_cal, y_cal, X_fit, options))
+    return calibrate(Calibration.of(from_model(model), X_cal, y_cal, X_fit, options, groups))
 
 
 def calibrate(calibration: Calibration) -> Predictor:
     """Return the predictor that a calibration asks for, wherever its rows lie."""
     method = calibration.options.method
-    if method == "auto":
-        plan = _choose_plan(calibration)
-    elif method in SCORE_METHODS:
-        plan = plans_by_scores(calibration, [method])[0]
-    else:
-        plan = plan_by_votes(calibration, method)
-    return Predictor(calibration.forest, plan)
+    plan = _choose_plan(calibration) if method == "auto" else _plan_by(method, calibration)
+    return Predictor(calibration.forest, with_score_map(calibration, plan))
+
+
+def _plan_by(method: str, calibration: Calibration) -> Plan:
+    if method in SCORE_METHODS:
+        return plans_by_scores(calibration, [method])[0]
+    return plan_by_votes(calibration, method)
 
 
 def _choose_plan(calibration: Calibration) -> Plan:
-    """Return the cheapest plan among several orders of trees.
+    """Return the plan of the method that saves most on rows that no candidate was fitted to.
 
-    Plans are compared after certification: a search that overfits its rows needs wider thresholds, and loses here.
+    A search that overfits its rows needs wider thresholds, and loses there. The rows that choose are not those that
+    certify, so that the chosen method is certified with all of the confidence that is asked for.
     """
     forest, options = calibration.forest, calibration.options
-    methods = ["natural", "qwyc"]
+    methods = ["qwyc", "natural"]
     # Where the model itself votes, agreement with the full vote is agreement with the model.
     may_vote = forest.aggregation == "vote" and forest.n_classes == 2
-    may_vote = may_vote and options.keep_scores is None and options.cost_unit == "trees"
-    calibration = replace(calibration, n_candidates=len(methods) + may_vote)
-    plans, failures = [], []
-    for make in (plans_by_scores, *([_plans_by_vote] if may_vote else [])):
-        try:
-            plans += make(calibration, methods)
-        except InfeasibleError as error:
-            failures.append(error)
-    if not plans:
-        raise failures[0]
-    spent = [_spent(plan) for plan in plans]
+    if may_vote and options.keep_scores is None and options.cost_unit == "trees":
+        methods.append("minimean")
+    if options.is_promised:
+        choosing, certifying = split_to_choose(calibration)
+        spent = {method: _spent(_try_plan(method, choosing)) for method in methods}
+        best = min(spent, key=lambda method: spent[method])  # the first if so few rows do not tell
+        plan, where = _plan_by(best, certifying), "rows that fitted none of them"
+    else:
+        plans = {method: _plan_by(method, calibration) for method in methods}
+        spent = {method: _spent(plan) for method, plan in plans.items()}
+        best = min(spent, key=lambda method: spent[method])
+        plan, where = plans[best], "the rows that fitted them"
+    if plan.certificate is None:
+        return plan
     full_cost, unit = float(calibration.tree_costs(calibration.sample).sum()), options.cost_unit
-    shown = ", ".join(f"{plan.method} {cost:.1f}" for plan, cost in zip(plans, spent, strict=True))
-    if min(spent) > _WORTH_IT * full_cost:
+    if _spent(plan) > _WORTH_IT * full_cost:
         certificate = calibration.certificate(
             "full",
             replace(calibration.promise, max_changed=0.0),
-            why=f"early exit would not pay; of {full_cost:.4g} {unit}, a row needs {shown}",
+            why=f"early exit would not pay; of {full_cost:.4g} {unit}, a row needs {_spent(plan):.1f} by {best}",
         )
         return Plan.full(forest, certificate)
-    best = plans[int(np.argmin(spent))]
-    why = f"fewest {unit} per row on rows that were not used to fit: {shown}"
-    if best.certificate is None:
-        return best
-    return replace(best, certificate=replace(best.certificate, why=why))
+    shown = ", ".join(f"{method} {cost:.1f}" for method, cost in spent.items() if np.isfinite(cost))
+    why = f"fewest {unit} per row on {where}: {shown}" if shown else "too few rows to compare it with others"
+    return replace(plan, certificate=replace(plan.certificate, why=why))
 
 
-def _plans_by_vote(calibration: Calibration, methods: Sequence[str]) -> list[Plan]:
-    return [plan_by_votes(calibration, "minimean")]
+def _try_plan(method: str, choosing: Calibration) -> Plan | None:
+    try:
+        return _plan_by(method, choosing)
+    except (InfeasibleError, InputError):
+        return None  # all rows may do, and if not, their error says what is wrong
 
 
-def _spent(plan: Plan) -> float:
-    """Return what a plan spent per row on the rows that certified it."""
-    measured = None if plan.certificate is None else plan.certificate.exits
+def _spent(plan: Plan | None) -> float:
+    """Return what a plan spent per row on the rows that tested it; infinity if there is none."""
+    measured = None if plan is None or plan.certificate is None else plan.certificate.exits
     return np.inf if measured is None else measured.spent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from numbers import Real
 from typing import Any, TypedDict
@@ -17,6 +17,7 @@ from scurry.promises import Certificate, Labels, Promise, RowSummary
 from scurry.stopping.guarantee import certified_rate
 from scurry.stopping.sample import InMemory, Sample, Sums
 from scurry.stopping.scores.matrix import check_costs
+from scurry.verbs.assumptions import CheckedRows, check_rows
 
 METHODS = ("auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan")
 DEFAULT_RATE, DEFAULT_CONFIDENCE = 1e-3, 0.95
@@ -95,6 +96,11 @@ class ExitOptions:
         return Labels(self.max_disagreement, confidence=self.confidence)
 
     @property
+    def is_promised(self) -> bool:
+        """Whether rows have to certify something."""
+        return self.labels.confidence is not None and self.labels.max_changed > 0
+
+    @property
     def cost_unit(self) -> str:
         """What is saved: "trees", "steps", or "cost" in units of the caller."""
         return self.costs if isinstance(self.costs, str) else "cost"
@@ -107,37 +113,36 @@ class Calibration:
     Attributes
     ----------
     forest : Forest
-    sample : Sample
-        Calibration rows.
-    y : array of shape (n_rows,) or None
+    rows : CheckedRows
+        Calibration rows that may certify a promise.
+    n_rows_given : int
+        Calibration rows before any was left out.
     fit_rows : array or None
-        Rows that were given to fit the rule.
+        Rows that fit the rule, where they are not to be taken from `rows`.
+    has_fit_rows : bool
+        Whether the caller gave rows to fit the rule.
     promise : Labels
         What is asked for.
     options : ExitOptions
     costs : float64 array of shape (n_trees,) or None
         Costs of trees in units of the caller, where they were given.
     rng : Generator
-    split_seed : int
-        Seed of the split into rows that fit and rows that certify. All methods share it, so that plans are compared on
-        the same rows.
-    n_candidates : int
-        Number of plans that are certified on the same rows, of which one will be chosen.
     """
 
     forest: Forest
-    sample: Sample
-    y: NDArray[Any] | None
+    rows: CheckedRows
+    n_rows_given: int
     fit_rows: NDArray[Any] | None
     promise: Labels
     options: ExitOptions
     costs: NDArray[np.float64] | None
     rng: np.random.Generator
-    split_seed: int
-    n_candidates: int = 1
+    has_fit_rows: bool
 
     @classmethod
-    def of(cls, forest: Forest, X_cal: Any, y_cal: Any, X_fit: Any, options: ExitOptions) -> Calibration:
+    def of(
+        cls, forest: Forest, X_cal: Any, y_cal: Any, X_fit: Any, options: ExitOptions, groups: Any = None
+    ) -> Calibration:
         """Check rows and options against the model; raise an error that says what is accepted."""
         if not forest.is_classifier:
             raise InputError(
@@ -159,18 +164,34 @@ class Calibration:
         fit_rows = None if X_fit is None else as_rows(forest, X_fit)
         if fit_rows is not None and len(fit_rows) == 0:
             raise InputError("X_fit has no rows; leave it out, and a part of X_cal fits the rule", argument="X_fit")
-        rng = check_random_state(options.random_state)
+        if not options.is_promised and groups is not None:
+            raise InputError("groups are for a promise, and without a confidence there is none", argument="groups")
+        if groups is not None and options.shuffle == "row":
+            raise InputError('groups need one order of trees for all rows: shuffle="fixed"', argument="groups")
+        rows = CheckedRows(sample=sample, y=y)
+        if options.is_promised:
+            rows = check_rows(forest, sample, y, groups, fit_rows)
         return cls(
             forest=forest,
-            sample=sample,
-            y=y,
+            rows=rows,
+            n_rows_given=sample.n_rows,
             fit_rows=fit_rows,
-            promise=options.labels,
+            promise=options.labels if groups is None else replace(options.labels, holds="groups"),
             options=options,
             costs=costs,
-            rng=rng,
-            split_seed=int(rng.integers(2**63)),
+            rng=check_random_state(options.random_state),
+            has_fit_rows=fit_rows is not None,
         )
+
+    @property
+    def sample(self) -> Sample:
+        """The calibration rows that may certify a promise."""
+        return self.rows.sample
+
+    @property
+    def search_rng(self) -> np.random.Generator:
+        """A generator for what is certified. It is seeded from the rows, so that no other seed gives a second try."""
+        return np.random.default_rng(int(self.rows.digests.sum())) if len(self.rows.digests) else self.rng
 
     def tree_costs(self, sample: Sample) -> NDArray[np.float64]:
         """Return what each tree costs: 1, as given, or the mean number of node tests in it; shape (n_trees,)."""
@@ -179,12 +200,6 @@ class Calibration:
         if self.options.cost_unit == "trees":
             return np.ones(self.forest.n_trees)
         return sample.sums(partial(_node_tests, self.forest)) / sample.n_rows
-
-    @property
-    def tested_confidence(self) -> float | None:
-        """The confidence each of several candidates is certified with, so that the chosen one keeps the promise."""
-        confidence = self.promise.confidence
-        return None if confidence is None else 1 - (1 - confidence) / self.n_candidates
 
     @cached_property
     def _row_summary(self) -> RowSummary:
@@ -200,17 +215,22 @@ class Calibration:
         self, method: str, promise: Promise | None, *, n_rows: int = 0, n_broken: int = 0, **known: Any
     ) -> Certificate:
         """Return the certificate of a plan by `method`; with `n_rows`, the bound from an exact binomial test."""
-        confidence = self.tested_confidence
+        confidence, note = self.promise.confidence, known.pop("note", "")
+        if promise is not None and promise.rows_needed() and self.rows.warned:
+            promise, n_rows, n_broken, note = None, 0, 0, "The calibration rows look like rows that trained the model."
         is_tested = n_rows > 0 and confidence is not None
         return Certificate(
             method=method,
             promise=promise,
             n_rows=n_rows,
             n_broken=n_broken,
+            unit=self.rows.unit if n_rows else "row",
             bound=certified_rate(n_broken, n_rows, confidence) if is_tested and confidence is not None else None,
-            n_calibration_rows=self.sample.n_rows,
+            n_calibration_rows=self.n_rows_given,
+            n_shared_rows=self.rows.n_shared,
             threshold=None if self.options.threshold is None else float(self.options.threshold),
             rows=self._row_summary,
+            note=note,
             **known,
         )
 
@@ -232,7 +252,7 @@ def with_threshold(forest: Forest, probability: float) -> Forest:
     array([0, 1])
     """
     if not isinstance(probability, Real) or not 0 < probability < 1:
-        raise InputError(f"threshold must be a probability between 0 and 1, got {probability!r}")
+        raise InputError(f"threshold must be a probability between 0 and 1, got {probability!r}", argument="threshold")
     if forest.n_classes != 2:
         raise InputError(f"threshold is for two classes, the model has {forest.n_classes}")
     fields: dict[str, Any] = {}

@@ -75,7 +75,7 @@ def fit_votes(
     *,
     method: str = "minimean",
     confidence: float | None = 0.95,
-    shaping: ArrayLike | None = None,
+    shaping: ArrayLike | Sample | None = None,
     random_state: RandomState = None,
 ) -> VoteFit:
     """Fit a stopping rule to the positive votes of calibration rows.

@@ -13,7 +13,7 @@ one like this makes fewer mistakes than most at the same thresholds, so that thr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import takewhile, tee
 from typing import Any, Generic, NamedTuple, Self, TypeVar
@@ -26,7 +26,7 @@ from scurry.errors import InputError
 from scurry.stopping.guarantee import certified_rate, rate_p_value, rows_needed
 from scurry.stopping.sample import InMemory, Sample, Sums, random_part
 from scurry.stopping.votes.fit import VotePromise, smooth
-from scurry.stopping.votes.plurality import PairwisePolicy, solve_plurality
+from scurry.stopping.votes.plurality import PairwisePolicy, pairwise_policies
 from scurry.stopping.votes.policy import BoolArray, IntArray, Thresholds, stop_when_certain
 from scurry.stopping.votes.solve import solve
 
@@ -36,7 +36,9 @@ _CHOOSING_SHARE = 0.2  # of the rows; the others certify
 _CAUTIOUS = np.concatenate([np.geomspace(2**-24, 1 / 4, 23), np.linspace(0.3, 1.0, 15)])
 # Where only the mean is bounded, a good order may exceed it; Schwing's bound is a belief, far above the true mean.
 _BOLD = np.concatenate([np.linspace(1.1, 3.0, 15), np.geomspace(3.4, 16.0, 12)])
-_BOLDER = np.geomspace(2**-16, 1000.0, 53)  # pairwise rules bound every row, so their mean is far below the bound
+# Pairwise rules add up chances of all classes on the worst row, so their mean is far below the bound. Where only the
+# mean matters, candidates go up to the chance at which the first vote decides.
+_LEAST_CROSSING, _MOST_CROSSING, _N_CROSSINGS = 2**-16, 0.5, 90
 
 _Policy = TypeVar("_Policy")
 
@@ -147,7 +149,7 @@ def fit_majority_order(
     *,
     method: str = "minimean",
     confidence: float = 0.95,
-    choosing: ArrayLike | None = None,
+    choosing: ArrayLike | Sample | None = None,
     random_state: RandomState = None,
 ) -> OrderFit[Thresholds]:
     """Choose an order of voters with yes/no votes, and thresholds that keep their promise for this very order.
@@ -197,7 +199,7 @@ def fit_majority_order(
         return policy_for
 
     fractions = _CAUTIOUS if method in ("minimixed", "minimax") else np.concatenate([_CAUTIOUS, _BOLD])
-    search = _Search(2, fractions, MajorityCourse.from_votes, shape_policies, certain)
+    search = _Search(2, partial(np.multiply, fractions), MajorityCourse.from_votes, shape_policies, certain)
     return search.run(ballots, choosing, max_disagreement, confidence, random_state)
 
 
@@ -208,7 +210,7 @@ def fit_plurality_order(
     *,
     method: str = "minimean",
     confidence: float = 0.95,
-    choosing: ArrayLike | None = None,
+    choosing: ArrayLike | Sample | None = None,
     random_state: RandomState = None,
 ) -> OrderFit[PairwisePolicy]:
     """Choose an order of voters between several classes, and a policy that keeps its promise for this very order.
@@ -242,15 +244,20 @@ def fit_plurality_order(
     n_voters = ballots.none().shape[1]
 
     def policy_for(bound: float) -> PairwisePolicy:
-        members = solve_plurality(n_voters, n_classes, bound).policies
-        return max((p for p in members if isinstance(p, PairwisePolicy)), key=lambda policy: policy.weight)
+        members = pairwise_policies(n_voters, bound / (n_classes - 1))
+        return max(members, key=lambda policy: policy.weight)._replace(weight=1.0)
+
+    def bounds_for(alpha: float) -> NDArray[np.float64]:
+        if method != "minimean":
+            return alpha * _CAUTIOUS
+        least = min(alpha * _LEAST_CROSSING, _MOST_CROSSING / 2)
+        return (n_classes - 1) * np.geomspace(least / (n_classes - 1), _MOST_CROSSING, _N_CROSSINGS)
 
     # A threshold above all votes: what is left is the test that the leader cannot be overtaken.
     certain = PairwisePolicy(1.0, np.full(n_voters + 1, n_voters + 1, np.int32))
     make_course = partial(PluralityCourse.from_votes, n_classes=n_classes)
-    fractions = _BOLDER if method == "minimean" else _CAUTIOUS
     # Pairwise rules hold for every full vote, so the choosing rows do not shape them.
-    search = _Search(n_classes, fractions, make_course, lambda _: policy_for, certain)
+    search = _Search(n_classes, bounds_for, make_course, lambda _: policy_for, certain)
     return search.run(ballots, choosing, max_disagreement, confidence, random_state)
 
 
@@ -311,7 +318,7 @@ class _Search(NamedTuple, Generic[_Policy]):
     """The search that majority and plurality orders share: choose an order on some rows, certify it on others."""
 
     n_classes: int
-    fractions: NDArray[np.float64]  # of max_disagreement, for the candidates
+    bounds_for: Callable[[float], NDArray[np.float64]]  # from max_disagreement: what candidates are solved for
     make_course: Callable[[NDArray[np.integer]], Any]  # from votes in the order asked
     shape_policies: Callable[[Sample], Callable[[float], _Policy]]  # from choosing rows: makes a policy for a bound
     certain: _Policy
@@ -319,7 +326,7 @@ class _Search(NamedTuple, Generic[_Policy]):
     def run(
         self,
         ballots: Sample,
-        choosing: ArrayLike | None,
+        choosing: ArrayLike | Sample | None,
         max_disagreement: float,
         confidence: float,
         random_state: RandomState,
@@ -333,7 +340,7 @@ class _Search(NamedTuple, Generic[_Policy]):
             )
         rng = check_random_state(random_state)
         if choosing is None:
-            chooses = random_part(ballots.n_rows, _count_choosing_rows(ballots.n_rows, alpha, confidence), rng)
+            chooses = random_part(ballots.n_rows, count_choosing_rows(ballots.n_rows, alpha, confidence), rng)
             others, certifying = ballots.where(chooses), ballots.where(~chooses)
         else:
             others, certifying = _check_ballots("choosing", choosing, self.n_classes), ballots
@@ -348,7 +355,8 @@ class _Search(NamedTuple, Generic[_Policy]):
         courses = certifying.mapped(partial(_make_course, self.make_course, order))
 
         # Policies are solved and tallied one after the other: none is needed after the first that fails.
-        policies, to_tally = tee(policy_for(float(b)) for b in self.fractions * alpha if b < 1.0)
+        bounds = (float(bound) for bound in self.bounds_for(alpha) if bound < self.n_classes - 1)
+        policies, to_tally = tee(_skip_repeats(map(policy_for, bounds)))
         tallies = zip(policies, courses.sums_of_each(_sum_tally, to_tally), strict=False)
         certified = list(
             takewhile(lambda member: rate_p_value(int(member[1][0]), n_rows, alpha) <= 1.0 - confidence, tallies)
@@ -363,8 +371,23 @@ class _Search(NamedTuple, Generic[_Policy]):
         return OrderFit(order, policy, promise, n_mistakes, n_asked / n_rows)
 
 
-def _count_choosing_rows(n_rows: int, max_disagreement: float, confidence: float) -> int:
-    """Return how many rows may choose if the others must suffice to certify."""
+def _skip_repeats(policies: Iterable[_Policy]) -> Iterator[_Policy]:
+    """Yield the policies that differ from the one before."""
+    last: Any = None
+    for policy in policies:
+        if last is None or not all(map(np.array_equal, policy, last)):  # type: ignore[call-overload]
+            yield policy
+        last = policy
+
+
+def count_choosing_rows(n_rows: int, max_disagreement: float, confidence: float) -> int:
+    """Return how many rows may choose an order if the others must suffice to certify it.
+
+    Examples
+    --------
+    >>> count_choosing_rows(4000, 0.01, 0.95), count_choosing_rows(310, 0.01, 0.95)
+    (800, 11)
+    """
     n_spare = n_rows - rows_needed(max_disagreement, confidence)
     n_choosing = int(_CHOOSING_SHARE * n_rows)
     return n_spare if 0 <= n_spare < n_choosing else n_choosing

@@ -317,7 +317,7 @@ def solve_plurality(
                 argument="distribution",
             )
         n_rivals = max(n_voters if n_classes is None else n_classes, 2) - 1
-        return PluralityRule(n_voters, n_classes, alpha, method, _pairwise_policies(n_voters, alpha / n_rivals))
+        return PluralityRule(n_voters, n_classes, alpha, method, pairwise_policies(n_voters, alpha / n_rivals))
     if n_classes is None:
         raise InputError('method="class-counts" needs the number of answers, n_classes', argument="n_classes")
     _check_states(n_voters, n_classes, 'method="class-counts"')
@@ -342,8 +342,14 @@ def _read_method(method: str) -> str:
 
 
 @lru_cache(maxsize=1024)  # a few calibrations: each solves for some fifty bounds
-def _pairwise_policies(n_voters: int, max_crossing: float) -> tuple[PairwisePolicy, ...]:
-    """Find upper thresholds that a class without majority among two crosses with chance at most `max_crossing`."""
+def pairwise_policies(n_voters: int, max_crossing: float) -> tuple[PairwisePolicy, ...]:
+    """Find upper thresholds that a class without majority among two crosses with chance at most `max_crossing`.
+
+    Examples
+    --------
+    >>> pairwise_policies(25, 0.2)[0].upper[:6].tolist()
+    [1, 2, 3, 3, 4, 5]
+    """
     bound = max_crossing
     while True:
         weights: dict[bytes, float] = {}

@@ -1,0 +1,484 @@
+// Python's Categories and ArrowTable, and the columns of tables as numbers: arrays of numpy, Python objects, Arrow.
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "bind/bind.h"
+#include "tables/column.h"
+
+namespace scurry {
+
+using namespace nb::literals;
+
+namespace {
+
+constexpr std::size_t kFewValues = 4096;  // are read faster than the interpreter lock is released
+constexpr std::array kProblems = {"none",    "code or value", "text of number", "number of text",
+                                  "rounded", "no list",       "not numeric",    "other type"};
+
+// A column that holds a value that cannot be read: which problem, and the value as a Python object.
+struct Failure {
+  Problem problem = Problem::kNone;
+  nb::object example = nb::none();
+};
+
+Failure failure_of(const Trouble& trouble) {
+  Failure failure{trouble.problem, nb::none()};
+  if (trouble.problem == Problem::kTextOfNumber || trouble.problem == Problem::kNotNumeric) {
+    failure.example = nb::steal(PyUnicode_DecodeUTF8(trouble.text.data(), static_cast<Py_ssize_t>(trouble.text.size()),
+                                                     "surrogatepass"));
+    if (!failure.example.is_valid()) nb::raise_python_error();
+  } else if (trouble.problem != Problem::kNone) {
+    failure.example = nb::float_(trouble.number);
+  }
+  return failure;
+}
+
+// The bytes of a str. `keeper` owns them where the str does not.
+std::string_view bytes_of(PyObject* text, nb::object& keeper) {
+  Py_ssize_t size = 0;
+  const char* bytes = PyUnicode_AsUTF8AndSize(text, &size);
+  if (bytes == nullptr) {  // lone surrogates
+    PyErr_Clear();
+    keeper = nb::steal(PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass"));
+    if (!keeper.is_valid()) nb::raise_python_error();
+    bytes = PyBytes_AS_STRING(keeper.ptr());
+    size = PyBytes_GET_SIZE(keeper.ptr());
+  }
+  return {bytes, static_cast<std::size_t>(size)};
+}
+
+// What a Python object is: missing, None, a text or a number of one of three types. Others are refused.
+struct Value {
+  enum class Kind : std::uint8_t { kMissing, kNone, kText, kBool, kInteger, kFloat, kOther };
+  Kind kind = Kind::kOther;
+  std::int64_t integer = 0;
+  double number = 0.0;
+};
+
+Value value_of_integer(PyObject* integer) {
+  Value value;
+  int overflow = 0;
+  value.integer = PyLong_AsLongLongAndOverflow(integer, &overflow);
+  value.kind = Value::Kind::kInteger;
+  value.number = static_cast<double>(value.integer);
+  if (overflow != 0) {
+    value.number = PyLong_AsDouble(integer);
+    value.kind = Value::Kind::kFloat;
+  }
+  if (PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    value.kind = Value::Kind::kOther;
+  }
+  return value;
+}
+
+Value value_of(PyObject* object) {
+  if (object == Py_None) return {Value::Kind::kNone};
+  if (PyUnicode_Check(object)) return {Value::Kind::kText};
+  if (PyFloat_Check(object)) {
+    const double number = PyFloat_AS_DOUBLE(object);
+    return {std::isnan(number) ? Value::Kind::kMissing : Value::Kind::kFloat, 0, number};
+  }
+  if (PyBool_Check(object)) {
+    const bool truth = object == Py_True;
+    return {Value::Kind::kBool, truth, truth ? 1.0 : 0.0};
+  }
+  if (PyLong_Check(object)) return value_of_integer(object);
+  const std::string_view type = Py_TYPE(object)->tp_name;  // pandas' missing values, without importing pandas
+  if (type.ends_with("NAType") || type.ends_with("NaTType")) return {Value::Kind::kMissing};
+  if (nb::object index = nb::steal(PyNumber_Index(object)); index.is_valid()) return value_of_integer(index.ptr());
+  PyErr_Clear();
+  const double number = PyFloat_AsDouble(object);
+  if (PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    return {Value::Kind::kOther};
+  }
+  if (type.ends_with("bool")) return {Value::Kind::kBool, number != 0, number};
+  return {std::isnan(number) ? Value::Kind::kMissing : Value::Kind::kFloat, 0, number};
+}
+
+void add_value(Categories& categories, PyObject* object) {
+  nb::object keeper;
+  const Value value = value_of(object);
+  switch (value.kind) {
+    case Value::Kind::kNone: return categories.add_none();
+    case Value::Kind::kText: return categories.add_text(bytes_of(object, keeper));
+    case Value::Kind::kBool:
+    case Value::Kind::kInteger: return categories.add_number(Number::of(value.integer));
+    case Value::Kind::kFloat: return categories.add_number(Number::of(value.number));
+    default: throw std::invalid_argument("categories must be texts or numbers");
+  }
+}
+
+// Many rows share one str object, so that its address alone is often enough.
+class RecentTexts {
+ public:
+  double code_of(const Categories& categories, PyObject* text) {
+    Entry& entry = entries_[reinterpret_cast<std::uintptr_t>(text) >> 4 & (entries_.size() - 1)];
+    if (entry.text != text) {
+      nb::object keeper;
+      entry = {text, categories.code_of(bytes_of(text, keeper))};
+    }
+    return entry.code;
+  }
+  void forget() { entries_.fill({}); }
+
+ private:
+  struct Entry {
+    PyObject* text = nullptr;
+    double code = 0.0;
+  };
+  std::array<Entry, 256> entries_{};
+};
+
+// A buffer of numpy, held while its numbers are read.
+class Buffer {
+ public:
+  explicit Buffer(nb::handle array) {
+    if (PyObject_GetBuffer(array.ptr(), &buffer_, PyBUF_RECORDS_RO) != 0) nb::raise_python_error();
+    if (buffer_.ndim == 1) return;
+    PyBuffer_Release(&buffer_);
+    throw std::invalid_argument("columns must have one dimension");
+  }
+  ~Buffer() { PyBuffer_Release(&buffer_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  bool holds_objects() const { return *buffer_.format == 'O'; }
+
+  Column column() const {
+    Column column;
+    if (!holds_objects()) column.kind = kind();
+    column.n_rows = static_cast<std::size_t>(buffer_.shape[0]);
+    column.values = buffer_.buf;
+    column.stride = buffer_.strides[0];
+    return column;
+  }
+
+ private:
+  ColumnKind kind() const {
+    static constexpr std::string_view kSigned = "bhilq", kUnsigned = "BHILQ";
+    const bool native = buffer_.format[1] == '\0';  // one letter, no byte order before it
+    const int log = buffer_.itemsize == 1 ? 0 : buffer_.itemsize == 2 ? 1 : buffer_.itemsize == 4 ? 2 : 3;
+    const auto of = [log](ColumnKind first) { return static_cast<ColumnKind>(static_cast<int>(first) + log); };
+    const char letter = *buffer_.format;
+    if (native && letter == '?') return ColumnKind::kBool;
+    if (native && kSigned.find(letter) != kSigned.npos) return of(ColumnKind::kInt8);
+    if (native && kUnsigned.find(letter) != kUnsigned.npos) return of(ColumnKind::kUint8);
+    if (native && letter == 'e') return ColumnKind::kFloat16;
+    if (native && letter == 'f') return ColumnKind::kFloat32;
+    if (native && letter == 'd') return ColumnKind::kFloat64;
+    throw std::invalid_argument("columns must be numbers of the machine's byte order, or objects");
+  }
+
+  Py_buffer buffer_{};
+};
+
+// Python objects of a numeric feature.
+template <class Out>
+Failure read_objects(const Column& column, Out* out) {
+  const auto* at = static_cast<const char*>(column.values);
+  for (std::size_t row = 0; row < column.n_rows; ++row, at += column.stride) {
+    PyObject* object = nullptr;
+    std::memcpy(&object, at, sizeof object);
+    const Value value = value_of(object);
+    switch (value.kind) {
+      case Value::Kind::kMissing:
+      case Value::Kind::kNone: out[row] = static_cast<Out>(kNoCode); break;
+      case Value::Kind::kBool:
+      case Value::Kind::kInteger: out[row] = static_cast<Out>(value.integer); break;
+      case Value::Kind::kFloat: out[row] = static_cast<Out>(value.number); break;
+      default: return {Problem::kNotNumeric, nb::borrow(object)};
+    }
+  }
+  return {};
+}
+
+// Python objects of a feature with categories.
+template <class Out>
+Failure read_objects(const Column& column, const Reading& reading, bool codes, Out* out) {
+  const Categories& categories = *reading.categories;
+  const auto* at = static_cast<const char*>(column.values);
+  RecentTexts recent;
+  bool has_texts = false;
+  nb::object number;
+  for (std::size_t row = 0; row < column.n_rows; ++row, at += column.stride) {
+    PyObject* object = nullptr;
+    std::memcpy(&object, at, sizeof object);
+    double code = kNoCode;
+    if (PyUnicode_Check(object)) {
+      has_texts = true;
+      if (!categories.has_texts()) {
+        return {categories.empty() ? Problem::kNoList : Problem::kTextOfNumber, nb::borrow(object)};
+      }
+      out[row] = static_cast<Out>(recent.code_of(categories, object));
+      continue;
+    }
+    const Value value = value_of(object);
+    recent.forget();  // a value's own code may have run
+    switch (value.kind) {
+      case Value::Kind::kMissing: break;
+      case Value::Kind::kNone: code = categories.none_code(); break;
+      case Value::Kind::kBool:
+      case Value::Kind::kInteger:
+      case Value::Kind::kFloat: {
+        if (!number.is_valid()) number = nb::borrow(object);
+        if (categories.empty() && !codes) return {Problem::kNoList, number};
+        if (codes || (categories.numbers_are() == NumbersAre::kCodes && !reading.is_dictionary)) {
+          code = value.number;
+          break;
+        }
+        if (!categories.has_numbers()) break;
+        // As a column of this one number is read.
+        Column one;
+        one.kind = value.kind == Value::Kind::kFloat ? ColumnKind::kFloat64 : ColumnKind::kInt64;
+        one.values = value.kind == Value::Kind::kFloat ? static_cast<const void*>(&value.number) : &value.integer;
+        one.n_rows = 1;
+        Reading alone = reading;
+        alone.is_dictionary = alone.is_dictionary || value.kind == Value::Kind::kBool;  // booleans are no codes
+        if (const Trouble trouble = read_column(one, alone, &code); trouble.problem != Problem::kNone) {
+          return {trouble.problem, nb::borrow(object)};
+        }
+        break;
+      }
+      default: return {Problem::kNotNumeric, nb::borrow(object)};
+    }
+    out[row] = static_cast<Out>(code);
+  }
+  // Numbers between texts are no categories. Numbers alone are something else than the categories.
+  const bool mistaken = number.is_valid() && !codes && !categories.has_numbers();
+  const bool are_codes = categories.numbers_are() == NumbersAre::kCodes && !reading.is_dictionary;
+  if (mistaken && are_codes && has_texts) return {Problem::kNumberOfText, number};
+  if (mistaken && !are_codes && !has_texts) return {Problem::kNumberOfText, number};
+  return {};
+}
+
+// A table that any library gave away through Arrow's C interface.
+class ArrowTable {
+ public:
+  explicit ArrowTable(const nb::object& capsule) {
+    auto* given = static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream"));
+    if (given == nullptr) nb::raise_python_error();
+    if (given->release == nullptr) throw std::invalid_argument("the stream was read before");
+    ArrowArrayStream stream = *given;
+    given->release = nullptr;  // this is how a stream is taken over
+    const std::unique_ptr<ArrowArrayStream, void (*)(ArrowArrayStream*)> owner(&stream, [](ArrowArrayStream* s) {
+      if (s->release != nullptr) s->release(s);
+    });
+    check(stream, stream.get_schema(&stream, &schema_));
+    try {
+      while (true) {
+        ArrowArray batch{};
+        check(stream, stream.get_next(&stream, &batch));
+        if (batch.release == nullptr) break;
+        batches_.push_back(batch);
+        n_rows_ += static_cast<std::size_t>(batch.length);
+      }
+    } catch (...) {
+      release();
+      throw;
+    }
+    is_struct_ = std::string_view(schema_.format) == "+s";
+  }
+  ~ArrowTable() { release(); }
+  ArrowTable(const ArrowTable&) = delete;
+  ArrowTable& operator=(const ArrowTable&) = delete;
+
+  std::size_t n_rows() const { return n_rows_; }
+
+  bool is_table() const { return is_struct_; }
+
+  nb::tuple names() const {
+    nb::list names;
+    for (std::int64_t i = 0; i < schema_.n_children; ++i) {
+      const char* name = schema_.children[i]->name;
+      names.append(nb::str(name == nullptr ? "" : name));
+    }
+    return nb::tuple(names);
+  }
+
+  // What each column holds, categories by their values: "numbers", "text" or "any".
+  nb::tuple kinds() const {
+    nb::list kinds;
+    for (std::int64_t i = 0; i < schema_.n_children; ++i) {
+      const ArrowSchema& column = *schema_.children[i];
+      const ColumnKind kind = column_kind(column.dictionary != nullptr ? *column.dictionary : column);
+      const bool any = kind == ColumnKind::kNull || kind == ColumnKind::kOther;
+      kinds.append(any ? "any" : kind >= ColumnKind::kText ? "text" : "numbers");
+    }
+    return nb::tuple(kinds);
+  }
+
+  // Column `at`; the only one where there are no columns in this sense.
+  template <class Out>
+  Trouble read(std::size_t at, const Reading& reading, Out* out) const {
+    if (is_struct_ && at >= static_cast<std::size_t>(schema_.n_children)) throw std::out_of_range("no such column");
+    for (const ArrowArray& batch : batches_) {
+      const auto n_rows = static_cast<std::size_t>(batch.length);
+      Column dictionary;
+      const Column column = is_struct_ ? column_of(*schema_.children[at], *batch.children[at],
+                                                   static_cast<std::size_t>(batch.offset), n_rows, dictionary)
+                                       : column_of(schema_, batch, 0, n_rows, dictionary);
+      Trouble trouble = read_column(column, reading, out);
+      if (trouble.problem != Problem::kNone) return trouble;
+      out += n_rows;
+    }
+    return {};
+  }
+
+ private:
+  static void check(ArrowArrayStream& stream, int code) {
+    if (code == 0) return;
+    const char* message = stream.get_last_error(&stream);
+    throw std::invalid_argument(message == nullptr ? "the table cannot be read" : message);
+  }
+
+  void release() {
+    for (ArrowArray& batch : batches_) batch.release(&batch);
+    if (schema_.release != nullptr) schema_.release(&schema_);
+  }
+
+  ArrowSchema schema_{};
+  std::vector<ArrowArray> batches_;
+  std::size_t n_rows_ = 0;
+  bool is_struct_ = false;
+};
+
+using Sink = nb::ndarray<nb::ndim<2>, nb::device::cpu>;
+
+// The columns of a matrix, each without gaps, as float or double.
+class Columns {
+ public:
+  explicit Columns(const Sink& sink) : sink_(sink), is_float32_(sink.dtype() == nb::dtype<float>()) {
+    if (!is_float32_ && sink.dtype() != nb::dtype<double>()) throw std::invalid_argument("out must be float");
+    if (sink.shape(0) > 1 && sink.stride(0) != 1) throw std::invalid_argument("out must be stored by columns");
+  }
+  std::size_t n_rows() const { return sink_.shape(0); }
+  std::size_t size() const { return sink_.shape(1); }
+
+  // Calls work with the first number of a column.
+  template <class Work>
+  auto with(std::size_t at, Work work) const {
+    const std::ptrdiff_t begin = static_cast<std::ptrdiff_t>(at) * sink_.stride(1);
+    if (is_float32_) return work(static_cast<float*>(sink_.data()) + begin);
+    return work(static_cast<double*>(sink_.data()) + begin);
+  }
+
+ private:
+  const Sink& sink_;
+  bool is_float32_;
+};
+
+nb::object failed_at(std::size_t feature, const Failure& failure) {
+  return nb::make_tuple(feature, kProblems[static_cast<std::size_t>(failure.problem)], failure.example);
+}
+
+const Categories* categories_of(nb::handle recipe) {
+  return recipe.is_none() ? nullptr : nb::cast<const Categories*>(recipe);
+}
+
+template <class Out>
+Failure read_source(nb::handle source, nb::handle recipe, bool dictionary, bool codes, std::size_t n_rows, Out* out) {
+  const auto check = [n_rows](std::size_t n) {
+    if (n != n_rows) throw std::invalid_argument("columns differ in length");
+  };
+  const ArrowTable* table = nullptr;
+  if (nb::try_cast(source, table)) {
+    check(table->n_rows());
+    return failure_of(table->read(0, {categories_of(recipe), false, dictionary}, out));
+  }
+  const Buffer buffer(source);
+  if (buffer.holds_objects()) {
+    const Column column = buffer.column();
+    check(column.n_rows);
+    const Categories* categories = categories_of(recipe);
+    if (categories == nullptr) return read_objects(column, out);
+    return read_objects(column, {categories, true, dictionary}, codes, out);
+  }
+  const Column column = buffer.column();
+  check(column.n_rows);
+  if (!recipe.is_none() && !nb::isinstance<Categories>(recipe)) {
+    const auto known = nb::cast<Array<double>>(recipe, false);
+    if (column.kind < ColumnKind::kInt8 || column.kind > ColumnKind::kUint64) {
+      throw std::invalid_argument("codes must be integers");
+    }
+    translate_codes(column, known.data(), known.size(), out);
+    return {};
+  }
+  const Reading reading{codes ? nullptr : categories_of(recipe), false, dictionary};
+  return failure_of(read_column(column, reading, out));
+}
+
+// Writes each source to its column of `out`; returns None, or what is wrong with the first column that cannot be read.
+nb::object read_columns(const nb::list& sources, const nb::list& recipes, const Sink& out, bool dictionary,
+                        bool codes) {
+  const Columns columns(out);
+  if (sources.size() != columns.size() || recipes.size() != columns.size()) {
+    throw std::invalid_argument("out must have a column for every source and recipe");
+  }
+  for (std::size_t j = 0; j < columns.size(); ++j) {
+    const Failure failure = columns.with(
+        j, [&](auto* at) { return read_source(sources[j], recipes[j], dictionary, codes, columns.n_rows(), at); });
+    if (failure.problem != Problem::kNone) return failed_at(j, failure);
+  }
+  return nb::none();
+}
+
+nb::object read_table(const ArrowTable& table, const Array<std::int64_t>& order, const nb::list& recipes,
+                      const Sink& out) {
+  const Columns columns(out);
+  if (order.size() != columns.size() || recipes.size() != columns.size() || table.n_rows() != columns.n_rows()) {
+    throw std::invalid_argument("out must have the table's rows, and a column for every recipe");
+  }
+  std::vector<const Categories*> categories;
+  for (std::size_t j = 0; j < columns.size(); ++j) categories.push_back(categories_of(recipes[j]));
+  std::optional<std::pair<std::size_t, Trouble>> failed;
+  {
+    std::optional<nb::gil_scoped_release> unlocked;
+    if (columns.n_rows() * columns.size() > kFewValues) unlocked.emplace();
+    for (std::size_t j = 0; j < columns.size() && !failed; ++j) {
+      if (order(j) < 0) continue;  // read by Python
+      Trouble trouble = columns.with(j, [&](auto* at) {
+        return table.read(static_cast<std::size_t>(order(j)), {categories[j], true, false}, at);
+      });
+      if (trouble.problem != Problem::kNone) failed.emplace(j, std::move(trouble));
+    }
+  }
+  return failed ? failed_at(failed->first, failure_of(failed->second)) : nb::none();
+}
+
+}  // namespace
+
+void bind_tables(nb::module_& m) {
+  nb::class_<Categories>(m, "Categories")
+      .def(
+          "__init__",
+          [](Categories* self, const nb::list& values, const std::string& numbers) {
+            static constexpr std::array<std::string_view, 4> kNames = {"values", "values unless codes", "codes",
+                                                                       "refused"};
+            const auto found = std::find(kNames.begin(), kNames.end(), numbers);
+            if (found == kNames.end()) throw std::invalid_argument("unknown meaning of numbers");
+            Categories categories(static_cast<NumbersAre>(found - kNames.begin()));
+            for (const nb::handle value : values) add_value(categories, value.ptr());
+            new (self) Categories(std::move(categories));
+          },
+          "values"_a, nb::kw_only(), "numbers"_a)
+      .def_prop_ro("has_rounded", &Categories::has_rounded);
+  nb::class_<ArrowTable>(m, "ArrowTable")
+      .def(nb::init<const nb::object&>(), "stream"_a)
+      .def_prop_ro("n_rows", &ArrowTable::n_rows)
+      .def_prop_ro("is_table", &ArrowTable::is_table)
+      .def_prop_ro("names", &ArrowTable::names)
+      .def_prop_ro("kinds", &ArrowTable::kinds)
+      .def("read", &read_table, "order"_a, "recipes"_a, "out"_a);
+  m.def("read_columns", &read_columns, "sources"_a, "recipes"_a, "out"_a, nb::kw_only(), "dictionary"_a = false,
+        "codes"_a = false);
+}
+
+}  // namespace scurry

@@ -1,0 +1,72 @@
+"""The score map of an early exit: fitted once a plan is chosen, on rows like those to come.
+
+It is fitted to calibration rows, those that fitted the rule and those that certified it. It cannot change a label, so
+the promise about labels is not touched. Rows given as `X_fit` are left out: often the model was trained on them, and
+full scores of training rows are more extreme than those of new ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.evaluation import ScoreQuality, score_quality
+from scurry.forest import Forest
+from scurry.plan import Plan, ScoreMap
+from scurry.predictor import Predictor
+from scurry.runners import stops_of
+from scurry.runners.partial import Stops, expected_map
+from scurry.stopping.score_map import Affine, fit_affine
+from scurry.verbs.options import Calibration
+
+_MAX_SCORES = 1 << 18  # that fit a map: enough, and quickly brought together from files
+
+
+def with_score_map(calibration: Calibration, plan: Plan) -> Plan:
+    """Return the plan with a score map, and with the quality of its probabilities where labels are known."""
+    if plan.exit_rule is None:
+        return plan
+    forest, sample = calibration.forest, calibration.sample
+    # An even selection of rows, the same wherever they lie.
+    n_rows = min(sample.n_rows, sample.max_gathered, _MAX_SCORES // max(forest.n_outputs, 2))
+    chosen = np.zeros(sample.n_rows, np.bool_)
+    chosen[np.linspace(0, sample.n_rows - 1, max(n_rows, 1)).astype(np.intp)] = True
+    rows = sample.where(chosen).gathered()
+    stops = stops_of(forest, plan, rows)
+    if stops is None:
+        return plan
+    mapped = replace(plan, score_map=_fit(forest, plan, stops, ~stops.complete))
+    y = None if calibration.y is None else calibration.y[chosen]
+    quality = None if y is None else _measure(forest, plan, stops, rows, y)
+    certificate = plan.certificate
+    if quality is None or certificate is None or certificate.exits is None:
+        return mapped
+    return replace(mapped, certificate=replace(certificate, measured=replace(certificate.exits, **asdict(quality))))
+
+
+def _fit(forest: Forest, plan: Plan, stops: Stops, chosen: NDArray[np.bool_]) -> ScoreMap:
+    assert plan.exit_rule is not None
+    start = expected_map(forest, plan.order, plan.exit_rule)
+    fitted = fit_affine(
+        stops.positions[chosen].astype(np.int64),
+        stops.groups[chosen],
+        stops.partial[chosen],
+        stops.full[chosen],
+        start=Affine(start.slope, start.intercept),
+        link=forest.link,
+        link_scale=forest.link_scale,
+    )
+    return ScoreMap(slope=fitted.slope, intercept=fitted.intercept)
+
+
+def _measure(forest: Forest, plan: Plan, stops: Stops, rows: NDArray[Any], y: NDArray[Any]) -> ScoreQuality | None:
+    """Measure probabilities on every other row, with a map fitted to the rest; None if labels do not allow it."""
+    measured = np.arange(len(rows)) % 2 == 1
+    known = set() if forest.classes is None else set(forest.classes.tolist())
+    if not set(y.tolist()) <= known or len(set(y[measured].tolist())) < 2:
+        return None
+    half = replace(plan, score_map=_fit(forest, plan, stops, ~stops.complete & ~measured))
+    return score_quality(Predictor(forest, half), rows[measured], y[measured])

@@ -1,0 +1,235 @@
+"""Probabilities of early exits: they agree with the labels, and are nearly as good as the full model's."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from lightgbm import LGBMClassifier
+from sklearn.datasets import make_classification
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.metrics import log_loss, roc_auc_score
+from xgboost import XGBClassifier
+
+import scurry
+from scurry.errors import InputError
+from scurry.plan import ScoreMap
+from support.strategies import adversarial_rows
+
+N_TRAIN, N_CALIBRATE = 1500, 4500
+
+
+def blobs(n_classes: int):
+    return make_classification(
+        8000,
+        n_features=8,
+        n_informative=6,
+        n_classes=n_classes,
+        class_sep=0.8,
+        weights=[0.8] if n_classes == 2 else None,
+        random_state=0,
+    )
+
+
+DATA = {n_classes: blobs(n_classes) for n_classes in (2, 3)}
+MODELS = {
+    "lightgbm": lambda: LGBMClassifier(n_estimators=80, num_leaves=15, n_jobs=1, verbose=-1),
+    "xgboost": lambda: XGBClassifier(n_estimators=80, max_depth=4, n_jobs=1),
+    "histograms": lambda: HistGradientBoostingClassifier(max_iter=80, random_state=0),
+    "forest": lambda: RandomForestClassifier(81, max_depth=7, random_state=0),
+    "extra trees": lambda: ExtraTreesClassifier(81, random_state=0),
+}
+CASES = {
+    **{f"{name}, 2 classes": (name, 2, {}) for name in MODELS},
+    **{f"{name}, 3 classes": (name, 3, {}) for name in ("lightgbm", "xgboost", "forest")},
+    "one versus all": ("ova", 3, {}),
+    "threshold 0.1": ("lightgbm", 2, {"threshold": 0.1}),
+    "threshold 0.9": ("xgboost", 2, {"threshold": 0.9}),
+    "threshold of a forest": ("forest", 2, {"threshold": 0.2}),
+    "one side": ("lightgbm", 2, {"keep_scores": "positive"}),
+    "fan": ("xgboost", 2, {"method": "fan"}),
+    "votes": ("forest", 2, {"method": "minimean"}),
+    "votes, an order per row": ("forest", 2, {"method": "minimixed", "shuffle": "row"}),
+    "votes as solved": ("forest", 2, {"method": "minimax", "confidence": None}),
+    "votes of 3 classes": ("forest", 3, {"method": "minimixed"}),
+    "scores as fitted": ("lightgbm", 2, {"method": "qwyc", "confidence": None}),
+}
+MODELS["ova"] = lambda: LGBMClassifier(n_estimators=40, objective="multiclassova", n_jobs=1, verbose=-1)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    models = {}
+
+    def fit(name: str, n_classes: int):
+        if (name, n_classes) not in models:
+            X, y = DATA[n_classes]
+            models[name, n_classes] = MODELS[name]().fit(X[:N_TRAIN], y[:N_TRAIN])
+        return models[name, n_classes]
+
+    return fit
+
+
+def split(n_classes: int):
+    X, y = DATA[n_classes]
+    return X[N_TRAIN : N_TRAIN + N_CALIBRATE], X[N_TRAIN + N_CALIBRATE :], y[N_TRAIN + N_CALIBRATE :]
+
+
+def exit_of(model, n_classes: int, options: dict, **more):
+    return scurry.early_exit(
+        model, split(n_classes)[0], **{"max_disagreement": 0.005, "random_state": 0} | options | more
+    )
+
+
+def labels_of(predictor, probabilities, options):
+    """The class that probabilities speak for."""
+    if predictor.forest.n_classes == 2:
+        positive = probabilities[:, 1]
+        return (positive >= options["threshold"] if "threshold" in options else positive > 0.5).astype(int)
+    return probabilities.argmax(axis=1)
+
+
+def check_agreement(predictor, X, options):
+    probabilities, labels, run = predictor.predict_proba(X), predictor.predict(X), predictor.run(X)
+    stopped = ~run.complete
+    assert np.isfinite(probabilities).all()
+    assert (probabilities >= 0).all()
+    assert (probabilities <= 1).all()
+    np.testing.assert_array_equal(labels_of(predictor, probabilities, options)[stopped], labels[stopped])
+    np.testing.assert_array_equal(run.labels, labels)
+    forest = predictor.forest
+    if forest.n_classes > 2:
+        np.testing.assert_array_equal(run.scores.argmax(axis=1)[stopped], labels[stopped])
+    elif forest.n_outputs == 1:
+        np.testing.assert_array_equal((run.scores >= forest.decision_threshold)[stopped], labels[stopped])
+    else:
+        np.testing.assert_array_equal((run.scores > 0.5)[stopped], labels[stopped])
+    if predictor.plan.exit_rule is not None and predictor.plan.exit_rule.kind == "scores":
+        np.testing.assert_array_equal(probabilities[~stopped], forest.predict_proba(X)[~stopped])
+    return stopped.mean()
+
+
+@pytest.mark.parametrize(("name", "n_classes", "options"), CASES.values(), ids=CASES)
+def test_probabilities_never_contradict_labels(fitted, name, n_classes, options):
+    predictor = exit_of(fitted(name, n_classes), n_classes, options)
+    assert predictor.plan.score_map is not None
+    X = split(n_classes)[1]
+    assert check_agreement(predictor, X, options) > 0.2
+    check_agreement(predictor, adversarial_rows(predictor.forest, X, 1000), options)
+    # Nor do they without a map, as in old files, or with an absurd one.
+    bare = scurry.Predictor(predictor.forest, replace(predictor.plan, score_map=None))
+    n = predictor.plan.exit_rule.n_positions
+    rng = np.random.default_rng(0)
+    absurd = ScoreMap(slope=rng.random((2, n)) * 100, intercept=rng.normal(scale=1e3, size=(2, n)))
+    check_agreement(bare, X, options)
+    check_agreement(scurry.Predictor(predictor.forest, replace(predictor.plan, score_map=absurd)), X, options)
+    np.testing.assert_array_equal(bare.predict(X), predictor.predict(X))
+
+
+# Rules as fitted, without a promise, stop far earlier.
+ODD = ("threshold 0.1", "threshold 0.9", "threshold of a forest", "one versus all", "scores as fitted")
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case not in ODD])
+def test_probabilities_are_nearly_as_good_as_the_models(fitted, case):
+    name, n_classes, options = CASES[case]
+    predictor = exit_of(fitted(name, n_classes), n_classes, options)
+    _, X, y = split(n_classes)
+    full, fast = predictor.forest.predict_proba(X), predictor.predict_proba(X)
+    kind = {"multi_class": "ovr"} if n_classes > 2 else {}
+    full_auc, fast_auc = (roc_auc_score(y, p if n_classes > 2 else p[:, 1], **kind) for p in (full, fast))
+    assert fast_auc > full_auc - 0.03
+    assert log_loss(y, fast) < 1.15 * log_loss(y, full)
+
+
+def test_missing_base_rates_are_made_up_for(fitted):
+    """Where positives are rare, partial sums without the base rate rank stopped rows above the others."""
+    model, (_, X, y) = fitted("lightgbm", 2), split(2)
+    predictor = exit_of(model, 2, {"threshold": 0.1})
+    full_auc = roc_auc_score(y, model.predict_proba(X)[:, 1])
+    assert roc_auc_score(y, predictor.predict_proba(X)[:, 1]) > full_auc - 0.02
+
+
+def test_kept_scores_are_the_full_models(fitted):
+    model, (_, X, y) = fitted("lightgbm", 2), split(2)
+    predictor = exit_of(model, 2, {"keep_scores": "positive"})
+    kept = predictor.run(X).complete
+    assert 0.1 < kept.mean() < 0.9
+    assert kept[predictor.predict(X) == 1].all()
+    full, fast = predictor.forest.predict_proba(X), predictor.predict_proba(X)
+    np.testing.assert_array_equal(fast[kept], full[kept])
+    assert roc_auc_score(y[kept], fast[kept, 1]) == roc_auc_score(y[kept], full[kept, 1])
+
+
+def test_rows_alone_threads_and_files_score_alike(fitted, tmp_path):
+    for case in ("lightgbm, 2 classes", "votes", "xgboost, 3 classes", "votes of 3 classes"):
+        name, n_classes, options = CASES[case]
+        predictor = exit_of(fitted(name, n_classes), n_classes, options)
+        X = split(n_classes)[1]
+        expected, scores = predictor.predict_proba(X), predictor.run(X).scores
+        np.testing.assert_array_equal(predictor.predict_proba(X, n_threads=2), expected)
+        for row in range(0, len(X), 97):
+            np.testing.assert_array_equal(predictor.predict_proba(X[row : row + 1])[0], expected[row])
+            np.testing.assert_array_equal(predictor.run(X[row : row + 1]).scores[0], scores[row])
+        predictor.save(tmp_path / "saved.scurry")
+        loaded = scurry.load(tmp_path / "saved.scurry")
+        assert loaded.digest == predictor.digest
+        np.testing.assert_array_equal(loaded.plan.score_map.slope, predictor.plan.score_map.slope)
+        np.testing.assert_array_equal(loaded.predict_proba(X), expected)
+        bare = scurry.Predictor(predictor.forest, replace(predictor.plan, score_map=None))
+        assert bare.digest != predictor.digest
+        assert np.abs(bare.predict_proba(X) - expected).max() > 1e-3
+
+
+def test_batches_of_files_score_alike(fitted, tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    predictor, X = exit_of(fitted("lightgbm", 2), 2, {}), split(2)[1]
+    names = predictor.forest.feature_names or [f"x{j}" for j in range(X.shape[1])]
+    pq.write_table(pa.table({name: X[:, j] for j, name in enumerate(names)}), tmp_path / "rows.parquet")
+    scurry.batch.score(tmp_path / "rows.parquet", predictor, tmp_path / "out", columns=("label", "probability"))
+    out = pq.read_table(tmp_path / "out")
+    np.testing.assert_array_equal(out["probability"].to_numpy(), predictor.predict_proba(X)[:, 1])
+    np.testing.assert_array_equal(out["label"].to_numpy(), out["probability"].to_numpy() > 0.5)
+
+
+def test_the_estimator_has_the_same_probabilities():
+    X, y = DATA[2]
+    fast = scurry.EarlyExitClassifier(
+        RandomForestClassifier(41, max_depth=7), max_disagreement=0.005, calibration_size=0.5, random_state=0
+    ).fit(X[:6000], y[:6000])
+    new, truth = X[6000:], y[6000:]
+    probabilities = fast.predict_proba(new)
+    np.testing.assert_array_equal(fast.classes_[probabilities.argmax(axis=1)], fast.predict(new))
+    full = fast.forest_.predict_proba(new)
+    assert roc_auc_score(truth, probabilities[:, 1]) > roc_auc_score(truth, full[:, 1]) - 0.03
+    measured = fast.predictor_.certificate.measured
+    assert abs(measured.fast_auc - measured.full_auc) < 0.03
+
+
+def test_the_summary_shows_the_quality_of_both(fitted):
+    model, (X_cal, X, y) = fitted("lightgbm", 2), split(2)
+    y_cal = DATA[2][1][N_TRAIN : N_TRAIN + N_CALIBRATE]
+    predictor = exit_of(model, 2, {}, y_cal=y_cal)
+    measured = predictor.certificate.measured
+    assert str(predictor.summary()).count("full model 0.") == 2
+    # Measured on rows that the map was not fitted to, so that new rows give about the same.
+    quality = scurry.evaluation.score_quality(predictor, X, y)
+    for name in ("full_auc", "fast_auc", "full_log_loss", "fast_log_loss"):
+        assert abs(getattr(measured, name) - getattr(quality, name)) < 0.04
+    held_out = np.arange(len(X_cal)) % 2 == 1
+    assert measured.full_auc == pytest.approx(
+        roc_auc_score(y_cal[held_out], model.predict_proba(X_cal[held_out])[:, 1]), abs=1e-12
+    )
+    assert exit_of(model, 2, {}).certificate.measured.fast_auc is None
+    assert exit_of(model, 2, {}, y_cal=np.full(len(X_cal), "unknown")).certificate.measured.fast_auc is None
+
+
+def test_a_map_fits_its_plan(fitted):
+    predictor = exit_of(fitted("lightgbm", 2), 2, {})
+    plan, ones = predictor.plan, np.ones((2, 3))
+    with pytest.raises(InputError, match="the score map has 3 positions"):
+        scurry.Predictor(predictor.forest, replace(plan, score_map=ScoreMap(slope=ones, intercept=ones)))
+    with pytest.raises(InputError, match="no rule for that"):
+        scurry.Predictor(predictor.forest, replace(plan, stop=None))
+    for slope, intercept in ((-ones, ones), (ones, ones * np.nan), (ones * np.inf, ones), (ones[0], ones[0])):
+        with pytest.raises(InputError, match="a score map needs"):
+            ScoreMap(slope=slope, intercept=intercept)
