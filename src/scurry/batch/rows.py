@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -170,7 +170,9 @@ class Scoring:
     def assemble(self, values: dict[str, Any]) -> Any:
         """Return the results of one batch as a pyarrow.RecordBatch; any thread may do this."""
         pa = arrow()
-        special = {self.prefix + name: self._label_array for name in ("label", "prediction")}
+        special: dict[str, Callable[[Any], Any]] = {
+            self.prefix + name: self._label_array for name in ("label", "prediction")
+        }
         special[self.prefix + "reason"] = _reason_array
         arrays = {
             name: value if isinstance(value, pa.Array) else special.get(name, pa.array)(value)

@@ -39,7 +39,7 @@ def with_score_map(calibration: Calibration, plan: Plan) -> Plan:
     if stops is None:
         return plan
     mapped = replace(plan, score_map=_fit(forest, plan, stops, ~stops.complete))
-    y = None if calibration.y is None else calibration.y[chosen]
+    y = None if calibration.rows.y is None else calibration.rows.y[chosen]
     quality = None if y is None else _measure(forest, plan, stops, rows, y)
     certificate = plan.certificate
     if quality is None or certificate is None or certificate.exits is None:
