@@ -17,9 +17,14 @@ from numpy.typing import NDArray
 from scurry.checks import Progress, is_number
 from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest
+from scurry.predictor import Predictor
+from scurry.promises import Cost
+from scurry.pruning.cost_promise import Candidate, certify_cost
 from scurry.pruning.problem import PruningProblem
 from scurry.pruning.refine import within_cost, within_error
 
+# Shares of a promised budget whose prunings may be certified, besides those of the path: more of them close to it.
+_SHARES = (0.2, 0.4, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 1.0)
 _TOLERANCE = Fraction(1, 10**12)  # relative: a budget copied from `costs` must reach the pruning it came from
 
 
@@ -188,21 +193,84 @@ class PruningPath:
         best = [units.index(self._best_vertex(self.problem.theta(lam))) for lam in lambdas]
         return PruningPath(self.problem, self.method, SeparatePrunings([self.kept(at) for at in best]), lambdas)
 
-    def at(self, *, max_cost: float | None = None, max_error: float | None = None) -> Forest:
+    @overload
+    def at(self, *, max_cost: float | None = None, max_error: float | None = None) -> Forest: ...
+    @overload
+    def at(self, *, promise: Cost, X_cal: Any = None) -> Predictor: ...
+    def at(
+        self,
+        *,
+        max_cost: float | None = None,
+        max_error: float | None = None,
+        promise: Cost | None = None,
+        X_cal: Any = None,
+    ) -> Forest | Predictor:
         """Return the best pruning found within a budget; `point` also says how good it is.
+
+        A budget is kept by the rows that the path was made with, whose costs it was chosen by. New rows may pay more. A
+        promise is kept by new rows: the most expensive pruning is returned whose mean cost is certified on `X_cal`.
 
         Parameters
         ----------
         max_cost : float, optional
             In the unit of `costs`.
         max_error : float, optional
-            In the unit of `errors`. One of the two must be given.
+            In the unit of `errors`. One of `max_cost`, `max_error` and `promise` must be given.
+        promise : Cost, optional
+            Such as ``scurry.promises.Cost(40)``.
+        X_cal : array or DataFrame of shape (n_rows, n_features), optional
+            Rows to certify the promise on, independent of each other and like those to come. They must not be among the
+            rows that trained the model or those that the path was made with.
 
         Returns
         -------
-        Forest
+        Forest, or Predictor for a promise
+            The predictor evaluates every tree of the pruning. It has the promise and its certificate.
+
+        Raises
+        ------
+        InfeasibleError
+            If no pruning of the path is within the budget, or none is certified; `achievable` is the least it needs.
+
+        Examples
+        --------
+        >>> import numpy as np, scurry
+        >>> from sklearn.ensemble import RandomForestClassifier
+        >>> X = np.random.default_rng(0).random((4000, 4))
+        >>> y = (X[:, 0] + X[:, 1] * X[:, 2] > 0.8).astype(int)
+        >>> model = RandomForestClassifier(10, max_depth=4, random_state=0).fit(X[:1000], y[:1000])
+        >>> path = scurry.prune(model, X[1000:2000], feature_costs=[1, 5, 10, 20])
+        >>> fast = path.at(promise=scurry.promises.Cost(12), X_cal=X[2000:])
+        >>> print(fast.promise.describe())
+        With confidence 0.95, new rows pay at most 12 for features on average.
+        >>> fast.certificate.measured.mean_cost < fast.certificate.bound <= 12
+        True
         """
-        return self.point(max_cost=max_cost, max_error=max_error).forest
+        if promise is None:
+            if X_cal is not None:
+                raise InputError(
+                    "X_cal certifies a promise; pass promise=scurry.promises.Cost(max_cost) too", argument="X_cal"
+                )
+            return self.point(max_cost=max_cost, max_error=max_error).forest
+        if max_cost is not None or max_error is not None:
+            raise InputError("give a promise or a budget, not both; a promise has its budget", argument="promise")
+        if not isinstance(promise, Cost):
+            raise InputError(f"a pruning promises scurry.promises.Cost(max_cost), got {promise!r}", argument="promise")
+        candidates = self._candidates(promise)
+        return certify_cost(candidates, promise, X_cal, costs=self.problem.costs, method=self.method)
+
+    def _candidates(self, promise: Cost) -> list[Candidate]:
+        """Return prunings within the budget of a promise, by rising cost on the rows that the path was made with."""
+        least, most = float(self.costs.min()), min(promise.max_cost, float(self.costs.max()))
+        if most < least:
+            self.point(max_cost=promise.max_cost)  # raises the error of a budget that no pruning is within
+        between = [least + share * (most - least) for share in _SHARES]
+        budgets = np.unique([*self.costs[self.costs <= most], *between])
+        found: dict[float, Candidate] = {}
+        for budget in budgets.tolist():
+            point = self.point(max_cost=budget)
+            found[point.cost] = Candidate(point.forest, point.cost)
+        return list(found.values())
 
     def point(self, *, max_cost: float | None = None, max_error: float | None = None) -> PrunedPoint:
         """Return the best pruning found within a budget, with a bound on every other.

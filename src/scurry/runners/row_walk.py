@@ -18,8 +18,8 @@ from scurry.checks import check_choice, check_number
 from scurry.costs import FeatureCosts
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.forest.rows import CodedRows
 from scurry.forest.storage import digest
+from scurry.forest.tables import CodedRows
 from scurry.plan import Plan, StepRule
 from scurry.runners import runner_of
 from scurry.runners.expectation import Expectation
