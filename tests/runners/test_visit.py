@@ -3,6 +3,7 @@
 import copy
 import pickle
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -109,7 +110,7 @@ class TestAnswers:
 
     def test_probabilities_agree_with_the_label(self):
         """Also where trees stay at inner nodes."""
-        for name in ("forest", "boosted", "votes", "plain steps", "weighted steps"):
+        for name in PREDICTORS:
             for max_cost in (2, 8, 20):
                 for x in X[300:310]:
                     visit = PREDICTORS[name].start_row(max_cost=max_cost, **PRICES)
@@ -211,8 +212,7 @@ class TestUnavailable:
             stays = ~np.isin(forest.feature, list(missing)) & (forest.left >= 0)
             for node in np.flatnonzero(forest.parent >= 0):
                 stays[node] &= stays[forest.parent[node]]
-            plan = scurry.Plan(order=predictor.plan.order, stop=predictor.plan.stop)
-            cut = scurry.Predictor(forest.keep_splits(stays), plan)
+            cut = scurry.Predictor(forest.keep_splits(stays), predictor.plan)
             assert visit.answer.label == cut.predict(x[None])[0]
             np.testing.assert_array_equal(visit.answer.probabilities, cut.predict_proba(x[None])[0])
             assert visit.answer.stop_reason in ("unavailable", "decided", "complete")
@@ -356,7 +356,7 @@ class TestSaving:
     def test_a_new_certificate_does_not_matter(self, tmp_path):
         exits = PREDICTORS["votes"]
         exits.start_row().save(tmp_path / "v.scurry")
-        bare = scurry.Predictor(exits.forest, scurry.Plan(order=exits.plan.order, stop=exits.plan.stop))
+        bare = scurry.Predictor(exits.forest, replace(exits.plan, certificate=None))
         assert scurry.Visit.load(tmp_path / "v.scurry", bare).next_feature is not None
 
     def test_other_files_are_refused_by_name(self, tmp_path):
