@@ -1,80 +1,71 @@
-"""How much of an answer is expected to depend on each feature: the variance that its splits explain."""
+"""How much each feature is expected to change the answer: the variance that its splits settle."""
 
 import numpy as np
 import pytest
-from sklearn.ensemble import RandomForestClassifier
 
 import scurry
+from scurry.formatting import format_share
 from scurry.runners.expectation import Expectation
 from support.acquisition_cases import WINE, WINE_FOREST, from_table
 
-
-def leaves_below(forest, node):
-    """Yield each leaf below a node with its probability and the path of splits to it."""
-    if forest.left[node] < 0:
-        yield node, 1.0, []
-        return
-    children = forest.left[node], forest.right[node]
-    total = forest.cover[list(children)].sum()
-    for child in children:
-        for leaf, share, path in leaves_below(forest, child):
-            yield leaf, share * forest.cover[child] / total, [node, *path]
+ROOTS = WINE_FOREST.tree_offset[:-1].astype(np.int32)
 
 
-def test_shares_add_up_to_the_variance_of_the_leaves():
-    """Where a node's value is the mean of the leaves below, splits divide all of the variance between them."""
-    model = RandomForestClassifier(6, max_depth=4, random_state=0, bootstrap=False).fit(*WINE)
-    forest = scurry.from_model(model)
-    expectation = Expectation(forest)
-    for depth in range(3):
-        nodes = np.array(
-            [np.flatnonzero(forest.node_depth[a:b] == depth)[-1] + a for a, b in tree_ranges(forest)], np.int32
-        )
-        variance = 0.0
-        for node in nodes:
-            leaves, shares, _ = zip(*leaves_below(forest, int(node)), strict=True)
-            values, weights = forest.value[list(leaves)], np.array(shares)
-            variance += float(weights @ (values**2).sum(axis=1) - ((weights @ values) ** 2).sum())
-        assert expectation.by_feature(nodes).sum() == pytest.approx(variance)
+def expected_by_hand(forest, nodes):
+    """By definition: two outcomes for each tree, and trees that read the same feature move together."""
+    deviations = np.zeros(forest.n_features)
+    for node in nodes:
+        left, right = int(forest.left[node]), int(forest.right[node])
+        if left < 0:
+            continue
+        p = forest.cover[left] / (forest.cover[left] + forest.cover[right])
+        mean = p * forest.value[left] + (1 - p) * forest.value[right]
+        variance = p * ((forest.value[left] - mean) ** 2).sum() + (1 - p) * ((forest.value[right] - mean) ** 2).sum()
+        deviations[forest.feature[node]] += np.sqrt(variance)
+    return deviations**2
 
 
-def test_each_split_counts_for_its_feature():
-    forest, expected = WINE_FOREST, np.zeros(13)
-    for root in forest.tree_offset[:-1]:
-        for _, share, path in leaves_below(forest, int(root)):
-            for node in path:
-                left, right = forest.left[node], forest.right[node]
-                p = forest.cover[left] / (forest.cover[left] + forest.cover[right])
-                expected[forest.feature[node]] += (
-                    share * p * (1 - p) * ((forest.value[left] - forest.value[right]) ** 2).sum()
-                )
-    np.testing.assert_allclose(Expectation(forest).by_feature(forest.tree_offset[:-1].astype(np.int32)), expected)
+@pytest.mark.parametrize("depth", [0, 1, 4])
+def test_it_is_the_variance_of_what_trees_answer_next(depth):
+    nodes = ROOTS.copy()
+    for _ in range(depth):
+        nodes = np.where(WINE_FOREST.left[nodes] >= 0, WINE_FOREST.left[nodes], nodes)
+    np.testing.assert_allclose(Expectation(WINE_FOREST).by_feature(nodes), expected_by_hand(WINE_FOREST, nodes))
 
 
-def tree_ranges(forest):
-    return zip(forest.tree_offset[:-1], forest.tree_offset[1:], strict=True)
-
-
-def test_the_first_purchase_settles_most_for_its_cost():
-    rng = np.random.default_rng(0)
-    settled = Expectation(WINE_FOREST).by_feature(WINE_FOREST.tree_offset[:-1].astype(np.int32))
-    roots = set(WINE_FOREST.feature[WINE_FOREST.tree_offset[:-1]].tolist())
-    chosen = set()
-    for _ in range(20):
+def test_each_purchase_settles_most_for_its_cost():
+    """The purchases of a row, replayed by hand."""
+    rng, forest = np.random.default_rng(0), WINE_FOREST
+    for x in WINE[0][:10]:
         costs = rng.choice([1.0, 3.0, 20.0], 13)
-        visit = scurry.Predictor.full(WINE_FOREST).start_row(feature_costs=costs, order="informative")
-        best = max(roots, key=lambda feature: settled[feature] / costs[feature])
-        assert visit.next_feature.name == best
-        assert f"settle {100 * settled[best] / settled.sum():.2f} % of what is open" in visit.next_feature.why
-        chosen.add(best)
-    assert len(chosen) > 1
+        visit = scurry.Predictor.full(forest).start_row(feature_costs=costs, order="informative")
+        known = set()
+        while (wanted := visit.next_feature) is not None:
+            nodes = [stand(forest, int(root), x, known) for root in ROOTS]
+            settled = expected_by_hand(forest, nodes)
+            waiting = {int(forest.feature[node]) for node in nodes if forest.left[node] >= 0}
+            assert wanted.name == max(waiting, key=lambda f: settled[f] / costs[f])
+            if len(waiting) == 1:
+                assert "the only feature that trees wait for" in wanted.why
+            else:
+                share = format_share(settled[wanted.name] / settled.sum())
+                assert f"settle {share} of what is open, for its cost the most of {len(waiting)} features" in wanted.why
+            visit.give(wanted.name, x[wanted.name])
+            known.add(wanted.name)
+
+
+def stand(forest, node, x, known):
+    """The node at which a tree stands when only some features are known."""
+    while forest.left[node] >= 0 and int(forest.feature[node]) in known:
+        goes_left = np.float32(x[forest.feature[node]]) <= forest.threshold[node]
+        node = int((forest.left if goes_left else forest.right)[node])
+    return node
 
 
 def test_free_features_come_first():
     costs = np.ones(13)
     first = scurry.Predictor.full(WINE_FOREST).start_row(order="informative").next_feature.name
-    roots = WINE_FOREST.feature[WINE_FOREST.tree_offset[:-1]]
-    free = next(int(feature) for feature in roots if feature != first)
+    free = next(int(feature) for feature in WINE_FOREST.feature[ROOTS] if feature != first)
     costs[free] = 0
     visit = scurry.Predictor.full(WINE_FOREST).start_row(order="informative", feature_costs=costs)
     assert visit.next_feature.name == free

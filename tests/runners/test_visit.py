@@ -147,9 +147,8 @@ class TestNextFeature:
             visit = scurry.Predictor.full(forest).start_row(order=order)
             while (wanted := visit.next_feature) is not None:
                 at = [stand(forest, tree, x, {p.feature for p in visit.purchases}) for tree in range(forest.n_trees)]
-                if order != "plan":  # in the plan's order trees wait at their roots, though values may be known
-                    n = sum(forest.left[node] >= 0 and forest.feature[node] == wanted.name for node in at)
-                    assert f"{n} tree{'s wait' if n != 1 else ' waits'} for it" in wanted.why
+                n = sum(forest.left[node] >= 0 and forest.feature[node] == wanted.name for node in at)
+                assert f"{n} tree{'s wait' if n != 1 else ' waits'} for it" in wanted.why
                 visit.give(wanted.name, x[wanted.name])
         exit_visit = PREDICTORS["votes"].start_row()
         assert "tree 1 of 15 in the plan's order tests it next" in exit_visit.next_feature.why

@@ -180,6 +180,16 @@ class RowWalk:
         """Trees that have reached a leaf."""
         return int(((self.nodes != NOT_STARTED) & self.terms.forest.is_leaf[self.nodes]).sum())
 
+    def needs_by_tree(self) -> list[int | None]:
+        """Return the feature that each tree needs, or would need if it were started; None if it needs no more."""
+        forest, needs = self.terms.forest, []
+        for tree, at in enumerate(self.nodes.tolist()):
+            node = int(forest.tree_offset[tree]) if at == NOT_STARTED else at
+            while forest.left[node] >= 0 and (feature := int(forest.feature[node])) in self.values:
+                node = int((forest.left if forest.goes_left(node, self.values[feature]) else forest.right)[node])
+            needs.append(None if forest.left[node] < 0 else int(forest.feature[node]))
+        return needs
+
     @property
     def stop_reason(self) -> str:
         """Why a walk that has ended went no further, see `VisitAnswer`."""

@@ -21,7 +21,7 @@ from scurry.forest.storage import Container, read_container, write_container
 from scurry.formatting import format_share
 from scurry.runners.known import find_feature
 from scurry.runners.ledger import Purchase
-from scurry.runners.row_walk import NOT_STARTED, RowWalk, Runs, Terms, digest_of, read_out
+from scurry.runners.row_walk import RowWalk, Runs, Terms, digest_of, read_out
 
 
 class NextFeature(NamedTuple):
@@ -303,12 +303,12 @@ class Visit:
         self._waiting = waiting
 
     def _explain(self, feature: int) -> str:
-        forest = self.terms.forest
-        nodes = np.where(self.walk.nodes == NOT_STARTED, forest.tree_offset[:-1], self.walk.nodes)
-        inner = nodes[~forest.is_leaf[nodes]]
-        n_waiting = int((forest.feature[inner] == feature).sum())
+        order, needs = self.walk.plan.order, self.walk.needs_by_tree()
+        n_waiting = needs.count(feature)
         waits = f"{n_waiting} tree waits for it" if n_waiting == 1 else f"{n_waiting} trees wait for it"
-        n_features = len(set(forest.feature[inner].tolist()) - self._unavailable)
+        n_features = len({*needs} - {None} - self._unavailable)
+        if self.terms.order != "plan" and n_features == 1:
+            return f"it is the only feature that trees wait for; {waits}"
         if self.terms.order == "cheapest":
             return f"of {n_features} features that trees wait for, it is the cheapest; {waits}"
         if self.terms.order == "informative":
@@ -318,8 +318,8 @@ class Visit:
             )
         if self.walk.plan.by_step:
             return f"the next step in the plan's order tests it; {waits}"
-        at = [int(forest.feature[node]) if not forest.is_leaf[node] else -1 for node in nodes[self.walk.plan.order]]
-        return f"tree {at.index(feature) + 1} of {forest.n_trees} in the plan's order tests it next; {waits}"
+        place = [needs[tree] for tree in order.tolist()].index(feature) + 1
+        return f"tree {place} of {len(order)} in the plan's order tests it next; {waits}"
 
     def _explain_stop(self) -> str:
         n_trees = self.terms.forest.n_trees
