@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.checks import check_number
+from scurry.checks import check_instance, check_number, check_numbers
 from scurry.errors import InputError
 from scurry.forest import Forest
 
@@ -160,6 +160,7 @@ def feature_uses(forest: Forest, X: Any) -> NDArray[np.int32]:
     >>> scurry.pruning.feature_uses(scurry.from_model(tree), [[0, 0], [0, 1]]).tolist()
     [[0, 1], [1, 1]]
     """
+    check_instance("forest", forest, Forest, hint="; import a model with scurry.from_model(model)")
     return count_uses(forest, forest.apply(X))
 
 
@@ -198,10 +199,7 @@ def check_costs(argument: str, given: Any, names: Sequence[Any], kind: str) -> N
                 argument=argument,
             )
         given = [given[name] for name in names]
-    try:
-        numbers = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{argument} must be numbers: {error}", argument=argument) from error
+    numbers = check_numbers(argument, given)
     if numbers.shape != (len(names),):
         raise InputError(
             f"{argument} has shape {numbers.shape}, expected ({len(names)},): one cost for every {kind}",

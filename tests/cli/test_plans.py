@@ -43,9 +43,10 @@ def test_early_exit_options(run, folder, forest, features, table, tmp_path):
         tmp_path / "fast.scurry",
         "--json",
     )
-    facts = json.loads(run(*arguments, *EXIT, "--fit-rows", folder / "rows.csv", "--confidence", "0.9"))
+    table[:250].to_csv(tmp_path / "fit.csv", index=False)
+    facts = json.loads(run(*arguments, *EXIT, "--fit-rows", tmp_path / "fit.csv", "--confidence", "0.9"))
     expected = scurry.early_exit(
-        forest, features[250:500], X_fit=features[250:500], max_disagreement=0.05, confidence=0.9, random_state=0
+        forest, features[250:500], X_fit=features[:250], max_disagreement=0.05, confidence=0.9, random_state=0
     )
     assert facts == {"file": str(tmp_path / "fast.scurry")} | shown(expected)
     facts = json.loads(run(*arguments, *EXIT, "--no-promise", "--method", "fan", "--label", "diagnosis"))

@@ -4,9 +4,13 @@ from functools import partial
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from scurry.export import to_c
+from scurry.export.replay import run_trees
+from scurry.forest import as_rows
+from support.calibration_rows import full_vote, two_classes
 
 
 def test_adverse_feature_names_in_the_order_of_a_row(cancer, tmp_path):
@@ -42,3 +46,24 @@ def test_agreement_is_shown_with_its_worst_step(anyt, cancer, tmp_path):
         assert "all calibration rows" in text
     else:
         assert float(shown[str(export.agreement.argmin())]) == min(map(float, shown.values()))
+
+
+@pytest.mark.parametrize("method", ["qwyc", "minimean"])
+def test_the_promise_is_the_source_s_and_what_the_c_keeps_of_it_is_measured(tmp_path, method):
+    """Coarse numbers: the C agrees less with the promise's labels than the predictor that was certified."""
+    X, y = two_classes(3000, 0)
+    model = RandomForestClassifier(21, max_depth=5, random_state=0).fit(X[:500], y[:500])
+    fast = scurry.early_exit(model, X[500:], max_disagreement=0.05, method=method, random_state=0)
+    whose = "the model's" if method == "qwyc" else "the full vote's"
+    export = to_c(fast, tmp_path, layout="int16-uint8", X_cal=X)
+    wanted = model.predict(X) if method == "qwyc" else full_vote(model, X)
+    replayed = run_trees(export.candidates[0].lowered, as_rows(fast.forest, X)).codes
+    assert export.kept == (model.classes_[replayed] == wanted).mean()
+    text = (tmp_path / "README.md").read_text()
+    assert fast.certificate.statement() in text
+    assert "what that changes is outside the certificate" in text
+    assert f"of the calibration rows {whose} label" in text
+    assert "outside the certificate" in (tmp_path / "model.h").read_text()
+    assert "keep the promise's label; its certificate is the source's" in str(export)
+    to_c(fast, tmp_path)
+    assert "On which share of rows it does so was not measured" in (tmp_path / "README.md").read_text()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_count
 from scurry.costs import feature_uses
-from scurry.display.votes_and_steps import new_axes
+from scurry.display.votes_and_steps import axes_of
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
 from scurry.pruning.path import PruningPath
@@ -81,7 +81,7 @@ class PruningPathDisplay:
             paths = {paths.method: paths}
         if not paths:
             raise InputError("paths is empty; pass at least one path made by scurry.prune", argument="paths")
-        check_count("n_points", n_points, 2)
+        check_count("n_points", n_points, 2, largest=100_000)
         curves = {name: _measure_errors(path, X, np.asarray(y), n_points) for name, path in paths.items()}
         return cls(curves).plot(ax=ax)
 
@@ -97,7 +97,7 @@ class PruningPathDisplay:
         -------
         PruningPathDisplay
         """
-        self.ax_ = new_axes() if ax is None else ax
+        self.ax_ = axes_of(ax)
         self.figure_ = self.ax_.figure
         self.lines_ = [
             # The first curve is drawn on top.
@@ -174,7 +174,7 @@ class FeatureUsageDisplay:
         -------
         FeatureUsageDisplay
         """
-        figure = new_axes().figure
+        figure = axes_of().figure
         figure.clear()  # only the figure is needed: there is one axes for each forest
         figure.set_size_inches(3.2 * len(self.shares) + 2, 0.22 * len(self.feature_names) + 1.4)
         self.figure_ = figure

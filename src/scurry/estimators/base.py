@@ -97,6 +97,8 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self
         """
         model = RandomForestClassifier() if self.estimator is None else self.estimator
+        if not isinstance(model, Forest) and (isinstance(model, type) or not hasattr(model, "get_params")):
+            raise InputError(f"estimator must be a classifier or a Forest, got {model!r}", argument="estimator")
         self._refuse_regressor(model)
         rng, fitted = check_random_state(self.random_state), _is_fitted(model)
         # First: what cannot be imported is the mistake, whatever is wrong with the rows.
@@ -144,6 +146,8 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any, **budget: Any) -> NDArray[np.float64]:
         """Return the class probabilities of each row, estimated from the trees or steps evaluated for it.
+
+        Those of an early exit never speak for another class than `predict` answers.
 
         Parameters
         ----------

@@ -19,6 +19,7 @@ from scurry.export.replay import in_percent
 from scurry.export.selftest import make_selftest
 from scurry.forest import Forest, as_rows
 from scurry.predictor import Predictor
+from scurry.promises import Labels
 
 FORMAT = 1
 _MAX_NAME_LENGTH = 20  # NAME_quantize must differ from other names in the 31 characters that a C99 linker compares
@@ -45,6 +46,9 @@ class Export:
     sizes : Sizes
     agreement : float64 array or None
         Share of calibration rows with the source's label after 0, 1, … steps.
+    kept : float or None
+        Share of calibration rows with the label that the source's promise compares with: the model's, or the full
+        vote's. The promise itself was certified for the source. That the C rounds numbers is outside of it.
     candidates : list of Candidate
         All layouts that were compared, the chosen one first.
     """
@@ -54,6 +58,7 @@ class Export:
     layout: str
     sizes: Sizes
     agreement: NDArray[np.float64] | None
+    kept: float | None
     candidates: list[Candidate]
 
     def __str__(self) -> str:
@@ -66,6 +71,8 @@ class Export:
                 f"{candidate.layout.name:<14}{sizes.flash_bytes:>10,}{sizes.ram_bytes:>8,}"
                 f"{sizes.instructions_per_step:>13.1f}{known[0]:>18}{known[1]:>11}"
             )
+        if self.kept is not None:
+            lines.append(f"of X_cal, {in_percent(self.kept)} keep the promise's label; its certificate is the source's")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -140,7 +147,7 @@ def to_c(
         options = list_candidates(pred, name, layout, rows)
         chosen = choose(options, flash_budget)
         options.sort(key=lambda option: option is not chosen)
-        export = Export(Path(directory), name, chosen.layout.name, chosen.sizes, chosen.agreement, options)
+        export = Export(Path(directory), name, chosen.layout.name, chosen.sizes, chosen.agreement, chosen.kept, options)
         _write(export, pred, chosen, rows)
     return export
 
@@ -157,7 +164,7 @@ def _write(export: Export, pred: Predictor, chosen: Candidate, rows: NDArray[Any
         f"{name}.c": chosen.source.source,
         f"{name}_selftest.h": make_selftest(chosen.lowered, pred.forest, name, rows),
         f"{name}.json": json.dumps(manifest, indent=2) + "\n",
-        "README.md": make_readme(name, chosen, pred.forest),
+        "README.md": make_readme(name, chosen, pred),
     }
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
@@ -184,8 +191,9 @@ def check_name(name: object) -> str:
 _N_SHOWN = 21
 
 
-def make_readme(name: str, chosen: Candidate, forest: Forest) -> str:
+def make_readme(name: str, chosen: Candidate, pred: Predictor) -> str:
     """Return the text of the README."""
+    forest = pred.forest
     lowered, sizes = chosen.lowered, chosen.sizes
     draw = ", draw" if lowered.takes_draw else ""
     bits = ", each as the bits of a single precision number (copy them with memcpy)"
@@ -203,6 +211,7 @@ def make_readme(name: str, chosen: Candidate, forest: Forest) -> str:
         f"| instructions per step (estimated) | {sizes.instructions_per_step:.1f} |",
         "",
         *_describe_agreement(chosen),
+        *_describe_promise(chosen, pred),
         "## Use",
         "",
         "```c",
@@ -260,6 +269,23 @@ def _describe_agreement(chosen: Candidate) -> list[str]:
         "| after steps | agreement |",
         "|---|---|",
         *(f"| {n_steps} | {in_percent(shares[n_steps])} |" for n_steps in shown),
+        "",
+    ]
+
+
+def _describe_promise(chosen: Candidate, pred: Predictor) -> list[str]:
+    certificate = pred.certificate
+    if certificate is None or not isinstance(certificate.promise, Labels):
+        return []
+    whose = "the model's" if certificate.promise.against == "model" else "the full vote's"
+    kept = "On which share of rows it does so was not measured: no calibration rows were given."
+    if chosen.kept is not None:
+        kept = f"The C gives {in_percent(chosen.kept)} of the calibration rows {whose} label."
+    return [
+        "## What is promised",
+        "",
+        f"{certificate.statement()} This was certified for the predictor that was exported. The C stores numbers in "
+        f"fewer bits, and what that changes is outside the certificate. {kept}",
         "",
     ]
 

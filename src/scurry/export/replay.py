@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from scurry.export.lowered import Lowered
 from scurry.predictor import Predictor
+from scurry.promises import Labels
 
 
 class Outcome(NamedTuple):
@@ -46,6 +47,26 @@ def measure_agreement(pred: Predictor, lowered: Lowered, rows: NDArray[Any]) -> 
         for n_steps, (sums, _) in enumerate(walk_steps(lowered, rows))
     ]
     return np.array(shares)
+
+
+def measure_kept(pred: Predictor, lowered: Lowered, rows: NDArray[Any]) -> float | None:
+    """Return the share of rows that get the label which the predictor's promise compares with.
+
+    Returns
+    -------
+    float or None
+        None if the predictor makes no promise about labels.
+    """
+    promise = None if pred.certificate is None else pred.certificate.promise
+    if lowered.is_anytime or not isinstance(promise, Labels):
+        return None
+    forest = pred.forest
+    wanted = forest.predict(rows)
+    if promise.against == "vote":
+        votes = forest.value.argmax(axis=1)[forest.apply(rows)]
+        counts = np.stack([(votes == k).sum(axis=1) for k in range(forest.n_classes)], axis=1)
+        wanted = np.asarray(forest.classes)[counts.argmax(axis=1)]
+    return float((np.asarray(forest.classes)[run_trees(lowered, rows).codes] == wanted).mean())
 
 
 def walk_steps(lowered: Lowered, rows: NDArray[Any]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:

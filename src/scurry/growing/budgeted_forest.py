@@ -176,6 +176,6 @@ class BudgetedForestClassifier(GrownClassifier):
         for name, choices in (("criterion", CRITERIA), ("split", SPLITS)):
             check_choice(name, getattr(self, name), choices)
         check_number("alpha", self.alpha)
-        check_count("n_estimators", self.n_estimators)
+        check_count("n_estimators", self.n_estimators, largest=2**20)
         if self.max_depth is not None:
             check_count("max_depth", self.max_depth)

@@ -74,9 +74,7 @@ def validation_errors(forest: Forest, X: Any, y: Any) -> tuple[NDArray[np.float6
     """
     _check_counts(forest)
     rows = as_rows(forest, X)
-    if np.shape(y) != (len(rows),):
-        raise InputError(f"y_val has shape {np.shape(y)}, X_val has {len(rows)} rows", argument="y_val")
-    label = forest.codes_of(y, "y_val")
+    label = check_labels(forest, rows, y)
     leaves = forest.apply(rows)
     counts = np.zeros((forest.n_nodes, forest.n_classes))
     np.add.at(counts, (leaves, label[:, None]), 1.0)
@@ -87,6 +85,14 @@ def validation_errors(forest: Forest, X: Any, y: Any) -> tuple[NDArray[np.float6
         counts[nodes] = counts[forest.left[nodes]] + counts[forest.right[nodes]]
     right = counts[np.arange(forest.n_nodes), forest.value.argmax(axis=1)]
     return counts.sum(axis=1) - right, float(len(rows))
+
+
+def check_labels(forest: Forest, rows: NDArray[Any], y: Any) -> NDArray[np.int32]:
+    """Return the class index of the label of each row; raise unless there is one that the forest knows."""
+    labels = np.asarray(y)
+    if labels.shape != (len(rows),):
+        raise InputError(f"y_val has shape {labels.shape}, X_val has {len(rows)} rows", argument="y_val")
+    return forest.codes_of(labels, "y_val")
 
 
 def _check_counts(forest: Forest) -> None:

@@ -14,7 +14,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import Progress, is_number
+from scurry.checks import Progress, float_of
 from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest
 from scurry.predictor import Predictor
@@ -171,7 +171,7 @@ class PruningPath:
         -------
         float or Fraction
         """
-        if not is_number(lam) or not math.isfinite(lam) or lam < 0:
+        if not 0 <= float_of(lam) < math.inf:
             raise InputError(f"lam must be a finite number, 0 or more, got {lam!r}", argument="lam")
         theta = self.problem.theta(to_fraction(lam))
         gain, cost = self._best_vertex(theta)
@@ -471,9 +471,10 @@ def to_fraction(number: Any) -> Fraction:
 
 def _check_budget(name: str, value: Any, largest: Fraction) -> Fraction:
     """Return a budget as a fraction, cut to the largest that makes a difference."""
-    if not is_number(value) or math.isnan(value):
+    number = float_of(value)
+    if math.isnan(number):
         raise InputError(f"{name} must be a number, got {value!r}", argument=name)
-    if math.isinf(value):
+    if math.isinf(number):
         return largest if value > 0 else Fraction(-1)  # nothing costs less than 0
     return min(to_fraction(value), largest)
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from scurry.checks import check_instance
 from scurry.errors import InputError, OutputError
 from scurry.forest import Forest
 from scurry.formatting import format_number, format_percent, format_seconds, format_share
@@ -79,6 +80,10 @@ def write(
     ...     "trees evaluated per row" in page.read_text(encoding="utf-8")
     True
     """
+    if title is not None:
+        check_instance("title", title, str)
+    if model is not None and not callable(getattr(model, "predict", None)):
+        raise InputError(f"model must be the source model, which has a predict, got {model!r}", argument="model")
     test = TestRows(_find_full_model(subject), X_test, y_test)
     story = _tell(subject, test)
     runners = [*([] if model is None else [wrap_model(model, X_test)]), *story.runners]

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_count
+from scurry.checks import check_count, check_instance
 from scurry.errors import InputError
 from scurry.runners.ledger import Ledger
 from scurry.runners.row_walk import Terms, read_out
@@ -87,7 +87,12 @@ class Acquisition:
 
 def acquire(terms: Terms, get_feature: GetFeature, n_rows: int, ledger: Ledger) -> Acquisition:
     """Predict rows whose features are bought one by one; `Predictor.acquire` explains the arguments."""
-    check_count("n_rows", n_rows, 0)
+    check_count("n_rows", n_rows, 0, largest=2**31 - 1)
+    check_instance("ledger", ledger, Ledger)
+    if not callable(get_feature):
+        raise InputError(
+            f"get_feature must be a function of row and feature, got {get_feature!r}", argument="get_feature"
+        )
     visits: list[Visit] = []
     errors: dict[int, Exception] = {}
     for row in range(n_rows):

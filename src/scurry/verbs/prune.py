@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from scurry.checks import Progress
+from scurry.checks import Progress, check_progress
 from scurry.costs import FeatureCosts
 from scurry.errors import InputError
+from scurry.forest import as_rows
 from scurry.importers import from_model
 from scurry.pruning.methods import check_choices, solve
-from scurry.pruning.node_errors import training_errors, validation_errors
+from scurry.pruning.node_errors import check_labels, training_errors, validation_errors
 from scurry.pruning.path import PruningPath
 from scurry.pruning.problem import pose
 from scurry.pruning.row_charges import RowCharges
@@ -81,6 +82,8 @@ def prune(
     """
     check_choices(errors, method, lambdas)
     forest = from_model(model)
+    if y_val is not None:
+        check_labels(forest, as_rows(forest, X_val), y_val)
     if errors == "training":
         node_errors, n_error = training_errors(forest)
     elif y_val is None:
@@ -91,4 +94,4 @@ def prune(
         forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs, step_cost=step_cost
     )
     problem = pose(forest, RowCharges.of(forest, X_val, costs), node_errors, n_error, costs)
-    return solve(problem, method, lambdas, progress)
+    return solve(problem, method, lambdas, check_progress(progress))
