@@ -21,6 +21,7 @@ from scurry.errors import FormatError, InputError
 from scurry.formatting import format_number, format_percent, format_share
 
 __all__ = [
+    "BudgetMeasurement",
     "Certificate",
     "Cost",
     "CostMeasurement",
@@ -364,7 +365,46 @@ class CostMeasurement:
         }
 
 
-Measurement: TypeAlias = ExitMeasurement | StepMeasurement | CostMeasurement
+@dataclass(frozen=True, kw_only=True)
+class BudgetMeasurement:
+    """What a forest within a budget of feature costs was measured to cost and to find.
+
+    Attributes
+    ----------
+    candidate : str
+        How it was grown.
+    cost, full_cost : float
+        Mean cost per row, and that of the given estimator before pruning.
+    error : float
+        On rows that did not grow the forest; weighted, as asked for.
+    recalls : str
+        The share of each class's rows that are found.
+    single_label : str
+        The label that every row gets; empty if there are several.
+    """
+
+    candidate: str
+    cost: float
+    full_cost: float
+    error: float
+    recalls: str
+    single_label: str = ""
+
+    TAG: ClassVar[str] = "budget"
+
+    def describe(self) -> dict[str, str]:
+        """Return what was measured, by name."""
+        lines = {
+            "cost per row": f"{format_number(self.cost)}; the given estimator before pruning: "
+            f"{format_number(self.full_cost)}",
+            "found of each class": self.recalls,
+            "weighted error": f"{self.error:.4g}",
+            "grown as": self.candidate,
+        }
+        return lines | ({"warning": f"answers {self.single_label} for every row"} if self.single_label else {})
+
+
+Measurement: TypeAlias = ExitMeasurement | StepMeasurement | CostMeasurement | BudgetMeasurement
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -446,7 +486,7 @@ class Certificate:
         Why this method was chosen, where there was a choice.
     note : str
         What else a reader must know about the promise.
-    measured : ExitMeasurement, StepMeasurement, CostMeasurement or None
+    measured : ExitMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement or None
     rows : RowSummary or None
         Quantiles of the calibration rows.
 
@@ -630,7 +670,7 @@ def _measurement(data: Any) -> Measurement | None:
     if data is None:
         return None
     kinds: dict[str, type[Measurement]] = {
-        kind.TAG: kind for kind in (ExitMeasurement, StepMeasurement, CostMeasurement)
+        kind.TAG: kind for kind in (ExitMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement)
     }
     kind = kinds.get(str(data.get("kind"))) if isinstance(data, Mapping) else None
     if kind is None:

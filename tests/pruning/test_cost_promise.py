@@ -123,6 +123,34 @@ def test_without_confidence_nothing_is_promised():
     assert fast.certificate.measured.validation_cost == PATH.point(max_cost=30).cost
 
 
+def test_rows_that_chose_the_pruning_do_not_certify_it():
+    with pytest.raises(InputError, match="all 400 rows of X_cal are among those of X_val"):
+        PATH.at(promise=Cost(30), X_cal=X[500:900])
+    with pytest.warns(UserWarning, match="200 of 700 rows of X_cal are among those of X_val"):
+        fast = PATH.at(promise=Cost(30), X_cal=X[700:1400])
+    certificate = fast.certificate
+    assert (certificate.n_rows, certificate.n_shared_rows, certificate.n_calibration_rows) == (500, 200, 700)
+    assert certificate.bound == PATH.at(promise=Cost(30), X_cal=CAL).certificate.bound
+
+
+def test_with_labels_each_candidate_is_better_than_all_cheaper_ones():
+    path = scurry.prune(MODEL, X[500:900], Y[500:900], **PRICES)
+    fast = path.at(promise=Cost(30), X_cal=CAL)
+    offers = [offer for offer in path.offers if offer.cost <= 30]
+    chosen = [offer.forest.digest for offer in offers].index(fast.forest.digest)
+    assert fast.certificate.measured.validation_cost == offers[chosen].cost
+    later, costs = offers[chosen + 1 :], path.problem.costs
+    assert (
+        not later
+        or loss_p_value(costs.of_rows(later[0].forest, CAL), 30, max_loss=largest_cost(costs, later[0].forest)) > 0.05
+    )
+
+
+def test_one_label_for_every_row_is_warned_of():
+    with pytest.warns(scurry.errors.ScurryWarning, match="for every validation row"):
+        PATH.at(promise=Cost(0), X_cal=CAL)
+
+
 def test_copies_count_once():
     with pytest.warns(UserWarning, match="2,500 rows, 500 of them different"):
         fast = PATH.at(promise=Cost(30), X_cal=np.tile(CAL, (5, 1)))
