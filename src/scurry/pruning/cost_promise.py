@@ -46,10 +46,9 @@ def certify_cost(
     candidates: Iterable[Candidate],
     promise: Cost,
     X_cal: Any,
-    *,
     costs: FeatureCosts,
+    chosen_on: NDArray[Any] | None,
     method: str,
-    chosen_on: NDArray[Any] | None = None,
 ) -> Predictor:
     """Return the last of the candidates before the first whose cost is not certified.
 
@@ -60,10 +59,10 @@ def certify_cost(
     promise : Cost
     X_cal : array or DataFrame of shape (n_rows, n_features)
     costs : FeatureCosts
+    chosen_on : array of shape (n_rows, n_features) or None
+        The rows that chose the candidates, where they are known. They must not be among those of `X_cal`.
     method : str
         What made the prunings.
-    chosen_on : array of shape (n_rows, n_features), optional
-        The rows that chose the candidates. They must not be among those of `X_cal`.
 
     Returns
     -------
@@ -74,6 +73,20 @@ def certify_cost(
     ------
     InfeasibleError
         If not even the first is certified; `achievable` is the budget that it can be certified for.
+
+    Examples
+    --------
+    >>> import numpy as np, scurry
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X = np.random.default_rng(0).random((4000, 4))
+    >>> y = (X[:, 0] + X[:, 1] * X[:, 2] > 0.8).astype(int)
+    >>> model = RandomForestClassifier(10, max_depth=4, random_state=0).fit(X[:1000], y[:1000])
+    >>> path = scurry.prune(model, X[1000:2000], feature_costs=[1, 5, 10, 20])
+    >>> fast = path.at(promise=scurry.promises.Cost(12), X_cal=X[2000:])
+    >>> print(fast.promise.describe())
+    With confidence 0.95, new rows pay at most 12 for features on average.
+    >>> fast.certificate.measured.mean_cost < fast.certificate.bound <= 12
+    True
     """
     if promise.confidence is None:
         forest, cost = list(candidates)[-1]

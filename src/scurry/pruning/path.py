@@ -280,10 +280,9 @@ class PruningPath:
     ) -> Forest | Predictor:
         """Return the best pruning found within a budget; `point` also says how good it is.
 
-        A budget is kept by the rows that the path was made with, whose costs it was chosen by. New rows may pay more. A
-        promise is kept by new rows: the most expensive pruning is returned whose mean cost is certified on `X_cal`.
-
-        Warns if the pruning answers one label to every validation row.
+        A budget is kept by the rows that the path was made with, by whose costs it was chosen. A promise is kept by new
+        rows: the most expensive pruning is returned whose mean cost is certified on `X_cal`. Warns if the pruning
+        answers one label to every validation row.
 
         Parameters
         ----------
@@ -306,40 +305,17 @@ class PruningPath:
         ------
         InfeasibleError
             If no pruning of the path is within the budget, or none is certified; `achievable` is the least it needs.
-
-        Examples
-        --------
-        >>> import numpy as np, scurry
-        >>> from sklearn.ensemble import RandomForestClassifier
-        >>> X = np.random.default_rng(0).random((4000, 4))
-        >>> y = (X[:, 0] + X[:, 1] * X[:, 2] > 0.8).astype(int)
-        >>> model = RandomForestClassifier(10, max_depth=4, random_state=0).fit(X[:1000], y[:1000])
-        >>> path = scurry.prune(model, X[1000:2000], feature_costs=[1, 5, 10, 20])
-        >>> fast = path.at(promise=scurry.promises.Cost(12), X_cal=X[2000:])
-        >>> print(fast.promise.describe())
-        With confidence 0.95, new rows pay at most 12 for features on average.
-        >>> fast.certificate.measured.mean_cost < fast.certificate.bound <= 12
-        True
         """
         if promise is None:
             if X_cal is not None:
-                raise InputError(
-                    "X_cal certifies a promise; pass promise=scurry.promises.Cost(max_cost) too", argument="X_cal"
-                )
+                raise InputError("X_cal certifies a promise; pass promise=scurry.promises.Cost(…)", argument="X_cal")
             return self.point(max_cost=max_cost, max_error=max_error).forest
         if max_cost is not None or max_error is not None:
             raise InputError("give a promise or a budget, not both; a promise has its budget", argument="promise")
         if not isinstance(promise, Cost):
             raise InputError(f"a pruning promises scurry.promises.Cost(max_cost), got {promise!r}", argument="promise")
         chosen_on = None if self.validation is None else self.validation.rows
-        found = certify_cost(
-            self._candidates(promise),
-            promise,
-            X_cal,
-            costs=self.problem.costs,
-            method=self.method,
-            chosen_on=chosen_on,
-        )
+        found = certify_cost(self._candidates(promise), promise, X_cal, self.problem.costs, chosen_on, self.method)
         if self.validation is not None:
             self._warn_of(self.validation.single_label(found.forest), promise.max_cost, stacklevel=2)
         return found
@@ -353,10 +329,8 @@ class PruningPath:
         least, most = float(self.costs.min()), min(float(limit), float(self.costs.max()))
         budgets = sorted({least + share * (most - least) for share in _SHARES} | set(self.costs[self.costs <= most]))
         distinct = {id(kept): kept for kept in self.spread(budgets, refine=True)}.values()
-        costs = [self.problem.closure.cost_of(kept) * self.problem.cost_unit for kept in distinct]
-        return [
-            Candidate(self.problem.forest_of(kept), float(cost)) for kept, cost in zip(distinct, costs, strict=True)
-        ]
+        unit, cost_of = self.problem.cost_unit, self.problem.closure.cost_of
+        return [Candidate(self.problem.forest_of(kept), float(cost_of(kept) * unit)) for kept in distinct]
 
     def _warn_of(self, single_label: Any, cost: float, stacklevel: int) -> None:
         """Warn of a pruning that answers one label to every validation row, if there is one."""

@@ -138,7 +138,8 @@ class Visit:
         labels, scores = read_out(self.terms, [self.walk])
         is_classifier = self.terms.forest.classes is not None
         probabilities = self.walk.probabilities(scores) if is_classifier else None
-        return VisitAnswer(labels[0], probabilities, self.cost, self.stop_reason, self._explain_stop())
+        label = labels[0].item() if isinstance(labels[0], np.generic) else labels[0]
+        return VisitAnswer(label, probabilities, self.cost, self.stop_reason, self._explain_stop())
 
     @property
     def cost(self) -> float:
