@@ -110,6 +110,14 @@ def test_the_certificate_describes_itself_and_is_saved(tmp_path):
     assert (loaded.predict(TEST) == fast.forest.predict(TEST)).all()
 
 
+def test_its_report_states_the_promise(tmp_path):
+    fast = PATH.at(promise=Cost(30), X_cal=CAL)
+    text = scurry.report.write(fast, tmp_path / "r.html", TEST[:100], Y[1400:1500]).read_text(encoding="utf-8")
+    assert "new rows pay at most 30 for features on average" in text
+    assert "Every row gets the model" not in text
+    assert "Cost(confidence=0.95, max_cost=30.0)" in text
+
+
 def test_visits_of_a_promised_predictor_pay_what_was_certified():
     fast = PATH.at(promise=Cost(30), X_cal=CAL)
     out = fast.acquire(lambda row, feature: TEST[row, feature], 30, **PRICES)
