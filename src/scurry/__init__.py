@@ -9,6 +9,7 @@ from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 from scurry.runners.runner import AbortFlag
+from scurry.runners.visit import Visit
 from scurry.version import read_version
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ __all__ = [
     "Forest",
     "Plan",
     "Predictor",
+    "Visit",
     "anytime",
     "batch",
     "datasets",
