@@ -2,9 +2,9 @@
 
 Two sets of medical tests with real prices, 20 random splits of each: 40 % of the rows train a forest, 20 % choose its
 prunings, 20 % certify them, 20 % are new patients. ``path.at(max_cost=B)`` keeps the budget on the rows that chose the
-pruning; ``path.at(promise=Cost(B), X_cal=…)`` promises it for new ones with confidence 0.95. Prunings are chosen without
-labels, so that they spend what they may: with labels they are often much cheaper than the budget. The mean over the new
-patients of one split scatters by itself, so a mean over the budget is not yet a broken promise.
+pruning; ``path.at(promise=Cost(B), X_cal=…)`` promises it for new ones with confidence 0.95. Prunings are chosen
+without labels, so that they spend what they may: with labels they are often much cheaper than the budget. The mean over
+the new patients of one split scatters by itself, so a mean over the budget is not yet a broken promise.
 
 The second part orders tests one by one for the unpruned forest, with a limit for each patient, in the three orders that
 `Predictor.start_row` has.
