@@ -201,7 +201,7 @@ def entries() -> tuple[Entry, ...]:
         "Visit.load": (s.Visit.load, {"path": folder / "row.scurry", "predictor": whole}),
         "Predictor.save": (fast.save, {"path": folder / "saved.scurry"}),
         "PruningPath.at": (path.at, {"max_cost": 2.0}),
-        "PruningPath.at, promise": (path.at, {"promise": s.promises.Cost(2.0), "X_cal": X}),
+        "PruningPath.at, promise": (path.at, {"promise": s.promises.Cost(2.0), "X_cal": X + 0.125}),
         "PruningPath.point": (path.point, {"max_cost": 2.0}),
         "PruningPath.objective": (path.objective, {"lam": 0.1}),
         "EarlyExitClassifier": (partial(fit, s.EarlyExitClassifier), {"estimator": model, "max_disagreement": 0.1}),
