@@ -15,8 +15,9 @@ from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, as_rows, thread_count
 from scurry.forest.storage import digest, read_container, write_container
+from scurry.formatting import align
 from scurry.plan import Plan
-from scurry.promises import Certificate, Promise, align
+from scurry.promises import Certificate, Promise
 from scurry.runners import runner_of
 from scurry.runners.acquire import Acquisition, acquire
 from scurry.runners.known import read_known
