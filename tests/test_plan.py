@@ -29,7 +29,7 @@ def test_votes_needed_are_of_voters():
 @pytest.mark.parametrize("n_columns", [2, 3])
 @pytest.mark.parametrize(
     ("step", "message"),
-    [(1e-12, "step 1e-12 is too small"), (1e-9, "need 32 bits or more")],
+    [(1e-12, "step 1e-12 is too small"), (1e-9, "step 1e-09 is too small: some sum")],
     ids=["leaves", "sums of thirty leaves that fit"],
 )
 def test_scores_that_no_integer_holds(n_columns, step, message):
