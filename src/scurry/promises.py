@@ -338,6 +338,8 @@ class Certificate:
         Why this method was chosen, where there was a choice.
     note : str
         What else a reader must know about the promise.
+    recipe : str
+        The call that made the plan, with every option, as Python. Empty where it is not known.
     measured : ExitMeasurement, StepMeasurement or None
     rows : RowSummary or None
         Quantiles of the calibration rows.
@@ -372,6 +374,7 @@ class Certificate:
     threshold: float | None = None
     why: str = ""
     note: str = ""
+    recipe: str = ""
     measured: ExitMeasurement | StepMeasurement | None = None
     rows: RowSummary | None = field(default=None, repr=False)
     # The facts of a file of version 1 as they were read, so that saving it again gives the same file.
@@ -397,7 +400,9 @@ class Certificate:
     def statement(self) -> str:
         """Return what is promised in one or two sentences."""
         sentence = "Nothing is promised for new rows." if self.promise is None else self.promise.describe()
-        return f"{sentence} {self.note}".strip()
+        # A promise compares with the model as it decides, and here it decides otherwise than in its own framework.
+        by_hand = f"Here the model answers its second class from a probability of {self.threshold} on."
+        return " ".join(filter(None, (sentence, by_hand if self.threshold is not None else "", self.note)))
 
     def lines(self) -> dict[str, str]:
         """Return everything a reader may want to know, by name, most important first."""
@@ -516,6 +521,7 @@ _PLAIN_TYPES: dict[str, Any] = {
     "threshold": float | int | None,
     "why": str,
     "note": str,
+    "recipe": str,
 }
 
 
