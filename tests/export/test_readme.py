@@ -7,6 +7,7 @@ import pytest
 
 import scurry
 from scurry.export import to_c
+from scurry.export.replay import in_percent
 
 
 def test_adverse_feature_names_in_the_order_of_a_row(cancer, tmp_path):
@@ -42,3 +43,28 @@ def test_agreement_is_shown_with_its_worst_step(anyt, cancer, tmp_path):
         assert "all calibration rows" in text
     else:
         assert float(shown[str(export.agreement.argmin())]) == min(map(float, shown.values()))
+
+
+@pytest.mark.parametrize("method", ["qwyc", "minimean"])
+def test_the_promise_is_stated_and_its_labels_are_counted(cancer, tmp_path, method):
+    model, X, _ = cancer
+    fast = scurry.early_exit(model, X, max_disagreement=0.1, method=method, confidence=0.8, random_state=0)
+    to_c(fast, tmp_path)
+    assert "not measured how many rows get that label" in (tmp_path / "README.md").read_text()
+    export = to_c(fast, tmp_path, layout="float32", X_cal=X)
+    # Against the labels of the promise, not those of the early exit.
+    votes = fast.forest.value[fast.forest.apply(X)].argmax(axis=2).mean(axis=1) > 0.5
+    against = fast.forest.predict(X) if method == "qwyc" else votes
+    assert export.promised == (fast.predict(X) == against).mean() < 1
+    text = " ".join((tmp_path / "README.md").read_text().split())
+    assert fast.certificate.statement() in text
+    assert f"gives that label to {in_percent(export.promised)} of the calibration rows" in text
+    assert "rounding is outside it" in text
+    assert "does not cover rounding" in str(export)
+
+
+def test_plans_without_a_promise_state_none(anyt, cancer, tmp_path):
+    export = to_c(anyt, tmp_path, X_cal=cancer[1])
+    assert export.promised is None
+    assert "promised" not in (tmp_path / "README.md").read_text()
+    assert "promise" not in str(export)

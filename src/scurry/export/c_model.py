@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scurry.checks import check_number
 from scurry.errors import InputError
 from scurry.export.candidates import Candidate, Sizes, choose, list_candidates
-from scurry.export.replay import in_percent
+from scurry.export.replay import in_percent, measure_promised
 from scurry.export.selftest import make_selftest
 from scurry.forest import Forest, as_rows
 from scurry.predictor import Predictor
@@ -45,6 +45,9 @@ class Export:
     sizes : Sizes
     agreement : float64 array or None
         Share of calibration rows with the source's label after 0, 1, … steps.
+    promised : float or None
+        Share of calibration rows with the label that the predictor's promise compares with, such as the full model's.
+        A measurement: the certificate is about the predictor before numbers were rounded for C.
     candidates : list of Candidate
         All layouts that were compared, the chosen one first.
     """
@@ -54,6 +57,7 @@ class Export:
     layout: str
     sizes: Sizes
     agreement: NDArray[np.float64] | None
+    promised: float | None
     candidates: list[Candidate]
 
     def __str__(self) -> str:
@@ -65,6 +69,11 @@ class Export:
             lines.append(
                 f"{candidate.layout.name:<14}{sizes.flash_bytes:>10,}{sizes.ram_bytes:>8,}"
                 f"{sizes.instructions_per_step:>13.1f}{known[0]:>18}{known[1]:>11}"
+            )
+        if self.promised is not None:
+            lines.append(
+                f"{in_percent(self.promised)} of the rows get the label that the promise compares with; "
+                "the certificate does not cover rounding"
             )
         return "\n".join(lines)
 
@@ -140,7 +149,8 @@ def to_c(
         options = list_candidates(pred, name, layout, rows)
         chosen = choose(options, flash_budget)
         options.sort(key=lambda option: option is not chosen)
-        export = Export(Path(directory), name, chosen.layout.name, chosen.sizes, chosen.agreement, options)
+        promised = None if rows is None else measure_promised(pred, chosen.lowered, rows)
+        export = Export(Path(directory), name, chosen.layout.name, chosen.sizes, chosen.agreement, promised, options)
         _write(export, pred, chosen, rows)
     return export
 
@@ -151,13 +161,14 @@ def _write(export: Export, pred: Predictor, chosen: Candidate, rows: NDArray[Any
         raise InputError(f"{folder} is a file; to_c needs a directory to write to", argument="directory")
     shares = None if export.agreement is None else export.agreement.tolist()
     manifest = {"format": FORMAT, "name": name, "layout": export.layout, "agreement": shares} | asdict(export.sizes)
+    manifest["promised"] = export.promised
     # All texts are made before the first is written, so that an error leaves no part of a model behind.
     texts = {
         f"{name}.h": chosen.source.header,
         f"{name}.c": chosen.source.source,
         f"{name}_selftest.h": make_selftest(chosen.lowered, pred.forest, name, rows),
         f"{name}.json": json.dumps(manifest, indent=2) + "\n",
-        "README.md": make_readme(name, chosen, pred.forest),
+        "README.md": make_readme(name, chosen, pred, export.promised),
     }
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
@@ -184,9 +195,9 @@ def check_name(name: object) -> str:
 _N_SHOWN = 21
 
 
-def make_readme(name: str, chosen: Candidate, forest: Forest) -> str:
-    """Return the text of the README."""
-    lowered, sizes = chosen.lowered, chosen.sizes
+def make_readme(name: str, chosen: Candidate, pred: Predictor, promised: float | None) -> str:
+    """Return the text of the README; `promised` is the measured share of rows with the promise's label."""
+    lowered, sizes, forest = chosen.lowered, chosen.sizes, pred.forest
     draw = ", draw" if lowered.takes_draw else ""
     bits = ", each as the bits of a single precision number (copy them with memcpy)"
     lines = [
@@ -203,6 +214,7 @@ def make_readme(name: str, chosen: Candidate, forest: Forest) -> str:
         f"| instructions per step (estimated) | {sizes.instructions_per_step:.1f} |",
         "",
         *_describe_agreement(chosen),
+        *_describe_promise(pred, promised),
         "## Use",
         "",
         "```c",
@@ -231,7 +243,7 @@ def make_readme(name: str, chosen: Candidate, forest: Forest) -> str:
         )
     lines += [
         f"`{name}_selftest.h` has rows and labels to test on the target. `scurry.export.verify` compiles all files on "
-        "the host and compares the answers with the saved model.",
+        "the host, compares all answers with these tables, and the tables with the source model.",
         "",
         "| label | class |",
         "|---|---|",
@@ -260,6 +272,21 @@ def _describe_agreement(chosen: Candidate) -> list[str]:
         "| after steps | agreement |",
         "|---|---|",
         *(f"| {n_steps} | {in_percent(shares[n_steps])} |" for n_steps in shown),
+        "",
+    ]
+
+
+def _describe_promise(pred: Predictor, promised: float | None) -> list[str]:
+    """Return what was promised of the predictor, and what is left of it in C."""
+    certificate = pred.certificate
+    if pred.plan.exit_rule is None or certificate is None or certificate.promise is None:
+        return []
+    measured = "It was not measured how many rows get that label from this code: no calibration rows were given."
+    if promised is not None:
+        measured = f"This code gives that label to {in_percent(promised)} of the calibration rows: a measurement."
+    return [
+        f"What was promised of the predictor: {certificate.statement()} {measured} The certificate is about the "
+        "predictor before its thresholds and values were rounded for C; rounding is outside it.",
         "",
     ]
 
