@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.metrics import log_loss, roc_auc_score
 
 import scurry
 from scurry.errors import InputError
-from scurry.evaluation import average_precision_at, feature_bill
+from scurry.evaluation import average_precision_at, feature_bill, score_quality
 
 X, Y = load_wine(return_X_y=True)
 
@@ -132,3 +133,29 @@ def test_queries_without_relevant_documents_do_not_count():
 def test_bad_rankings_are_named(arguments, message):
     with pytest.raises(InputError, match=message):
         average_precision_at(*arguments)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_probabilities_are_judged_as_scikit_learn_does(n_classes):
+    features, y = load_wine(return_X_y=True) if n_classes == 3 else load_breast_cancer(return_X_y=True)
+    # Few shallow trees give many equal probabilities.
+    model = RandomForestClassifier(5, max_depth=2, random_state=0).fit(features[::3], y[::3])
+    fast = scurry.early_exit(model, features, confidence=None, max_disagreement=0.2, method="qwyc")
+    quality = score_quality(fast, features, y)
+    for name, one in (("full", model), ("fast", fast)):
+        probabilities = one.predict_proba(features)
+        shown = probabilities if n_classes == 3 else probabilities[:, 1]
+        expected = roc_auc_score(y, shown, multi_class="ovr")
+        assert getattr(quality, f"{name}_auc") == pytest.approx(expected, abs=1e-12)
+        assert getattr(quality, f"{name}_log_loss") == pytest.approx(log_loss(y, probabilities), abs=1e-12)
+    assert quality.full_auc != quality.fast_auc
+
+
+def test_probabilities_need_labels_of_two_classes(forest):
+    full = scurry.Predictor.full(forest)
+    with pytest.raises(InputError, match="one class alone"):
+        score_quality(full, X, np.zeros(len(X), int))
+    with pytest.raises(InputError, match="178 rows, y has 3 labels"):
+        score_quality(full, X, [0, 1, 2])
+    with pytest.raises(InputError, match="class"):
+        score_quality(full, X, np.full(len(X), 7))

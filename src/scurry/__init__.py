@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from scurry import errors, promises
-from scurry.forest import Forest
+from scurry.forest import Encoder, Forest
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor, load
@@ -36,6 +36,7 @@ __all__ = [
     "AbortFlag",
     "AnytimeClassifier",
     "EarlyExitClassifier",
+    "Encoder",
     "FeatureBudgetClassifier",
     "Forest",
     "Plan",

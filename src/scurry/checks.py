@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scurry.errors import InputError
 
@@ -26,8 +27,8 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     return value
 
 
-def check_count(name: str, value: Any, smallest: int = 1, *, hint: str = "") -> int:
-    """Return `value` as an int of at least `smallest`; `hint` is added to the message."""
+def check_count(name: str, value: Any, smallest: int = 1, *, largest: int = 2**63 - 1, hint: str = "") -> int:
+    """Return `value` as an int from `smallest` to `largest`; `hint` is added to the message."""
     try:
         count = operator.index(value)
     except TypeError:
@@ -35,13 +36,15 @@ def check_count(name: str, value: Any, smallest: int = 1, *, hint: str = "") -> 
     # True is an int to Python, but nobody who passes it means 1.
     if count < smallest or isinstance(value, bool | np.bool_):
         raise InputError(f"{name} must be a whole number of at least {smallest}, got {value!r}{hint}", argument=name)
+    if count > largest:
+        raise InputError(f"{name} can be at most {largest:,}, got {float_of(count):.3g}{hint}", argument=name)
     return count
 
 
 def check_number(name: str, value: Any, *, above: float | None = None, hint: str = "") -> float:
     """Return `value` as a finite float of at least 0, or greater than `above`."""
     low = 0.0 if above is None else above
-    number = _float_of(value)
+    number = float_of(value)
     if not (number >= low if above is None else number > low) or number == np.inf:
         wanted = "of at least 0" if above is None else f"above {above:g}"
         raise InputError(f"{name} must be a number {wanted}, got {value!r}{hint}", argument=name)
@@ -64,6 +67,37 @@ def check_confidence(confidence: Any) -> float:
         hint = f" Did you mean {float(confidence) / 100:g}?" if is_number(confidence) and 1 < confidence < 100 else ""
         raise InputError(f"confidence must be in (0, 1), got {confidence!r}.{hint}", argument="confidence")
     return float(confidence)
+
+
+def check_numbers(name: str, values: Any) -> NDArray[np.float64]:
+    """Return `values` as a float64 array of any shape; texts, dates and complex numbers are no numbers."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise TypeError(f"they have dtype {array.dtype}")
+        return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{name} must be numbers: {error}", argument=name) from error
+
+
+def check_instance(name: str, value: Any, kind: type, *, hint: str = "") -> None:
+    """Raise an error unless `value` is a `kind`; `hint` says how to get one."""
+    if not isinstance(value, kind):
+        raise InputError(f"{name} must be a {kind.__name__}, got {type(value).__name__}{hint}", argument=name)
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return `value` if it is True or False: "no" and 0 are not."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False, got {value!r}", argument=name)
+    return bool(value)
+
+
+def check_progress(progress: Any) -> Progress | None:
+    """Return `progress` if it can be called, or is None."""
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress must be a function of n_done and n_total, got {progress!r}", argument="progress")
+    return progress  # type: ignore[no-any-return]
 
 
 def check_random_state(random_state: RandomState) -> np.random.Generator:
@@ -96,8 +130,8 @@ def draw_seed(random_state: RandomState) -> int:
     return seed
 
 
-def _float_of(value: Any) -> float:
-    """Return a number as a float, NaN for what is no number."""
+def float_of(value: Any) -> float:
+    """Return a number as a float: NaN for what is no number, infinity for what is too large."""
     try:
         return float(value) if is_number(value) else np.nan
     except OverflowError:  # Python's whole numbers and fractions may be larger than any float

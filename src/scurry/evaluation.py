@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.checks import check_count
+from scurry.checks import check_count, check_numbers
 from scurry.costs import FeatureCosts, count_uses, feature_uses
 from scurry.errors import InputError
 from scurry.forest.structure import label_codes
@@ -319,7 +319,7 @@ def average_precision_at(k: int, relevant: ArrayLike, scores: ArrayLike, queries
     >>> average_precision_at(5, [1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], [7, 7, 7, 7])  # (1/1 + 2/3) / 2
     0.8333333333333333
     """
-    hits, values, names = np.asarray(relevant), np.asarray(scores, np.float64), np.asarray(queries)
+    hits, values, names = np.asarray(relevant), check_numbers("scores", scores), np.asarray(queries)
     k = check_count("k", k)
     if not hits.shape == values.shape == names.shape or hits.ndim != 1:
         raise InputError(

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_choice, check_number
+from scurry.checks import check_choice, check_instance, check_number
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
 from scurry.forest.storage import Container
@@ -547,6 +547,13 @@ class Plan:
     certificate: Certificate | None = None
     score_map: ScoreMap | None = None
 
+    def __post_init__(self) -> None:
+        check_instance("order", self.order, np.ndarray)
+        if self.stop is not None:
+            check_instance("stop", self.stop, StopRule)
+        if self.certificate is not None:
+            check_instance("certificate", self.certificate, Certificate)
+
     @classmethod
     def full(cls, forest: Forest, certificate: Certificate | None = None) -> Self:
         """Return the plan that evaluates every tree of `forest`."""
@@ -569,6 +576,8 @@ class Plan:
 
     def check(self, forest: Forest) -> None:
         """Raise an error unless this plan can run `forest`."""
+        if self.order.dtype != np.int32:
+            raise InputError(f"the plan's order must be int32, got {self.order.dtype}", argument="order")
         times = forest.tree_depth if self.by_step else np.ones(forest.n_trees, np.int32)
         if not np.array_equal(np.sort(self.order), np.repeat(np.arange(forest.n_trees), times)):
             often = "as often as it is deep" if self.by_step else "once"

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_count
+from scurry.checks import check_count, check_instance
 from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, as_rows, thread_count
@@ -45,12 +45,15 @@ class Predictor:
     """
 
     def __init__(self, forest: Forest, plan: Plan) -> None:
+        check_instance("forest", forest, Forest, hint="; import a model with scurry.from_model(model)")
+        check_instance("plan", plan, Plan)
         plan.check(forest)
         self.forest, self.plan = forest, plan
 
     @classmethod
     def full(cls, forest: Forest) -> Self:
         """Return a predictor that evaluates every tree."""
+        check_instance("forest", forest, Forest, hint="; import a model with scurry.from_model(model)")
         return cls(forest, Plan.full(forest))
 
     @cached_property
@@ -136,7 +139,11 @@ class Predictor:
         time_us: float | None = None,
         abort: AbortFlag | None = None,
     ) -> NDArray[np.float64]:
-        """Predict class probabilities from the trees evaluated; the model's own where every tree was.
+        """Predict class probabilities: the model's own where every tree was evaluated, else estimates of them.
+
+        A row that exits early has the probability of the score that its plan's `ScoreMap` expects of all trees. It
+        never speaks for another class than `predict` answers. An anytime plan answers from the nodes that rows have
+        reached.
 
         Parameters
         ----------

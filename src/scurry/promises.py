@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from scurry.checks import check_choice, check_confidence, check_rate, is_number
 from scurry.errors import FormatError, InputError
 from scurry.formatting import format_number, format_percent, format_share
 
-__all__ = ["Certificate", "ExitMeasurement", "Labels", "Promise", "RowSummary", "StepMeasurement"]
+__all__ = ["BudgetMeasurement", "Certificate", "ExitMeasurement", "Labels", "Promise", "RowSummary", "StepMeasurement"]
 
 AGAINST = ("model", "vote")
 HOLDS = ("rows", "groups", "orders", "each row")
@@ -260,6 +260,48 @@ class StepMeasurement:
         return lines
 
 
+@dataclass(frozen=True, kw_only=True)
+class BudgetMeasurement:
+    """What a forest within a budget of feature costs was measured to cost and to find.
+
+    Attributes
+    ----------
+    candidate : str
+        How it was grown.
+    cost, full_cost : float
+        Mean cost per row, and that of the given estimator before pruning.
+    error : float
+        On rows that did not grow the forest; weighted, as asked for.
+    recalls : str
+        The share of each class's rows that are found.
+    single_label : str
+        The label that every row gets; empty if there are several.
+    """
+
+    candidate: str
+    cost: float
+    full_cost: float
+    error: float
+    recalls: str
+    single_label: str = ""
+
+    TAG: ClassVar[str] = "budget"
+
+    def describe(self) -> dict[str, str]:
+        """Return what was measured, by name."""
+        lines = {
+            "cost per row": f"{format_number(self.cost)}; the given estimator before pruning: "
+            f"{format_number(self.full_cost)}",
+            "found of each class": self.recalls,
+            "weighted error": f"{self.error:.4g}",
+            "grown as": self.candidate,
+        }
+        return lines | ({"warning": f"answers {self.single_label} for every row"} if self.single_label else {})
+
+
+Measurement: TypeAlias = ExitMeasurement | StepMeasurement | BudgetMeasurement
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowSummary:
     """Quantiles of each feature over the calibration rows: enough to notice later that new rows differ.
@@ -340,7 +382,7 @@ class Certificate:
         What else a reader must know about the promise.
     recipe : str
         The call that made the plan, with every option, as Python. Empty where it is not known.
-    measured : ExitMeasurement, StepMeasurement or None
+    measured : ExitMeasurement, StepMeasurement, BudgetMeasurement or None
     rows : RowSummary or None
         Quantiles of the calibration rows.
 
@@ -375,7 +417,7 @@ class Certificate:
     why: str = ""
     note: str = ""
     recipe: str = ""
-    measured: ExitMeasurement | StepMeasurement | None = None
+    measured: Measurement | None = None
     rows: RowSummary | None = field(default=None, repr=False)
     # The facts of a file of version 1 as they were read, so that saving it again gives the same file.
     stored: Mapping[str, Any] | None = field(default=None, repr=False)
@@ -525,11 +567,11 @@ _PLAIN_TYPES: dict[str, Any] = {
 }
 
 
-def _measurement(data: Any) -> ExitMeasurement | StepMeasurement | None:
+def _measurement(data: Any) -> Measurement | None:
     if data is None:
         return None
-    kinds: dict[str, type[ExitMeasurement | StepMeasurement]] = {
-        kind.TAG: kind for kind in (ExitMeasurement, StepMeasurement)
+    kinds: dict[str, type[Measurement]] = {
+        kind.TAG: kind for kind in (ExitMeasurement, StepMeasurement, BudgetMeasurement)
     }
     kind = kinds.get(str(data.get("kind"))) if isinstance(data, Mapping) else None
     if kind is None:

@@ -3,7 +3,6 @@
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -92,7 +91,7 @@ def test_impossible_budget(data, model, folder, run, fail, tmp_path):
     _, achievable, n_rows, _ = re.search(pattern, str(caught.value)).groups()
     scurry.early_exit(model, rows, max_disagreement=float(achievable) * 1.05, random_state=0)
     scurry.early_exit(model, rows, max_disagreement=1e-3, confidence=None, random_state=0)
-    many = pd.DataFrame(np.tile(rows, (int(n_rows) // len(rows) + 1, 1)), columns=rows.columns)
+    many = rows.iloc[np.random.default_rng(0).integers(0, len(rows), int(n_rows))]
     scurry.early_exit(model, many, max_disagreement=1e-3, random_state=0)
     arguments = ("early-exit", folder / "model.scurry", folder / "rows.csv", "-o", tmp_path / "x.scurry")
     line = fail(*arguments, "--max-disagreement", "1e-3")

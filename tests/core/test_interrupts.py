@@ -1,7 +1,7 @@
 """Ctrl-C stops long native work, and leaves models as they were.
 
-Each piece of work would take a minute or more. It gets a signal after a moment, and must end with KeyboardInterrupt long
-before. The child says how long that took, for those who run this by hand.
+Each piece of work would take a minute or more. It gets a signal after a moment, and must end with KeyboardInterrupt
+long before.
 """
 
 import signal
@@ -24,7 +24,7 @@ PRELUDE = """
         try:
             work()
         except KeyboardInterrupt:
-            print(f"interrupted {time.time()}", flush=True)
+            print("interrupted", time.time(), flush=True)
         assert still_whole() == before
         print("whole", flush=True)
 """

@@ -109,6 +109,9 @@ def test_rows_at_any_address(forest, dtype):
 def test_one_row(forest):
     assert forest.predict(np.array([60.0, 1.9, 1.0])).tolist() == [15]
     assert forest.predict([60, 1.9, 1]).tolist() == [15]
+    for series in (pd.Series([60, 1.9, 1]), pd.Series([60, 1.9, "Paris"]), pl.Series([60.0, 1.9, 1.0])):
+        assert forest.predict(series).tolist() == [15]
+    assert forest.predict(pa.array([60.0, 1.9, 1.0])).tolist() == [15]
 
 
 @pytest.mark.parametrize(

@@ -308,7 +308,7 @@ def test_an_encoder_refuses_other_kinds_of_values():
         assert repr(encoder) == "Encoder(2 features, 1 of text)"
     with pytest.raises(InputError, match="arrays need no encoder"):
         forest.encoder(np.zeros((1, 2)))
-    with pytest.raises(InputError, match="X is a single column"):
+    with pytest.raises(InputError, match="X must be a table with named columns, such as a DataFrame, got Series"):
         forest.encoder(pl.Series([1.0]))
 
 

@@ -135,7 +135,7 @@ class TestRegressors:
         forest, _, X, y = case
         with pytest.raises(InputError, match="y has NaN or infinity, the first in row 3"):
             find(forest, X, np.where(np.arange(len(y)) == 3, np.nan, y))
-        with pytest.raises(InputError, match="a regressor needs numbers"):
+        with pytest.raises(InputError, match="y must be numbers"):
             find(forest, X, np.array(["a"] * len(y)))
         with pytest.raises(InputError, match="is a regressor, use readout"):
             find(forest, X, y, readout="weighted")

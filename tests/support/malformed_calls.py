@@ -1,8 +1,8 @@
 """Malformed calls of every public function: a call that works, with one or two arguments replaced by nonsense.
 
-`list_calls(n, seed)` draws them, `attempt(call)` makes one in a process of its own, with a limit on memory and time. What
-may come out is an answer, or one of the `ALLOWED` errors; everything else is a defect. `make attack` draws more of them
-than the tests do.
+`list_calls(n, seed)` draws them, `attempt(call)` makes one in a process of its own, with a limit on memory and time.
+What may come out is an answer, or one of the `ALLOWED` errors; everything else is a defect. An attack draws more of
+them than the tests do.
 """
 
 from __future__ import annotations
@@ -96,8 +96,10 @@ class Entry:
 
     def names(self) -> list[str]:
         """All arguments that may be replaced, those with defaults included."""
+        # `fit` and `plot` take the arguments of what they are given.
+        called = self.call.args[0] if isinstance(self.call, partial) else self.call
         try:
-            known = inspect.signature(self.call).parameters.values()
+            known = inspect.signature(called).parameters.values()
         except (TypeError, ValueError):
             known = []
         plain = [one.name for one in known if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
@@ -122,6 +124,8 @@ def entries() -> tuple[Entry, ...]:
 
     warnings.simplefilter("ignore")
     os.environ.setdefault("MPLBACKEND", "Agg")
+    import matplotlib.pyplot  # noqa: F401  each child would import it again
+
     folder = Path(tempfile.mkdtemp())
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 4))
@@ -190,18 +194,18 @@ def entries() -> tuple[Entry, ...]:
         "PruningPath.at": (path.at, {"max_cost": 2.0}),
         "PruningPath.point": (path.point, {"max_cost": 2.0}),
         "PruningPath.objective": (path.objective, {"lam": 0.1}),
-        "PruningPath.kept": (path.kept, {"index": 0}),
-        "PruningPath[]": (lambda index: path[index], {"index": 0}),
         "EarlyExitClassifier": (partial(fit, s.EarlyExitClassifier), {"estimator": model, "max_disagreement": 0.1}),
         "AnytimeClassifier": (partial(fit, s.AnytimeClassifier), {"estimator": model, "order": "forward-squirrel"}),
         "FeatureBudgetClassifier": (partial(fit, s.FeatureBudgetClassifier), {"estimator": model, "max_cost": 2}),
         "orders.find": (s.orders.find, {"forest": forest, "X": X, "y": y, "order": "forward-squirrel"}),
-        "orders.accuracy_curve": (s.orders.accuracy_curve, {"forest": forest, "steps": ready.plan.order, "X": X, "y": y}),
+        "orders.accuracy_curve": (s.orders.accuracy_curve,
+                                  {"forest": forest, "steps": ready.plan.order, "X": X, "y": y}),
         "orders.nma": (s.orders.nma, {"curve": [0.5, 0.7, 0.9]}),
         "pruning.exact_path": (s.pruning.exact_path, {"forest": forest, "X_val": X}),
         "pruning.feature_uses": (s.pruning.feature_uses, {"forest": forest, "X": X}),
         "report.write": (s.report.write, {"subject": fast, "path": folder / "report.html", "X_test": X, "y_test": y}),
-        "display.EarlyExitDisplay": (partial(plot, s.display.EarlyExitDisplay.from_predictor), {"predictor": fast, "X": X}),
+        "display.EarlyExitDisplay": (partial(plot, s.display.EarlyExitDisplay.from_predictor),
+                                     {"predictor": fast, "X": X}),
         "display.VoteRuleDisplay": (lambda rule: s.display.VoteRuleDisplay(rule), {"rule": rule}),
         "export.to_c": (s.export.to_c, {"pred": forest, "directory": folder / "c2", "X_cal": X}),
         "promises.Labels": (s.promises.Labels, {"max_changed": 0.01}),
@@ -222,6 +226,8 @@ def entries() -> tuple[Entry, ...]:
         "stopping.fit_majority_order": (s.stopping.fit_majority_order, {"votes": votes, "max_disagreement": 0.1}),
         "stopping.fit_plurality_order": (s.stopping.fit_plurality_order,
                                          {"votes": votes, "n_classes": 2, "max_disagreement": 0.1}),
+        "stopping.fit_plurality": (s.stopping.fit_plurality, {
+            "calibration_answers": [["a"] * 7] * 150, "max_disagreement": 0.1}),
         "stopping.VoteStopper": (s.stopping.VoteStopper, {"rule": rule}),
         "stopping.VoteStopper.update": (lambda vote: stop(rule.stopper(), vote), {"vote": True}),
         "stopping.PluralityStopper": (s.stopping.PluralityStopper, {"rule": plurality}),

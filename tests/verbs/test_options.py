@@ -17,7 +17,7 @@ from support.calibration_rows import two_classes
         ({"costs": "steps", "method": "minimean"}, 'in random order, whatever they cost; use "qwyc"'),
         ({"costs": "euros"}, 'costs must be "trees", "steps" or a number per tree'),
         ({"costs": [1.0, 2.0]}, r"costs must be one number or one per model \(31\)"),
-        ({"costs": ["cheap"] * 31}, "costs must be numbers: could not convert"),
+        ({"costs": ["cheap"] * 31}, "costs must be numbers"),
     ],
 )
 def test_thresholds_and_costs_that_make_no_sense(forest, arguments, message):

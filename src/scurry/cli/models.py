@@ -111,9 +111,9 @@ def _show_export(written: Export, verified: Verification | None) -> None:
         )
         if verified.n_changed_labels is not None:
             lines["rounding"] = f"changes the label of {verified.n_changed_labels:,} of the rows given"
-    if written.promised is not None:
+    if written.kept is not None:
         lines["promise"] = (
-            f"{format_share(written.promised)} of the rows get the label it compares with; its certificate does not "
+            f"{format_share(written.kept)} of the rows get the label it compares with; its certificate does not "
             "cover rounding"
         )
     console().print()

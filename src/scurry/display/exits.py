@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_choice
-from scurry.display.votes_and_steps import new_axes
+from scurry.checks import check_choice, check_instance
+from scurry.display.votes_and_steps import axes_of
 from scurry.errors import InputError
 from scurry.plan import Band, Bins, Leads
 from scurry.predictor import Predictor
@@ -47,6 +47,7 @@ class EarlyExitDisplay:
     """
 
     def __init__(self, predictor: Predictor, trees: NDArray[np.int32] | None = None) -> None:
+        check_instance("predictor", predictor, Predictor)
         self.predictor, self.trees = predictor, trees
 
     @classmethod
@@ -66,6 +67,7 @@ class EarlyExitDisplay:
         -------
         EarlyExitDisplay
         """
+        check_instance("predictor", predictor, Predictor)
         trees = None if X is None else predictor.run(X).trees
         return cls(predictor, trees).plot(kind=kind or ("thresholds" if X is None else "work"), ax=ax)
 
@@ -89,7 +91,7 @@ class EarlyExitDisplay:
         rule = self.predictor.plan.exit_rule
         if rule is None:
             raise InputError("this predictor stops no row early; make one with scurry.early_exit", argument="predictor")
-        self.ax_ = new_axes() if ax is None else ax
+        self.ax_ = axes_of(ax)
         self.figure_ = self.ax_.figure
         if kind == "work":
             self._plot_work()

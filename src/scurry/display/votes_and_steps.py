@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_choice
+from scurry.checks import check_choice, check_instance
 from scurry.errors import InputError, MissingDependencyError
 from scurry.forest import as_rows
 from scurry.predictor import Predictor
@@ -23,12 +23,16 @@ _MAX_LISTED = 1001  # voters; the table of states grows with the square of their
 _BUDGETS = {"steps": "tree steps per row", "time": "time per row (µs)"}
 
 
-def new_axes() -> Any:
-    """Return the axes of a new figure."""
+def axes_of(ax: Any = None) -> Any:
+    """Return the axes given, or those of a new figure."""
     try:
         from matplotlib import pyplot
+        from matplotlib.axes import Axes
     except ImportError as error:
         raise MissingDependencyError('drawing needs matplotlib: pip install "scurry[plots]"') from error
+    if ax is not None:
+        check_instance("ax", ax, Axes)
+        return ax
     return pyplot.subplots(figsize=(6.4, 4.4), layout="constrained")[1]
 
 
@@ -53,6 +57,7 @@ class VoteRuleDisplay:
     """
 
     def __init__(self, rule: VoteRule) -> None:
+        check_instance("rule", rule, VoteRule)
         self.rule = rule
 
     @classmethod
@@ -76,7 +81,7 @@ class VoteRuleDisplay:
         VoteRuleDisplay
         """
         check_choice("kind", kind, ("thresholds", "outcomes"))
-        self.ax_ = new_axes() if ax is None else ax
+        self.ax_ = axes_of(ax)
         self.figure_ = self.ax_.figure
         (self._plot_thresholds if kind == "thresholds" else self._plot_outcomes)()
         self.ax_.set_title(
@@ -216,7 +221,7 @@ class AnytimeDisplay:
         -------
         AnytimeDisplay
         """
-        self.ax_ = new_axes() if ax is None else ax
+        self.ax_ = axes_of(ax)
         self.figure_ = self.ax_.figure
         self.lines_ = [
             # Stairs would claim that quality stays the same at steps that were not measured.

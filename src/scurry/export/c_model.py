@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from scurry.checks import check_number
 from scurry.errors import InputError
 from scurry.export.candidates import Candidate, Sizes, choose, list_candidates
-from scurry.export.replay import in_percent, measure_promised
+from scurry.export.replay import in_percent
 from scurry.export.selftest import make_selftest
 from scurry.forest import Forest, as_rows
 from scurry.predictor import Predictor
+from scurry.promises import Labels
 
 FORMAT = 1
 _MAX_NAME_LENGTH = 20  # NAME_quantize must differ from other names in the 31 characters that a C99 linker compares
@@ -45,9 +46,9 @@ class Export:
     sizes : Sizes
     agreement : float64 array or None
         Share of calibration rows with the source's label after 0, 1, … steps.
-    promised : float or None
-        Share of calibration rows with the label that the predictor's promise compares with, such as the full model's.
-        A measurement: the certificate is about the predictor before numbers were rounded for C.
+    kept : float or None
+        Share of calibration rows with the label that the source's promise compares with: the model's, or the full
+        vote's. The promise itself was certified for the source. That the C rounds numbers is outside of it.
     candidates : list of Candidate
         All layouts that were compared, the chosen one first.
     """
@@ -57,7 +58,7 @@ class Export:
     layout: str
     sizes: Sizes
     agreement: NDArray[np.float64] | None
-    promised: float | None
+    kept: float | None
     candidates: list[Candidate]
 
     def __str__(self) -> str:
@@ -70,11 +71,8 @@ class Export:
                 f"{candidate.layout.name:<14}{sizes.flash_bytes:>10,}{sizes.ram_bytes:>8,}"
                 f"{sizes.instructions_per_step:>13.1f}{known[0]:>18}{known[1]:>11}"
             )
-        if self.promised is not None:
-            lines.append(
-                f"{in_percent(self.promised)} of the rows get the label that the promise compares with; "
-                "the certificate does not cover rounding"
-            )
+        if self.kept is not None:
+            lines.append(f"of X_cal, {in_percent(self.kept)} keep the promise's label; its certificate is the source's")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -149,8 +147,7 @@ def to_c(
         options = list_candidates(pred, name, layout, rows)
         chosen = choose(options, flash_budget)
         options.sort(key=lambda option: option is not chosen)
-        promised = None if rows is None else measure_promised(pred, chosen.lowered, rows)
-        export = Export(Path(directory), name, chosen.layout.name, chosen.sizes, chosen.agreement, promised, options)
+        export = Export(Path(directory), name, chosen.layout.name, chosen.sizes, chosen.agreement, chosen.kept, options)
         _write(export, pred, chosen, rows)
     return export
 
@@ -161,14 +158,13 @@ def _write(export: Export, pred: Predictor, chosen: Candidate, rows: NDArray[Any
         raise InputError(f"{folder} is a file; to_c needs a directory to write to", argument="directory")
     shares = None if export.agreement is None else export.agreement.tolist()
     manifest = {"format": FORMAT, "name": name, "layout": export.layout, "agreement": shares} | asdict(export.sizes)
-    manifest["promised"] = export.promised
     # All texts are made before the first is written, so that an error leaves no part of a model behind.
     texts = {
         f"{name}.h": chosen.source.header,
         f"{name}.c": chosen.source.source,
         f"{name}_selftest.h": make_selftest(chosen.lowered, pred.forest, name, rows),
         f"{name}.json": json.dumps(manifest, indent=2) + "\n",
-        "README.md": make_readme(name, chosen, pred, export.promised),
+        "README.md": make_readme(name, chosen, pred),
     }
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
@@ -195,9 +191,10 @@ def check_name(name: object) -> str:
 _N_SHOWN = 21
 
 
-def make_readme(name: str, chosen: Candidate, pred: Predictor, promised: float | None) -> str:
-    """Return the text of the README; `promised` is the measured share of rows with the promise's label."""
-    lowered, sizes, forest = chosen.lowered, chosen.sizes, pred.forest
+def make_readme(name: str, chosen: Candidate, pred: Predictor) -> str:
+    """Return the text of the README."""
+    forest = pred.forest
+    lowered, sizes = chosen.lowered, chosen.sizes
     draw = ", draw" if lowered.takes_draw else ""
     bits = ", each as the bits of a single precision number (copy them with memcpy)"
     lines = [
@@ -214,7 +211,7 @@ def make_readme(name: str, chosen: Candidate, pred: Predictor, promised: float |
         f"| instructions per step (estimated) | {sizes.instructions_per_step:.1f} |",
         "",
         *_describe_agreement(chosen),
-        *_describe_promise(pred, promised),
+        *_describe_promise(chosen, pred),
         "## Use",
         "",
         "```c",
@@ -276,17 +273,19 @@ def _describe_agreement(chosen: Candidate) -> list[str]:
     ]
 
 
-def _describe_promise(pred: Predictor, promised: float | None) -> list[str]:
-    """Return what was promised of the predictor, and what is left of it in C."""
+def _describe_promise(chosen: Candidate, pred: Predictor) -> list[str]:
     certificate = pred.certificate
-    if pred.plan.exit_rule is None or certificate is None or certificate.promise is None:
+    if certificate is None or not isinstance(certificate.promise, Labels):
         return []
-    measured = "It was not measured how many rows get that label from this code: no calibration rows were given."
-    if promised is not None:
-        measured = f"This code gives that label to {in_percent(promised)} of the calibration rows: a measurement."
+    whose = "the model's" if certificate.promise.against == "model" else "the full vote's"
+    kept = "On which share of rows it does so was not measured: no calibration rows were given."
+    if chosen.kept is not None:
+        kept = f"The C gives {in_percent(chosen.kept)} of the calibration rows {whose} label."
     return [
-        f"What was promised of the predictor: {certificate.statement()} {measured} The certificate is about the "
-        "predictor before its thresholds and values were rounded for C; rounding is outside it.",
+        "## What is promised",
+        "",
+        f"{certificate.statement()} This was certified for the predictor that was exported. The C stores numbers in "
+        f"fewer bits, and what that changes is outside the certificate. {kept}",
         "",
     ]
 

@@ -8,6 +8,9 @@ HEADER = """\
  *
 $usage
  *
+ * Numbers are stored in fewer bits than in the exported predictor. What that changes is outside the certificate of a
+ * promise that it may have; README.md says what was measured.
+ *
 $classes
  */
 #ifndef ${NAME}_H

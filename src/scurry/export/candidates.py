@@ -16,7 +16,7 @@ from scurry.checks import check_choice
 from scurry.errors import InfeasibleError, InputError
 from scurry.export.c_source import CSource
 from scurry.export.lowered import LAYOUTS, Layout, Lowered, lower
-from scurry.export.replay import measure_agreement
+from scurry.export.replay import measure_agreement, measure_kept
 from scurry.predictor import Predictor
 
 MIN_AGREEMENT = 0.999
@@ -63,12 +63,15 @@ class Candidate:
     sizes : Sizes
     agreement : float64 array or None
         Share of rows with the source's label after 0, 1, … steps; None if no rows were given.
+    kept : float or None
+        Share of rows with the label that the source's promise compares with; None if it makes none.
     """
 
     lowered: Lowered
     source: CSource
     sizes: Sizes
     agreement: NDArray[np.float64] | None
+    kept: float | None = None
 
     @property
     def layout(self) -> Layout:
@@ -106,7 +109,8 @@ def list_candidates(pred: Predictor, name: str, layout: str, rows: NDArray[Any] 
             errors.append(error)
             continue
         agreement = None if rows is None else measure_agreement(pred, lowered, rows)
-        found.append(Candidate(lowered, source, estimate_sizes(lowered, source), agreement))
+        kept = None if rows is None else measure_kept(pred, lowered, rows)
+        found.append(Candidate(lowered, source, estimate_sizes(lowered, source), agreement, kept))
     if not found:
         raise errors[0]
     return found

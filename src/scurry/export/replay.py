@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from scurry.export.lowered import Lowered
 from scurry.predictor import Predictor
+from scurry.promises import Labels
 
 
 class Outcome(NamedTuple):
@@ -49,18 +49,24 @@ def measure_agreement(pred: Predictor, lowered: Lowered, rows: NDArray[Any]) -> 
     return np.array(shares)
 
 
-def measure_promised(pred: Predictor, lowered: Lowered, rows: NDArray[Any]) -> float | None:
-    """Return the share of rows that get the label a promise compares with; None where nothing is promised.
+def measure_kept(pred: Predictor, lowered: Lowered, rows: NDArray[Any]) -> float | None:
+    """Return the share of rows that get the label which the predictor's promise compares with.
 
-    That is the model's own label, or the vote of all trees: not the label of the early exit, which may differ from it
-    as often as was promised.
+    Returns
+    -------
+    float or None
+        None if the predictor makes no promise about labels.
     """
-    rule, certificate = pred.plan.exit_rule, pred.certificate
-    if rule is None or certificate is None or certificate.promise is None:
+    promise = None if pred.certificate is None else pred.certificate.promise
+    if lowered.is_anytime or not isinstance(promise, Labels):
         return None
-    complete = Predictor(pred.forest, replace(pred.plan, stop=rule.without_stops()))
-    codes = run_trees(lowered, rows).codes
-    return float((np.asarray(pred.forest.classes)[codes] == complete.predict(rows)).mean())
+    forest = pred.forest
+    wanted = forest.predict(rows)
+    if promise.against == "vote":
+        votes = forest.value.argmax(axis=1)[forest.apply(rows)]
+        counts = np.stack([(votes == k).sum(axis=1) for k in range(forest.n_classes)], axis=1)
+        wanted = np.asarray(forest.classes)[counts.argmax(axis=1)]
+    return float((np.asarray(forest.classes)[run_trees(lowered, rows).codes] == wanted).mean())
 
 
 def walk_steps(lowered: Lowered, rows: NDArray[Any]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:

@@ -5,6 +5,7 @@ Importers make it, algorithms read it, the native engine is lowered from it. Not
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from os import PathLike
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry import _core
+from scurry.checks import check_flag, check_instance, float_of
 from scurry.errors import FormatError, InputError
 from scurry.forest.rows import as_rows, thread_count
 from scurry.forest.storage import (
@@ -164,16 +166,23 @@ class Forest(ForestFields):
             "category_bits": category_bits,
         }
         self.__dict__.update(fill_arrays(given))
-        self.n_features = int(n_features)
+        try:
+            self.n_features = operator.index(n_features)
+        except TypeError as error:
+            raise InputError(f"n_features must be a whole number, got {n_features!r}", argument="n_features") from error
         self.classes = None if classes is None else freeze(classes, None, "classes")
         self.aggregation, self.comparison = aggregation, comparison
         self.input_dtype, self.score_dtype = input_dtype, score_dtype
         self.integer_dtype = input_dtype if integer_dtype is None else integer_dtype
-        self.link, self.link_scale = link, float(link_scale)
-        self.label_from, self.decision_threshold = label_from, float(decision_threshold)
-        self.category_rounding, self.encode_numbers = category_rounding, bool(encode_numbers)
+        self.link, self.link_scale = link, float_of(link_scale)
+        self.label_from, self.decision_threshold = label_from, float_of(decision_threshold)
+        self.category_rounding, self.encode_numbers = category_rounding, check_flag("encode_numbers", encode_numbers)
+        if isinstance(feature_names, str):
+            raise InputError(f"feature_names must be a list of names, got {feature_names!r}", argument="feature_names")
         self.feature_names = None if feature_names is None else tuple(map(str, feature_names))
-        self.categories = {int(f): freeze(values, None, f"categories[{f}]") for f, values in (categories or {}).items()}
+        known = {} if categories is None else categories
+        check_instance("categories", known, Mapping)
+        self.categories = {operator.index(f): freeze(values, None, f"categories[{f}]") for f, values in known.items()}
         self.__dict__["_node_depth"] = check_fields(self)  # the last field: from here on nothing can be set
 
     def __setattr__(self, name: str, value: object) -> None:

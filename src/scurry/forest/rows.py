@@ -21,7 +21,7 @@ def thread_count(n_threads: int | None) -> int:
     """Return the number of threads meant by `n_threads`; None is every core that this process may use."""
     if n_threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return check_count("n_threads", n_threads, hint="; None uses all cores")
+    return check_count("n_threads", n_threads, largest=2**16, hint="; None uses all cores")
 
 
 def as_rows(forest: ForestFields, X: Any) -> NDArray[Any]:

@@ -207,7 +207,7 @@ def freeze(values: ArrayLike, dtype: type | None, name: str) -> NDArray[Any]:
         try:
             with np.errstate(invalid="ignore"):
                 cast: NDArray[Any] = array.astype(dtype)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{name} must be numeric, got {array.dtype}") from error
         if not np.array_equal(cast, array, equal_nan=array.dtype.kind == "f"):
             raise InputError(f"{name} has values that do not fit {np.dtype(dtype)}, got dtype {array.dtype}")

@@ -156,7 +156,7 @@ class TableReader:
             ) from error
 
     def _as_arrow(self, X: Any) -> tuple[Any, _core.ArrowTable] | None:
-        if isinstance(X, np.ndarray | list | tuple) or hasattr(X, "collect"):
+        if isinstance(X, np.ndarray | list | tuple) or hasattr(X, "collect") or type(X).__name__ == "Series":
             return None
         if not hasattr(X, "__arrow_c_stream__"):
             import narwhals.stable.v1 as nw  # knows frames of other libraries
@@ -166,9 +166,7 @@ class TableReader:
                 return None
             X = frame.to_arrow()
         table = _core.ArrowTable(X.__arrow_c_stream__())
-        if not table.is_table:
-            raise InputError("X is a single column; pass a table of all features")
-        return X, table
+        return (X, table) if table.is_table else None  # a Series: one row
 
     def _read_arrow(self, X: Any, table: _core.ArrowTable, expected: tuple[str, ...] | None) -> NDArray[Any]:
         order = np.array(self._order(table.names), np.int64)

@@ -133,7 +133,7 @@ class GreedyMiserClassifier(GrownClassifier):
         -------
         Forest
         """
-        check_count("n_estimators", n_estimators)
+        check_count("n_estimators", n_estimators, largest=2**20)
         if n_estimators > self.n_estimators_:
             raise InputError(
                 f"n_estimators is {n_estimators}, but only {self.n_estimators_} rounds were grown",
@@ -177,7 +177,7 @@ class GreedyMiserClassifier(GrownClassifier):
         check_choice("loss", self.loss, LOSSES)
         check_number("cost_weight", self.cost_weight)
         check_number("learning_rate", self.learning_rate)
-        check_count("n_estimators", self.n_estimators)
+        check_count("n_estimators", self.n_estimators, largest=2**20)
         check_count("max_depth", self.max_depth)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from scurry.checks import check_instance
 from scurry.errors import FormatError, InputError, MissingDependencyError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.forest.storage import read_container
@@ -58,7 +59,9 @@ def from_model(
     forest = _import(model_or_path)
     if feature_names is None and categories is None:
         return forest
-    return _add_names(forest, feature_names, categories or {})
+    given = {} if categories is None else categories
+    check_instance("categories", given, Mapping)
+    return _add_names(forest, feature_names, given)
 
 
 def _add_names(forest: Forest, feature_names: Sequence[str] | None, categories: Mapping[str, ArrayLike]) -> Forest:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scurry.checks import check_numbers
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.orders.ordering_set import OrderingSet
@@ -81,7 +82,7 @@ def nma(curve: ArrayLike) -> float:
     >>> nma([0.5, 0.75, 1.0])
     0.75
     """
-    values = np.asarray(curve, dtype=np.float64)
+    values = check_numbers("curve", curve)
     if values.ndim != 1 or len(values) == 0:
         raise InputError(f"curve must be a list of accuracies, one per state, got shape {values.shape}")
     if values[-1] == 0:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
+from scurry.checks import check_numbers
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
 from scurry.orders.fixed_point import FixedPointValues
@@ -99,10 +100,7 @@ class OrderingSet:
 
 
 def _check_targets(y: NDArray[Any]) -> NDArray[np.float64]:
-    try:
-        numbers = y.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"y has dtype {y.dtype}; a regressor needs numbers") from error
+    numbers = check_numbers("y", y)
     if not np.isfinite(numbers).all():
         raise InputError(
             f"y has NaN or infinity, the first in row {int(np.argmin(np.isfinite(numbers)))}; drop those rows"

@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry import _core
-from scurry.checks import Progress, RandomState, check_choice, check_random_state
+from scurry.checks import (
+    Progress,
+    RandomState,
+    check_choice,
+    check_count,
+    check_numbers,
+    check_progress,
+    check_random_state,
+)
 from scurry.errors import InputError
 from scurry.forest import Forest, thread_count
 from scurry.orders.auto import find_auto
@@ -132,7 +140,8 @@ def find(
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise InputError(f"unknown order {order!r};{hint} Known are {', '.join(ORDERS)}")
     costs = _check_costs(order, step_costs)
-    threads = thread_count(n_threads)
+    threads, max_memory = thread_count(n_threads), check_count("max_memory", max_memory)
+    rng, progress = check_random_state(random_state), check_progress(progress)
 
     def search(ordering: OrderingSet) -> NDArray[np.int32]:
         match order:
@@ -145,7 +154,7 @@ def find(
                 return _core.squirrel_order(ordering.descent(), down=order == "forward-squirrel")
             case "random":
                 trees = np.repeat(np.arange(forest.n_trees, dtype=np.int32), forest.tree_depth)
-                return check_random_state(random_state).permutation(trees)
+                return rng.permutation(trees)
             case _:
                 return find_ranked(ordering, *order.split("-"))
 
@@ -172,7 +181,7 @@ def _check_costs(order: str, step_costs: tuple[float, float] | None) -> tuple[fl
         return 1.0, 1.0
     if order != "auto":
         raise InputError(f'step_costs is only used by order="auto", got order={order!r}; leave it out')
-    costs = np.asarray(step_costs, dtype=np.float64)
+    costs = check_numbers("step_costs", step_costs)
     if costs.shape != (2,) or not np.isfinite(costs).all() or not (costs > 0).all():
         raise InputError(f"step_costs must be two positive numbers (same tree, other tree), got {step_costs!r}")
     return float(costs[0]), float(costs[1])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import Progress, check_choice, check_number, is_number
+from scurry.checks import Progress, check_choice, check_instance, check_number, check_numbers, is_number
 from scurry.costs import FeatureCosts
 from scurry.errors import InputError
 from scurry.forest import Forest
@@ -74,6 +74,7 @@ def exact_path(
     >>> path.errors, path.costs, path.lambdas
     (array([0.1, 0.5]), array([1., 0.]), array([0.4]))
     """
+    check_instance("forest", forest, Forest, hint="; import a model with scurry.from_model(model)")
     if node_errors is not None:
         errors, n_counted = _check_node_errors(forest, node_errors, n_error)
     elif n_error is None:
@@ -107,10 +108,7 @@ def solve(problem: PruningProblem, method: str, lambdas: Any, progress: Progress
 
 
 def _check_node_errors(forest: Forest, node_errors: Any, n_error: float | None) -> tuple[NDArray[np.float64], float]:
-    try:
-        errors = np.asarray(node_errors, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"node_errors must be numbers: {error}", argument="node_errors") from error
+    errors = check_numbers("node_errors", node_errors)
     if errors.shape != (forest.n_nodes,):
         raise InputError(
             f"node_errors has shape {errors.shape}, expected ({forest.n_nodes},): one for every node",

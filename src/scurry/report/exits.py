@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from scurry.evaluation import score_quality
 from scurry.forest import Forest
 from scurry.formatting import format_number, format_percent, format_share, round_up
 from scurry.plan import Band, Bins, Leads, SumRule
@@ -53,7 +54,11 @@ def tell(predictor: Predictor, rule: SumRule, test: TestRows) -> Story:
         f"of {len(test):,} test rows differently from the full model.",
         tiles=tiles,
         promise=certificate.statement(),
-        claims=[*_claim_changes(rule, certificate.max_rate, test, labels), *test.claim_quality(labels)],
+        claims=[
+            *_claim_changes(rule, certificate.max_rate, test, labels),
+            *test.claim_quality(labels),
+            *_claim_scores(predictor, test),
+        ],
         effort=Effort(
             "trees evaluated", trees, forest.n_trees, "Number of trees evaluated until the label of a row was clear."
         ),
@@ -88,6 +93,18 @@ def _claim_changes(rule: SumRule, bound: float | None, test: TestRows, labels: N
             verdict = _judge(n_changed / n_rows, low, bound)
             claims.append(Claim(what, f"at most {format_percent(bound)}", measured, verdict))
     return claims
+
+
+def _claim_scores(predictor: Predictor, test: TestRows) -> list[Claim]:
+    """Return how good probabilities are next to the full model's, if labels of two classes or more are known."""
+    classes = predictor.forest.classes
+    if test.y is None or classes is None or not np.isin(test.y, classes).all() or len(np.unique(test.y)) < 2:
+        return []
+    quality = score_quality(predictor, test.rows, test.y)
+    return [
+        Claim("AUC", "nothing", f"{quality.fast_auc:.4f}; the full model: {quality.full_auc:.4f}"),
+        Claim("log-loss", "nothing", f"{quality.fast_log_loss:.4f}; the full model: {quality.full_log_loss:.4f}"),
+    ]
 
 
 def _judge(measured: float, low: float, bound: float) -> str:

@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.checks import check_instance
 from scurry.errors import InputError, OutputError
 from scurry.forest import Forest
 from scurry.formatting import format_number, format_percent, format_seconds, format_share
 from scurry.predictor import Predictor
-from scurry.pruning import PruningPath
+from scurry.pruning import Offers, PruningPath
 from scurry.report import exits, prunings, steps
 from scurry.report.charts import Axis, Chart
 from scurry.report.markup import Markup, join, tabulate, tag
@@ -41,19 +42,22 @@ _N_CHANGED, _N_FEATURES = 40, 4  # rows and features in the table of changed row
 
 
 def write(
-    subject: Predictor | Forest | PruningPath,
+    subject: Predictor | Forest | PruningPath | Offers,
     path: str | PathLike[str],
     X_test: Any,
     y_test: Any = None,
     *,
     model: Any = None,
     title: str | None = None,
+    max_cost: float | None = None,
+    currency: str = "",
 ) -> Path:
     """Write a self-contained HTML page about a predictor: it needs no network and no other file.
 
     Parameters
     ----------
-    subject : Predictor, Forest or PruningPath
+    subject : Predictor, Forest, PruningPath or Offers
+        Offers are in ``FeatureBudgetClassifier.offers_``.
     path : str or path
         Where to write the page; an existing file is replaced.
     X_test : array or DataFrame of shape (n_rows, n_features)
@@ -65,6 +69,10 @@ def write(
         array that the engine reads, scurry is timed on such an array too.
     title : str, optional
         Page title.
+    max_cost : float, optional
+        For a PruningPath or Offers: the budget to show first.
+    currency : str, optional
+        For a PruningPath or Offers: what stands before costs, such as "$".
 
     Returns
     -------
@@ -84,14 +92,19 @@ def write(
     ...     "trees evaluated per row" in page.read_text(encoding="utf-8")
     True
     """
+    if title is not None:
+        check_instance("title", title, str)
+    if model is not None and not callable(getattr(model, "predict", None)):
+        raise InputError(f"model must be the source model, which has a predict, got {model!r}", argument="model")
     test = TestRows(_find_full_model(subject), X_test, y_test)
-    story = _tell(subject, test)
+    story = _tell(subject, test, max_cost, currency)
     runners = [*([] if model is None else [wrap_model(model)]), *story.runners, *_repeat_on_array(story.runners, test)]
     body = join(
         render_tiles(story),
         render_promises(story, len(test)),
         render_quality(story, test),
         render_pictures(story),
+        render_tables(story),
         render_curve(story.curve),
         render_changed_rows(story, test),
         render_speed(runners, measure_laps(runners, X_test), _name_input(X_test)),
@@ -114,23 +127,27 @@ def write(
     return page
 
 
-def _find_full_model(subject: Predictor | Forest | PruningPath) -> Forest:
+def _find_full_model(subject: Predictor | Forest | PruningPath | Offers) -> Forest:
     match subject:
         case Predictor():
             return subject.forest
         case PruningPath():
             return subject.problem.forest
+        case Offers():
+            return subject.full
         case Forest():
             return subject
     raise InputError(
-        f"a report is about a Predictor, a PruningPath or a Forest, got {type(subject).__name__}; "
+        f"a report is about a Predictor, a PruningPath, Offers or a Forest, got {type(subject).__name__}; "
         "make one with scurry.early_exit, scurry.anytime, scurry.prune or scurry.from_model"
     )
 
 
-def _tell(subject: Predictor | Forest | PruningPath, test: TestRows) -> Story:
-    if isinstance(subject, PruningPath):
-        return prunings.tell(subject, test)
+def _tell(
+    subject: Predictor | Forest | PruningPath | Offers, test: TestRows, max_cost: float | None, currency: str
+) -> Story:
+    if isinstance(subject, PruningPath | Offers):
+        return prunings.tell(subject, test, max_cost, currency)
     if isinstance(subject, Forest):
         return tell_whole(subject, test)
     if subject.plan.by_step:
@@ -181,6 +198,17 @@ def render_pictures(story: Story) -> Markup:
             tag("figure", tag("figcaption", tag("h3", heading)), chart.to_svg(), key, tag("p", note)),
         )
     return _section("work", "Where the work goes", tag("div", *figures, class_="charts"))
+
+
+def render_tables(story: Story) -> Markup | None:
+    """Render tables that only some kinds of subjects have."""
+    if not story.tables:
+        return None
+    parts = [
+        join(tag("h3", heading), tabulate(list(header), [list(row) for row in rows], caption=heading, n_text=2))
+        for heading, header, rows in story.tables
+    ]
+    return _section("needs", "Who is found, and what it takes", *parts)
 
 
 def _draw_histogram(effort: Effort) -> Picture:

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_choice, check_count, check_number
+from scurry.checks import check_choice, check_count, check_instance, check_number
 from scurry.costs import FeatureCosts
 from scurry.errors import InputError
 from scurry.forest import Forest
@@ -102,8 +102,13 @@ def acquire(
     ledger: Ledger,
 ) -> Acquisition:
     """Predict rows whose features are bought one by one; `Predictor.acquire` explains the arguments."""
-    check_count("n_rows", n_rows, 0)
+    check_count("n_rows", n_rows, 0, largest=2**31 - 1)
     check_choice("order", order, ORDERS)
+    check_instance("ledger", ledger, Ledger)
+    if not callable(get_feature):
+        raise InputError(
+            f"get_feature must be a function of row and feature, got {get_feature!r}", argument="get_feature"
+        )
     if order == "cheapest" and plan.exit_rule is not None:
         raise InputError(
             'an early exit keeps its promise in its own order of trees; use order="plan", or order="cheapest" with '

@@ -89,10 +89,11 @@ class Run:
 
     @cached_property
     def scores(self) -> NDArray[np.float64]:
-        """Scores over the trees evaluated: share of positive votes, mean probability of the second class, or a sum.
+        """Scores before the link: the model's own where every tree was evaluated, else estimates of them.
 
-        The model's own score where every tree was evaluated. Shape (n_rows,), or (n_rows, n_classes) for more than two
-        classes. For two classes with a boosted score each, the lead of the second.
+        An early exit expects them of the trees not evaluated, by its plan's `ScoreMap`; an anytime plan adds up the
+        nodes reached. Shape (n_rows,), or (n_rows, n_classes) for more than two classes. For two classes with a boosted
+        score each, the lead of the second.
         """
         return self.find_scores()
 

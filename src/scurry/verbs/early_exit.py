@@ -49,12 +49,16 @@ def early_exit(
     X_cal : array or DataFrame of shape (n_rows, n_features)
         Calibration rows: like those to be predicted, and not used to train the model. Labels are not needed.
     y_cal : array of shape (n_rows,), optional
-        Labels, used by ``method="fan"`` to order trees; not together with `X_fit`, whose labels are not known.
+        Labels. They measure AUC and log-loss for the summary, and order the trees of ``method="fan"`` (not together
+        with `X_fit`, whose labels are not known).
     X_fit : array or DataFrame, optional
         Rows that find the order of trees and the rule to stop, so that all of `X_cal` is left to certify them. By
         default a part of `X_cal`: half of it for methods on scores, a fifth or a quarter for methods on votes. The
         model's training rows serve well for methods on scores. For methods on votes they do not: trees agree too much
-        on the rows they were trained on.
+        on the rows they were trained on. Rows of `X_cal` that are among them too are left out of the certificate.
+    groups : array of shape (n_rows,), optional
+        The group that each row of `X_cal` belongs to, such as the patient, where rows of a group are no independent
+        draws. A group is not divided, one row of each certifies, and the promise is about a row of a new group.
     promise : Promise, optional
         What may change, and how surely: ``scurry.promises.Labels(0.005, confidence=0.95)``. The next argument and
         `confidence` are its short form; pass one or the other.
@@ -63,14 +67,16 @@ def early_exit(
     method : {"auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan"}
         "qwyc" and "fan" put thresholds on the running score. The others stop a majority vote of the trees, and promise
         agreement with the full vote; the summary says how often that is the model's own label. "auto" takes the method
-        that saves most on rows it was not fitted to, with a promise about the model's own labels.
+        that saves most on a part of the fitting rows that no method was fitted to, with a promise about the model's own
+        labels.
     confidence : float or None, default 0.95
         The promise holds for new rows with this probability. None gives the papers' in-sample rule, without a promise
         for new rows.
     shuffle : {"fixed", "row"}
         For methods on votes. "fixed": one order of trees for the predictor, whose own mistakes certify the promise
         (without a confidence, an order drawn at random). "row": each row has an order of its own, drawn by its values.
-        The promise is then an average over orders; it needs fewer rows, and running it takes more time.
+        The promise is then an average over orders, not for this predictor: rows that come again always err alike. It
+        needs fewer rows, and running it takes more time.
     keep_scores : {None, "positive"}
         "positive": only rows of the first class stop early, and the others get their full score.
     costs : {"trees", "steps"} or array of shape (n_trees,)
@@ -80,15 +86,24 @@ def early_exit(
         Answer the second of two classes iff its probability is at least this, instead of as the model does. The promise
         is then agreement with the full model at this threshold. For methods on scores.
     random_state : int, Generator, RandomState or None
+        Draws orders of trees for ``shuffle="row"``, and where there is no confidence. What is certified does not depend
+        on it: the rows decide which of them fit and which certify, so that no seed is luckier than another.
 
     Returns
     -------
     Predictor
+        Its probabilities are those of scores that a `scurry.plan.ScoreMap`, fitted to `X_cal`, expects of all trees.
 
     Raises
     ------
     InfeasibleError
         If the promise cannot be certified on so few rows. The message says what can.
+
+    Warns
+    -----
+    UserWarning
+        If rows of `X_cal` are no independent draws: they are in `X_fit`, they are copies, or they trained the model.
+        The certificate counts only what may be counted; for training rows nothing is promised.
 
     Examples
     --------

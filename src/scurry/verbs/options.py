@@ -190,6 +190,8 @@ class Calibration:
         y = None if y_cal is None else np.asarray(y_cal)
         if y is not None and y.shape != (sample.n_rows,):
             raise InputError(f"y_cal has shape {y.shape}, X_cal has {sample.n_rows} rows", argument="y_cal")
+        if y is not None:
+            forest.codes_of(y, "y_cal")  # they must be labels of the model, also where no method reads them
         fit_rows = None if X_fit is None else as_rows(forest, X_fit)
         if fit_rows is not None and len(fit_rows) == 0:
             raise InputError("X_fit has no rows; leave it out, and a part of X_cal fits the rule", argument="X_fit")

@@ -33,13 +33,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.checks import RandomState, check_count, check_number
+from scurry.checks import RandomState, check_count, check_number, check_random_state
 from scurry.errors import InfeasibleError, InputError
 from scurry.stopping.scores.matrix import (
     FloatArray,
     check_costs,
     check_decisions,
     check_scores,
+    check_targets,
     is_positive,
     mistake_budget,
     resolve_order,
@@ -200,7 +201,8 @@ def fan(
         raise InputError("give max_disagreement (to find gamma) or gamma itself, not both or neither")
     if ddof not in (0, 1):
         raise InputError(f"ddof must be 0 or 1, got {ddof!r}", argument="ddof")
-    found = resolve_order(order, array, positive if y is None else y, random_state)
+    target, rng = positive if y is None else check_targets(y, len(array)), check_random_state(random_state)
+    found = resolve_order(order, array, target, rng)
     rule = FanFit(
         order=found,
         costs=check_costs(costs, len(found)),

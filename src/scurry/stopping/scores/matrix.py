@@ -23,12 +23,12 @@ Deviations from the paper
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.checks import RandomState, check_choice, check_random_state, check_rate
+from scurry.checks import RandomState, check_choice, check_numbers, check_random_state, check_rate
 from scurry.errors import InputError
 
 FloatArray = NDArray[np.float64]
@@ -182,10 +182,7 @@ def check_decisions(
 
 def check_costs(costs: ArrayLike | None, n_models: int) -> FloatArray:
     """Return the cost of each model, shape (n_models,), given None (1 each), one number or one number each."""
-    try:
-        array = np.asarray(1.0 if costs is None else costs, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"costs must be numbers: {error}", argument="costs") from error
+    array = check_numbers("costs", 1.0 if costs is None else costs)
     if array.ndim > 1 or (array.ndim == 1 and len(array) != n_models):
         raise InputError(
             f"costs must be one number or one per model ({n_models}), got shape {array.shape}", argument="costs"
@@ -252,12 +249,13 @@ def preset_order(
     """
     check_choice("order", name, PRESETS)
     array = check_scores(scores)
-    n_models = array.shape[1]
+    n_models, rng = array.shape[1], check_random_state(random_state)
+    labels = None if y is None else check_targets(y, len(array))
     if name == "natural":
         return np.arange(n_models)
     if name == "random":
-        return check_random_state(random_state).permutation(n_models)
-    target = _make_target(array, y, decision_threshold)
+        return rng.permutation(n_models)
+    target = _make_target(array, labels, decision_threshold)
     if name == "individual-mse":
         return np.argsort([np.square(column - target).sum() for column in array.T], kind="stable")
     products = array.T @ array
@@ -283,13 +281,18 @@ def resolve_order(
     return check_order(order, scores.shape[1])
 
 
-def _make_target(scores: FloatArray, y: ArrayLike | None, decision_threshold: float) -> FloatArray:
-    """Return +1 for positive and -1 for negative rows."""
-    if y is None:
-        return np.where(scores.sum(axis=1) >= decision_threshold, 1.0, -1.0)
+def check_targets(y: ArrayLike, n_rows: int) -> NDArray[Any]:
+    """Return labels, one per row, as an array."""
     labels = np.asarray(y)
-    if labels.shape != (len(scores),):
-        raise InputError(f"y must have one label per row ({len(scores)}), got shape {labels.shape}", argument="y")
+    if labels.shape != (n_rows,):
+        raise InputError(f"y must have one label per row ({n_rows}), got shape {labels.shape}", argument="y")
+    return labels
+
+
+def _make_target(scores: FloatArray, labels: NDArray[Any] | None, decision_threshold: float) -> FloatArray:
+    """Return +1 for positive and -1 for negative rows."""
+    if labels is None:
+        return np.where(scores.sum(axis=1) >= decision_threshold, 1.0, -1.0)
     values = np.unique(labels)
     if len(values) != 2:
         raise InputError(f"y must have two distinct labels, got {len(values)}", argument="y")

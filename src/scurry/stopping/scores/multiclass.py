@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.checks import check_choice, check_number
+from scurry.checks import check_choice, check_number, check_numbers
 from scurry.errors import InputError
 from scurry.stopping.scores.matrix import (
     FloatArray,
@@ -140,7 +140,7 @@ def multiclass_qwyc(
     """
     array = check_scores(scores, n_classes=0)
     n_rows, n_models, n_classes = array.shape
-    base = np.zeros(n_classes) if base_score is None else np.array(base_score, dtype=np.float64)
+    base = np.zeros(n_classes) if base_score is None else check_numbers("base_score", base_score)
     if n_classes < 2 or base.shape != (n_classes,) or not np.isfinite(base).all():
         raise InputError(
             f"scores must have at least two classes and base_score one finite entry per class, "

@@ -40,13 +40,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry import _core
-from scurry.checks import Progress, RandomState, check_choice, check_number
+from scurry.checks import (
+    Progress,
+    RandomState,
+    check_choice,
+    check_flag,
+    check_number,
+    check_progress,
+    check_random_state,
+)
 from scurry.errors import InputError
 from scurry.stopping.scores.matrix import (
     FloatArray,
     check_costs,
     check_decisions,
     check_scores,
+    check_targets,
     is_positive,
     mistake_budget,
     resolve_order,
@@ -193,11 +202,15 @@ def qwyc(
     grid = round_to_grid(array)
     positive = check_decisions(array, grid, decision_threshold, decisions)
     n_models, n_rows = grid.values.shape
+    # These are checked even where nothing reads them: who passes one believes that it counts.
+    target, rng = positive if y is None else check_targets(y, n_rows), check_random_state(random_state)
     model_cost = check_costs(costs, n_models)
     given = np.empty(0, np.int64)  # the native search takes this for "find the order too"
     if order is not None:
-        given = resolve_order(order, array, positive if y is None else y, random_state)
-    side_rule = "negative-only" if negative_only else check_choice("sides", sides, SIDES)
+        given = resolve_order(order, array, target, rng)
+    side_rule = check_choice("sides", sides, SIDES)
+    if check_flag("negative_only", negative_only):
+        side_rule = "negative-only"
     found, lower, upper, n_entering, n_mistakes = _core.fit_margins(
         grid.values,
         positive,
@@ -207,7 +220,7 @@ def qwyc(
         upfront=check_choice("spending", spending, SPENDING) == "upfront",
         sides=side_rule,
         slack=grid.rounding,
-        progress=progress,
+        progress=check_progress(progress),
     )
     return MarginFit(
         order=found.astype(np.int64),

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scurry.checks import check_instance, check_numbers
 from scurry.errors import InputError
 from scurry.stopping.scores.matrix import FloatArray, check_costs, check_order, check_scores, snap
 from scurry.stopping.stored_rule import StoredRule
@@ -308,6 +309,7 @@ class ScoreStopper:
     """
 
     def __init__(self, rule: ScoreFit) -> None:
+        check_instance("rule", rule, ScoreFit)
         self._rule = rule
         self._scores: list[FloatArray] = []
         self._sums = rule._start(1)
@@ -333,7 +335,7 @@ class ScoreStopper:
         """
         if self.decision is not None:
             raise InputError(f"this row was decided after {self.n_seen} models; call rule.stopper() for the next row")
-        value = np.asarray(score, dtype=np.float64)
+        value = check_numbers("score", score)
         if value.shape != self._sums.shape[1:] or not np.isfinite(value).all():
             raise InputError(
                 f"a score must be finite and of shape {self._sums.shape[1:]}, got {score!r}", argument="score"

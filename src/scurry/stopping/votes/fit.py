@@ -12,7 +12,7 @@ from scurry.checks import RandomState, check_choice, check_confidence, check_cou
 from scurry.errors import InfeasibleError, InputError
 from scurry.stopping.guarantee import certified_mean, last_certified, loss_p_value
 from scurry.stopping.sample import InMemory, Sample, Sums, random_part
-from scurry.stopping.votes.policy import FloatArray
+from scurry.stopping.votes.policy import MAX_VOTERS, FloatArray
 from scurry.stopping.votes.rule import METHODS, VoteRule
 from scurry.stopping.votes.solve import solve
 
@@ -117,7 +117,7 @@ def fit_votes(
     >>> promise.confidence, promise.n_rows, promise.upper_bound <= 0.001
     (0.95, 3000, True)
     """
-    n_voters = check_count("n_voters", n_voters)
+    n_voters = check_count("n_voters", n_voters, largest=MAX_VOTERS)
     alpha = check_rate("max_disagreement", max_disagreement)
     check_choice("method", method, METHODS)
     rows, histogram = _check_rows("n_positive", n_positive, n_voters), partial(np.bincount, minlength=n_voters + 1)

@@ -31,7 +31,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.checks import RandomState, check_choice, check_count, check_rate
+from scurry.checks import RandomState, check_choice, check_count, check_instance, check_rate
 from scurry.errors import InputError
 from scurry.stopping.stored_rule import StoredRule
 from scurry.stopping.votes.class_counts import (
@@ -42,7 +42,7 @@ from scurry.stopping.votes.class_counts import (
     outcomes,
     solve_class_counts,
 )
-from scurry.stopping.votes.policy import BoolArray, FloatArray, IntArray, check_weights, draw_policy
+from scurry.stopping.votes.policy import MAX_VOTERS, BoolArray, FloatArray, IntArray, check_weights, draw_policy
 from scurry.stopping.votes.rule import check_distribution
 from scurry.stopping.votes.solve import solve
 
@@ -170,7 +170,7 @@ class PluralityRule(StoredRule):
 
     @classmethod
     def _from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        n_voters = check_count("n_voters", header["n_voters"])
+        n_voters = check_count("n_voters", header["n_voters"], largest=MAX_VOTERS)
         n_classes = header["n_classes"] if header["n_classes"] is None else _check_classes(header["n_classes"])
         alpha, method = check_rate("max_disagreement", header["max_disagreement"]), _read_method(header["method"])
         bound = np.nan if header["lower_bound"] is None else float(header["lower_bound"])
@@ -237,6 +237,7 @@ class PluralityStopper:
         classes: Sequence[Hashable] | None = None,
         random_state: RandomState = None,
     ) -> None:
+        check_instance("rule", rule, PluralityRule)
         self.rule = rule
         self.classes: list[Hashable] = list(range(rule.n_classes or 0) if classes is None else classes)
         n_classes = len(set(self.classes))
@@ -307,7 +308,8 @@ def solve_plurality(
     >>> int(rule.policies[0].upper[20])
     19
     """
-    n_voters, n_classes = check_count("n_voters", n_voters), None if n_classes is None else _check_classes(n_classes)
+    n_voters = check_count("n_voters", n_voters, largest=MAX_VOTERS)
+    n_classes = None if n_classes is None else _check_classes(n_classes)
     alpha = check_rate("max_disagreement", max_disagreement)
     method = _read_method(method)
     if method == "pairwise":

@@ -16,6 +16,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
 
+MAX_VOTERS = 2**20  # a sweep looks at every pair of numbers of votes; more would never end
+
 
 class Thresholds(NamedTuple):
     """Stop after ``i`` votes, ``j`` of them positive, iff ``j <= lower[i]`` or ``j >= upper[i]``.

@@ -10,10 +10,11 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.checks import RandomState, check_choice, check_count, check_random_state, check_rate
+from scurry.checks import RandomState, check_choice, check_count, check_instance, check_random_state, check_rate
 from scurry.errors import InputError
 from scurry.stopping.stored_rule import StoredRule
 from scurry.stopping.votes.policy import (
+    MAX_VOTERS,
     BoolArray,
     FloatArray,
     IntArray,
@@ -49,7 +50,7 @@ class VoteRequest(NamedTuple):
         distribution: ArrayLike | None,
     ) -> VoteRequest:
         """Check the arguments of `solve`."""
-        count = check_count("n_voters", n_voters)
+        count = check_count("n_voters", n_voters, largest=MAX_VOTERS)
         check_choice("method", method, METHODS)
         if max_conditional is not None and method != "minimean":
             raise InputError(
@@ -389,6 +390,7 @@ class VoteStopper:
     """
 
     def __init__(self, rule: VoteRule, random_state: RandomState = None) -> None:
+        check_instance("rule", rule, VoteRule)
         self.rule = rule
         self.n_seen = 0
         self.n_positive = 0
