@@ -20,7 +20,7 @@ from scurry.report.story import TestRows, tell_whole
 
 def cells(html):
     """All tables of a page, as lists of rows of texts."""
-    tables = re.findall(r"<table>(.*?)</table>", str(html), re.DOTALL)
+    tables = re.findall(r"<table.*?>(.*?)</table>", str(html), re.DOTALL)
     return [
         [
             [unescape(re.sub("<.*?>", "", cell)) for cell in re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row, re.DOTALL)]
@@ -40,7 +40,8 @@ def test_two_classes(names, data):
     (X_fit, y_fit), (X_cal, _), (X, y) = data["fit"], data["cal"], data["test"]
     model = RandomForestClassifier(31, max_depth=6, random_state=0).fit(X_fit, names[y_fit])
     fast = scurry.early_exit(model, X_cal, max_disagreement=0.05, method="qwyc")
-    measures, *confusions = cells(render_quality(*tell(fast, X, names[y])))
+    story, test = tell(fast, X, names[y])
+    measures, *confusions = cells(render_quality(story, test))
     assert measures[0] == ["Measure", "Full model", "Early exit", "Change"]
     found = {name: values for name, *values in measures[1:]}
     answers = [model.predict(X), fast.predict(X)]
@@ -51,8 +52,10 @@ def test_two_classes(names, data):
             assert found[f"{measure} of {names[k]}"][:2] == [format_share(value) for value in expected]
             change = expected[1] - expected[0]
             sign = "" if change == 0 else "+" if change > 0 else "\u2212"
-            assert found[f"{measure} of {names[k]}"][2] == sign + format_share(abs(change))
+            assert found[f"{measure} of {names[k]}"][2] == sign + format_share(abs(change)).replace("%", "points")
     assert found["accuracy"][:2] == [format_share((labels == names[y]).mean()) for labels in answers]
+    recalls = [format_share(float((labels[y == 1] == names[1]).mean())) for labels in answers]
+    assert (f"recall of {names[1]}", recalls[1], f"full model: {recalls[0]}") in story.tiles
     probabilities = [model.predict_proba(X), fast.predict_proba(X)]
     assert found["AUC"][:2] == [f"{metrics.roc_auc_score(y, p[:, 1]):.4f}" for p in probabilities]
     assert found["log-loss"][:2] == [f"{metrics.log_loss(y, p):.4f}" for p in probabilities]
@@ -60,6 +63,18 @@ def test_two_classes(names, data):
         assert table[0] == ["Truth", *map(str, names)]
         counts = [[int(cell.replace(",", "")) for cell in row[1:]] for row in table[1:]]
         assert counts == metrics.confusion_matrix(names[y], labels).tolist()
+
+
+@pytest.mark.parametrize("method", ["qwyc", "fan", "minimixed", "minimean"])
+def test_probabilities_stand_next_to_the_full_models(method, forest, data, exit_by):
+    X, y = data["test"]
+    fast = exit_by(forest, method)
+    measures, *_ = cells(render_quality(*tell(fast, X, y)))
+    found = {name: values for name, *values in measures[1:]}
+    wanted = {"AUC": lambda p: metrics.roc_auc_score(y, p[:, 1]), "log-loss": lambda p: metrics.log_loss(y, p)}
+    for what, measure in wanted.items():
+        ours, full = measure(fast.predict_proba(X)), measure(forest.predict_proba(X))
+        assert found[what][:2] == [f"{full:.4f}", f"{ours:.4f}"]
 
 
 def test_several_classes():

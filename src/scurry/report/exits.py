@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from scurry.evaluation import score_quality
 from scurry.forest import Forest
 from scurry.formatting import format_number, format_percent, format_share, round_up
 from scurry.plan import Band, Bins, Leads, SumRule
@@ -48,17 +47,15 @@ def tell(predictor: Predictor, rule: SumRule, test: TestRows) -> Story:
     if test.y is not None:
         ours, full = (format_share(test.measure_quality(each)) for each in (labels, test.full))
         tiles.append(Tile("accuracy", ours, f"full model: {full}"))
+        for name, values, show in test.compare_classes([labels, test.full])[:1]:
+            tiles.append(Tile(name, show(values[0]), f"full model: {show(values[1])}"))
     return Story(
         kind="Early exit",
         verdict=f"It evaluates {mean_trees} of {forest.n_trees:,} trees per row, and answers {changed} "
         f"of {len(test):,} test rows differently from the full model.",
         tiles=tiles,
         promise=certificate.statement(),
-        claims=[
-            *_claim_changes(rule, certificate.max_rate, test, labels),
-            *test.claim_quality(labels),
-            *_claim_scores(predictor, test),
-        ],
+        claims=_claim_changes(rule, certificate.max_rate, test, labels),
         effort=Effort(
             "trees evaluated", trees, forest.n_trees, "Number of trees evaluated until the label of a row was clear."
         ),
@@ -93,18 +90,6 @@ def _claim_changes(rule: SumRule, bound: float | None, test: TestRows, labels: N
             verdict = _judge(n_changed / n_rows, low, bound)
             claims.append(Claim(what, f"at most {format_percent(bound)}", measured, verdict))
     return claims
-
-
-def _claim_scores(predictor: Predictor, test: TestRows) -> list[Claim]:
-    """Return how good probabilities are next to the full model's, if labels of two classes or more are known."""
-    classes = predictor.forest.classes
-    if test.y is None or classes is None or not np.isin(test.y, classes).all() or len(np.unique(test.y)) < 2:
-        return []
-    quality = score_quality(predictor, test.rows, test.y)
-    return [
-        Claim("AUC", "nothing", f"{quality.fast_auc:.4f}; the full model: {quality.full_auc:.4f}"),
-        Claim("log-loss", "nothing", f"{quality.fast_log_loss:.4f}; the full model: {quality.full_log_loss:.4f}"),
-    ]
 
 
 def _judge(measured: float, low: float, bound: float) -> str:

@@ -298,13 +298,12 @@ def render_speed(runners: Sequence[Runner], laps: Sequence[Lap], given: str) -> 
         rows.append(cells)
     caption = "Shortest of several runs taken in turn, on the machine and at the time named under Settings."
     if len(runners) > 1:
-        caption += f" In brackets: how many times as fast as the first on the same input, here {runners[0].name}."
+        caption += " In brackets: how many times as fast as the first line with the same input."
     header: list[object] = ["Answers by", "Input", *(lap.task for lap in laps)]
-    note = "Times on the test rows as they were passed, conversion included."
+    note = join("Times on the test rows as they were passed, conversion included.")
     if len(set(inputs)) > 1:
-        note += (
-            f" An array that holds the same rows as the engine reads them ({inputs[-1]}) takes no conversion: "
-            "forest.encoder makes one of a table."
+        note = join(
+            note, f" A {inputs[-1]} of the same rows needs none: ", tag("code", "forest.encoder(table)"), " makes it."
         )
     return _section("speed", "Speed", tag("p", note), tabulate(header, rows, caption=caption, n_text=2))
 

@@ -77,7 +77,8 @@ def _compare(name: str, values: list[float], write: Any) -> list[object]:
     if len(values) > 1:
         change = values[1] - values[0]
         sign = "" if not change else "+" if change > 0 else "\u2212"
-        cells.append("" if np.isnan(change) else f"{sign}{write(abs(change))}")
+        # The difference of two shares is no share.
+        cells.append("" if np.isnan(change) else f"{sign}{write(abs(change))}".replace(" %", " points"))
     return cells
 
 
@@ -111,7 +112,9 @@ def _tabulate_confusion(title: str, quality: LabelQuality) -> Markup:
     ]
     head = tag("tr", tag("th", "Truth", scope="col"), *(tag("th", name, scope="col", class_="n") for name in names))
     caption = f"{title}: rows by true class (down) and by label given (across)"
-    content = tag("table", tag("caption", tag("span", caption)), tag("thead", head), tag("tbody", *body))
+    content = tag(
+        "table", tag("caption", tag("span", caption)), tag("thead", head), tag("tbody", *body), class_="matrix"
+    )
     return tag("div", content, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 

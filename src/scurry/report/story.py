@@ -233,11 +233,11 @@ class TestRows:
             columns += [
                 Column("became wrong", np.array(harmed), format_share),
                 Column("became right", np.array(mended), format_share),
-                *self._compare_classes(answers),
+                *self.compare_classes(answers),
             ]
         return columns
 
-    def _compare_classes(self, answers: Sequence[NDArray[Any]]) -> list[Column]:
+    def compare_classes(self, answers: Sequence[NDArray[Any]]) -> list[Column]:
         """Return what accuracy hides where a class is rare: how many of its rows are found, and how surely."""
         names = np.asarray(self.forest.classes)
         of_class = [(name, self.y == name) for name in names]
@@ -257,8 +257,8 @@ class TestRows:
         ]
 
     def claim_quality(self, answers: NDArray[Any]) -> list[Claim]:
-        """Return the quality of answers next to the full model's, if labels are known."""
-        if self.y is None:
+        """Return the error of a regressor's answers next to the full model's; classes have a section of their own."""
+        if self.y is None or self.forest.is_classifier:
             return []
         ours, full = (self.format_value(self.measure_quality(each)) for each in (answers, self.full))
         return [Claim(self.quality_name, "nothing", f"{ours}; the full model: {full}")]
