@@ -87,6 +87,7 @@ class Certificate:
     threshold: float | None = None
     why: str = ""
     note: str = ""
+    recipe: str = ""
     measured: Measurement | None = None
     rows: RowSummary | None = field(default=None, repr=False)
     # The facts of a file of version 1 as they were read, so that saving it again gives the same file.
@@ -112,7 +113,9 @@ class Certificate:
     def statement(self) -> str:
         """Return what is promised in one or two sentences."""
         sentence = "Nothing is promised for new rows." if self.promise is None else self.promise.describe()
-        return f"{sentence} {self.note}".strip()
+        # A promise compares with the model as it decides, and here it decides otherwise than in its own framework.
+        by_hand = f"Here the model answers its second class from a probability of {self.threshold} on."
+        return " ".join(filter(None, (sentence, by_hand if self.threshold is not None else "", self.note)))
 
     def lines(self) -> dict[str, str]:
         """Return everything a reader may want to know, by name, most important first."""
@@ -230,6 +233,7 @@ _PLAIN_TYPES: dict[str, Any] = {
     "threshold": float | int | None,
     "why": str,
     "note": str,
+    "recipe": str,
 }
 
 
