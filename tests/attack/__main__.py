@@ -93,13 +93,13 @@ def best_level() -> str:
     return _core.kernels()
 
 
-def run_all(amounts: dict[str, int], seed: int, n_jobs: int) -> dict[str, Findings]:
-    """Run all attacks, every instruction set in turn, and print what each has found."""
-    levels = cycle(LEVELS[: LEVELS.index(best_level()) + 1])
-    parts = []
+def run_all(amounts: dict[str, int], seed: int, n_jobs: int, path: Path | None) -> dict[str, Findings]:
+    """Run all attacks, every instruction set in turn; print what each part has found, and write it to `path`."""
+    levels = LEVELS[: LEVELS.index(best_level()) + 1]
+    parts, level = [], cycle(levels)
     for attack, n in amounts.items():
         size = SLICES[attack] * N_SLICES
-        parts += [Part(attack, min(size, n - at), seed + at, next(levels)) for at in range(0, n, size)]
+        parts += [Part(attack, min(size, n - at), seed + at, next(level)) for at in range(0, n, size)]
     found = {attack: Findings() for attack in amounts}
     begin = time.monotonic()
     with ThreadPoolExecutor(n_jobs) as pool:
@@ -107,9 +107,19 @@ def run_all(amounts: dict[str, int], seed: int, n_jobs: int) -> dict[str, Findin
             found[part.attack].add(findings)
             for problem in findings.problems:
                 print(problem, flush=True)
-            last = part.seed + part.n - 1
-            at = f"{time.monotonic() - begin:6.0f} s  {part.attack} {part.seed}–{last} ({part.level})"
-            print(f"{at}: {len(findings.problems)} problems", flush=True)
+            seconds = round(time.monotonic() - begin)
+            at = f"{part.attack} {part.seed}–{part.seed + part.n - 1} ({part.level})"
+            print(f"{seconds:6} s  {at}: {len(findings.problems)} problems", flush=True)
+            if path is not None:
+                result = {
+                    "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+                    "seed": seed,
+                    "seconds": seconds,
+                    "asked": amounts,
+                    "instruction sets": levels,
+                    "found": {attack: findings.to_json() for attack, findings in found.items()},
+                }
+                path.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
     return found
 
 
@@ -134,19 +144,8 @@ def main() -> None:
     seed = int.from_bytes(os.urandom(4)) if options.seed is None else options.seed
     amounts = {attack: getattr(options, attack) for attack in SLICES if getattr(options, attack)}
     print(f"seed {seed}", flush=True)
-    begin = time.monotonic()
-    found = run_all(amounts, seed, options.jobs)
+    found = run_all(amounts, seed, options.jobs, options.json)
     n_problems = sum(len(findings.problems) for findings in found.values())
-    result = {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "seed": seed,
-        "seconds": round(time.monotonic() - begin),
-        "asked": amounts,
-        "levels": list(LEVELS[: LEVELS.index(best_level()) + 1]),
-        "found": {attack: findings.to_json() for attack, findings in found.items()},
-    }
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
     for attack, findings in found.items():
         counted = ", ".join(f"{name} {n:,}" for name, n in sorted(findings.counts.items()))
         print(f"{attack}: {len(findings.problems)} problems; {counted}")
