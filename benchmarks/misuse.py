@@ -47,8 +47,8 @@ class Tally(NamedTuple):
     broken: int
     most: int  # that a valid promise exceeds in 1 of 100 such benchmarks
     warned: int
-    changed: float  # mean share, of plans that state a promise
-    trees: float
+    changed: float | None  # mean share, of plans that state a promise
+    trees: float | None
 
 
 @cache
@@ -153,8 +153,8 @@ def tally(case: str, seeds: Iterable[int]) -> Tally:
         broken=sum(outcome.changed > ALPHA for outcome in stated),
         most=int(stats.binom.ppf(0.99, len(drawn), 0.05)),
         warned=sum(outcome.warned for outcome in made) + len(drawn) - len(made),
-        changed=float(np.mean([outcome.changed for outcome in stated])) if stated else float("nan"),
-        trees=float(np.mean([outcome.trees for outcome in made])) if made else float("nan"),
+        changed=float(np.mean([outcome.changed for outcome in stated])) if stated else None,
+        trees=float(np.mean([outcome.trees for outcome in made])) if made else None,
     )
 
 
@@ -165,7 +165,7 @@ def main() -> None:
     found = {}
     for case in CASES:
         result = found[case] = tally(case, range(arguments.draws))._asdict()
-        print(f"{case:<46}", *(f"{name} {value:.4g}" for name, value in result.items()), sep="  ", flush=True)
+        print(f"{case:<46}", *(f"{name} {value}" for name, value in result.items()), sep="  ", flush=True)
     kept = {"alpha": ALPHA, "confidence": 0.95, "commit": commit(), "cases": found}
     (RESULTS / "misuse.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""FeatureCosts: what rows pay for the features that a forest reads.
+"""FeatureCosts: what rows pay for the features that a forest reads. ErrorCosts: what wrong answers cost.
 
 A row pays for a feature once, for a group of features once, and for every inner node that it passes.
 """
@@ -108,6 +108,17 @@ class FeatureCosts:
         # Features without a group, -1, find the -1 that is appended.
         return of_feature.astype(np.int32), np.append(group, -1)[self.groups].astype(np.int32)
 
+    @property
+    def alone(self) -> NDArray[np.float64]:
+        """What each feature costs a row that reads no other: its own cost and its group's."""
+        alone: NDArray[np.float64] = self.feature_costs + np.append(self.group_costs, 0.0)[self.groups]
+        return alone
+
+    def of_set(self, features: Any) -> float:
+        """Return what a row pays that reads these features, given by index."""
+        groups = np.unique(self.groups[features])
+        return float(self.feature_costs[features].sum() + self.group_costs[groups[groups >= 0]].sum())
+
     def of_rows(self, forest: Forest, X: Any) -> NDArray[np.float64]:
         """Return what each row pays in `forest`, which may be a pruned one.
 
@@ -138,6 +149,114 @@ class FeatureCosts:
         for group, cost in enumerate(self.group_costs):
             paid += cost * used[:, self.groups == group].any(axis=1)
         return paid
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorCosts:
+    """What wrong answers cost, by the true class and the answer.
+
+    Attributes
+    ----------
+    n_classes : int
+    matrix : float64 array of shape (n_classes, n_classes), or None
+        ``matrix[true, answered]``, 0 on the diagonal. None: errors are weighted by their true class.
+    class_weight : float64 array of shape (n_classes,), or None
+        What an error on a row of each class costs. None: every class counts alike, however many rows it has.
+
+    Examples
+    --------
+    Missing an ill patient costs ten times as much as a false alarm:
+
+    >>> confusion = np.array([[2, 1], [1, 0]])  # one false alarm among 3 healthy patients; the one ill patient missed
+    >>> ErrorCosts.of(["healthy", "ill"], error_costs=[[0, 1], [10, 0]]).mean_cost(confusion)
+    2.75
+    >>> round(ErrorCosts.of(["healthy", "ill"], class_weight="balanced").mean_cost(confusion), 4)  # of 1/3 and 1
+    0.6667
+    """
+
+    n_classes: int
+    matrix: NDArray[np.float64] | None
+    class_weight: NDArray[np.float64] | None
+
+    @classmethod
+    def of(cls, classes: Any, *, class_weight: Any = None, error_costs: Any = None) -> ErrorCosts:
+        """Check weights or costs in any accepted form; if neither is given, every error costs 1.
+
+        Parameters
+        ----------
+        classes : sequence of n_classes labels
+        class_weight : "balanced", or mapping of every label to a number, optional
+        error_costs : array of shape (n_classes, n_classes), or mapping of label to mapping of answer to cost, optional
+            What answering ``classes[j]`` costs where ``classes[i]`` is true. Not together with `class_weight`.
+
+        Returns
+        -------
+        ErrorCosts
+        """
+        labels = [label.item() if isinstance(label, np.generic) else label for label in classes]
+        if error_costs is not None and class_weight is not None:
+            raise InputError(
+                "give class_weight or error_costs, not both; error_costs can weigh classes too", argument="class_weight"
+            )
+        if error_costs is not None:
+            return cls(len(labels), _check_error_costs(error_costs, labels), None)
+        if class_weight is None:
+            return cls(len(labels), None, np.ones(len(labels)))
+        if isinstance(class_weight, str) and class_weight == "balanced":
+            return cls(len(labels), None, None)
+        if not isinstance(class_weight, Mapping):
+            raise InputError(
+                f'class_weight must be "balanced" or a mapping of every label to a number, got {class_weight!r}',
+                argument="class_weight",
+            )
+        weights = check_costs("class_weight", class_weight, labels, "class")
+        if not weights.any():
+            raise InputError("class_weight is 0 for every class; then no error counts", argument="class_weight")
+        return cls(len(labels), None, weights)
+
+    @classmethod
+    def of_forest(cls, forest: Forest, *, class_weight: Any = None, error_costs: Any = None) -> ErrorCosts:
+        """Check weights or costs for the classes of a forest; a regressor is left for others to refuse."""
+        classes = range(forest.n_outputs) if forest.classes is None else forest.classes
+        return cls.of(classes, class_weight=class_weight, error_costs=error_costs)
+
+    def of_counts(self, class_counts: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        """Return the costs among rows of which so many are of each class, and what their sum is divided by.
+
+        Parameters
+        ----------
+        class_counts : float64 array of shape (n_classes,)
+
+        Returns
+        -------
+        matrix : float64 array of shape (n_classes, n_classes)
+        total : float
+            The number of rows if costs are a matrix, else the weight of all rows: with all answers wrong, errors are 1.
+        """
+        n_rows = float(class_counts.sum())
+        if self.matrix is not None:
+            return self.matrix, n_rows
+        weights = self.class_weight
+        if weights is None:
+            present = class_counts > 0
+            weights = np.zeros(self.n_classes)
+            weights[present] = n_rows / (present.sum() * class_counts[present])
+        return weights[:, None] * (1.0 - np.eye(self.n_classes)), float(weights @ class_counts)
+
+    def mean_cost(self, confusion: NDArray[Any]) -> float:
+        """Return the mean cost of answers, or the weighted share of wrong ones.
+
+        Parameters
+        ----------
+        confusion : array of shape (n_classes, n_classes)
+            How many rows of each class, by row, got each answer, by column.
+
+        Returns
+        -------
+        float
+        """
+        matrix, total = self.of_counts(confusion.sum(axis=1).astype(np.float64))
+        return float((confusion * matrix).sum() / total) if total else 0.0
 
 
 def feature_uses(forest: Forest, X: Any) -> NDArray[np.int32]:
@@ -249,6 +368,41 @@ def _check_named_groups(forest: Forest, given: Mapping[Any, Any]) -> tuple[NDArr
                 raise InputError(f"groups has feature {member!r} twice; a feature has one group", argument="groups")
             membership[at] = group
     return membership, list(given)
+
+
+def _check_error_costs(given: Any, labels: Sequence[Any]) -> NDArray[np.float64]:
+    """Return what errors cost as a matrix: a row for each true class, a column for each answer."""
+    name, n_classes = "error_costs", len(labels)
+    if isinstance(given, Mapping):
+        unknown = [label for label in given if label not in labels]
+        absent = [label for label in labels if label not in given]
+        if unknown or absent:
+            wrong = f"names {unknown[0]!r}, which is no class" if unknown else f"lacks {absent[0]!r}"
+            raise InputError(f"{name} {wrong}; the classes are {_list_some(labels)}", argument=name)
+        if not all(isinstance(row, Mapping) for row in given.values()):
+            raise InputError(f"{name} must map every label to a mapping of answer to cost", argument=name)
+        # A right answer may be left out; every wrong one is named, because 0 would be a guess.
+        rows = [{label: 0.0} | dict(given[label]) for label in labels]
+        matrix = np.array(
+            [check_costs(f"{name}[{label!r}]", row, labels, "class") for label, row in zip(labels, rows, strict=True)]
+        )
+    else:
+        try:
+            matrix = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"{name} must be numbers: {error}", argument=name) from error
+    if matrix.shape != (n_classes, n_classes):
+        raise InputError(
+            f"{name} has shape {matrix.shape}, expected ({n_classes}, {n_classes}): a row for each true class, a "
+            "column for each answer",
+            argument=name,
+        )
+    if not np.isfinite(matrix).all() or (matrix < 0).any() or matrix.diagonal().any() or not matrix.any():
+        raise InputError(
+            f"{name} must be finite and 0 or more, 0 on the diagonal (a right answer costs nothing), and not all 0",
+            argument=name,
+        )
+    return matrix
 
 
 def _list_some(names: Sequence[Any]) -> str:

@@ -1,4 +1,4 @@
-"""Every error scurry raises on purpose.
+"""Every error scurry raises on purpose, and its warning.
 
 A message says what was wrong with the value received, what is accepted, and what to do next.
 """
@@ -95,3 +95,7 @@ class InfeasibleError(ScurryError, ValueError):
 
 class MissingDependencyError(ScurryError, ImportError):
     """An optional package is needed; the message names the extra that installs it."""
+
+
+class ScurryWarning(UserWarning):
+    """A result is valid but probably not what was wanted; the message says what to do."""

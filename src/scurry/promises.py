@@ -11,16 +11,26 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_choice, check_confidence, check_rate, is_number
+from scurry.checks import check_choice, check_confidence, check_number, check_rate, is_number
 from scurry.errors import FormatError, InputError
 from scurry.formatting import format_number, format_percent, format_share
 
-__all__ = ["Certificate", "ExitMeasurement", "Labels", "Promise", "RowSummary", "StepMeasurement"]
+__all__ = [
+    "BudgetMeasurement",
+    "Certificate",
+    "Cost",
+    "CostMeasurement",
+    "ExitMeasurement",
+    "Labels",
+    "Promise",
+    "RowSummary",
+    "StepMeasurement",
+]
 
 AGAINST = ("model", "vote")
 HOLDS = ("rows", "groups", "orders", "each row")
@@ -56,6 +66,21 @@ class Promise(ABC):
     @abstractmethod
     def describe(self) -> str:
         """Return the promise as one plain sentence, with rates in percent."""
+
+    def describe_test(self, units: str, n_broken: int, bound: float | None) -> str:
+        """Return how the promise was tested, as a part of a sentence.
+
+        Parameters
+        ----------
+        units : str
+            How many rows, or what else, it was tested on.
+        n_broken : int
+            How many of them broke it.
+        bound : float or None
+            What the test proves for new rows.
+        """
+        most = "" if bound is None else f" (at most {format_share(bound)} of new rows)"
+        return f"{units} that had no part in the fit: {n_broken:,} broke it{most}"
 
     @abstractmethod
     def rows_needed(self) -> int:
@@ -161,7 +186,58 @@ class Labels(Promise):
         return math.ceil(math.log1p(-self.confidence) / math.log1p(-self.max_changed))
 
 
-_KINDS: dict[str, type[Promise]] = {Labels.TAG: Labels}
+@dataclass(frozen=True)
+class Cost(Promise):
+    """New rows pay at most so much for features, on average.
+
+    Parameters
+    ----------
+    max_cost : float
+        The largest mean cost per row, in the unit of the feature costs.
+    confidence : float or None, default 0.95
+        The probability with which the promise holds for new rows. None promises nothing for new rows.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> print(scurry.promises.Cost(40).describe())
+    With confidence 0.95, new rows pay at most 40 for features on average.
+    """
+
+    max_cost: float
+
+    TAG: ClassVar[str] = "cost"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "max_cost", check_number("max_cost", self.max_cost))
+
+    @property
+    def max_rate(self) -> None:
+        """None: a cost is no rate of rows."""
+        return
+
+    def describe(self) -> str:
+        """Return the promise as one plain sentence."""
+        at_most = f"at most {format_number(self.max_cost)} for features on average"
+        if self.confidence is None:
+            return f"The validation rows pay {at_most}. Nothing is promised for new rows."
+        return f"With confidence {self.confidence:g}, new rows pay {at_most}."
+
+    def describe_test(self, units: str, n_broken: int, bound: float | None) -> str:
+        """Return how the promise was tested, as a part of a sentence."""
+        most = "" if bound is None else f": new ones pay at most {format_number(bound)} on average"
+        return f"{units} that had no part in the choice of the forest{most}"
+
+    def rows_needed(self) -> int:
+        """Return 0: a forest with which no row can pay more than `max_cost` needs no rows.
+
+        Others need the more rows the closer their mean cost is to `max_cost`.
+        """
+        return 0
+
+
+_KINDS: dict[str, type[Promise]] = {kind.TAG: kind for kind in (Labels, Cost)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,6 +336,77 @@ class StepMeasurement:
         return lines
 
 
+@dataclass(frozen=True, kw_only=True)
+class CostMeasurement:
+    """What rows pay for the features that a forest reads.
+
+    Attributes
+    ----------
+    mean_cost : float
+        Of the rows that certified the promise.
+    validation_cost : float
+        Mean cost of the rows that chose the forest, which flatters it.
+    largest_cost : float
+        What a row can pay at most.
+    """
+
+    mean_cost: float
+    validation_cost: float
+    largest_cost: float
+
+    TAG: ClassVar[str] = "cost"
+
+    def describe(self) -> dict[str, str]:
+        """Return what was measured, by name."""
+        return {
+            "cost per row": f"{format_number(self.mean_cost)}, "
+            f"and {format_number(self.validation_cost)} on the rows that chose the forest",
+            "most a row can pay": format_number(self.largest_cost),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetMeasurement:
+    """What a forest within a budget of feature costs was measured to cost and to find.
+
+    Attributes
+    ----------
+    candidate : str
+        How it was grown.
+    cost, full_cost : float
+        Mean cost per row, and that of the given estimator before pruning.
+    error : float
+        On rows that did not grow the forest; weighted, as asked for.
+    recalls : str
+        The share of each class's rows that are found.
+    single_label : str
+        The label that every row gets; empty if there are several.
+    """
+
+    candidate: str
+    cost: float
+    full_cost: float
+    error: float
+    recalls: str
+    single_label: str = ""
+
+    TAG: ClassVar[str] = "budget"
+
+    def describe(self) -> dict[str, str]:
+        """Return what was measured, by name."""
+        lines = {
+            "cost per row": f"{format_number(self.cost)}; the given estimator before pruning: "
+            f"{format_number(self.full_cost)}",
+            "found of each class": self.recalls,
+            "weighted error": f"{self.error:.4g}",
+            "grown as": self.candidate,
+        }
+        return lines | ({"warning": f"answers {self.single_label} for every row"} if self.single_label else {})
+
+
+Measurement: TypeAlias = ExitMeasurement | StepMeasurement | CostMeasurement | BudgetMeasurement
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowSummary:
     """Quantiles of each feature over the calibration rows: enough to notice later that new rows differ.
@@ -322,12 +469,13 @@ class Certificate:
     n_rows : int
         Rows the promise was tested on. They had no part in the search. 0 where no test was needed or made.
     n_broken : int
-        Of these rows, those that broke the promise.
+        Of these rows, those that broke the promise. 0 where it is about a mean, which no single row breaks.
     unit : {"row", "distinct row", "group"}
         What `n_rows` counts: rows; different rows, where some were copies; or groups, of which one row each is tested.
     bound : float or None
-        Exact binomial upper bound on the rate of broken rows at the promised confidence; at most what is promised.
-        The plan was chosen so that it fits, so the promise itself holds with the confidence, not this lower figure.
+        Upper bound for new rows at the promised confidence, at most what is promised: on the rate of broken rows (exact
+        binomial), or on their mean cost. The plan was chosen so that it fits, so the promise itself holds with the
+        confidence, not this lower figure.
     n_calibration_rows, n_fit_rows : int
         Rows that were given to calibrate, and rows that fitted the rule.
     n_shared_rows : int
@@ -338,7 +486,7 @@ class Certificate:
         Why this method was chosen, where there was a choice.
     note : str
         What else a reader must know about the promise.
-    measured : ExitMeasurement, StepMeasurement or None
+    measured : ExitMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement or None
     rows : RowSummary or None
         Quantiles of the calibration rows.
 
@@ -372,7 +520,7 @@ class Certificate:
     threshold: float | None = None
     why: str = ""
     note: str = ""
-    measured: ExitMeasurement | StepMeasurement | None = None
+    measured: Measurement | None = None
     rows: RowSummary | None = field(default=None, repr=False)
     # The facts of a file of version 1 as they were read, so that saving it again gives the same file.
     stored: Mapping[str, Any] | None = field(default=None, repr=False)
@@ -402,10 +550,9 @@ class Certificate:
     def lines(self) -> dict[str, str]:
         """Return everything a reader may want to know, by name, most important first."""
         lines = {"promise": self.statement()}
-        if self.n_rows:
-            bound = "" if self.bound is None else f" (at most {format_share(self.bound)} of new rows)"
+        if self.n_rows and self.promise is not None:
             units = f"{self.n_rows:,} {self.unit}s"
-            lines["tested on"] = f"{units} that had no part in the fit: {self.n_broken:,} broke it{bound}"
+            lines["tested on"] = self.promise.describe_test(units, self.n_broken, self.bound)
         if self.measured is not None:
             lines |= self.measured.describe()
         lines["method"] = self.method + (f": {self.why}" if self.why else "")
@@ -519,11 +666,11 @@ _PLAIN_TYPES: dict[str, Any] = {
 }
 
 
-def _measurement(data: Any) -> ExitMeasurement | StepMeasurement | None:
+def _measurement(data: Any) -> Measurement | None:
     if data is None:
         return None
-    kinds: dict[str, type[ExitMeasurement | StepMeasurement]] = {
-        kind.TAG: kind for kind in (ExitMeasurement, StepMeasurement)
+    kinds: dict[str, type[Measurement]] = {
+        kind.TAG: kind for kind in (ExitMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement)
     }
     kind = kinds.get(str(data.get("kind"))) if isinstance(data, Mapping) else None
     if kind is None:

@@ -96,10 +96,19 @@ def test_prune_with_groups_and_labels(run, folder, forest, features, table, tmp_
     names = list(features)
     costs = {"feature_costs": dict.fromkeys(names, 1.0), "groups": {"first": names[:10]}, "group_costs": {"first": 5.0}}
     (tmp_path / "costs.json").write_text(json.dumps(costs))
-    arguments = ("--costs", tmp_path / "costs.json", "--errors", "validation", "--label", "diagnosis", "--json")
-    listed = json.loads(run("prune", folder / "model.skops", folder / "rows.csv", *arguments))
-    path = scurry.prune(forest, features[250:500], table.diagnosis[250:500].to_numpy(), errors="validation", **costs)
-    assert listed == {"costs": path.costs.tolist(), "errors": path.errors.tolist()}
+    arguments = ("prune", folder / "model.skops", folder / "rows.csv", "--costs", tmp_path / "costs.json")
+    arguments += ("--errors", "validation", "--label", "diagnosis", "--class-weight", "balanced")
+    listed = json.loads(run(*arguments, "--json"))["offers"]
+    rows, labels = features[250:500], table.diagnosis[250:500].to_numpy()
+    path = scurry.prune(forest, rows, labels, errors="validation", class_weight="balanced", **costs)
+    assert [one["cost"] for one in listed] == path.offers.costs.tolist()
+    assert [one["error"] for one in listed] == path.offers.errors.tolist()
+    assert [list(one["recalls"].values()) for one in listed] == [offer.recalls.tolist() for offer in path.offers]
+    text = run(*arguments)
+    assert f"{listed[-1]['cost']:.2f}" in text
+    assert "benign found" in " ".join(text.split())
+    text = run(*arguments, "--max-cost", 0, "-o", tmp_path / "useless.scurry")
+    assert "every row gets the label" in " ".join(text.split())
 
 
 def test_mistakes(fail, folder, tmp_path):

@@ -18,9 +18,9 @@ def small(tmp_path_factory):
 def test_all_three_budgets_are_shown(small):
     found, steps = small
     ways = [[line.way for line in lines] for lines in found.models.values()]
-    assert ways == [["all trees", "early exit", "anytime"], ["all trees", "early exit"], ["all features", "pruned"]]
+    assert ways == [["all trees", "early exit", "anytime"], ["all trees", "early exit"], ["all features", "within $40"]]
     assert len(steps) == 6
-    assert [page.name for page in found.pages] == ["report.html", "anytime.html", "pruning.html"]
+    assert [page.name for page in found.pages] == ["report.html", "anytime.html", "budget.html"]
     assert all(page.stat().st_size > 10_000 for page in found.pages)
 
 
@@ -34,4 +34,5 @@ def test_what_is_claimed(small):
         assert lines[1].changed <= lines[1].promised == 0.005
     assert thyroid[0].changed == 0
     assert thyroid[1].saved > 0.4
+    assert thyroid[1].accuracy > 0.985  # 92.6 % of patients are healthy
     assert all(line.speedup > 0 and 0.5 < line.accuracy <= 1 for lines in found.models.values() for line in lines)

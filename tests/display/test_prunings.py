@@ -41,6 +41,16 @@ def test_curves_are_errors_and_costs_on_the_given_rows(paths):
         assert {max(drawn), min(drawn)} <= expected
 
 
+def test_the_hull_of_all_candidates():
+    options = {"candidates": ["trees"], "n_folds": 1, "calibration_size": 0.4, "random_state": 0}
+    found = scurry.FeatureBudgetClassifier(RandomForestClassifier(5), **options).fit(X[::2], Y[::2])
+    shown = PruningPathDisplay.from_paths(found.offers_, X[1::2], Y[1::2])
+    costs, errors = shown.curves["all candidates"]
+    forests = [offer.forest for offer in found.offers_.hull]
+    assert sorted(costs) == pytest.approx(sorted(found._costs.of_rows(one, X[1::2]).mean() for one in forests))
+    assert sorted(errors) == sorted((one.predict(X[1::2]) != Y[1::2]).mean() for one in forests)
+
+
 def test_few_points_on_given_axes(paths):
     _, ax = mpl.pyplot.subplots()
     shown = PruningPathDisplay.from_paths(paths["exact"], X[2::3], Y[2::3], n_points=3, ax=ax)

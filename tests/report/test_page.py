@@ -125,7 +125,8 @@ def test_rows_that_changed_are_those_at_the_budget_shown(forest, data):
 def test_errors(forest, data, tmp_path):
     X, y = data["test"]
     with pytest.raises(
-        InputError, match=r"about a Predictor, a PruningPath or a Forest, got RandomForestClassifier; make one with"
+        InputError,
+        match=r"about a Predictor, a PruningPath, Offers or a Forest, got RandomForestClassifier; make one with",
     ):
         scurry.report.write(RandomForestClassifier(), tmp_path / "r.html", X, y)
     with pytest.raises(InputError, match=r"y_test has shape \(5,\), X_test has 1000 rows"):

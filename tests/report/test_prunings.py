@@ -4,10 +4,14 @@ import re
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 
 import scurry
+from scurry.formatting import format_number, format_share
 from scurry.report import prunings
-from scurry.report.story import TestRows
+from scurry.report.story import TestRows, tell_whole
+
+pytestmark = pytest.mark.filterwarnings("ignore::scurry.errors.ScurryWarning")
 
 
 def test_pruning_path(forest, data):
@@ -55,6 +59,60 @@ def test_a_path_without_a_close_pruning_says_so(forest, data):
     assert changes.min() > 0.01
     assert changes[story.curve.start] == changes.min()
     assert story.verdict.startswith("The pruning that changes the fewest labels saves")
+
+
+def test_whom_a_budget_finds_what_it_takes_and_the_true_full_model(forest, data, tmp_path):
+    (X_val, y_val), (X, y) = data["cal"], data["test"]
+    costs = np.linspace(1, 5, forest.n_features)
+    path = scurry.prune(forest, X_val, y_val, feature_costs=costs)
+    budget = 0.4 * float(path.costs.max())
+    shown = path.at(max_cost=budget)
+    story = prunings.tell(path, TestRows(forest, X, y), budget, "$")
+    recalls, needs = story.tables
+    for label, n_rows, here, full in recalls.rows:
+        of_class = y == label
+        assert n_rows == f"{of_class.sum():,}"
+        assert here == format_share((shown.predict(X)[of_class] == label).mean())
+        assert full == format_share((forest.predict(X)[of_class] == label).mean())
+    uses = scurry.pruning.feature_uses(shown, X) > 0
+    assert [row[2] for row in needs.rows] == [format_share(share) for share in sorted(uses.mean(axis=0))[::-1]][
+        : len(needs.rows)
+    ]
+    assert needs.rows[0][1].startswith("$")
+    assert story.tiles[0].value == f"${format_number(round(_paid(shown, X, costs).mean(), 2))}"
+    assert story.tiles[0].note.startswith("full model: $")
+    assert (story.answers == shown.predict(X)).all()
+    # A slider offers only what is better on the validation rows than everything cheaper.
+    assert story.curve.spent.tolist() == path.offers.costs.tolist()
+    page = scurry.report.write(path, tmp_path / "page.html", X, y, max_cost=budget, currency="$").read_text("utf-8")
+    assert "Found of each class" in page
+    assert "What a row needs" in page
+
+
+def test_one_label_for_all_rows_is_a_bad_verdict(forest, data):
+    (X_val, y_val), (X, y) = data["cal"], data["test"]
+    path = scurry.prune(forest, X_val, y_val)
+    story = prunings.tell(path, TestRows(forest, X, y), 0.0)
+    assert story.claims[-1].verdict == "one label for all rows"
+    assert "Do not use it: every test row gets the label" in story.verdict
+
+
+def test_offers_of_several_candidates(forest, data):
+    (X_val, y_val), (X, y) = data["cal"], data["test"]
+    found = scurry.FeatureBudgetClassifier(
+        RandomForestClassifier(5, random_state=0), max_cost=3, candidates=["trees"], n_folds=1, random_state=0
+    ).fit(X_val, y_val)
+    story = prunings.tell(found.offers_, TestRows(found.forest_, X, y), 3.0)
+    assert (story.answers == found.predict(X)).all()
+    assert story.tiles[0].note.startswith("full model: ")
+    full = found.path_.problem.costs.of_rows(found.forest_, X).mean()
+    assert format_number(full) in story.tiles[0].note
+    assert "FeatureBudgetClassifier" in story.recipe
+    alone = tell_whole(found.predictor_.forest, TestRows(found.predictor_.forest, X, y), found.predictor_.certificate)
+    assert alone.promise.startswith("Nothing is promised for new rows.")
+    assert alone.tiles[0].name == "cost per row"
+    assert not any(claim.verdict == "kept" for claim in alone.claims)
+    assert "FeatureBudgetClassifier" in alone.recipe
 
 
 def _read_budget(call):

@@ -150,3 +150,21 @@ def test_auto_certifies_one_candidate_with_all_of_the_confidence(boosted):
     assert certificate.bound == certified_rate(certificate.n_broken, certificate.n_rows, 0.95)
     assert "natural" in certificate.why
     assert "qwyc" in certificate.why
+
+
+def test_auto_needs_no_more_rows_than_one_method_alone(boosted):
+    """300 rows certify 1 %, if the candidate was chosen on others."""
+    X, _ = two_classes(600, 21)
+    alone = scurry.early_exit(boosted, X, max_disagreement=0.01, method="qwyc").certificate
+    certificate = scurry.early_exit(boosted, X, max_disagreement=0.01).certificate
+    assert certificate.n_rows == alone.n_rows == 300
+    assert certificate.promise == alone.promise
+
+
+@pytest.mark.parametrize("method", ["auto", "qwyc"])
+def test_many_rows_spend_the_promise(boosted, method):
+    """The first fit spends 0.3 of it; bolder ones follow while they are certified."""
+    X, _ = two_classes(30_000, 22)
+    certificate = scurry.early_exit(boosted, X, max_disagreement=0.02, method=method).certificate
+    assert certificate.measured.changed > 0.6 * 0.02
+    assert certificate.bound <= 0.02

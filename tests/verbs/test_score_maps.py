@@ -240,7 +240,7 @@ def test_the_summary_shows_the_quality_of_both(fitted):
         roc_auc_score(y_cal[held_out], model.predict_proba(X_cal[held_out])[:, 1]), abs=1e-12
     )
     assert exit_of(model, 2, {}).certificate.measured.fast_auc is None
-    assert exit_of(model, 2, {}, y_cal=np.full(len(X_cal), "unknown")).certificate.measured.fast_auc is None
+    assert exit_of(model, 2, {}, y_cal=np.zeros(len(X_cal), int)).certificate.measured.fast_auc is None
 
 
 def test_a_map_fits_its_plan(fitted):

@@ -27,7 +27,7 @@ on test rows.
 _LEGEND = """
 early exit  a row stops evaluating trees once its label is clear
 anytime     every row stops after a tenth of all tree steps
-pruned      branches are cut until the features of a row cost half as much
+within $40  the best forest found whose tests cost at most $40 per patient
 
 work        mean per test row
 changed     share of labels that differ from the model's

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 from scurry.cli.files import read_model, read_rows
 from scurry.cli.program import AsJson, Dask, Label, MaybeOutput, ModelFile, Output, Rows, Seed, TrustPickle, app
 from scurry.cli.screen import certificate_json, console, make_table, show, show_progress, show_spinner
-from scurry.errors import InfeasibleError, InputError
+from scurry.errors import InfeasibleError, InputError, ScurryWarning
 from scurry.formatting import format_bytes, round_up
 
 if TYPE_CHECKING:
@@ -152,13 +153,21 @@ def prune(
         str, typer.Option(help="Rows to count errors on: training, or validation (needs --label).")
     ] = "training",
     method: Annotated[str, typer.Option(help="exact, or one of the papers' methods.")] = "exact",
+    class_weight: Annotated[
+        str | None,
+        typer.Option(
+            help='What errors on each class cost: "balanced", or JSON such as \'{"healthy": 1, "ill": 10}\'.',
+            show_default="1 each",
+        ),
+    ] = None,
     label: Label = None,
     as_json: AsJson = False,
     trust_pickle: TrustPickle = False,
 ) -> None:
     """Prune a forest so that rows pay for fewer features.
 
-    Without --max-cost, it writes nothing and prints the available trade-offs.
+    Without --max-cost, it writes nothing and prints the available trade-offs. With --label, only those are available
+    that are better on ROWS than all cheaper ones.
     """
     from scurry import prune
 
@@ -169,11 +178,13 @@ def prune(
     with show_spinner("Reading rows"):
         X, y = read_rows(rows, forest, label)
     given = {} if costs is None else _read_costs(costs)
-    with show_progress(f"Pruning on {len(X):,} rows") as update, _name_options():
-        path = prune(forest, X, y, errors=errors, method=method, progress=update, **given)
+    with show_progress(f"Pruning on {len(X):,} rows") as update, _name_options(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScurryWarning)  # said below, in a line of its own
+        weight = None if class_weight is None else _read_weights(class_weight, forest.classes)
+        path = prune(forest, X, y, class_weight=weight, errors=errors, method=method, progress=update, **given)
         point = None if max_cost is None else path.point(max_cost=max_cost)
     if point is None or output is None:
-        _show_path(path, as_json)
+        _show_path(path, as_json) if y is None else _show_offers(path, as_json)
         return
     point.forest.save(output)
     facts = {
@@ -185,6 +196,7 @@ def prune(
         "error_gap": point.gap,
         "n_nodes": point.forest.n_nodes,
         "full_n_nodes": forest.n_nodes,
+        "single_label": point.single_label,
     }
     lines = {
         "cost": f"{point.cost:.4g} per row, before {facts['full_cost']:.4g}",
@@ -192,6 +204,8 @@ def prune(
         f"{point.gap:.2g} above the optimum at this cost",
         "nodes": f"{point.forest.n_nodes:,} of {forest.n_nodes:,}",
     }
+    if point.single_label is not None:
+        lines["warning"] = f"every row gets the label {point.single_label!r}; allow a higher cost, or --class-weight"
     show(facts, as_json, lines | _describe_file(output))
 
 
@@ -217,6 +231,51 @@ def _read_costs(path: Path) -> dict[str, Any]:
         raise InputError(f'{path} must hold an object such as {{"age": 1, "blood test": 20}}')
     # A file of prices alone is the usual case. Keys that are all arguments of `scurry.prune` mean the long form.
     return given if given.keys() <= _COST_ARGUMENTS else {"feature_costs": given}
+
+
+def _read_weights(given: str, classes: Any) -> Any:
+    """Return "balanced", or weights by label; JSON knows labels only as text."""
+    if given == "balanced":
+        return given
+    try:
+        by_text = json.loads(given)
+    except ValueError as error:
+        raise InputError(
+            f'--class-weight must be balanced, or JSON such as {{"healthy": 1, "ill": 10}}: {error}'
+        ) from error
+    labels = {} if classes is None else {str(label): label for label in classes.tolist()}
+    return (
+        {labels.get(text, text): weight for text, weight in by_text.items()} if isinstance(by_text, dict) else by_text
+    )
+
+
+def _show_offers(path: PruningPath, as_json: bool) -> None:
+    """Show prunings that are better on the rows than all cheaper ones."""
+    offers, forest = path.offers, path.problem.forest
+    labels = [] if forest.classes is None else forest.classes.tolist()
+    if as_json:
+        listed = [
+            {
+                "cost": offer.cost,
+                "error": offer.error,
+                "recalls": {str(label): float(recall) for label, recall in zip(labels, offer.recalls, strict=True)},
+                "single_label": offer.single_label,
+            }
+            for offer in offers
+        ]
+        typer.echo(json.dumps({"offers": listed}, indent=1))
+        return
+    table = make_table("cost per row", "error on these rows", *(f"{label} found" for label in labels), "nodes")
+    for index in _choose_spread(len(offers)):
+        offer = offers[index]
+        table.add_row(
+            f"{offer.cost:,.2f}",
+            f"{offer.error:.4f}" + (" (one label)" if offer.single_label is not None else ""),
+            *(f"{recall:.1%}" for recall in offer.recalls),
+            f"{offer.forest.n_nodes:,}",
+        )
+    console().print(table)
+    console().print("\nChoose any cost up to the highest: --max-cost … -o cheap.scurry")
 
 
 def _show_path(path: PruningPath, as_json: bool) -> None:

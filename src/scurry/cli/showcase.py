@@ -14,15 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from scurry import Forest, Predictor, anytime, datasets, early_exit, from_model, prune, report
+from scurry import FeatureBudgetClassifier, Forest, Predictor, anytime, datasets, early_exit, from_model, report
 from scurry.errors import InputError
-from scurry.pruning import PruningPath
+from scurry.evaluation import feature_bill
+from scurry.pruning import Offers
 from scurry.timing import race
 
 MAX_DISAGREEMENT = 0.005
 _N_TREES = 101
 _N_CALIBRATION = 8000  # enough for a promise of 0.5 %, and as many are left to test on
-_STEP_SHARE, _COST_SHARE = 0.1, 0.5  # budgets of the anytime and of the pruned forest
+_STEP_SHARE = 0.1  # of all steps: the budget of the anytime forest
+_MAX_COST = 40.0  # dollars per patient
 _N_ROUNDS = 5
 
 # From (way, work, share saved, share promised) to the function that predicts.
@@ -95,20 +97,27 @@ def run(folder: Path, begin: Callable[[str], None] = lambda step: None) -> Demon
     boosted = HistGradientBoostingClassifier(max_iter=_N_TREES, random_state=0).fit(census.X_train, census.y_train)
     begin("Early exit of the boosted model")
     _, boosted_lines = _measure_exits(boosted, census)
-    begin("Pruning a forest on medical tests that cost money")
-    diagnosis = RandomForestClassifier(_N_TREES, max_depth=8, max_features=0.5, n_jobs=-1, random_state=0)
-    diagnosis.fit(clinic.X_train, clinic.y_train)
-    path, pruned_lines = _measure_prunings(diagnosis, clinic)
+    begin("Looking for a forest on medical tests that cost money")
+    diagnosis, offers, budget_lines = _measure_budget(RandomForestClassifier(_N_TREES, max_depth=8), clinic)
     begin("Writing reports")
     pages = [
         _write_page(fast, folder / "report.html", census, forest, "Census forest: early exit"),
         _write_page(anyt, folder / "anytime.html", census, forest, "Census forest: anytime prediction"),
-        _write_page(path, folder / "pruning.html", clinic, diagnosis, "Thyroid forest: pruning, costs in dollars"),
+        report.write(
+            offers,
+            folder / "budget.html",
+            clinic.X_test,
+            clinic.y_test,
+            model=diagnosis,
+            title="Thyroid: a forest within $40 per patient",
+            max_cost=_MAX_COST,
+            currency="$",
+        ),
     ]
     models = {
         "Census forest": [*exit_lines, anytime_line],
         "Census boosted": boosted_lines,
-        "Thyroid forest": pruned_lines,
+        "Thyroid forest": budget_lines,
     }
     return Demonstration(models, pages)
 
@@ -156,20 +165,30 @@ def _measure_anytime(model: Any, rows: Rows) -> tuple[Predictor, Line]:
     return anyt, _measure(model, rows, ways)[0]
 
 
-def _measure_prunings(model: Any, rows: Rows) -> tuple[PruningPath, list[Line]]:
-    """Measure the whole forest, and a pruned one that may spend a part of its feature cost."""
-    forest, data = _import(model, rows), rows.data
-    path = prune(forest, rows.X_cal, feature_costs=data.feature_costs, groups=data.groups, group_costs=data.group_costs)
-    whole, pruned = path.problem.forest, path.at(max_cost=_COST_SHARE * float(path.costs.max()))
-    paid = {f: float(path.problem.costs.of_rows(f, rows.X_test).mean()) for f in (whole, pruned)}
-    ways: Ways = {
-        ("all features", f"${paid[whole]:.2f}", 0.0, None): whole.predict,
-        ("pruned", f"${paid[pruned]:.2f}", 1 - paid[pruned] / paid[whole], None): pruned.predict,
+def _measure_budget(model: Any, rows: Rows) -> tuple[Any, Offers, list[Line]]:
+    """Measure a forest that reads all features, and the best that was found within a budget.
+
+    Return the first, fitted, and what there was to choose from.
+    """
+    data = rows.data
+    prices: dict[str, Any] = {
+        "feature_costs": data.feature_costs,
+        "groups": data.groups,
+        "group_costs": data.group_costs,
     }
-    return path, _measure(model, rows, ways)
+    found = FeatureBudgetClassifier(model, max_cost=_MAX_COST, random_state=0, **prices)
+    found.fit(np.concatenate([rows.X_train, rows.X_cal]), np.concatenate([rows.y_train, rows.y_cal]))
+    whole, chosen = found.forest_, found.predictor_.forest
+    offers = found.offers_.with_feature_names(data.feature_names)
+    full_paid, paid = (feature_bill(f, rows.X_test, **prices).mean_cost for f in (whole, chosen))
+    ways: Ways = {
+        ("all features", f"${full_paid:.2f}", 0.0, None): whole.predict,
+        (f"within ${_MAX_COST:.0f}", f"${paid:.2f}", 1 - paid / full_paid, None): chosen.predict,
+    }
+    return found.estimator_, offers, _measure(found.estimator_, rows, ways)
 
 
-def _write_page(subject: Predictor | PruningPath, path: Path, rows: Rows, model: Any, title: str) -> Path:
+def _write_page(subject: Predictor, path: Path, rows: Rows, model: Any, title: str) -> Path:
     return report.write(subject, path, rows.X_test, rows.y_test, model=model, title=title)
 
 

@@ -13,7 +13,7 @@ from scurry.costs import feature_uses
 from scurry.display.votes_and_steps import axes_of
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
-from scurry.pruning.path import PruningPath
+from scurry.pruning import Offers, PruningPath
 
 _FEW = 7  # uses that still count as few, as in Table 1 of budgetprune
 _COLOURS = ("#e8e8e8", "#9dc3e6", "#1f4e79")  # not used, a few times, more often
@@ -54,7 +54,7 @@ class PruningPathDisplay:
     @classmethod
     def from_paths(
         cls,
-        paths: PruningPath | Mapping[str, PruningPath],
+        paths: PruningPath | Offers | Mapping[str, PruningPath | Offers],
         X: Any,
         y: Any,
         *,
@@ -65,8 +65,9 @@ class PruningPathDisplay:
 
         Parameters
         ----------
-        paths : PruningPath, or mapping of name to PruningPath
-            Made by `scurry.prune`; a single one is named after its method.
+        paths : PruningPath or Offers, or mapping of name to such
+            Made by `scurry.prune`, or found in ``FeatureBudgetClassifier.offers_``, of which the lower hull is shown. A
+            single path is named after its method.
         X : array or DataFrame of shape (n_rows, n_features)
         y : array of shape (n_rows,)
         n_points : int, default 40
@@ -77,8 +78,8 @@ class PruningPathDisplay:
         -------
         PruningPathDisplay
         """
-        if isinstance(paths, PruningPath):
-            paths = {paths.method: paths}
+        if isinstance(paths, PruningPath | Offers):
+            paths = {paths.method if isinstance(paths, PruningPath) else "all candidates": paths}
         if not paths:
             raise InputError("paths is empty; pass at least one path made by scurry.prune", argument="paths")
         check_count("n_points", n_points, 2, largest=100_000)
@@ -196,18 +197,20 @@ class FeatureUsageDisplay:
 
 
 def _measure_errors(
-    path: PruningPath, X: Any, y: NDArray[Any], n_points: int
+    path: PruningPath | Offers, X: Any, y: NDArray[Any], n_points: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean costs and errors on these rows of some prunings, by rising cost."""
-    rows = as_rows(path.problem.forest, X)
+    """Return mean costs and errors on these rows of some forests, by rising cost."""
+    if isinstance(path, Offers):
+        full, feature_costs = path.full, path.feature_costs
+        forests = [offer.forest for offer in path.hull]
+    else:
+        full, feature_costs = path.problem.forest, path.problem.costs
+        # The pruning nearest to each of evenly spaced costs; a path has many where costs fall slowly.
+        wanted = np.linspace(path.costs.min(), path.costs.max(), n_points)
+        forests = [path[at] for at in sorted({int(np.abs(path.costs - cost).argmin()) for cost in wanted})]
+    rows = as_rows(full, X)
     if y.shape != (len(rows),):
         raise InputError(f"y has shape {y.shape}, X has {len(rows)} rows", argument="y")
-    # The pruning nearest to each of evenly spaced costs; a path has many where costs fall slowly.
-    wanted = np.linspace(path.costs.min(), path.costs.max(), n_points)
-    chosen = sorted({int(np.abs(path.costs - cost).argmin()) for cost in wanted})
-    points = []
-    for at in chosen:
-        pruned = path[at]
-        points.append((path.problem.costs.of_rows(pruned, rows).mean(), (pruned.predict(rows) != y).mean()))
+    points = [(feature_costs.of_rows(forest, rows).mean(), (forest.predict(rows) != y).mean()) for forest in forests]
     costs, errors = np.array(sorted(points)).T
     return costs, errors

@@ -18,19 +18,19 @@ from numpy.typing import NDArray
 
 from scurry.batch.files import Source, find
 from scurry.checks import Progress
-from scurry.costs import FeatureCosts
+from scurry.costs import ErrorCosts, FeatureCosts
 from scurry.distributed.cluster import connect, share, submit
 from scurry.distributed.files import Partition
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.importers import from_model
 from scurry.pruning.methods import check_choices, solve
-from scurry.pruning.node_errors import training_errors, validation_errors
+from scurry.pruning.node_errors import class_counts, training_errors, weigh_counts
 from scurry.pruning.path import PruningPath
 from scurry.pruning.problem import pose
 from scurry.pruning.row_charges import RowCharges
 
-Counts = tuple[RowCharges, NDArray[np.float64]]  # the second: rows that each node gets wrong, 0 if not needed
+Counts = tuple[RowCharges, NDArray[np.float64]]  # the second: rows of each class through each node, 0 if not needed
 
 
 def prune(
@@ -42,6 +42,8 @@ def prune(
     groups: Any = None,
     group_costs: Any = None,
     step_cost: float = 0.0,
+    class_weight: Any = None,
+    error_costs: Any = None,
     errors: str = "training",
     method: str = "exact",
     lambdas: Any = None,
@@ -57,8 +59,8 @@ def prune(
         Files of rows like those to be predicted, each small enough for a worker: Parquet, CSV or Arrow IPC.
     label : str, optional
         The column of the labels; needed for ``errors="validation"``, ignored otherwise.
-    feature_costs, groups, group_costs, step_cost, errors, method, lambdas
-        As in `scurry.prune`.
+    feature_costs, groups, group_costs, step_cost, class_weight, error_costs, errors, method, lambdas
+        As in `scurry.prune`. ``path.at`` goes by the objective's error, because the rows are not at hand.
     cluster : "local", address or distributed.Client
     progress : callable, optional
         Called as ``progress(n_done, n_total)``, first with numbers of files that are counted, then as `scurry.prune`
@@ -80,11 +82,12 @@ def prune(
     costs = FeatureCosts.of(
         forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs, step_cost=step_cost
     )
-    from_training = training_errors(forest) if errors == "training" else None
+    weights = ErrorCosts.of_forest(forest, class_weight=class_weight, error_costs=error_costs)
+    from_training = training_errors(forest, weights) if errors == "training" else None
     partitions = [Partition(fragment.absolute(), label) for fragment in find(source)]
     with connect(cluster) as client:
-        charges, wrong = _count_rows(client, forest, costs, partitions, errors == "validation", progress)
-    node_errors, n_error = from_training or (wrong, float(charges.n_rows))
+        charges, counts = _count_rows(client, forest, costs, partitions, errors == "validation", progress)
+    node_errors, n_error = from_training or weigh_counts(forest, counts, weights)
     problem = pose(forest, charges, node_errors, n_error, costs)
     return solve(problem, method, lambdas, progress)
 
@@ -100,19 +103,20 @@ def _count_rows(
     """Count the rows of every file on the cluster, and add up."""
     from distributed import as_completed
 
-    charges, wrong = RowCharges.of(forest, np.empty((0, forest.n_features)), costs), np.zeros(forest.n_nodes)
+    charges = RowCharges.of(forest, np.empty((0, forest.n_features)), costs)
+    counts = np.zeros((forest.n_nodes, forest.n_classes) if with_errors else 1)
     futures = submit(client, _count_file, partitions, share(client, forest), costs, with_errors)
     # Whole numbers are added, so the sums do not depend on the order in which files are done.
-    for n_done, (future, (more_charges, more_wrong)) in enumerate(as_completed(futures, with_results=True), start=1):
+    for n_done, (future, (more_charges, more_counts)) in enumerate(as_completed(futures, with_results=True), start=1):
         future.release()  # so that the worker can free it
-        charges, wrong = charges + more_charges, wrong + more_wrong
+        charges, counts = charges + more_charges, counts + more_counts
         if progress is not None:
             progress(n_done, len(futures))
-    return charges, wrong
+    return charges, counts
 
 
 def _count_file(partition: Partition, forest: Forest, costs: FeatureCosts, with_errors: bool) -> Counts:
     """Count the rows of one file; runs on a worker."""
     rows, labels = partition.read(forest)
-    wrong = validation_errors(forest, rows, labels)[0] if with_errors else np.zeros(forest.n_nodes)
-    return RowCharges.of(forest, rows, costs), wrong
+    counts = class_counts(forest, rows, labels) if with_errors else np.zeros(1)
+    return RowCharges.of(forest, rows, costs), counts

@@ -6,6 +6,7 @@ calibrates on the others. `clone`, which `GridSearchCV` calls, forgets a fit unl
 ``sklearn.frozen.FrozenEstimator``.
 """
 
-from scurry.estimators.classifiers import AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier
+from scurry.estimators.classifiers import AnytimeClassifier, EarlyExitClassifier
+from scurry.estimators.feature_budget import FeatureBudgetClassifier
 
 __all__ = ["AnytimeClassifier", "EarlyExitClassifier", "FeatureBudgetClassifier"]

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import narwhals.stable.v1 as nw
 import numpy as np
@@ -27,6 +27,8 @@ from scurry.predictor import Predictor
 from scurry.runners.runner import Run
 from scurry.stopping.independence import are_copied, hash_rows
 
+Train: TypeAlias = Callable[[NDArray[np.intp]], Any]
+
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _N_SEEDS = 2**31 - 1  # some frameworks keep seeds as int32
 _MAX_BUDGETS = 32  # predictors kept for budgets given at prediction time; callers may pass any number of them
@@ -42,12 +44,15 @@ class Calibration:
     labels : array of shape (n_rows,) or None
     training_rows : array of shape (n_training_rows, n_features) or None
         Rows that the estimator was trained on; None if it was trained elsewhere.
+    training_labels : array of shape (n_training_rows,)
+        Empty if it was trained elsewhere.
     seed : int
     """
 
     rows: NDArray[Any]
     labels: NDArray[Any] | None
     training_rows: NDArray[Any] | None
+    training_labels: NDArray[Any]
     seed: int
 
 
@@ -72,8 +77,17 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     @abstractmethod
-    def _make_predictor(self) -> Predictor:
-        """Return the predictor for the parameters, calibrated on `_calibration`."""
+    def _make_predictor(self, train: Train) -> Predictor:
+        """Return the predictor for the parameters, calibrated on `_calibration`.
+
+        `train` takes indices of the rows given to `fit` and trains the estimator anew on these.
+        """
+
+    def _divide(
+        self, labels: NDArray[Any], copies: NDArray[np.intp] | None, rng: np.random.RandomState
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the indices of the rows to train on, and of those to calibrate on."""
+        return _split(labels, self.calibration_size, rng, copies)
 
     @abstractmethod
     def _apply_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
@@ -111,10 +125,17 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         table = self._check_rows(X, reset=True, ensure_min_samples=1 if fitted else 2)
         check_consistent_length(table, labels)
         training, calibrating = np.empty(0, np.intp), np.arange(len(table))
+        unfitted = model
+
+        def train(part: NDArray[np.intp]) -> Any:
+            given = {name: _select(value, part, len(table)) for name, value in fit_params.items()}
+            return _seed(clone(unfitted), rng).fit(
+                _select(table, part, len(table)), _select(labels, part, len(table)), **given
+            )
+
         if not fitted and labels is not None:
-            training, calibrating = _split(labels, self.calibration_size, rng, _find_copies(table))
-            fit_params = {name: _select(value, training, len(table)) for name, value in fit_params.items()}
-            model = _seed(clone(model), rng).fit(_select(table, training, len(table)), labels[training], **fit_params)
+            training, calibrating = self._divide(labels, _find_copies(table), rng)
+            model = train(training)
         self.estimator_, self.forest_ = model, self._import_model(model) if forest is None else forest
         self.classes_ = self.forest_.classes
         rows = as_rows(self.forest_, table)
@@ -122,10 +143,11 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             rows=rows[calibrating],
             labels=None if labels is None else labels[calibrating],
             training_rows=None if fitted else rows[training],
+            training_labels=np.empty(0) if labels is None else labels[training],
             seed=int(rng.randint(_N_SEEDS)),
         )
         self._by_budget: dict[float, Predictor] = {}
-        self.predictor_ = self._make_predictor()
+        self.predictor_ = self._make_predictor(train)
         return self
 
     def predict(self, X: Any, **budget: Any) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""The three estimators: a budget of changed labels, of steps or time, or of feature costs."""
+"""The estimators for a budget of changed labels, and for one of steps or time."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from scurry.errors import InfeasibleError
-from scurry.estimators.base import BudgetedClassifier
+from scurry.estimators.base import BudgetedClassifier, Train
 from scurry.forest import Forest
 from scurry.plan import Plan
 from scurry.predictor import Predictor
@@ -17,7 +17,6 @@ from scurry.promises import Certificate, Labels
 from scurry.verbs.anytime import anytime
 from scurry.verbs.early_exit import early_exit
 from scurry.verbs.options import with_threshold
-from scurry.verbs.prune import prune
 
 
 class EarlyExitClassifier(BudgetedClassifier):
@@ -97,7 +96,7 @@ class EarlyExitClassifier(BudgetedClassifier):
         self.costs = costs
         self.threshold = threshold
 
-    def _make_predictor(self) -> Predictor:
+    def _make_predictor(self, train: Train) -> Predictor:
         return self._calibrate(self.max_disagreement)
 
     def _apply_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
@@ -195,7 +194,7 @@ class AnytimeClassifier(BudgetedClassifier):
         self.objective = objective
         self.readout = readout
 
-    def _make_predictor(self) -> Predictor:
+    def _make_predictor(self, train: Train) -> Predictor:
         return anytime(
             self.forest_,
             self._calibration.rows,
@@ -208,112 +207,6 @@ class AnytimeClassifier(BudgetedClassifier):
 
     def _apply_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
         return self.predictor_, {"max_steps": self.max_steps, "time_us": self.time_us} | budget
-
-
-class FeatureBudgetClassifier(BudgetedClassifier):
-    """A forest pruned so that rows pay for fewer features: `scurry.prune` as an estimator.
-
-    Costs are measured on the calibration rows.
-
-    Parameters
-    ----------
-    estimator : estimator, Forest or None
-        A classification forest or tree, fitted or not; boosted trees cannot be pruned. None:
-        ``RandomForestClassifier()``.
-    max_cost : float or None
-        Largest mean cost per calibration row. None does not prune. A budget: also ``predict(X, max_cost=…)``.
-    feature_costs, groups, group_costs, step_cost, errors
-        See `scurry.prune`.
-    method : {"exact", "independent", "ccp"}
-        The methods of `scurry.prune` that find all prunings at once.
-    calibration_size, n_threads, random_state
-        See `EarlyExitClassifier`.
-
-    Attributes
-    ----------
-    forest_ : Forest
-        The forest before pruning.
-    path_ : PruningPath
-        All prunings, from expensive to cheap.
-    predictor_ : Predictor
-        The pruning within `max_cost`.
-    estimator_, classes_, n_features_in_, feature_names_in_
-        See `EarlyExitClassifier`.
-
-    Examples
-    --------
-    >>> import scurry
-    >>> from sklearn.datasets import load_wine
-    >>> from sklearn.ensemble import RandomForestClassifier
-    >>> X, y = load_wine(return_X_y=True)
-    >>> forest = RandomForestClassifier(20)
-    >>> frugal = scurry.FeatureBudgetClassifier(forest, max_cost=6, random_state=0).fit(X[::2], y[::2])
-    >>> bool(frugal.score(X[1::2], y[1::2]) > 0.9), bool(frugal.cost(X[1::2]).mean() < 7)
-    (True, True)
-    >>> bool(frugal.cost(X[1::2], max_cost=3).mean() < 4)
-    True
-    """
-
-    BUDGETS = ("max_cost",)
-
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        max_cost: float | None = None,
-        feature_costs: Any = None,
-        groups: Any = None,
-        group_costs: Any = None,
-        step_cost: float = 0.0,
-        errors: str = "training",
-        method: str = "exact",
-        calibration_size: float = 0.2,
-        n_threads: int | None = 1,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(estimator, calibration_size=calibration_size, n_threads=n_threads, random_state=random_state)
-        self.max_cost = max_cost
-        self.feature_costs = feature_costs
-        self.groups = groups
-        self.group_costs = group_costs
-        self.step_cost = step_cost
-        self.errors = errors
-        self.method = method
-
-    def cost(self, X: Any, **budget: Any) -> NDArray[np.float64]:
-        """Return what each row pays for the features that its prediction reads.
-
-        Parameters
-        ----------
-        X, **budget
-            See `predict`.
-
-        Returns
-        -------
-        float64 array of shape (n_rows,)
-        """
-        predictor, _ = self._check_budget(budget)
-        return self.path_.problem.costs.of_rows(predictor.forest, self._prepare_rows(X))
-
-    def _make_predictor(self) -> Predictor:
-        self.path_ = prune(
-            self.forest_,
-            self._calibration.rows,
-            self._calibration.labels,
-            feature_costs=self.feature_costs,
-            groups=self.groups,
-            group_costs=self.group_costs,
-            step_cost=self.step_cost,
-            errors=self.errors,
-            method=self.method,
-        )
-        return Predictor.full(self.forest_) if self.max_cost is None else self._prune_to(self.max_cost)
-
-    def _apply_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
-        return self._get_predictor(budget.get("max_cost"), self._prune_to), {}
-
-    def _prune_to(self, max_cost: float) -> Predictor:
-        return Predictor.full(self.path_.at(max_cost=max_cost))
 
 
 def _evaluate_all(forest: Forest, why: str) -> Predictor:

@@ -34,6 +34,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
@@ -122,7 +123,7 @@ class BudgetedForestClassifier(GrownClassifier):
         self.random_state = random_state
 
     def _grow(self, rows: TrainingSet, progress: Progress | None) -> Forest:
-        options = {
+        options: dict[str, Any] = {
             "n_classes": len(rows.classes),
             "impurity": self.criterion,
             "worst": self.split == "min-max" or (self.split == "auto" and self.criterion == "pairs"),
@@ -133,10 +134,20 @@ class BudgetedForestClassifier(GrownClassifier):
         random = check_random_state(self.random_state)
         # All draws are made before any tree grows, so the forest does not depend on the threads.
         draws = [self._draw(random, len(rows.codes)) for _ in range(self.n_estimators)]
-        grown = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")(
-            delayed(_core.grow_classes)(rows.columns, rows.codes, weights, rows.costs, seed=seed, **options)
-            for weights, seed in draws
-        )
+
+        def grow(weights: NDArray[np.int32], seed: int) -> dict[str, NDArray[Any]]:
+            tree: dict[str, NDArray[Any]] = _core.grow_classes(
+                rows.columns, rows.codes, weights, rows.costs, seed=seed, **options
+            )
+            return tree
+
+        if effective_n_jobs(self.n_jobs) == 1:
+            # Handing a small tree to joblib takes ten times as long as growing it.
+            grown = (grow(weights, seed) for weights, seed in draws)
+        else:
+            grown = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")(
+                delayed(grow)(weights, seed) for weights, seed in draws
+            )
         trees = []
         for tree in grown:
             trees.append(tree)

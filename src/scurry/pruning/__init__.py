@@ -30,12 +30,15 @@ from typing import Any
 
 from scurry.costs import FeatureCosts, feature_uses
 from scurry.pruning.methods import METHODS, exact_path
+from scurry.pruning.offers import Offer, Offers
 from scurry.pruning.path import PrunedPoint, PruningPath
 from scurry.pruning.problem import PruningProblem
 
 __all__ = [
     "METHODS",
     "FeatureCosts",
+    "Offer",
+    "Offers",
     "PrunedPoint",
     "PruningPath",
     "PruningProblem",

@@ -7,17 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.costs import ErrorCosts
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import Forest, as_rows
 
 
-def training_errors(forest: Forest) -> tuple[NDArray[np.float64], float]:
+def training_errors(forest: Forest, weights: ErrorCosts | None = None) -> tuple[NDArray[np.float64], float]:
     """Return the training rows (or their weight) at each node that are not of its majority class.
 
     Parameters
     ----------
     forest : Forest
         A classifier that averages or votes, with ``value`` as class shares and ``cover`` known.
+    weights : ErrorCosts, optional
+        What errors cost; by default 1 each.
 
     Returns
     -------
@@ -43,12 +46,12 @@ def training_errors(forest: Forest) -> tuple[NDArray[np.float64], float]:
     total = forest.value.sum(axis=1)
     if (forest.value < 0).any() or (total <= 0).any():
         raise UnsupportedModelError('the nodes\' values are not class shares; pass labels and errors="validation"')
-    # The smaller classes' shares, added: 1 minus the largest share would leave rounding noise at pure nodes.
-    others = np.sort(forest.value, axis=1)[:, :-1].sum(axis=1)
-    return forest.cover * (others / total), float(forest.cover[forest.tree_offset[:-1]].mean())
+    return weigh_counts(forest, forest.cover[:, None] * (forest.value / total[:, None]), weights)
 
 
-def validation_errors(forest: Forest, X: Any, y: Any) -> tuple[NDArray[np.float64], float]:
+def validation_errors(
+    forest: Forest, X: Any, y: Any, weights: ErrorCosts | None = None
+) -> tuple[NDArray[np.float64], float]:
     """Return the rows through each node whose label is not the node's majority class.
 
     Parameters
@@ -57,6 +60,8 @@ def validation_errors(forest: Forest, X: Any, y: Any) -> tuple[NDArray[np.float6
     X : array or DataFrame of shape (n_rows, n_features)
     y : array of shape (n_rows,)
         Labels among ``forest.classes``.
+    weights : ErrorCosts, optional
+        What errors cost; by default 1 each.
 
     Returns
     -------
@@ -72,6 +77,23 @@ def validation_errors(forest: Forest, X: Any, y: Any) -> tuple[NDArray[np.float6
     >>> validation_errors(scurry.from_model(tree), [[0.0], [1.0], [3.0]], [0, 1, 1])
     (array([2., 1., 0.]), 3.0)
     """
+    return weigh_counts(forest, class_counts(forest, X, y), weights)
+
+
+def class_counts(forest: Forest, X: Any, y: Any) -> NDArray[np.float64]:
+    """Count the rows of each class through each node.
+
+    Parameters
+    ----------
+    forest : Forest
+    X : array or DataFrame of shape (n_rows, n_features)
+    y : array of shape (n_rows,)
+
+    Returns
+    -------
+    float64 array of shape (n_nodes, n_classes)
+        Counts of several sets of rows add up.
+    """
     _check_counts(forest)
     rows = as_rows(forest, X)
     label = check_labels(forest, rows, y)
@@ -83,8 +105,32 @@ def validation_errors(forest: Forest, X: Any, y: Any) -> tuple[NDArray[np.float6
     for level in range(forest.max_depth - 1, -1, -1):
         nodes = np.flatnonzero(inner & (depth == level))
         counts[nodes] = counts[forest.left[nodes]] + counts[forest.right[nodes]]
-    right = counts[np.arange(forest.n_nodes), forest.value.argmax(axis=1)]
-    return counts.sum(axis=1) - right, float(len(rows))
+    return counts
+
+
+def weigh_counts(
+    forest: Forest, counts: NDArray[np.float64], weights: ErrorCosts | None = None
+) -> tuple[NDArray[np.float64], float]:
+    """Return what each node's answer costs, given the rows of each class through it.
+
+    Parameters
+    ----------
+    forest : Forest
+    counts : float64 array of shape (n_nodes, n_classes)
+    weights : ErrorCosts, optional
+
+    Returns
+    -------
+    node_errors : float64 array of shape (n_nodes,)
+    n_error : float
+        The rows, or their weight, in a tree.
+    """
+    at_root = counts[forest.tree_offset[:-1]].mean(axis=0)
+    matrix, n_error = (weights or ErrorCosts.of(range(forest.n_classes))).of_counts(at_root)
+    # A node answers the class of its own largest share, as when it is a leaf, whatever errors cost.
+    costs = counts * matrix.T[forest.value.argmax(axis=1)]
+    # Sorted, so that equal shares have equal errors whatever the order of classes.
+    return np.sort(costs, axis=1).sum(axis=1), n_error
 
 
 def check_labels(forest: Forest, rows: NDArray[Any], y: Any) -> NDArray[np.int32]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
+import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.checks import Progress, float_of
-from scurry.errors import InfeasibleError, InputError
+from scurry.errors import InfeasibleError, InputError, ScurryWarning
 from scurry.forest import Forest
+from scurry.predictor import Predictor
+from scurry.promises import Cost
+from scurry.pruning.cost_promise import Candidate, certify_cost
+from scurry.pruning.offers import Offers, ValidationRows, advise
 from scurry.pruning.problem import PruningProblem
 from scurry.pruning.refine import within_cost, within_error
 
+# Budgets, evenly spaced, whose best pruning is judged on the validation rows; refining one takes much longer.
+_N_OFFERS, _N_REFINED = 40, 10
+# Shares of a promised budget whose prunings may be certified: more of them close to it.
+_SHARES = (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 1.0)
 _TOLERANCE = Fraction(1, 10**12)  # relative: a budget copied from `costs` must reach the pruning it came from
 
 
@@ -39,6 +49,8 @@ class PrunedPoint:
         No pruning within the `max_cost` has a lower error, or none within the `max_error` a lower cost; NaN if unknown.
     gap : float
         The error, or the cost, minus `bound`: 0 proves that no pruning is better.
+    single_label : label or None
+        The label that every validation row gets; None if there are several, or if the rows are not known here.
 
     Examples
     --------
@@ -46,7 +58,7 @@ class PrunedPoint:
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> tree = DecisionTreeClassifier().fit([[0], [1], [2], [3]], [0, 0, 1, 1])
     >>> scurry.prune(tree, [[0], [3]]).point(max_cost=1)
-    PrunedPoint(cost=1.0, error=0.0, bound=0.0, gap=0.0)
+    PrunedPoint(cost=1.0, error=0.0, bound=0.0, gap=0.0, single_label=None)
     """
 
     forest: Forest = field(repr=False)
@@ -54,17 +66,21 @@ class PrunedPoint:
     error: float
     bound: float
     gap: float
+    single_label: Any = None
 
 
 class PruningPath:
     """Prunings of a forest from expensive to cheap; `scurry.prune` returns it.
 
-    ``path[i]`` is a pruned `Forest`, ``path.at(max_cost=…)`` the best one found within a budget.
+    ``path[i]`` is a pruned `Forest`, ``path.at(max_cost=…)`` the best one found within a budget. If the labels of the
+    validation rows are known, `at` chooses from `offers`: prunings that are better on these rows than all cheaper ones.
 
     Attributes
     ----------
     problem : PruningProblem
     method : str
+    validation : ValidationRows or None
+        The rows that prunings are judged on.
     lambdas : float64 array
         Where the pruning changes: ``path[i]`` is the method's answer from ``lambdas[i - 1]`` to ``lambdas[i]``, so
         there is one pruning more than lambdas. If `prune` was given lambdas: those, with one pruning for each.
@@ -86,9 +102,13 @@ class PruningPath:
     >>> path = scurry.prune(tree, [[0], [4]], feature_costs=[3])
     >>> len(path), path.costs.tolist(), [forest.n_nodes for forest in path]
     (2, [3.0, 0.0], [3, 1])
-    >>> path.point(max_cost=2)
-    PrunedPoint(cost=0.0, error=0.4, bound=0.26666666666666666, gap=0.13333333333333333)
+    >>> path.offers[-1].error  # of rows the tree has seen; pass others
+    Traceback (most recent call last):
+    ...
+    scurry.errors.InputError: forests are judged by labels; pass y_val to scurry.prune
     """
+
+    validation: ValidationRows | None = None
 
     def __init__(
         self,
@@ -142,6 +162,64 @@ class PruningPath:
         """
         return self._prunings[range(len(self))[operator.index(index)]]
 
+    def validated(self, validation: ValidationRows | None) -> PruningPath:
+        """Return the same path, whose prunings are judged on some rows, or by the objective's error alone.
+
+        Parameters
+        ----------
+        validation : ValidationRows or None
+
+        Returns
+        -------
+        PruningPath
+        """
+        path = copy.copy(self)
+        path.validation = validation
+        return path
+
+    @property
+    def offers(self) -> Offers:
+        """The prunings to choose from: each is better on the validation rows than all cheaper ones."""
+        return self._judged[0]
+
+    @cached_property
+    def _judged(self) -> tuple[Offers, dict[float, NDArray[np.bool_]]]:
+        """The offers, and the splits that the one of each cost keeps."""
+        if self.validation is None:
+            raise InputError("the validation rows of this path are not known; make it with scurry.prune(…, y_val)")
+        many, few = (np.linspace(self.costs.min(), self.costs.max(), n + 1) for n in (_N_OFFERS, _N_REFINED))
+        distinct = {id(kept): kept for kept in [*self.spread(many), *self.spread(few, refine=True)]}.values()
+        kept_of = {self.validation.judge(self.problem.forest_of(kept), self.method): kept for kept in distinct}
+        offers = Offers(kept_of, self.problem.forest, self.problem.costs)
+        return offers, {offer.cost: kept_of[offer] for offer in offers}
+
+    def spread(
+        self, budgets: Sequence[float] | NDArray[np.float64], *, refine: bool = False
+    ) -> list[NDArray[np.bool_]]:
+        """Return the splits of the best pruning within each budget, by the objective's error.
+
+        Parameters
+        ----------
+        budgets : sequence of rising numbers
+            None below the lowest cost.
+        refine : bool
+            Whether to look between prunings of a whole exact path where it has none between two budgets.
+
+        Returns
+        -------
+        list of bool arrays of shape (n_splits,)
+            One for each budget; the same array where several budgets buy the same pruning.
+        """
+        found: dict[int, NDArray[np.bool_]] = {}
+        chosen = []
+        for at, budget in enumerate(budgets):
+            best = max(self._within_cost(budget), key=lambda i: (self._gains[i], -self._cost_units[i]))
+            if refine and self._is_whole and at and self.costs[best] < budgets[at - 1] and best > 0:
+                chosen.append(self._refine_cost(best, self._cost_limit(budget)))
+            else:
+                chosen.append(found.setdefault(best, self.kept(best)))
+        return chosen
+
     @property
     def gaps(self) -> NDArray[np.float64]:
         """How far `objectives` can be above the optimum at most, one for each of `lambdas`."""
@@ -188,21 +266,80 @@ class PruningPath:
         best = [units.index(self._best_vertex(self.problem.theta(lam))) for lam in lambdas]
         return PruningPath(self.problem, self.method, SeparatePrunings([self.kept(at) for at in best]), lambdas)
 
-    def at(self, *, max_cost: float | None = None, max_error: float | None = None) -> Forest:
+    @overload
+    def at(self, *, max_cost: float | None = None, max_error: float | None = None) -> Forest: ...
+    @overload
+    def at(self, *, promise: Cost, X_cal: Any = None) -> Predictor: ...
+    def at(
+        self,
+        *,
+        max_cost: float | None = None,
+        max_error: float | None = None,
+        promise: Cost | None = None,
+        X_cal: Any = None,
+    ) -> Forest | Predictor:
         """Return the best pruning found within a budget; `point` also says how good it is.
+
+        A budget is kept by the rows that the path was made with, by whose costs it was chosen. A promise is kept by new
+        rows: the most expensive pruning is returned whose mean cost is certified on `X_cal`. Warns if the pruning
+        answers one label to every validation row.
 
         Parameters
         ----------
         max_cost : float, optional
             In the unit of `costs`.
         max_error : float, optional
-            In the unit of `errors`. One of the two must be given.
+            In the unit of `errors`. One of `max_cost`, `max_error` and `promise` must be given.
+        promise : Cost, optional
+            Such as ``scurry.promises.Cost(40)``.
+        X_cal : array or DataFrame of shape (n_rows, n_features), optional
+            Rows to certify the promise on, independent of each other and like those to come. They must not be among the
+            rows that trained the model or those that the path was made with.
 
         Returns
         -------
-        Forest
+        Forest, or Predictor for a promise
+            The predictor evaluates every tree of the pruning. It has the promise and its certificate.
+
+        Raises
+        ------
+        InfeasibleError
+            If no pruning of the path is within the budget, or none is certified; `achievable` is the least it needs.
         """
-        return self.point(max_cost=max_cost, max_error=max_error).forest
+        if promise is None:
+            if X_cal is not None:
+                raise InputError("X_cal certifies a promise; pass promise=scurry.promises.Cost(…)", argument="X_cal")
+            return self.point(max_cost=max_cost, max_error=max_error).forest
+        if max_cost is not None or max_error is not None:
+            raise InputError("give a promise or a budget, not both; a promise has its budget", argument="promise")
+        if not isinstance(promise, Cost):
+            raise InputError(f"a pruning promises scurry.promises.Cost(max_cost), got {promise!r}", argument="promise")
+        chosen_on = None if self.validation is None else self.validation.rows
+        found = certify_cost(self._candidates(promise), promise, X_cal, self.problem.costs, chosen_on, self.method)
+        if self.validation is not None:
+            self._warn_of(self.validation.single_label(found.forest), promise.max_cost, stacklevel=2)
+        return found
+
+    def _candidates(self, promise: Cost) -> list[Candidate]:
+        """Return prunings within the budget of a promise, by rising cost on the rows that the path was made with."""
+        limit = self._cost_limit(promise.max_cost) * self.problem.cost_unit
+        self._within_cost(promise.max_cost)  # an error if there are none
+        if self.validation is not None and self.validation.codes is not None:
+            return [Candidate(offer.forest, offer.cost) for offer in self.offers if offer.cost <= _widen(limit)]
+        least, most = float(self.costs.min()), min(float(limit), float(self.costs.max()))
+        budgets = sorted({least + share * (most - least) for share in _SHARES} | set(self.costs[self.costs <= most]))
+        distinct = {id(kept): kept for kept in self.spread(budgets, refine=True)}.values()
+        unit, cost_of = self.problem.cost_unit, self.problem.closure.cost_of
+        return [Candidate(self.problem.forest_of(kept), float(cost_of(kept) * unit)) for kept in distinct]
+
+    def _warn_of(self, single_label: Any, cost: float, stacklevel: int) -> None:
+        """Warn of a pruning that answers one label to every validation row, if there is one."""
+        if single_label is not None:
+            warnings.warn(
+                f"the pruning at {cost:g} per row is of little use: {advise(single_label)}",
+                ScurryWarning,
+                stacklevel=stacklevel + 1,
+            )
 
     def point(self, *, max_cost: float | None = None, max_error: float | None = None) -> PrunedPoint:
         """Return the best pruning found within a budget, with a bound on every other.
@@ -228,52 +365,93 @@ class PruningPath:
         """
         if (max_cost is None) == (max_error is None):
             raise InputError("give one of max_cost and max_error")
-        problem, closure, gains, costs = self.problem, self.problem.closure, self._gains, self._cost_units
-        if max_cost is not None:
-            everything = closure.cost_of(np.ones(problem.n_splits, np.bool_)) * problem.cost_unit
-            budget = _check_budget("max_cost", max_cost, everything)
-            limit = math.floor(_widen(budget) / problem.cost_unit)
-            within = [i for i, cost in enumerate(costs) if cost <= limit]
-            if not within:
-                least = float(self.costs.min())
-                raise InfeasibleError(
-                    f"no pruning costs {float(budget):g} or less; the cheapest costs {least:g}", least
-                )
-            best = max(within, key=lambda i: (gains[i], -costs[i]))
-            kept = self.kept(best)
-            if self._is_whole and best > 0 and costs[best] < limit:
-                kept = within_cost(problem, kept, self.kept(best - 1), limit)
-        else:
-            budget = _check_budget("max_error", max_error, problem.error_after(0))
-            needed = math.ceil(problem.root_error - _widen(budget) / problem.error_unit)
-            within = [i for i, gain in enumerate(gains) if gain >= needed]
-            if not within:
-                least = float(self.errors.min())
-                raise InfeasibleError(
-                    f"no pruning has an error of {float(budget):g} or less; the lowest is {least:g}", least
-                )
-            best = min(within, key=lambda i: (costs[i], -gains[i]))
-            kept = self.kept(best)
-            if self._is_whole and best + 1 < len(self) and gains[best] > needed:
-                kept = within_error(problem, self.kept(best + 1), kept, needed)
+        kept = self._cheapest_alike(self._choose(max_cost, max_error))
+        point = self._describe(kept, max_cost, max_error)
+        self._warn_of(point.single_label, point.cost, stacklevel=3)
+        return point
 
+    def _choose(self, max_cost: float | None, max_error: float | None) -> NDArray[np.bool_]:
+        """Return the splits of the best pruning within a budget."""
+        problem, gains, costs = self.problem, self._gains, self._cost_units
+        if max_cost is not None:
+            limit = self._cost_limit(max_cost)
+            within = self._within_cost(max_cost)
+            if self.validation is not None and self.validation.codes is not None:
+                offers, kept_at = self._judged
+                return kept_at[offers.at(float(limit * problem.cost_unit)).cost]
+            best = max(within, key=lambda i: (gains[i], -costs[i]))
+            return self._refine_cost(best, limit) if self._is_whole else self.kept(best)
+        budget = _check_budget("max_error", max_error, problem.error_after(0))
+        needed = math.ceil(problem.root_error - _widen(budget) / problem.error_unit)
+        within = [i for i, gain in enumerate(gains) if gain >= needed]
+        if not within:
+            least = float(self.errors.min())
+            raise InfeasibleError(
+                f"no pruning has an error of {float(budget):g} or less; the lowest is {least:g}", least
+            )
+        best = min(within, key=lambda i: (costs[i], -gains[i]))
+        if self._is_whole and best + 1 < len(self) and gains[best] > needed:
+            return within_error(problem, self.kept(best + 1), self.kept(best), needed)
+        return self.kept(best)
+
+    def _cost_limit(self, max_cost: float) -> int:
+        """Return a budget in units."""
+        return math.floor(_widen(_check_budget("max_cost", max_cost, self._full_cost)) / self.problem.cost_unit)
+
+    @cached_property
+    def _full_cost(self) -> Fraction:
+        """What keeping every split costs."""
+        problem = self.problem
+        return problem.closure.cost_of(np.ones(problem.n_splits, np.bool_)) * problem.cost_unit
+
+    def _within_cost(self, max_cost: float) -> list[int]:
+        """Return the prunings of the path within a budget."""
+        limit = self._cost_limit(max_cost)
+        within = [i for i, cost in enumerate(self._cost_units) if cost <= limit]
+        if not within:
+            least = float(self.costs.min())
+            raise InfeasibleError(f"no pruning costs {float(max_cost):g} or less; the cheapest costs {least:g}", least)
+        return within
+
+    def _refine_cost(self, best: int, limit: int) -> NDArray[np.bool_]:
+        """Return a pruning between a vertex and the next expensive one, within a cost in units."""
+        if best == 0 or self._cost_units[best] >= limit:
+            return self.kept(best)
+        return within_cost(self.problem, self.kept(best), self.kept(best - 1), limit)
+
+    def _cheapest_alike(self, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return the cheapest pruning instead of one that answers every validation row just as that does."""
+        if self.validation is None:
+            return kept
+        cheapest = self.kept(int(np.argmin(self.costs)))
+        label, least = (self.validation.single_label(self.problem.forest_of(each)) for each in (kept, cheapest))
+        return cheapest if label is not None and label == least else kept
+
+    def _describe(self, kept: NDArray[np.bool_], max_cost: float | None, max_error: float | None) -> PrunedPoint:
+        """Return a pruning with what is proven about it within a budget."""
+        problem, closure = self.problem, self.problem.closure
         # error + lam * cost >= bound for every pruning and each proven lam, so a limit on one bounds the other.
         error = problem.error_after(closure.gain_of(kept))
         cost = closure.cost_of(kept) * problem.cost_unit
         if max_cost is not None:
-            reached, allowed = error, _undo_rounding(budget, cost)
+            reached, allowed = error, _undo_rounding(_check_budget("max_cost", max_cost, self._full_cost), cost)
             bounds = [bound - lam * allowed for lam, bound in self._proven_bounds()]
-            extreme = problem.error_after(gains[0])
+            extreme = problem.error_after(self._gains[0])
         else:
-            reached, allowed = cost, _undo_rounding(budget, error)
+            reached, allowed = (
+                cost,
+                _undo_rounding(_check_budget("max_error", max_error, problem.error_after(0)), error),
+            )
             bounds = [(bound - allowed) / lam for lam, bound in self._proven_bounds() if lam > 0]
-            extreme = costs[-1] * problem.cost_unit
+            extreme = self._cost_units[-1] * problem.cost_unit
         if self._is_whole:
             bounds.append(extreme)
+        forest = problem.forest_of(kept)
+        label = None if self.validation is None else self.validation.single_label(forest)
         if not bounds:
-            return PrunedPoint(problem.forest_of(kept), float(cost), float(error), math.nan, math.nan)
+            return PrunedPoint(forest, float(cost), float(error), math.nan, math.nan, label)
         gap = max(reached - max(bounds), Fraction(0))
-        return PrunedPoint(problem.forest_of(kept), float(cost), float(error), float(max(bounds)), float(gap))
+        return PrunedPoint(forest, float(cost), float(error), float(max(bounds)), float(gap), label)
 
     def _proven_bounds(self) -> list[tuple[Fraction, Fraction]]:
         """Return trade-offs with what the objective of every pruning is at least."""

@@ -25,7 +25,7 @@ from scurry.errors import InputError, OutputError
 from scurry.forest import Forest
 from scurry.formatting import format_number, format_percent, format_seconds, format_share
 from scurry.predictor import Predictor
-from scurry.pruning import PruningPath
+from scurry.pruning import Offers, PruningPath
 from scurry.report import exits, prunings, steps
 from scurry.report.charts import Axis, Chart
 from scurry.report.markup import Markup, join, tabulate, tag
@@ -38,19 +38,22 @@ _N_CHANGED, _N_FEATURES = 40, 4  # rows and features in the table of changed row
 
 
 def write(
-    subject: Predictor | Forest | PruningPath,
+    subject: Predictor | Forest | PruningPath | Offers,
     path: str | PathLike[str],
     X_test: Any,
     y_test: Any = None,
     *,
     model: Any = None,
     title: str | None = None,
+    max_cost: float | None = None,
+    currency: str = "",
 ) -> Path:
     """Write a self-contained HTML page about a predictor: it needs no network and no other file.
 
     Parameters
     ----------
-    subject : Predictor, Forest or PruningPath
+    subject : Predictor, Forest, PruningPath or Offers
+        Offers are in ``FeatureBudgetClassifier.offers_``.
     path : str or path
         Where to write the page; an existing file is replaced.
     X_test : array or DataFrame of shape (n_rows, n_features)
@@ -61,6 +64,10 @@ def write(
         The source model, to be timed next to scurry on `X_test`.
     title : str, optional
         Page title.
+    max_cost : float, optional
+        For a PruningPath or Offers: the budget to show first.
+    currency : str, optional
+        For a PruningPath or Offers: what stands before costs, such as "$".
 
     Returns
     -------
@@ -85,12 +92,13 @@ def write(
     if model is not None and not callable(getattr(model, "predict", None)):
         raise InputError(f"model must be the source model, which has a predict, got {model!r}", argument="model")
     test = TestRows(_find_full_model(subject), X_test, y_test)
-    story = _tell(subject, test)
+    story = _tell(subject, test, max_cost, currency)
     runners = [*([] if model is None else [wrap_model(model, X_test)]), *story.runners]
     body = join(
         render_tiles(story),
         render_promises(story, len(test)),
         render_pictures(story),
+        render_tables(story),
         render_curve(story.curve),
         render_changed_rows(story, test),
         render_speed(runners, measure_laps(runners, test.rows)),
@@ -113,23 +121,27 @@ def write(
     return page
 
 
-def _find_full_model(subject: Predictor | Forest | PruningPath) -> Forest:
+def _find_full_model(subject: Predictor | Forest | PruningPath | Offers) -> Forest:
     match subject:
         case Predictor():
             return subject.forest
         case PruningPath():
             return subject.problem.forest
+        case Offers():
+            return subject.full
         case Forest():
             return subject
     raise InputError(
-        f"a report is about a Predictor, a PruningPath or a Forest, got {type(subject).__name__}; "
+        f"a report is about a Predictor, a PruningPath, Offers or a Forest, got {type(subject).__name__}; "
         "make one with scurry.early_exit, scurry.anytime, scurry.prune or scurry.from_model"
     )
 
 
-def _tell(subject: Predictor | Forest | PruningPath, test: TestRows) -> Story:
-    if isinstance(subject, PruningPath):
-        return prunings.tell(subject, test)
+def _tell(
+    subject: Predictor | Forest | PruningPath | Offers, test: TestRows, max_cost: float | None, currency: str
+) -> Story:
+    if isinstance(subject, PruningPath | Offers):
+        return prunings.tell(subject, test, max_cost, currency)
     if isinstance(subject, Forest):
         return tell_whole(subject, test)
     if subject.plan.by_step:
@@ -180,6 +192,17 @@ def render_pictures(story: Story) -> Markup:
             tag("figure", tag("figcaption", tag("h3", heading)), chart.to_svg(), key, tag("p", note)),
         )
     return _section("work", "Where the work goes", tag("div", *figures, class_="charts"))
+
+
+def render_tables(story: Story) -> Markup | None:
+    """Render tables that only some kinds of subjects have."""
+    if not story.tables:
+        return None
+    parts = [
+        join(tag("h3", heading), tabulate(list(header), [list(row) for row in rows], caption=heading, n_text=2))
+        for heading, header, rows in story.tables
+    ]
+    return _section("needs", "Who is found, and what it takes", *parts)
 
 
 def _draw_histogram(effort: Effort) -> Picture:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
 from scurry.formatting import format_number, format_share
-from scurry.promises import Certificate
+from scurry.promises import BudgetMeasurement, Certificate, CostMeasurement
 from scurry.report.charts import Chart
 from scurry.timing import Runner
 
@@ -57,6 +57,14 @@ class Picture(NamedTuple):
     chart: Chart
     legend: Sequence[tuple[str, str]]
     note: str
+
+
+class Table(NamedTuple):
+    """A table under a heading; the first cell of each row names it."""
+
+    heading: str
+    header: Sequence[object]
+    rows: Sequence[Sequence[object]]
 
 
 class Column(NamedTuple):
@@ -113,6 +121,7 @@ class Story:
     claims: Sequence[Claim]
     effort: Effort
     picture: Picture | None
+    tables: Sequence[Table] = ()
     curve: Curve | None
     answers: NDArray[Any]
     when: str = ""
@@ -237,22 +246,40 @@ def tell_whole(forest: Forest, test: TestRows, certificate: Certificate | None =
     if test.y is not None:
         quality = test.format_value(test.measure_quality(test.full))
         tiles.append(Tile(test.quality_name, quality, f"on {len(test):,} test rows"))
+    promise, recipe = "Every row gets the model's own answer.", "scurry.from_model(model)"
+    claims = [Claim("answers other than the model's", "none", format_share(0.0), "kept")]
+    if certificate is not None and isinstance(certificate.measured, BudgetMeasurement):
+        # Not the model that was given, so "every answer kept" would say nothing about it.
+        found = certificate.measured
+        promise = (
+            f"{certificate.statement()} This forest was grown or pruned to cost less than the given estimator, which "
+            "is not part of it; a report of offers_ compares the two."
+        )
+        recipe, claims = f"scurry.FeatureBudgetClassifier(model, …).fit(X, y): {found.candidate}", []
+        full_cost = f"given estimator: {format_number(found.full_cost)}"
+        tiles.insert(0, Tile("cost per row", format_number(found.cost), full_cost))
+        if found.single_label:
+            claims = [
+                Claim("labels given", "nothing", f"every row gets {found.single_label}", "one label for all rows")
+            ]
+    if certificate is not None and isinstance(certificate.measured, CostMeasurement):
+        promise = f"{certificate.statement()} The model that was pruned is not part of this report."
+        recipe, claims = f"scurry.prune(model, …).at(promise=scurry.promises.{certificate.promise}, X_cal=…)", []
+        most = f"at most {format_number(certificate.measured.largest_cost)} for one row"
+        tiles.insert(0, Tile("cost per row", format_number(certificate.measured.mean_cost), most))
     # A predictor without a stop rule was made by a search that found that stopping would not pay: say why.
     why = "" if certificate is None or not certificate.why else f" {certificate.why[0].upper()}{certificate.why[1:]}."
     return Story(
         kind="Forest",
         verdict=f"It evaluates all {forest.n_trees:,} trees for every row: {mean_tests} node tests.{why}",
         tiles=tiles,
-        promise="Every row gets the model's own answer.",
-        claims=[
-            Claim("answers other than the model's", "none", format_share(0.0), "kept"),
-            *test.claim_quality(test.full),
-        ],
+        promise=promise,
+        claims=[*claims, *test.claim_quality(test.full)],
         effort=Effort("node tests", tests, float(max_tests), "Number of nodes that test rows pass in all trees."),
         picture=None,
         curve=None,
         answers=test.full,
         runners=[Runner("all trees, scurry", forest.predict)],
-        recipe="scurry.from_model(model)",
+        recipe=recipe,
         settings={} if certificate is None else certificate.lines(),
     )

@@ -146,7 +146,7 @@ class _Problem:
             return np.asarray(e / e.sum(axis=1, keepdims=True))
         return scores
 
-    def _loss(self, theta: FloatArray, tie: FloatArray) -> float:
+    def _penalised_loss(self, theta: FloatArray, tie: FloatArray) -> float:
         scores = self._scores(theta)
         if self.link in _SOFTMAX:
             most = scores.max(axis=1)
@@ -197,10 +197,10 @@ class _Problem:
     def _line_search(self, theta: FloatArray, step: FloatArray, weight: FloatArray) -> tuple[FloatArray, float]:
         """Return the coefficients after a part of the step that lowers the loss, and how far they moved."""
         tie = self._tie(weight)
-        before, share = self._loss(theta, tie), 1.0
+        before, share = self._penalised_loss(theta, tie), 1.0
         while share > 1e-3:
             after = theta + share * step
-            if self._loss(after, tie) <= before:
+            if self._penalised_loss(after, tie) <= before:
                 return after, float(share * np.abs(step).max())
             share /= 2
         return theta, 0.0

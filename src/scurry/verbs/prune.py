@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from scurry.checks import Progress, check_progress
-from scurry.costs import FeatureCosts
+from scurry.costs import ErrorCosts, FeatureCosts
 from scurry.errors import InputError
 from scurry.forest import as_rows
 from scurry.importers import from_model
 from scurry.pruning.methods import check_choices, solve
 from scurry.pruning.node_errors import check_labels, training_errors, validation_errors
+from scurry.pruning.offers import ValidationRows
 from scurry.pruning.path import PruningPath
 from scurry.pruning.problem import pose
 from scurry.pruning.row_charges import RowCharges
@@ -25,6 +26,8 @@ def prune(
     groups: Any = None,
     group_costs: Any = None,
     step_cost: float = 0.0,
+    class_weight: Any = None,
+    error_costs: Any = None,
     errors: str = "training",
     method: str = "exact",
     lambdas: Any = None,
@@ -43,7 +46,8 @@ def prune(
     X_val : array or DataFrame of shape (n_rows, n_features)
         Rows like those to be predicted; costs are measured on them.
     y_val : array of shape (n_rows,), optional
-        Labels, for ``errors="validation"``.
+        Labels. With them, ``path.at(max_cost=…)`` never returns a pruning that costs more than another and is not
+        better on these rows. Needed for ``errors="validation"``.
     feature_costs : sequence of n_features numbers, or mapping of every feature's name to a number, optional
         Paid at a row's first use of a feature. By default 1 for each, or 0 where groups are given.
     groups : sequence of n_features group indices (-1: none), or mapping of group name to features, optional
@@ -51,6 +55,11 @@ def prune(
         Paid at a row's first use of any feature of the group, in addition to the feature's own cost.
     step_cost : float
         Paid for every split a row passes.
+    class_weight : "balanced", or mapping of every label to a number, optional
+        What an error on a row of each class costs; by default 1. "balanced" counts every class alike, however few rows
+        it has. Nodes answer as before; only their errors are weighted.
+    error_costs : array of shape (n_classes, n_classes), or mapping of label to mapping of answer to cost, optional
+        What answering class j costs where class i is true: ``error_costs[i][j]``. Not together with `class_weight`.
     errors : {"training", "validation"}
         Whether a node's errors are counted on the rows it was grown on, or on `X_val` and `y_val`.
     method : str
@@ -82,16 +91,18 @@ def prune(
     """
     check_choices(errors, method, lambdas)
     forest = from_model(model)
-    if y_val is not None:
-        check_labels(forest, as_rows(forest, X_val), y_val)
+    weights = ErrorCosts.of_forest(forest, class_weight=class_weight, error_costs=error_costs)
+    rows = as_rows(forest, X_val)
+    codes = None if y_val is None else check_labels(forest, rows, y_val)
     if errors == "training":
-        node_errors, n_error = training_errors(forest)
+        node_errors, n_error = training_errors(forest, weights)
     elif y_val is None:
         raise InputError('y_val is needed for errors="validation": the labels of X_val', argument="y_val")
     else:
-        node_errors, n_error = validation_errors(forest, X_val, y_val)
+        node_errors, n_error = validation_errors(forest, X_val, y_val, weights)
     costs = FeatureCosts.of(
         forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs, step_cost=step_cost
     )
-    problem = pose(forest, RowCharges.of(forest, X_val, costs), node_errors, n_error, costs)
-    return solve(problem, method, lambdas, check_progress(progress))
+    problem = pose(forest, RowCharges.of(forest, rows, costs), node_errors, n_error, costs)
+    path = solve(problem, method, lambdas, check_progress(progress))
+    return path.validated(ValidationRows(rows, codes, costs, weights))

@@ -216,3 +216,14 @@ def test_just_enough_rows_all_certify():
 def test_bad_input_says_what_is_wrong(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_rules_for_many_classes_spend_their_promise():
+    """A bound on every row, divided among 25 other classes, would leave nearly all of it unspent."""
+    rng = np.random.default_rng(0)
+    votes = np.where(rng.random((6000, 31)) < rng.beta(2, 0.6, (6000, 1)), 0, rng.integers(1, 26, (6000, 31)))
+    fit = fit_plurality_order(votes, 26, 0.01, random_state=0)
+    assert fit.n_mistakes / fit.promise.n_rows > 0.15 * 0.01
+    cautious = fit_plurality_order(votes, 26, 0.01, method="minimixed", random_state=0)
+    assert cautious.n_mistakes / cautious.promise.n_rows < 0.05 * 0.01
+    assert fit.mean_votes < 0.8 * cautious.mean_votes

@@ -1,0 +1,190 @@
+"""FeatureBudgetClassifier finds forests: rare classes are found, budgets are kept, nothing costs more for nothing."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+from sklearn.metrics import balanced_accuracy_score
+
+import scurry
+from scurry import FeatureBudgetClassifier
+from scurry.errors import InfeasibleError, InputError, ScurryWarning, UnsupportedModelError
+
+COSTS = {"feature_costs": [1, 2, 4, 8, 1, 2, 4, 8], "groups": [0, 0, 0, 0, 1, 1, 1, 1], "group_costs": [5, 1]}
+
+
+@pytest.fixture(scope="module")
+def thyroid():
+    """Return rows to fit and to test on, and prices; 74 in 1,000 patients are ill."""
+    data = scurry.datasets.load("thyroid_ann_cost")
+    order = np.random.default_rng(0).permutation(len(data.y))
+    fit, test = order[:3000], order[3000:]
+    prices = {"feature_costs": data.feature_costs, "groups": data.groups, "group_costs": data.group_costs}
+    return data.X[fit], data.y[fit], data.X[test], data.y[test], prices
+
+
+def test_thyroid_at_40_dollars_finds_the_ill(thyroid):
+    X, y, X_new, y_new, prices = thyroid
+    given = RandomForestClassifier(60, max_depth=8)
+    model = FeatureBudgetClassifier(given, max_cost=40, random_state=0, **prices).fit(X, y)
+    answers, ill = model.predict(X_new), y_new != 3
+    assert (answers == y_new).mean() > 0.985
+    assert (answers[ill] != 3).mean() > 0.95
+    assert model.cost(X_new).mean() < 41
+    summary = str(model.predictor_.summary())
+    assert "found of each class" in summary
+    assert "the given estimator before pruning: 8" in summary
+
+
+def test_the_given_forest_alone_is_flagged_where_it_finds_nobody(thyroid):
+    X, y, X_new, _, prices = thyroid
+    given = RandomForestClassifier(60, max_depth=8)
+    model = FeatureBudgetClassifier(given, max_cost=12, candidates="given", class_weight=None, random_state=0, **prices)
+    with pytest.warns(ScurryWarning, match=r"answers 3 for every validation row.*class_weight"):
+        model.fit(X, y)
+    assert (model.predict(X_new) == 3).all()
+    assert model.cost(X_new).sum() == 0  # an answer that needs no test is not paid for
+    assert "answers 3 for every row" in str(model.predictor_.summary())
+
+
+def test_offers_are_better_than_all_cheaper_ones(rows):
+    X, y, X_new, _ = rows
+    model = FeatureBudgetClassifier(
+        RandomForestClassifier(9), candidates=["trees", "budgeted"], random_state=0, **COSTS
+    )
+    offers = model.fit(X, y).offers_
+    assert len(offers) > 3
+    assert (np.diff(offers.costs) > 0).all()
+    assert (np.diff(offers.errors) < 0).all()
+    assert [offer.cost for offer in offers.hull] == sorted(offer.cost for offer in offers.hull)
+    assert {offer.cost for offer in offers.hull} <= set(offers.costs)
+    # What is claimed for an offer is measured on rows that did not grow it.
+    held = model._calibration
+    for offer in offers:
+        answers = offer.forest.predict(held.rows)
+        assert offer.error == pytest.approx(1 - balanced_accuracy_score(held.labels, answers), abs=1e-12)
+        assert offer.cost == pytest.approx(model._costs.of_rows(offer.forest, held.rows).mean(), rel=1e-12)
+    for budget in (20, 8):
+        assert (model.predict(X_new, max_cost=budget) == offers.at(budget).forest.predict(X_new)).all()
+        assert model.cost(X_new, max_cost=budget).mean() < budget + 1
+    assert (model.predict(X_new) == offers[-1].forest.predict(X_new)).all()
+
+
+def test_few_rows_are_judged_in_folds_and_all_of_them_grow_what_is_offered(rows):
+    X, y, X_new, y_new = rows
+    X, y = X[:300], y[:300]
+    seen = []
+
+    class Recorder(RandomForestClassifier):
+        def fit(self, X, y, sample_weight=None):
+            seen.append(X)
+            return super().fit(X, y, sample_weight)
+
+    model = FeatureBudgetClassifier(Recorder(5), max_cost=20, candidates=["trees"], random_state=0, **COSTS)
+    model.fit(X, y)
+    assert [len(part) for part in seen] == [300, *[240] * 5]
+    left_out = [{tuple(row) for row in X} - {tuple(row) for row in part} for part in seen[1:]]
+    assert set.union(*left_out) == {tuple(row) for row in X}
+    assert sum(map(len, left_out)) == 300
+    for offer in model.offers_:
+        roots = offer.forest.cover[offer.forest.tree_offset[:-1]]
+        assert offer.forest.n_trees == 5 or roots == pytest.approx(300, rel=0.2)
+        assert model._costs.of_rows(offer.forest, X).mean() <= offer.cost * (1 + 1e-12)
+    assert model.score(X_new, y_new) > 0.75
+
+
+def test_more_kinds_are_never_worse_on_the_rows_that_judge(rows):
+    X, y, *_ = rows
+    model = FeatureBudgetClassifier(RandomForestClassifier(9, random_state=0), n_folds=1, random_state=0, **COSTS)
+    alone = clone(model).set_params(candidates="given").fit(X[:600], y[:600]).offers_
+    together = clone(model).set_params(candidates=["trees", "forests"]).fit(X[:600], y[:600]).offers_
+    for budget in (0, 5, 10, 20, 40):
+        assert together.at(budget).error <= alone.at(budget).error + 0.03  # the union has coarser budgets
+    assert {offer.name for offer in together} - {"given"}
+
+
+def test_fitted_estimators_are_only_pruned(rows, fitted):
+    X, y, X_new, _ = rows
+    model = FeatureBudgetClassifier(fitted, max_cost=20, class_weight=None, **COSTS).fit(X[1500:], y[1500:])
+    path = scurry.prune(fitted, X[1500:], y[1500:], **COSTS)
+    assert (model.predict(X_new) == path.at(max_cost=20).predict(X_new)).all()
+    assert (model.cost(X_new) == path.problem.costs.of_rows(path.at(max_cost=20), X_new)).all()
+    assert model.forest_.digest == scurry.from_model(fitted).digest
+    unlabelled = FeatureBudgetClassifier(fitted, max_cost=20, class_weight=None, **COSTS).fit(X[1500:])
+    assert unlabelled.offers_ is None
+    expected = scurry.prune(fitted, X[1500:], **COSTS).at(max_cost=20)
+    assert (unlabelled.predict(X_new) == expected.predict(X_new)).all()
+    whole = FeatureBudgetClassifier(fitted, **COSTS).fit(X[1500:], y[1500:])
+    assert (whole.predict(X_new) == fitted.predict(X_new)).all()
+
+
+def test_boosted_trees_compete_but_cannot_be_pruned_alone(rows):
+    X, y, X_new, y_new = rows
+    boosted = GradientBoostingClassifier(n_estimators=10, random_state=0)
+    model = FeatureBudgetClassifier(boosted, candidates=["trees"], random_state=0).fit(X, y)
+    assert model.path_ is None
+    assert model.score(X_new, y_new) > 0.8
+    with pytest.raises(UnsupportedModelError, match="adds up scores"):
+        clone(model).set_params(candidates="given").fit(X, y)
+
+
+def test_error_costs_move_the_choice(rows):
+    X, y, X_new, y_new = rows
+    model = FeatureBudgetClassifier(
+        RandomForestClassifier(9), max_cost=6, candidates=["trees"], random_state=0, **COSTS
+    )
+    found = {}
+    for cost in (0.05, 20):
+        careful = clone(model).set_params(class_weight=None, error_costs=[[0, 1], [cost, 0]]).fit(X, y)
+        found[cost] = (careful.predict(X_new)[y_new == 1] == 1).mean()
+    assert found[20] > found[0.05] + 0.1
+
+
+def test_missing_values_and_names(rows):
+    X, y, X_new, _ = rows
+    names = [f"x{j}" for j in range(X.shape[1])]
+    costs = {name: 1.0 + 3 * (name == "x2") for name in names}
+    holes = X[:500].copy()
+    holes[::7, 3] = np.nan
+    model = FeatureBudgetClassifier(RandomForestClassifier(5), max_cost=4, feature_costs=costs, random_state=0)
+    model.fit(pd.DataFrame(holes, columns=names), y[:500])
+    assert not any("BudgetRF" in offer.name or "Miser" in offer.name for offer in model.offers_)
+    assert model.cost(pd.DataFrame(X_new, columns=names)).mean() < 4.5
+    shuffled = pd.DataFrame(X_new, columns=names)
+    assert (model.predictor_.predict(shuffled[names[::-1]]) == model.predict(shuffled)).all()
+
+
+def test_the_same_seed_finds_the_same_forests(rows):
+    X, y, *_ = rows
+    model = FeatureBudgetClassifier(RandomForestClassifier(5), random_state=3)
+    first, second = (clone(model).fit(X[:300], y[:300]).offers_ for _ in range(2))
+    assert [offer.forest.digest for offer in first] == [offer.forest.digest for offer in second]
+
+
+def test_mistakes(rows):
+    X, y, *_ = rows
+    wrong = {
+        "candidates": ["cheap", ["trees", "bushes"], 3],
+        "n_folds": [0, 2.5],
+        "class_weight": ["heavy", {0: 1}, {0: 0, 1: 0}],
+        "max_cost": ["much", float("nan")],
+        "error_costs": [[[0, 1]], [[1, 1], [1, 0]], [[0, -1], [1, 0]], {0: {1: 2}}, {0: 1, 1: 2}, 10**400],
+    }
+    for name, values in wrong.items():
+        for value in values:
+            model = FeatureBudgetClassifier(RandomForestClassifier(3), candidates="given", max_cost=3, n_folds=1)
+            model.set_params(**({"candidates": ["trees"]} | {name: value}))
+            with pytest.raises(InputError, match=name):
+                model.fit(X[:200], y[:200])
+    with pytest.raises(InputError, match="sample_weight would reach the given estimator alone"):
+        FeatureBudgetClassifier().fit(X, y, sample_weight=np.ones(len(X)))
+    model = FeatureBudgetClassifier(RandomForestClassifier(3), candidates="given", class_weight={0: 1, 1: 2})
+    with pytest.raises(InputError, match="not both"):
+        scurry.prune(model.fit(X, y).forest_, X, class_weight="balanced", error_costs=[[0, 1], [1, 0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScurryWarning)
+        with pytest.raises(InfeasibleError, match="no forest costs -1 or less"):
+            model.predict(X, max_cost=-1)
