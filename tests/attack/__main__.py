@@ -1,8 +1,8 @@
 """Attack scurry: `python -m attack --models 1500 --frames 500 --files 20000 --calls 1500 --processes 60`.
 
 Each attack is cut into slices, which children of this process run one after another. A slice that crashes or hangs
-ends its child and is a finding; another child goes on after it. `python -m attack models 5 1230` repeats five models
-from seed 1230 on, here and without limits.
+ends its child and is a finding; another child goes on after it. To repeat a finding, run its attack from its seed on,
+here and without limits: `SCURRY_ISA=avx2 PYTHONPATH=tests python -m attack models 1 1230`.
 """
 
 import argparse
@@ -78,11 +78,12 @@ def run_part(part: Part) -> Findings:
             said.seek(0)
             words = " ".join(said.read()[-3000:].split())
         if status == 0:
-            return total
+            break
         at = part.seed + n_slices * size
         total.problems.append(f"{part.attack} {at}: a process ended with status {status} in these {size}: {words}")
         done = (n_slices + 1) * size
         part = replace(part, n=part.n - done, seed=part.seed + done)
+    total.problems = [f"SCURRY_ISA={part.level} {problem}" for problem in total.problems]
     return total
 
 

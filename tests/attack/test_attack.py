@@ -64,7 +64,7 @@ def test_crashes_and_hangs_are_found_and_the_rest_goes_on(tmp_path, monkeypatch)
     monkeypatch.setenv("SCURRY_ATTACK_SECONDS", "5")
     findings = runner.run_part(runner.Part("toy", 8, 0, "portable"))
     crash, hang = findings.problems
-    assert crash.startswith("toy 3: a process ended with status -11")
-    assert hang.startswith("toy 5: a process ended with status 1 in these 1: Timeout")
+    assert crash.startswith("SCURRY_ISA=portable toy 3: a process ended with status -11")
+    assert hang.startswith("SCURRY_ISA=portable toy 5: a process ended with status 1 in these 1: Timeout")
     assert "toy.py" in hang
     assert findings.counts == {"items": 6}
