@@ -143,7 +143,8 @@ def entries() -> tuple[Entry, ...]:
     fast.save(folder / "fast.scurry")
     whole = scurry.Predictor.full(forest)
     whole.start_row({0: 1.0}).save(folder / "row.scurry")
-    pd.DataFrame(X, columns=list("abcd")).assign(y=y).to_parquet(folder / "rows.parquet")
+    table = pd.DataFrame(X, columns=list("abcd"))
+    table.assign(y=y).to_parquet(folder / "rows.parquet")
     scurry.export.to_c(forest, folder / "c", X_cal=X)
     names = ("tree_offset", "feature", "threshold", "left", "right", "value", "n_features", "classes")
     fields = {name: getattr(forest, name) for name in names}
@@ -184,6 +185,8 @@ def entries() -> tuple[Entry, ...]:
         "Forest.scores": (forest.scores, {"X": X}),
         "Forest.apply": (forest.apply, {"X": X}),
         "Forest.codes_of": (forest.codes_of, {"labels": y}),
+        "Forest.encoder": (lambda X, rows=table: forest.encoder(X)(rows), {"X": table}),
+        "Encoder": (s.Encoder, {"forest": forest, "X": table}),
         "Forest.save": (forest.save, {"path": folder / "saved.scurry"}),
         "Plan": (lambda order, stop=None: s.Predictor(forest, s.Plan(order=order, stop=stop)).predict(X[:5]),
                  {"order": np.arange(7, dtype=np.int32)}),
