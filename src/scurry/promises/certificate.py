@@ -53,6 +53,8 @@ class Certificate:
         Why this method was chosen, where there was a choice.
     note : str
         What else a reader must know about the promise.
+    recipe : str
+        The call that made the plan, with every option, as Python. Empty where it is not known.
     measured : ExitMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement or None
     rows : RowSummary or None
         Quantiles of the calibration rows.
