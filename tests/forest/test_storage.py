@@ -1,5 +1,6 @@
 """The .scurry container: what is broken, truncated or hostile gives FormatError, and nothing else."""
 
+import io
 import json
 import os
 import resource

@@ -147,8 +147,8 @@ class TestCertificate:
     def test_it_describes_itself(self):
         assert full_certificate().describe().splitlines() == [
             "promise                            With confidence 0.9, at most 2 % of new rows get another label than "
-            "the full vote's, on average over random orders of the trees. Here the model answers its second class from a "
-            "probability of 0.25 on. Only on Sundays.",
+            "the full vote's, on average over random orders of the trees. Here the model answers its second class from "
+            "a probability of 0.25 on. Only on Sundays.",
             "tested on                          400 rows that had no part in the fit: 3 broke it (at most 1.90 % of "
             "new rows)",
             "labels changed                     0.750 %",
