@@ -13,7 +13,7 @@ EMULATION := gcc-arm-none-eabi qemu-system-arm gcc-riscv64-unknown-elf qemu-syst
 QUICK := -m "not slow and not embedded" -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test test-slow test-minimal coverage embedded emulation-packages engines lint bench mutants sanitize clean
+.PHONY: help demo docs test test-slow test-minimal coverage attack attack-full embedded emulation-packages engines lint bench mutants sanitize clean
 
 help:  ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,14 @@ lint: $(VENV)/.built  ## Run ruff (check and format) and mypy.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Every wrong label, crash, hang or error that is not of scurry is printed with the command that repeats it.
+attack: $(VENV)/.built  ## Attack with random models, hostile rows, damaged files, malformed calls and kills (15 min).
+	PYTHONPATH=tests $(BIN)/python -m attack --models 1500 --frames 600 --files 20000 --calls 1000 --processes 50 $(ATTACK_FLAGS)
+
+attack-full: $(VENV)/.built  ## Attack for longer: 5,000 models, 100,000 files, 8,000 calls; figures in benchmarks/results.
+	PYTHONPATH=tests $(BIN)/python -m attack --models 5500 --frames 2000 --files 100000 --calls 8000 --processes 300 \
+	  --json benchmarks/results/attack.json $(ATTACK_FLAGS)
 
 embedded: $(VENV)/.built  ## Test exported C on an emulated Cortex-M4 and RISC-V, interrupted at every step.
 	@which arm-none-eabi-gcc qemu-system-arm riscv64-unknown-elf-gcc qemu-system-riscv32 >/dev/null || \

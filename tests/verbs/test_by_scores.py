@@ -163,6 +163,15 @@ def test_infeasible_says_what_is_achievable(boosted):
         scurry.early_exit(boosted, X, max_disagreement=0.001, random_state=0)
 
 
+def test_bins_wider_than_all_sums(boosted):
+    """Their edges are more grid units away than 32 bits hold, and were wrapped around."""
+    forest = scurry.from_model(boosted)
+    small = forest.replace(value=forest.value / 1e5, base_score=forest.base_score / 1e5)
+    X, _ = two_classes(3000, 6)
+    fast = scurry.early_exit(small, X, max_disagreement=0.02, method="fan", confidence=None)
+    assert np.mean(fast.predict(X) != small.predict(X)) <= 0.02
+
+
 def test_thresholds_off_the_grid_are_rounded_to_the_cautious_side():
     """A row half a unit inside a threshold continues: on the grid it may only stop where the rule would stop it."""
     step, costs, order = 0.25, np.ones(4), np.arange(4)
