@@ -98,20 +98,21 @@ def test_more_rows_continue_than_are_kept_together(first_stop, n_features):
             np.testing.assert_array_equal(got, expected)
 
 
-def test_pieces():
+@pytest.mark.parametrize("seed", [0, 1])
+def test_pieces(seed):
     """Sums cut into intervals, some of which stop a row, and some of which keep it to the end."""
-    rng = np.random.default_rng(2)
+    rng = np.random.default_rng(seed)
     n_trees = 20
     forest = complete_forest(n_trees=n_trees, depth=6, n_columns=2)
     increments = rng.integers(-50, 51, forest.n_nodes)
     edges = [np.sort(rng.choice(np.arange(-200, 200), rng.integers(0, 9), replace=False)) for _ in range(n_trees + 1)]
-    sides = [rng.choice([*[ExitSide.CONTINUE] * 3, *ExitSide], len(e) + 1) for e in edges]
+    sides = [rng.choice([*[ExitSide.CONTINUE] * 9, ExitSide.FULL, *ExitSide], len(e) + 1) for e in edges]
     sides[0][:] = ExitSide.CONTINUE
     never = [(1.0, np.full(n_trees + 1, INT.min), np.full(n_trees + 1, INT.max))]
     pieces = (np.cumsum([0, *map(len, edges)]), np.concatenate(edges), np.concatenate(sides))
     native = make_exit(forest, increments, never, pieces=pieces)
     rows = rng.normal(size=(700, 6))
-    expected = []
+    expected, n_kept = [], 0
     for row in np.cumsum(increments[forest.apply(rows)], axis=1):
         side, full = ExitSide.CONTINUE, False
         for i, total in enumerate(row, start=1):
@@ -120,10 +121,25 @@ def test_pieces():
             if side in (ExitSide.NEGATIVE, ExitSide.POSITIVE):
                 break
         expected.append((total, i, ExitSide.CONTINUE if full else side))
+        n_kept += full
+    assert n_kept > 50
     for got, wanted in zip(exit_run(native, rows), zip(*expected, strict=True), strict=True):
         np.testing.assert_array_equal(got, wanted)
-    for part, whole in zip(exit_run(native, rows[:3]), exit_run(native, rows, 2), strict=True):
-        np.testing.assert_array_equal(part, whole[:3])
+    for at in range(0, 60, 3):  # a few rows are walked one by one
+        for part, whole in zip(exit_run(native, rows[at : at + 3]), exit_run(native, rows, 2), strict=True):
+            np.testing.assert_array_equal(part, whole[at : at + 3])
+
+
+def test_rows_that_differ_in_a_category_alone_draw_by_themselves():
+    sets = {"category_offset": [0, 7], "category_bits": [0x55555555] * 7}
+    forest = complete_forest(
+        3, 1, 2, 2, feature=[0, -1, -1, 1, -1, -1, 1, -1, -1], category_set=[-1] * 3 + [0, -1, -1] * 2, **sets
+    )
+    at_once, never = np.zeros(4, np.int64), np.full(4, INT.min)
+    policies = [(0.5, at_once, np.full(4, INT.max)), (0.5, never, np.full(4, INT.max))]
+    native = make_exit(forest, np.zeros(forest.n_nodes), policies)
+    for rows in (np.stack([np.zeros(200), np.arange(200)], axis=1), np.stack([np.arange(200), np.zeros(200)], axis=1)):
+        assert 60 < (exit_run(native, rows)[1] == 0).sum() < 140
 
 
 @pytest.fixture(scope="module")
