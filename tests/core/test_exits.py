@@ -130,15 +130,18 @@ def test_pieces(seed):
             np.testing.assert_array_equal(part, whole[at : at + 3])
 
 
-def test_rows_that_differ_in_a_category_alone_draw_by_themselves():
-    sets = {"category_offset": [0, 7], "category_bits": [0x55555555] * 7}
-    forest = complete_forest(
-        3, 1, 2, 2, feature=[0, -1, -1, 1, -1, -1, 1, -1, -1], category_set=[-1] * 3 + [0, -1, -1] * 2, **sets
-    )
+@pytest.mark.parametrize("n_features", [2, 3])
+def test_rows_that_differ_in_one_value_draw_by_themselves(n_features):
+    """Whether the core has an even or an odd number of columns, the last of which is the category."""
+    features, sets = [0, -1, -1, 1, -1, -1, 1, -1, -1], [-1, -1, -1, 0, -1, -1, 0, -1, -1]
+    bits = {"category_offset": [0, 7], "category_bits": [0x55555555] * 7}
+    forest = complete_forest(3, 1, n_features, 2, feature=features, category_set=sets, **bits)
     at_once, never = np.zeros(4, np.int64), np.full(4, INT.min)
     policies = [(0.5, at_once, np.full(4, INT.max)), (0.5, never, np.full(4, INT.max))]
     native = make_exit(forest, np.zeros(forest.n_nodes), policies)
-    for rows in (np.stack([np.zeros(200), np.arange(200)], axis=1), np.stack([np.arange(200), np.zeros(200)], axis=1)):
+    for varied in (0, 1):
+        rows = np.zeros((200, n_features))
+        rows[:, varied] = np.arange(200)
         assert 60 < (exit_run(native, rows)[1] == 0).sum() < 140
 
 

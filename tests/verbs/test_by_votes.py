@@ -1,5 +1,7 @@
 """Early exits on votes: the full vote without a budget, and the promise with one."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
@@ -9,7 +11,9 @@ from scurry.forest.structure import ARRAYS, HEADER
 from scurry.stopping import VotePolicy, fit_votes
 from scurry.stopping.guarantee import certified_rate
 from scurry.stopping.independence import hash_rows
+from scurry.stopping.votes.plurality import PairwisePolicy
 from scurry.stopping.votes.policy import outcomes
+from scurry.verbs import by_votes
 from support.calibration_rows import full_vote, two_classes
 
 METHODS = ("minimax", "minimean", "minimixed", "schwing")
@@ -136,3 +140,15 @@ def test_how_often_the_full_vote_is_the_models_label(forest):
     votes = fast.forest.value.argmax(axis=1)[fast.forest.apply(X)].sum(axis=1)
     agreement = ((2 * votes > fast.forest.n_trees) == forest.predict(X)).mean()
     assert fast.certificate.exits.vote_agreement == agreement < 1
+
+
+def test_without_a_draw_the_strictest_of_several_policies_runs(three_classes, monkeypatch):
+    model, X = three_classes
+    likely = np.minimum(np.arange(31) // 2 + 3, 31).astype(np.int32)
+    one, other = likely + (np.arange(31) % 2 == 0), likely + 2 * (np.arange(31) % 3 == 0)
+    policies = [PairwisePolicy(0.5, upper.astype(np.int32)) for upper in (one, other)]
+    monkeypatch.setattr(by_votes, "solve_plurality", lambda *_: SimpleNamespace(policies=policies))
+    fast = scurry.early_exit(model, X[:200], max_disagreement=0.05, confidence=None, method="minimixed")
+    needed = by_votes._votes_needed(np.maximum(one, other))
+    np.testing.assert_array_equal(fast.plan.stop.need, needed)
+    assert (needed != by_votes._votes_needed(np.minimum(one, other))).any()

@@ -1,5 +1,6 @@
 """early_exit from model to labels, for models of every framework, saved and run in any way."""
 
+import importlib
 import sys
 
 import numpy as np
@@ -168,3 +169,13 @@ def test_many_rows_spend_the_promise(boosted, method):
     certificate = scurry.early_exit(boosted, X, max_disagreement=0.02, method=method).certificate
     assert certificate.measured.changed > 0.6 * 0.02
     assert certificate.bound <= 0.02
+
+
+@pytest.mark.parametrize("best", ["qwyc", "natural"])
+def test_auto_takes_what_spends_least_on_rows_of_its_own(boosted, monkeypatch, best):
+    module = importlib.import_module("scurry.verbs.early_exit")
+    spent = module._spent
+    monkeypatch.setattr(module, "_try_plan", lambda method, choosing: method)
+    monkeypatch.setattr(module, "_spent", lambda plan: float(plan != best) if isinstance(plan, str) else spent(plan))
+    X, _ = two_classes(2000, 23)
+    assert scurry.early_exit(boosted, X, max_disagreement=0.05, random_state=0).plan.method == best
