@@ -27,7 +27,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     return value
 
 
-def check_count(name: str, value: Any, smallest: int = 1, *, largest: int = 2**63 - 1, hint: str = "") -> int:
+def check_count(name: str, value: Any, smallest: int = 1, *, largest: float = 2**63 - 1, hint: str = "") -> int:
     """Return `value` as an int from `smallest` to `largest`; `hint` is added to the message."""
     try:
         count = operator.index(value)

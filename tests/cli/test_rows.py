@@ -1,6 +1,7 @@
 """Commands that run a model on rows."""
 
 import json
+import sys
 
 import pandas as pd
 import pytest
@@ -142,3 +143,33 @@ def test_a_cluster_is_asked_for_the_same(run, folder, fast, monkeypatch):
         "max_steps": None,
         "time_us": None,
     }
+
+
+def test_serve_passes_every_option_on(run, folder, fast, monkeypatch):
+    def serve(predictor, **options):
+        options.pop("on_start")("http://127.0.0.1:8123")
+        asked.append((predictor.digest, options))
+
+    asked = []
+    monkeypatch.setattr("scurry.serving.serve", serve)
+    said = run("serve", folder / "fast.scurry", "--port", 8123, "--name", "income")
+    assert said == "Serving fast.scurry at http://127.0.0.1:8123/v2/models/income\n"
+    options = {"host": "127.0.0.1", "port": 8123, "name": "income", "budget_us": 500_000.0, "min_steps": None}
+    assert asked.pop() == (fast.digest, options | {"max_waiting": 1000})
+    run("serve", folder / "fast.scurry", "--host", "::1", "--budget-us", 7, "--min-steps", 3, "--max-waiting", 5)
+    options = {"host": "::1", "port": 8000, "name": "model", "budget_us": 7.0, "min_steps": 3, "max_waiting": 5}
+    assert asked.pop()[1] == options
+
+
+def test_serve_names_the_option_that_is_wrong(fail, folder, fast):
+    path = folder / "fast.scurry"
+    assert "--min-steps needs an anytime plan" in fail("serve", path, "--min-steps", 5)
+    assert "--max-waiting must be a whole number of at least 1, got 0" in fail("serve", path, "--max-waiting", 0)
+    assert "--budget-us must be a number above 0" in fail("serve", path, "--budget-us", 0)
+    assert "--name must consist of letters" in fail("serve", path, "--name", "a/b")
+    assert "--port: cannot listen on 127.0.0.1:70000" in fail("serve", path, "--port", 70_000)
+
+
+def test_serve_without_the_extra(fail, folder, fast, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert "pip install 'scurry[serve]'" in fail("serve", folder / "fast.scurry")

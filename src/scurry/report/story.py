@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
 from scurry.formatting import format_number, format_share
-from scurry.promises import BudgetMeasurement, Certificate
+from scurry.promises import BudgetMeasurement, Certificate, CostMeasurement
 from scurry.report.charts import Chart
 from scurry.timing import Runner
 
@@ -295,6 +295,11 @@ def tell_whole(forest: Forest, test: TestRows, certificate: Certificate | None =
             claims = [
                 Claim("labels given", "nothing", f"every row gets {found.single_label}", "one label for all rows")
             ]
+    if certificate is not None and isinstance(certificate.measured, CostMeasurement):
+        promise = f"{certificate.statement()} The model that was pruned is not part of this report."
+        recipe, claims = f"scurry.prune(model, …).at(promise=scurry.promises.{certificate.promise}, X_cal=…)", []
+        most = f"at most {format_number(certificate.measured.largest_cost)} for one row"
+        tiles.insert(0, Tile("cost per row", format_number(certificate.measured.mean_cost), most))
     # A predictor without a stop rule was made by a search that found that stopping would not pay: say why.
     why = "" if certificate is None or not certificate.why else f" {certificate.why[0].upper()}{certificate.why[1:]}."
     return Story(

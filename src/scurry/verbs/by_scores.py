@@ -402,11 +402,12 @@ def _pieces(fit: FanFit, step: float) -> dict[str, NDArray[Any]]:
 
 def _merge_bins(cuts: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
     """Return ascending edges and the sides between them, from bins cut in negative, undecided and positive parts."""
-    edge = cuts.ravel()
+    # Scores so small that a bin is wider than all sums have edges that no 32-bit sum reaches.
+    edge = to_int32(cuts.ravel())
     # What follows each of a bin's four edges; outside all bins every tree is evaluated.
     side = np.tile(
         np.array([ExitSide.NEGATIVE, ExitSide.CONTINUE, ExitSide.POSITIVE, ExitSide.FULL], np.uint8), len(cuts)
     )
     # Of equal edges the last one says what follows.
     keep = np.append(edge[1:] != edge[:-1], True) if len(edge) else np.empty(0, np.bool_)
-    return edge[keep].astype(np.int32), np.concatenate([np.array([ExitSide.FULL], np.uint8), side[keep]])
+    return edge[keep], np.concatenate([np.array([ExitSide.FULL], np.uint8), side[keep]])
