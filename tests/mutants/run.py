@@ -329,7 +329,8 @@ def store(verdicts: Sequence[Verdict], path: Path, mutants: Sequence[Mutant]) ->
 def main(arguments: Sequence[str] | None = None) -> int:
     """Plant the mistakes that were asked for, print what became of them, and return 1 if too many went unnoticed."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--only", default="", metavar="TEXT", help="mistakes whose name, file or words contain TEXT")
+    words = "mistakes whose name, file or words contain TEXT; may be given several times"
+    parser.add_argument("--only", action="append", metavar="TEXT", help=words)
     parser.add_argument("--python-only", action="store_true", help="leave out core/, which must be compiled")
     parser.add_argument("--list", action="store_true", help="show the list, and what of it can no longer be planted")
     parser.add_argument("--no-baseline", action="store_true", help="trust that the tests pass without a mistake")
@@ -338,7 +339,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     mutants = [
         mutant
         for mutant in read_mutants()
-        if options.only in f"{mutant.name} {mutant.file} {mutant.mistake}"
+        if any(text in f"{mutant.name} {mutant.file} {mutant.mistake}" for text in options.only or [""])
         and not (options.python_only and mutant.is_native)
     ]
     if options.list:

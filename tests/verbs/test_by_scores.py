@@ -12,6 +12,7 @@ from scurry.plan import NEVER_BELOW
 from scurry.promises import Certificate
 from scurry.stopping import LeaderFit, MarginFit
 from scurry.verbs import by_scores
+from scurry.verbs.options import Calibration, ExitOptions
 from support.calibration_rows import two_classes
 from support.strategies import complete_forest
 
@@ -190,3 +191,14 @@ def test_thresholds_off_the_grid_are_rounded_to_the_cautious_side():
     forest = complete_forest(4, 1, 1, 3)
     leads = LeaderFit(**shared, lead=np.array([between, on, 0.1 * step]), base_score=np.zeros(3), spread=1.0)
     assert by_scores._plan(forest, leads, step, Certificate(method="qwyc")).stop.lead[1:-1].tolist() == [3, 3, 1]
+
+
+def test_rows_compare_certify_or_fit(forest):
+    """Rows that compare methods fitted none of them, and those that certify had no part in either."""
+    X, _ = two_classes(900, 21)
+    calibration = Calibration.of(scurry.from_model(forest), X, None, None, ExitOptions(max_disagreement=0.02))
+    choosing, certifying = by_scores.split_to_choose(calibration)
+    parts = [choosing.sample.gathered(), choosing.fit_rows, certifying.sample.gathered()]
+    assert [len(part) for part in parts] == [150, 300, 450]
+    assert len({tuple(row) for part in parts for row in part}) == 900
+    assert {tuple(row) for row in certifying.fit_rows} == {tuple(row) for part in parts[:2] for row in part}

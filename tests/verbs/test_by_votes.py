@@ -128,3 +128,11 @@ def test_auto_states_the_asked_confidence_of_votes():
     assert certificate.bound == certified_rate(certificate.n_broken, certificate.n_rows, 0.95)
     for name in ("qwyc", "natural", "minimean"):
         assert name in certificate.why
+
+
+def test_how_often_the_full_vote_is_the_models_label(forest):
+    X, _ = two_classes(3000, 22)
+    fast = scurry.early_exit(forest, X, max_disagreement=0.02, method="minimean", random_state=0)
+    votes = fast.forest.value.argmax(axis=1)[fast.forest.apply(X)].sum(axis=1)
+    agreement = ((2 * votes > fast.forest.n_trees) == forest.predict(X)).mean()
+    assert fast.certificate.exits.vote_agreement == agreement < 1
