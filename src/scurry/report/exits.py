@@ -119,6 +119,8 @@ def _find_interval(n_changed: int, n_rows: int) -> tuple[float, float]:
 def _write_recipe(certificate: Certificate) -> str:
     """Return the call that made a plan."""
     promise = certificate.promise
+    if not certificate.n_calibration_rows:
+        return "scurry.Predictor.from_rule(forest, rule)"
     if not isinstance(promise, Labels):
         return _write_call(method=certificate.method)
     return _write_call(max_disagreement=promise.max_changed, confidence=promise.confidence, method=certificate.method)

@@ -37,6 +37,7 @@ _AMOUNTS = np.concatenate([[0.0], np.geomspace(1e-3, 10.0, 120)])
 
 _FIT_SHARE = 0.3  # of the promised rate, spent by the fit
 _BOLD_SHARES = (0.45, 0.6, 0.8, 1.0, 1.3, 2.0)  # spent by the fits that follow where rows allow
+_BIN_WIDTH = 0.1  # Fan's, in units of the score
 _MIN_BIN_ROWS = 5  # bins of fewer rows show no deviation, and would stop rows at any gamma
 
 
@@ -154,8 +155,14 @@ class _Search:
             mean_cost=None if in_trees else mean_cost,
         )
         tested = {"n_rows": n_rows, "n_broken": best.n_mistakes} if self.is_tested else {}
+        # With a gamma of the caller's, no limit was kept even on the rows that fitted the rule.
+        is_limited = self.is_tested or calibration.options.gamma is None
         certificate = calibration.certificate(
-            method, calibration.promise, n_fit_rows=len(self.rows), measured=measured, **tested
+            method,
+            calibration.promise if is_limited else None,
+            n_fit_rows=len(self.rows),
+            measured=measured,
+            **tested,
         )
         return score_plan(calibration.forest, best.fit.widen(best.amount), certificate)
 
@@ -168,6 +175,8 @@ class _Search:
 
     def _bolder(self, method: str, fit: ScoreRule) -> list[_Member]:
         """Return thresholds in the order of `fit` that spend more of the promise on the rows that fitted it."""
+        if self.calibration.options.gamma is not None:
+            return []  # the caller has said how bold
         rates = [rate for share in _BOLD_SHARES if (rate := share * self.calibration.promise.max_changed) < 1]
         fits = [self.fit(method, rate, fit.order) for rate in rates]
         counts = self.count_exits(fits, np.zeros(1))
@@ -233,25 +242,34 @@ def _decisions(forest: Forest, rows: NDArray[Any]) -> NDArray[Any]:
 def _fit_two_classes(
     search: _Search, method: str, max_rate: float, order: NDArray[np.int64] | None
 ) -> MarginFit | FanFit:
-    forest, keep_scores = search.calibration.forest, search.calibration.options.keep_scores
+    forest, options = search.calibration.forest, search.calibration.options
     decisions, step, y = search.decisions, search.step, search.y
+    keep_scores, given = options.keep_scores, options.order if order is None else order
     if decisions.all() or not decisions.any():
         raise _one_class(forest, decisions)
     shared: dict[str, Any] = {
         "decision_threshold": float(np.rint(forest.score_threshold / step) * step),
         "decisions": decisions,
         "costs": search.costs,
-        "max_disagreement": max_rate,
+        "y": None if y is None or forest.classes is None else np.asarray(y == forest.classes[1]),
+        "random_state": search.calibration.search_rng,
     }
     if method == "fan":
         if keep_scores is not None:
             raise InputError('keep_scores needs thresholds: use method="qwyc"', argument="keep_scores")
-        width = max(np.rint(0.1 / step), 1.0) * step
-        preset = order if order is not None else "natural" if y is None else "individual-mse"
-        positive = None if y is None or forest.classes is None else np.asarray(y == forest.classes[1])
-        return fan(search.scores, bin_width=width, order=preset, y=positive, min_rows=_MIN_BIN_ROWS, **shared)
-    given = "natural" if method == "natural" else order
-    return qwyc(search.scores, order=given, negative_only=keep_scores == "positive", **shared)
+        width = max(np.rint((_BIN_WIDTH if options.bin_width is None else options.bin_width) / step), 1.0) * step
+        preset = given if given is not None else "natural" if y is None else "individual-mse"
+        shared["max_disagreement" if options.gamma is None else "gamma"] = (
+            max_rate if options.gamma is None else options.gamma
+        )
+        return fan(search.scores, bin_width=width, order=preset, min_rows=_MIN_BIN_ROWS, **shared)
+    return qwyc(
+        search.scores,
+        order="natural" if method == "natural" else given,
+        negative_only=keep_scores == "positive",
+        max_disagreement=max_rate,
+        **shared,
+    )
 
 
 def _one_class(forest: Forest, decisions: NDArray[np.bool_]) -> InputError:
@@ -269,14 +287,20 @@ def _fit_many_classes(search: _Search, method: str, max_rate: float, order: NDAr
         raise InputError(
             f'method="fan" decides between two classes, the model has {forest.n_classes}; use "qwyc"', argument="method"
         )
-    if search.calibration.options.keep_scores is not None:
+    options = search.calibration.options
+    if options.keep_scores is not None:
         raise InputError('keep_scores="positive" needs a model with two classes', argument="keep_scores")
+    given = options.order if order is None else order
+    if isinstance(given, str) and given.endswith("-mse"):
+        raise InputError(f"order {given!r} is for two classes, the model has {forest.n_classes}", argument="order")
+    if isinstance(given, str) and given == "random":
+        given = search.calibration.search_rng.permutation(forest.n_rounds)
     return multiclass_qwyc(
         scores,
         max_disagreement=max_rate,
         base_score=forest.score_start,
         costs=search.costs.reshape(scores.shape[1], -1).sum(axis=1),
-        order="natural" if method == "natural" else order,
+        order="natural" if method == "natural" else given,
     )
 
 

@@ -21,33 +21,22 @@ from scurry.forest import Forest
 from scurry.formatting import format_percent, format_share
 from scurry.plan import Plan, SumRule
 from scurry.promises import Certificate, ExitMeasurement, Labels
-from scurry.runners.rules import majority_rule, plurality_rule, strictest
-from scurry.stopping import VotePolicy, VoteRule, fit_votes, solve_plurality
+from scurry.runners.rules import majority_rule, plan_of, plurality_rule, strictest
+from scurry.stopping import PluralityRule, VotePolicy, VoteRule, fit_votes, solve, solve_plurality
 from scurry.stopping.guarantee import rows_needed
 from scurry.stopping.sample import InMemory, Sample, Sums
 from scurry.stopping.votes.order import OrderFit, count_choosing_rows, fit_majority_order, fit_plurality_order
 from scurry.stopping.votes.policy import outcomes
-from scurry.verbs.options import Calibration
+from scurry.verbs.options import Calibration, ExitOptions, check_classifier
 
+VOTE_METHODS = ("minimax", "minimean", "minimixed", "schwing")
 _DRAW_IN_TREES = 1.0  # cost of a row's random draw, and of the split of its block, in trees
 
 
 def plan_by_votes(calibration: Calibration, method: str) -> Plan:
     """Return a plan that stops a vote by `method`: "minimax", "minimean", "minimixed" or "schwing"."""
-    forest, options = calibration.forest, calibration.options
-    if options.threshold is not None:
-        raise InputError(f'method={method!r} counts votes, which have no threshold; use "qwyc"', argument="threshold")
-    if options.cost_unit != "trees":
-        raise InputError(
-            f'method={method!r} evaluates trees in random order, whatever they cost; use "qwyc"', argument="costs"
-        )
-    if not forest.has_votes:
-        raise InputError(
-            f'method={method!r} counts votes of trees, and this is a boosted model whose trees add scores; use "qwyc"',
-            argument="method",
-        )
-    if options.keep_scores is not None:
-        raise InputError('keep_scores needs scores: use method="qwyc"', argument="keep_scores")
+    forest = calibration.forest
+    _check_asked(forest, calibration.options, method)
     choosing, certifying = _split(calibration)
     votes = certifying.mapped(forest.tree_votes)
     chooses = None if choosing is None else choosing.mapped(forest.tree_votes)
@@ -63,6 +52,49 @@ def plan_by_votes(calibration: Calibration, method: str) -> Plan:
             certificate, note=f"{certificate.note} The full vote is the model's label in {shown}.".strip()
         )
     return Plan(order=order, stop=stop, certificate=certificate)
+
+
+def plan_without_rows(forest: Forest, options: ExitOptions) -> Plan:
+    """Return a plan that stops a vote by a rule that no rows were fitted to or tested on."""
+    check_classifier(forest)
+    method, promise = options.method, options.labels
+    if method not in VOTE_METHODS:
+        raise InputError(
+            f'X_cal is needed: method={method!r} fits its rule to rows; "minimixed" and "minimax" promise something '
+            "without any",
+            argument="X_cal",
+        )
+    _check_asked(forest, options, method)
+    if method in ("minimean", "schwing") and options.is_promised:
+        raise InputError(
+            f"X_cal is needed: rows test what method={method!r} promises; pass confidence=None for no promise, or "
+            'method="minimixed", whose promise needs none',
+            argument="X_cal",
+        )
+    if forest.n_classes == 2:
+        rule: VoteRule | PluralityRule = solve(forest.n_trees, promise.max_changed, method=method)
+    else:
+        _check_many_classes(forest, options, method, tested=False)
+        rule = solve_plurality(forest.n_trees, forest.n_classes, promise.max_changed)
+    plan = plan_of(forest, rule, shuffle=options.shuffle, random_state=options.random_state)
+    assert plan.certificate is not None
+    return replace(plan, certificate=replace(plan.certificate, method=method))
+
+
+def _check_asked(forest: Forest, options: ExitOptions, method: str) -> None:
+    if options.threshold is not None:
+        raise InputError(f'method={method!r} counts votes, which have no threshold; use "qwyc"', argument="threshold")
+    if options.cost_unit != "trees":
+        raise InputError(
+            f'method={method!r} evaluates trees in random order, whatever they cost; use "qwyc"', argument="costs"
+        )
+    if not forest.has_votes:
+        raise InputError(
+            f'method={method!r} counts votes of trees, and this is a boosted model whose trees add scores; use "qwyc"',
+            argument="method",
+        )
+    if options.keep_scores is not None:
+        raise InputError('keep_scores needs scores: use method="qwyc"', argument="keep_scores")
 
 
 def _split(calibration: Calibration) -> tuple[Sample | None, Sample]:
@@ -144,11 +176,9 @@ def _many_classes(
     calibration: Calibration, method: str, votes: Sample, choosing: Sample | None
 ) -> tuple[NDArray[np.int32], SumRule, Certificate]:
     n_trees, n_classes = calibration.forest.n_trees, calibration.forest.n_classes
-    if method == "schwing" or (method == "minimean" and calibration.promise.confidence is None):
-        when = " without a confidence" if method == "minimean" else ""
-        raise InputError(f'method={method!r}{when} is for two classes, the model has {n_classes}; use "minimixed"')
-    if calibration.options.shuffle == "row":
-        raise InputError('shuffle="row" is for two classes')
+    _check_many_classes(
+        calibration.forest, calibration.options, method, tested=calibration.promise.confidence is not None
+    )
     if _certifies_its_order(calibration):
         fit = fit_plurality_order(votes, n_classes, **_order_options(calibration), method=method, choosing=choosing)
         order, upper = fit.order, fit.policy.upper
@@ -159,6 +189,17 @@ def _many_classes(
         upper = strictest(rule)
         certificate = replace(_certificate_over_orders(calibration, "minimixed", None), method=method)
     return order, plurality_rule(upper), certificate
+
+
+def _check_many_classes(forest: Forest, options: ExitOptions, method: str, *, tested: bool) -> None:
+    if method == "schwing" or (method == "minimean" and not tested):
+        when = " without a confidence" if method == "minimean" else ""
+        raise InputError(
+            f'method={method!r}{when} is for two classes, the model has {forest.n_classes}; use "minimixed"',
+            argument="method",
+        )
+    if options.shuffle == "row":
+        raise InputError('shuffle="row" is for two classes', argument="shuffle")
 
 
 def _order_options(calibration: Calibration) -> dict[str, Any]:
