@@ -13,7 +13,7 @@ EMULATION := gcc-arm-none-eabi qemu-system-arm gcc-riscv64-unknown-elf qemu-syst
 QUICK := -m "not slow and not embedded" -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test test-slow test-minimal coverage embedded emulation-packages engines lint bench sanitize clean
+.PHONY: help demo docs test test-slow test-minimal coverage attack attack-full embedded emulation-packages engines lint bench mutants sanitize clean
 
 help:  ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,14 @@ lint: $(VENV)/.built  ## Run ruff (check and format) and mypy.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Every wrong label, crash, hang or error that is not of scurry is printed with the command that repeats it.
+attack: $(VENV)/.built  ## Attack with random models, hostile rows, damaged files, malformed calls and kills (15 min).
+	PYTHONPATH=tests $(BIN)/python -m attack --models 1500 --frames 600 --files 20000 --calls 1000 --processes 50 $(ATTACK_FLAGS)
+
+attack-full: $(VENV)/.built  ## Attack for longer: 5,000 models, 100,000 files, 8,000 calls; figures in benchmarks/results.
+	PYTHONPATH=tests $(BIN)/python -m attack --models 5500 --frames 2000 --files 100000 --calls 8000 --processes 300 \
+	  --json benchmarks/results/attack.json $(ATTACK_FLAGS)
+
 embedded: $(VENV)/.built  ## Test exported C on an emulated Cortex-M4 and RISC-V, interrupted at every step.
 	@which arm-none-eabi-gcc qemu-system-arm riscv64-unknown-elf-gcc qemu-system-riscv32 >/dev/null || \
 	  if [ "$$(id -u)" = 0 ] && which apt-get >/dev/null; \
@@ -56,6 +64,9 @@ emulation-packages:
 engines: $(VENV)/.built  ## Test the scorer inside Spark (needs Java 17) and Ray Data on this machine.
 	$(BIN)/pip install -q --no-build-isolation -e ".[test,spark,ray]"
 	$(BIN)/pytest -q tests/distributed/test_engines.py
+
+mutants: $(VENV)/.built  ## Plant mistakes one at a time and see whether the tests notice; MUTANT_FLAGS="--only plan" narrows it down.
+	$(BIN)/python tests/mutants/run.py $(MUTANT_FLAGS)
 
 bench: $(BENCH)/.built  ## Compare speed with other engines; BENCH_FLAGS="--quick --cells 'adult/*'" narrows it down.
 	$(BENCH)/bin/python benchmarks/peers.py $(BENCH_FLAGS)

@@ -15,11 +15,12 @@ import scurry
 TOP = Path(__file__).parents[1]
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OPTIONAL = {
-    "dask", "distributed", "fastapi", "joblib", "lightgbm", "matplotlib", "pandas", "polars", "pyarrow", "ray", "rich",
-    "scipy", "skops", "sklearn", "typer", "xgboost",
+    "dask", "distributed", "httptools", "joblib", "lightgbm", "matplotlib", "pandas", "polars", "prometheus_client",
+    "pyarrow", "ray", "rich", "scipy", "skops", "sklearn", "typer", "uvicorn", "xgboost",
 }  # fmt: skip
 KNOWN_BROKEN = {"prune"}  # scurry.pruning and scurry.verbs.prune import each other
-MODULES = {"scikit-learn": "sklearn", "xgboost-cpu": "xgboost"}  # where a package has another name than its module
+# Where a package has another name than its module.
+MODULES = {"prometheus-client": "prometheus_client", "scikit-learn": "sklearn", "xgboost-cpu": "xgboost"}
 
 
 def imported_by(statement: str) -> set[str]:

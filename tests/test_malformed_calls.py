@@ -12,7 +12,8 @@ from support.malformed_calls import Call, attempt, entries, list_calls
 N_CALLS, SEED = int(os.environ.get("SCURRY_CALLS", "250")), int(os.environ.get("SCURRY_SEED", "0"))
 # Results of other functions, which nobody makes by hand, and functions without arguments or that need a cluster.
 NOT_CALLED = {
-    "AnswerRule", "AnswerStopper", "PluralityFit",
+    "AnswerRule", "AnswerStopper", "PluralityFit", "CostMeasurement", "Visit",
+    "BudgetMeasurement", "Offer", "Offers", "App", "create_app", "serve",
     "AbortFlag", "PruningPath", "PruningProblem", "PrunedPoint", "FeatureCosts", "StepOrder", "Export", "Verification",
     "Certificate", "ExitMeasurement", "StepMeasurement", "RowSummary", "Promise", "Dataset", "cache_folder", "names",
     "Report", "FeatureBill", "ExactOptimum", "FanFit", "FanRule", "LeadRule", "LeaderFit", "MarginFit", "MarginRule",

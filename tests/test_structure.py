@@ -10,12 +10,12 @@ LAYERS = (
     {"checks"},
     {"forest", "costs"},
     {"importers", "plan", "promises"},
-    {"stopping", "orders", "pruning"},
+    {"stopping", "orders"},
     {"runners"},
     {"predictor"},
-    {"evaluation", "timing"},
+    {"pruning", "evaluation", "timing"},
     {"verbs"},
-    {"estimators", "growing", "display", "report", "export", "batch", "distributed", "datasets"},
+    {"estimators", "growing", "display", "report", "export", "batch", "distributed", "serving", "datasets"},
     {"scurry"},  # the public names, which the command line calls
     {"cli"},
 )

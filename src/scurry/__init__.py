@@ -9,6 +9,7 @@ from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 from scurry.runners.runner import AbortFlag
+from scurry.runners.visit import Visit
 from scurry.version import read_version
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         orders,
         pruning,
         report,
+        serving,
         stopping,
     )
     from scurry.estimators import AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier
@@ -41,6 +43,7 @@ __all__ = [
     "Forest",
     "Plan",
     "Predictor",
+    "Visit",
     "anytime",
     "batch",
     "datasets",
@@ -58,6 +61,7 @@ __all__ = [
     "prune",
     "pruning",
     "report",
+    "serving",
     "stopping",
 ]
 
@@ -79,6 +83,7 @@ _LAZY = {
     "prune": "scurry.verbs.prune",
     "pruning": "scurry.pruning",
     "report": "scurry.report",
+    "serving": "scurry.serving",
     "stopping": "scurry.stopping",
 }
 

@@ -27,7 +27,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     return value
 
 
-def check_count(name: str, value: Any, smallest: int = 1, *, largest: int = 2**63 - 1, hint: str = "") -> int:
+def check_count(name: str, value: Any, smallest: int = 1, *, largest: float = 2**63 - 1, hint: str = "") -> int:
     """Return `value` as an int from `smallest` to `largest`; `hint` is added to the message."""
     try:
         count = operator.index(value)
@@ -112,6 +112,22 @@ def check_random_state(random_state: RandomState) -> np.random.Generator:
             f"{random_state!r}",
             argument="random_state",
         ) from error
+
+
+def draw_seed(random_state: RandomState) -> int:
+    """Return a whole number that seeds what `random_state` asks for: itself, or one drawn by it.
+
+    Examples
+    --------
+    >>> draw_seed(7), draw_seed(None) == draw_seed(None)
+    (7, False)
+    """
+    try:
+        seed = operator.index(random_state)  # type: ignore[arg-type]
+    except TypeError:
+        return int(check_random_state(random_state).integers(2**32))
+    check_random_state(seed)
+    return seed
 
 
 def float_of(value: Any) -> float:

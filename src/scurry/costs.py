@@ -379,6 +379,8 @@ def _check_error_costs(given: Any, labels: Sequence[Any]) -> NDArray[np.float64]
         if unknown or absent:
             wrong = f"names {unknown[0]!r}, which is no class" if unknown else f"lacks {absent[0]!r}"
             raise InputError(f"{name} {wrong}; the classes are {_list_some(labels)}", argument=name)
+        if not all(isinstance(row, Mapping) for row in given.values()):
+            raise InputError(f"{name} must map every label to a mapping of answer to cost", argument=name)
         # A right answer may be left out; every wrong one is named, because 0 would be a guess.
         rows = [{label: 0.0} | dict(given[label]) for label in labels]
         matrix = np.array(
@@ -387,7 +389,7 @@ def _check_error_costs(given: Any, labels: Sequence[Any]) -> NDArray[np.float64]
     else:
         try:
             matrix = np.asarray(given, dtype=np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{name} must be numbers: {error}", argument=name) from error
     if matrix.shape != (n_classes, n_classes):
         raise InputError(

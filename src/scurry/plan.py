@@ -164,6 +164,15 @@ class SumRule(StopRule):
             raise InputError(f"step {self.step:g} is too small: some score is more than 2^31 of them")
         return units.clip(NEVER_BELOW, NEVER_ABOVE).astype(np.int32)
 
+    @property
+    def is_randomised(self) -> bool:
+        """Whether rows draw something: a policy, or an order of their own."""
+        return False
+
+    def draw(self, order: NDArray[np.int32], number: int) -> tuple[NDArray[np.int32], Self]:
+        """Return the order of trees and the rule, of one policy, that the row with this number follows."""
+        return order, self
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ExitRule(SumRule):
@@ -352,6 +361,26 @@ class ExitRule(SumRule):
         lower, upper = np.full_like(self.lower, NEVER_BELOW), np.full_like(self.upper, NEVER_ABOVE)
         lower[:, -1], upper[:, -1] = self.lower[:, -1], self.upper[:, -1]
         return replace(self, lower=lower, upper=upper, piece_sides=np.zeros_like(self.piece_sides))
+
+    @property
+    def is_randomised(self) -> bool:
+        """Whether rows draw something: a policy, or an order of their own."""
+        return self.shuffles_rows or len(self.weights) > 1
+
+    def draw(self, order: NDArray[np.int32], number: int) -> tuple[NDArray[np.int32], Self]:
+        """Return the order of trees and the rule, of one policy, that the row with this number follows.
+
+        Native code draws by a row's values. This draw is for rows whose values are not known yet: it differs for a
+        single row, and has the same distribution.
+        """
+        if not self.is_randomised:
+            return order, self
+        rng = np.random.default_rng([self.seed, number])
+        drawn_order = rng.permutation(order) if self.shuffles_rows else order
+        policy = int(rng.choice(len(self.weights), p=self.weights / self.weights.sum()))
+        drawn = slice(policy, policy + 1)
+        one = replace(self, weights=np.ones(1), lower=self.lower[drawn], upper=self.upper[drawn], shuffle="fixed")
+        return drawn_order, one
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

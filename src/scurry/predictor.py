@@ -15,13 +15,17 @@ from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, as_rows, thread_count
 from scurry.forest.storage import digest, read_container, write_container
+from scurry.formatting import align
 from scurry.plan import Plan
-from scurry.promises import Certificate, Promise, align
+from scurry.promises import Certificate, Promise
 from scurry.runners import runner_of
 from scurry.runners.acquire import Acquisition, acquire
+from scurry.runners.known import read_known
 from scurry.runners.ledger import Ledger
+from scurry.runners.row_walk import Terms
 from scurry.runners.runner import NO_LIMIT, AbortFlag, Budget, Run, Runner
 from scurry.runners.steps import Answer, StepRunner
+from scurry.runners.visit import Visit
 
 
 class Predictor:
@@ -282,8 +286,8 @@ class Predictor:
             What a row pays, as in `scurry.prune`; by default 1 for every feature.
         max_cost : float, optional
             The most a row may pay. A tree whose next feature would exceed it answers with the node it has reached.
-        order : {"plan", "cheapest"}
-            "cheapest" buys, of all features that trees wait for, the cheapest first. Early exits need "plan".
+        order : {"plan", "cheapest", "informative"}
+            As in `start_row`. Early exits need "plan".
         ledger : Ledger, optional
             Where purchases are recorded, to continue the account of earlier calls. By default a new one.
 
@@ -308,19 +312,66 @@ class Predictor:
         >>> out.ledger
         Ledger(n_rows=2, n_purchases=2, total_cost=4)
         """
-        costs = FeatureCosts.of(
-            self.forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs, step_cost=0.0
-        )
-        return acquire(
-            self.forest,
-            self.plan,
-            get_feature,
-            n_rows,
-            costs=costs,
-            max_cost=max_cost,
-            order=order,
-            ledger=Ledger() if ledger is None else ledger,
-        )
+        costs = FeatureCosts.of(self.forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs)
+        terms = Terms.of(self, costs, max_cost, order)
+        return acquire(terms, get_feature, n_rows, Ledger() if ledger is None else ledger)
+
+    def start_row(
+        self,
+        known: Any = None,
+        *,
+        feature_costs: Any = None,
+        groups: Any = None,
+        group_costs: Any = None,
+        max_cost: float | None = None,
+        order: str = "plan",
+        row: int | None = None,
+    ) -> Visit:
+        """Start to predict a row whose features arrive one at a time, perhaps days apart.
+
+        Parameters
+        ----------
+        known : mapping of feature to value, array of shape (n_features,), or table of one row, optional
+            What is known already, and costs nothing. NaN and None are not known yet.
+        feature_costs, groups, group_costs : optional
+            What a row pays, as in `scurry.prune`; by default 1 for every feature.
+        max_cost : float, optional
+            The most the row may pay. A tree whose next feature would exceed it answers with the node it has reached.
+        order : {"plan", "cheapest", "informative"}
+            Which feature is needed next: the one that the plan's next tree tests; of all features that trees wait for,
+            the cheapest; or the one that is expected to settle most of the answer for its cost, judged by the training
+            rows that passed each node. Early exits keep their promise in the plan's order, so they need "plan".
+        row : int, optional
+            Number of the row, by which a randomised plan draws. Such a plan needs one, another for every row.
+
+        Returns
+        -------
+        Visit
+            With `next_feature`, `give`, `unavailable`, `answer` and `save`.
+
+        Examples
+        --------
+        >>> import scurry
+        >>> tree = {"feature": [1, -1, 0, -1, -1], "threshold": [0.5, 0, 0.5, 0, 0], "left": [1, -1, 3, -1, -1],
+        ...         "right": [2, -1, 4, -1, -1], "value": [[0.5, 0.5], [0.9, 0.1], [0.3, 0.7], [0.8, 0.2], [0, 1]]}
+        >>> predictor = scurry.Predictor.full(scurry.Forest.from_trees([tree]))
+        >>> visit = predictor.start_row(known={1: 0.7}, feature_costs=[5, 2])
+        >>> while visit.next_feature is not None:
+        ...     visit.give(visit.next_feature.name, 0.2)  # here a patient would be sent to the laboratory
+        >>> visit.answer.label, visit.answer.cost, visit.answer.why
+        (0, 5.0, 'all 1 trees are evaluated')
+        """
+        costs = FeatureCosts.of(self.forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs)
+        terms = Terms.of(self, costs, max_cost, order)
+        is_randomised = self.plan.exit_rule is not None and self.plan.exit_rule.is_randomised
+        if row is None and is_randomised:
+            raise InputError(
+                "this plan is randomised, and its promise needs a new draw for every row; pass the row's number as "
+                "row=0, 1, …",
+                argument="row",
+            )
+        number = 0 if row is None else check_count("row", row, 0)
+        return Visit(terms, read_known(self.forest, known), number)
 
     def summary(self) -> Summary:
         """Return what the plan promises and what was measured when it was made; print it."""
@@ -384,6 +435,8 @@ def load(path: str | PathLike[str]) -> Forest | Predictor:
     True
     """
     container = read_container(path)
+    if container.kind == "visit":
+        raise FormatError(f"{path} holds a visit; use scurry.Visit.load(path, predictor)")
     if container.kind not in ("forest", "predictor"):
         raise FormatError(f"{path} holds a {container.kind!r}, which this version of scurry does not know")
     forest = Forest.from_container(container)

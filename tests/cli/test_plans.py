@@ -75,6 +75,22 @@ def test_anytime(run, folder, forest, features, table, tmp_path):
     assert f"new.parquet --max-steps {len(written.plan.order) // 10} -o scores.parquet" in text
 
 
+@pytest.mark.parametrize("readout", ["plain", "weighted"])
+def test_readout(run, folder, tmp_path, readout):
+    arguments = ("anytime", folder / "model.skops", folder / "rows.csv", "--label", "diagnosis", "--order", "depth-ie")
+    run(*arguments, "--readout", readout, "-o", tmp_path / "ready.scurry")
+    assert scurry.load(tmp_path / "ready.scurry").plan.stop.readout == readout
+
+
+def test_prune_method(run, folder, forest, features):
+    arguments = ("prune", folder / "model.skops", folder / "rows.parquet", "--json")
+    for method in ("exact", "ccp"):
+        path = scurry.prune(forest, features[250:500], method=method)
+        listed = json.loads(run(*arguments, "--method", method))
+        assert listed == {"costs": path.costs.tolist(), "errors": path.errors.tolist()}
+    assert listed != json.loads(run(*arguments))
+
+
 def test_prune(run, folder, forest, features, tmp_path):
     costs = {name: 1.0 + len(name) % 3 for name in features}
     (tmp_path / "costs.json").write_text(json.dumps(costs))

@@ -1,6 +1,7 @@
 """Commands that run a model on rows."""
 
 import json
+import sys
 
 import pandas as pd
 import pytest
@@ -42,6 +43,30 @@ def test_predict_with_a_budget(run, folder, forest, table, tmp_path):
     scores = pd.read_parquet(tmp_path / "out" / "new.parquet")
     assert scores.columns.tolist() == ["s_label", "s_steps"]
     assert set(scores.s_steps) == {7}
+
+
+def test_a_budget_of_time_ends_rows_early(run, folder, forest, table, tmp_path):
+    features = table.drop(columns=["diagnosis", "patient"])
+    ready = scurry.anytime(forest, features[250:500], table.diagnosis[250:500], order="depth-ie")
+    ready.save(tmp_path / "ready.scurry")
+    arguments = ("predict", tmp_path / "ready.scurry", folder / "new.parquet", "--columns", "reason")
+    # No row can make a step in a thousandth of a nanosecond, and every row ends in a minute.
+    for time_us, reason in ((1e-6, "time"), (6e7, "complete")):
+        run(*arguments, "--time-us", time_us, "-o", tmp_path / f"{reason}.parquet")
+        assert set(pd.read_parquet(tmp_path / f"{reason}.parquet").reason) == {reason}
+
+
+@pytest.mark.parametrize(("given", "passed"), [(("--threads", 3), 3), ((), None)])
+def test_threads_and_budgets_are_passed_on(run, folder, fast, monkeypatch, given, passed):
+    asked = {}
+
+    def score(source, predictor, destination, **settings):
+        asked.update(settings)
+        return scurry.batch.Report(n_rows=7, seconds=0.5, written=["new.parquet"])
+
+    monkeypatch.setattr("scurry.batch.score", score)
+    run("predict", folder / "fast.scurry", "a.parquet", "-o", "out", *given)
+    assert asked["n_threads"] == passed
 
 
 def test_a_file_that_cannot_be_read_does_not_stop_the_others(folder, fast, table, tmp_path):
@@ -118,3 +143,33 @@ def test_a_cluster_is_asked_for_the_same(run, folder, fast, monkeypatch):
         "max_steps": None,
         "time_us": None,
     }
+
+
+def test_serve_passes_every_option_on(run, folder, fast, monkeypatch):
+    def serve(predictor, **options):
+        options.pop("on_start")("http://127.0.0.1:8123")
+        asked.append((predictor.digest, options))
+
+    asked = []
+    monkeypatch.setattr("scurry.serving.serve", serve)
+    said = run("serve", folder / "fast.scurry", "--port", 8123, "--name", "income")
+    assert said == "Serving fast.scurry at http://127.0.0.1:8123/v2/models/income\n"
+    options = {"host": "127.0.0.1", "port": 8123, "name": "income", "budget_us": 500_000.0, "min_steps": None}
+    assert asked.pop() == (fast.digest, options | {"max_waiting": 1000})
+    run("serve", folder / "fast.scurry", "--host", "::1", "--budget-us", 7, "--min-steps", 3, "--max-waiting", 5)
+    options = {"host": "::1", "port": 8000, "name": "model", "budget_us": 7.0, "min_steps": 3, "max_waiting": 5}
+    assert asked.pop()[1] == options
+
+
+def test_serve_names_the_option_that_is_wrong(fail, folder, fast):
+    path = folder / "fast.scurry"
+    assert "--min-steps needs an anytime plan" in fail("serve", path, "--min-steps", 5)
+    assert "--max-waiting must be a whole number of at least 1, got 0" in fail("serve", path, "--max-waiting", 0)
+    assert "--budget-us must be a number above 0" in fail("serve", path, "--budget-us", 0)
+    assert "--name must consist of letters" in fail("serve", path, "--name", "a/b")
+    assert "--port: cannot listen on 127.0.0.1:70000" in fail("serve", path, "--port", 70_000)
+
+
+def test_serve_without_the_extra(fail, folder, fast, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert "pip install 'scurry[serve]'" in fail("serve", folder / "fast.scurry")

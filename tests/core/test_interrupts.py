@@ -4,13 +4,17 @@ Each piece of work would take a minute or more. It gets a signal after a moment,
 long before.
 """
 
+import os
 import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
+# The child imports what this process would, helpers of the tests included.
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
 PRELUDE = """
     import sys, time
     import numpy as np, scurry
@@ -71,7 +75,7 @@ WORK = {
 @pytest.mark.parametrize("name", WORK)
 def test_ctrl_c_stops_long_work(name):
     program = textwrap.dedent(PRELUDE) + textwrap.dedent(WORK[name])
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
     try:
         assert child.stdout.readline() == "ready\n"
         with pytest.raises(subprocess.TimeoutExpired):

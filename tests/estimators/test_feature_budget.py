@@ -167,11 +167,11 @@ def test_the_same_seed_finds_the_same_forests(rows):
 def test_mistakes(rows):
     X, y, *_ = rows
     wrong = {
-        "candidates": ["cheap", ["trees", "bushes"]],
+        "candidates": ["cheap", ["trees", "bushes"], 3],
         "n_folds": [0, 2.5],
         "class_weight": ["heavy", {0: 1}, {0: 0, 1: 0}],
         "max_cost": ["much", float("nan")],
-        "error_costs": [[[0, 1]], [[1, 1], [1, 0]], [[0, -1], [1, 0]], {0: {1: 2}}],
+        "error_costs": [[[0, 1]], [[1, 1], [1, 0]], [[0, -1], [1, 0]], {0: {1: 2}}, {0: 1, 1: 2}, 10**400],
     }
     for name, values in wrong.items():
         for value in values:

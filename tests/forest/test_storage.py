@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from scurry import Forest, from_model, load
 from scurry.errors import FormatError, InputError, OutputError, ScurryError
+from scurry.forest import storage
 from scurry.forest.storage import read_container
+from support.mutations import members, mutated, rewritten
 
 STUMP = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}  # fmt: skip
@@ -25,26 +27,6 @@ def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "stump.scurry"
     Forest.from_trees([STUMP], classes=["no", "yes"]).save(path)
     return path.read_bytes()
-
-
-def members(data: bytes) -> dict[str, bytes]:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def rewritten(data: bytes, compression=zipfile.ZIP_STORED, **changes: bytes | None) -> bytes:
-    parts = members(data)
-    for name, content in changes.items():
-        name = name.replace("__", ".")
-        if content is None:
-            del parts[name]
-        else:
-            parts[name] = content
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", compression) as archive:
-        for name, content in parts.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
 
 
 def manifest(data: bytes, **changes) -> bytes:
@@ -91,6 +73,26 @@ def test_failed_save_leaves_the_old_file(saved, tmp_path):
         odd.save(path)
     assert path.read_bytes() == saved
     assert [p.name for p in tmp_path.iterdir()] == ["f.scurry"]
+
+
+def test_who_reads_the_old_file_goes_on_reading_it(saved, tmp_path):
+    """A new file takes its place in one move, so that nobody sees half of it."""
+    path = tmp_path / "f.scurry"
+    path.write_bytes(saved)
+    with path.open("rb") as reader:
+        start = reader.read(100)
+        Forest.from_trees([STUMP] * 50).save(path)
+        assert start + reader.read() == saved
+    assert load(path).n_trees == 50
+    assert [p.name for p in tmp_path.iterdir()] == ["f.scurry"]
+
+
+def test_members_that_share_their_bytes(saved):
+    """A small file could claim much memory. Newer versions of zipfile refuse such a file before its sizes are added."""
+    with zipfile.ZipFile(io.BytesIO(saved)) as archive:
+        assert storage._read(archive, len(saved))[0] == "forest"
+        with pytest.raises(FormatError, match="claim more bytes than the file has"):
+            storage._read(archive, sum(member.file_size for member in archive.infolist()) - 1)
 
 
 def test_new_files_have_the_usual_permissions(tmp_path, monkeypatch):
@@ -168,28 +170,6 @@ def test_missing_file_says_so(tmp_path):
         load(tmp_path / "nowhere.scurry")
     with pytest.raises(InputError, match="cannot read the model file"):
         from_model(tmp_path / "nowhere.scurry")
-
-
-def mutated(data: bytes, seed: int) -> bytes:
-    """`data` with a few bytes changed, cut out, repeated or inserted."""
-    rng = np.random.default_rng(seed)
-    out = bytearray(data)
-    for _ in range(rng.integers(1, 6)):
-        at, length = int(rng.integers(len(out))), int(rng.integers(1, 16))
-        match rng.integers(5):
-            case 0:
-                out[at] ^= 1 << int(rng.integers(8))
-            case 1:
-                out[at : at + length] = rng.bytes(length)
-            case 2:
-                del out[at : at + length]
-            case 3:
-                out[at:at] = out[at : at + length]
-            case _:
-                out[at : at + 4] = int(rng.choice([0, 1, 0x7FFFFFFF, 0xFFFFFFFF])).to_bytes(4, "little")
-        if not out:
-            break
-    return bytes(out)
 
 
 def load_mutated(saved: bytes, seed: int, path) -> None:

@@ -296,7 +296,7 @@ class TestCheapestFirst:
     [
         ({"max_cost": -1}, "max_cost must be a number of at least 0, got -1; None sets no limit"),
         ({"max_cost": np.nan}, "max_cost must be a number of at least 0"),
-        ({"order": "dearest"}, 'order must be one of "plan", "cheapest", got \'dearest\''),
+        ({"order": "dearest"}, 'order must be one of "plan", "cheapest", "informative", got \'dearest\''),
         ({"n_rows": -1}, "n_rows must be a whole number of at least 0, got -1"),
         ({"feature_costs": [1.0, -1.0] + [1.0] * 11}, r"feature_costs\[1\] .* is -1"),
         ({"feature_costs": [1.0]}, r"feature_costs has shape \(1,\), expected \(13,\)"),

@@ -141,7 +141,10 @@ def entries() -> tuple[Entry, ...]:
     scores, votes = rng.normal(size=(200, 5)), rng.integers(0, 2, size=(200, 7))
     margin = scurry.stopping.qwyc(scores, max_disagreement=0.05)
     fast.save(folder / "fast.scurry")
-    pd.DataFrame(X, columns=list("abcd")).assign(y=y).to_parquet(folder / "rows.parquet")
+    whole = scurry.Predictor.full(forest)
+    whole.start_row({0: 1.0}).save(folder / "row.scurry")
+    table = pd.DataFrame(X, columns=list("abcd"))
+    table.assign(y=y).to_parquet(folder / "rows.parquet")
     scurry.export.to_c(forest, folder / "c", X_cal=X)
     names = ("tree_offset", "feature", "threshold", "left", "right", "value", "n_features", "classes")
     fields = {name: getattr(forest, name) for name in names}
@@ -182,6 +185,8 @@ def entries() -> tuple[Entry, ...]:
         "anytime": (s.anytime, {"model": forest, "X_order": X, "y_order": y, "order": "forward-squirrel"}),
         "prune": (s.prune, {"model": forest, "X_val": X, "y_val": y}),
         "prune, validation": (s.prune, {"model": forest, "X_val": X, "y_val": y, "errors": "validation"}),
+        "prune, weights": (s.prune, {"model": forest, "X_val": X, "class_weight": "balanced"}),
+        "prune, error costs": (s.prune, {"model": forest, "X_val": X, "error_costs": 1 - np.eye(forest.n_classes)}),
         "Forest": (s.Forest, fields),
         "Forest.from_trees": (s.Forest.from_trees, {"trees": [stump] * 3}),
         "Forest.predict": (forest.predict, {"X": X}),
@@ -189,6 +194,8 @@ def entries() -> tuple[Entry, ...]:
         "Forest.scores": (forest.scores, {"X": X}),
         "Forest.apply": (forest.apply, {"X": X}),
         "Forest.codes_of": (forest.codes_of, {"labels": y}),
+        "Forest.encoder": (lambda X, rows=table: forest.encoder(X)(rows), {"X": table}),
+        "Encoder": (s.Encoder, {"forest": forest, "X": table}),
         "Forest.save": (forest.save, {"path": folder / "saved.scurry"}),
         "Plan": (lambda order, stop=None: s.Predictor(forest, s.Plan(order=order, stop=stop)).predict(X[:5]),
                  {"order": np.arange(7, dtype=np.int32)}),
@@ -199,8 +206,14 @@ def entries() -> tuple[Entry, ...]:
         "Predictor.run": (ready.run, {"X": X}),
         "Predictor.stream": (lambda x, every=1: list(ready.stream(x, every=every)), {"x": X[:1]}),
         "Predictor.acquire": (fast.acquire, {"get_feature": lambda row, feature: X[row][feature], "n_rows": 3}),
+        "Predictor.start_row": (whole.start_row, {"known": {0: 1.0}, "feature_costs": [1, 2, 3, 4]}),
+        "Visit.give": (whole.start_row({0: 1.0}).give, {"name": 1, "value": 0.5}),
+        "Visit.unavailable": (whole.start_row({0: 1.0}).unavailable, {"name": 1}),
+        "Visit.save": (whole.start_row().save, {"path": folder / "saved.scurry"}),
+        "Visit.load": (s.Visit.load, {"path": folder / "row.scurry", "predictor": whole}),
         "Predictor.save": (fast.save, {"path": folder / "saved.scurry"}),
         "PruningPath.at": (path.at, {"max_cost": 2.0}),
+        "PruningPath.at, promise": (path.at, {"promise": s.promises.Cost(2.0), "X_cal": X + 0.125}),
         "PruningPath.point": (path.point, {"max_cost": 2.0}),
         "PruningPath.objective": (path.objective, {"lam": 0.1}),
         "EarlyExitClassifier": (partial(fit, s.EarlyExitClassifier), {"estimator": model, "max_disagreement": 0.1}),
@@ -217,6 +230,7 @@ def entries() -> tuple[Entry, ...]:
                                      {"predictor": fast, "X": X}),
         "display.VoteRuleDisplay": (lambda rule: s.display.VoteRuleDisplay(rule), {"rule": rule}),
         "export.to_c": (s.export.to_c, {"pred": forest, "directory": folder / "c2", "X_cal": X}),
+        "promises.Cost": (s.promises.Cost, {"max_cost": 40.0}),
         "promises.Labels": (s.promises.Labels, {"max_changed": 0.01}),
         "promises.Certificate.from_json": (s.promises.Certificate.from_json, {"data": fast.certificate.to_json()}),
         "growing.BudgetedForestClassifier": (partial(fit, s.growing.BudgetedForestClassifier), dict(grown)),

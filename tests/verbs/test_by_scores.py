@@ -8,8 +8,12 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 import scurry
 from scurry.errors import InfeasibleError, InputError
-from scurry.stopping import fan, preset_order, qwyc
+from scurry.plan import NEVER_BELOW
+from scurry.promises import Certificate
+from scurry.runners import rules
+from scurry.stopping import LeaderFit, MarginFit, fan, preset_order, qwyc
 from support.calibration_rows import two_classes
+from support.strategies import complete_forest
 
 METHODS = ("qwyc", "fan", "auto")
 
@@ -99,6 +103,17 @@ def test_boosted_model_of_several_classes():
     np.testing.assert_array_equal(fast.predict(X[2800:]), run.labels)
 
 
+@pytest.mark.parametrize("costs", ["trees", "steps"])
+def test_what_is_measured_is_what_runs(boosted, costs):
+    X, y = make_classification(1500, n_features=8, n_informative=5, n_classes=3, random_state=1)
+    several = GradientBoostingClassifier(n_estimators=10, max_depth=3, random_state=0).fit(X[:500], y[:500])
+    for model, rows in ((several, X), (boosted, two_classes(1500, 20)[0])):
+        fast = scurry.early_exit(model, rows, max_disagreement=0.03, confidence=None, method="qwyc", costs=costs)
+        measured, run = fast.certificate.exits, fast.run(rows)
+        assert measured.mean_trees == pytest.approx(run.mean_trees, rel=1e-12)
+        assert measured.changed == (run.labels != model.predict(rows)).mean()
+
+
 def test_costs_change_what_is_saved(boosted):
     """Trees of the second half at a thousandth of the price: the search prefers them, and counts in these units."""
     X, _ = two_classes(6000, 24)
@@ -145,6 +160,36 @@ def test_infeasible_says_what_is_achievable(boosted):
     assert caught.value.achievable == pytest.approx(1 - 0.05 ** (1 / 500))
     with pytest.raises(InfeasibleError, match=r"confidence 0\.95 on 500 rows"):
         scurry.early_exit(boosted, X, max_disagreement=0.001, random_state=0)
+
+
+def test_bins_wider_than_all_sums(boosted):
+    """Their edges are more grid units away than 32 bits hold, and were wrapped around."""
+    forest = scurry.from_model(boosted)
+    small = forest.replace(value=forest.value / 1e5, base_score=forest.base_score / 1e5)
+    X, _ = two_classes(3000, 6)
+    fast = scurry.early_exit(small, X, max_disagreement=0.02, method="fan", confidence=None)
+    assert np.mean(fast.predict(X) != small.predict(X)) <= 0.02
+
+
+def test_thresholds_off_the_grid_are_rounded_to_the_cautious_side():
+    """A row half a unit inside a threshold continues: on the grid it may only stop where the rule would stop it."""
+    step, costs, order = 0.25, np.ones(4), np.arange(4)
+    shared = {"order": order, "costs": costs, "step": 2.0**-40, "n_rows": 10}
+    between, on = 2.5 * step, 3 * step
+    fit = MarginFit(
+        **shared,
+        lower=np.array([-between, -on, between]),
+        upper=np.array([between, on, 2 * between]),
+        decision_threshold=0.0,
+        spread=1.0,
+    )
+    rule = rules._exit_rule(fit, step)
+    assert rule.lower[0, 1:-1].tolist() == [-3, -3, 2]
+    assert rule.upper[0, 1:-1].tolist() == [3, 3, 5]
+    assert rule.lower[0, [0, -1]].tolist() == [NEVER_BELOW] * 2
+    forest = complete_forest(4, 1, 1, 3)
+    leads = LeaderFit(**shared, lead=np.array([between, on, 0.1 * step]), base_score=np.zeros(3), spread=1.0)
+    assert rules.score_plan(forest, leads, step, Certificate(method="qwyc")).stop.lead[1:-1].tolist() == [3, 3, 1]
 
 
 @pytest.mark.parametrize("method", ["qwyc", "fan"])

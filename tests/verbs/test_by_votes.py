@@ -137,13 +137,20 @@ def test_a_promise_without_rows(forest, method, shuffle):
     asked = {"shuffle": shuffle, "random_state": 0}
     fast = scurry.early_exit(forest, method=method, max_disagreement=0.02, **asked)
     rule = solve(31, 0.02, method=method)
-    assert fast.digest == scurry.Predictor.from_rule(scurry.from_model(forest), rule, **asked).digest
+    by_rule = scurry.Predictor.from_rule(scurry.from_model(forest), rule, **asked)
+    np.testing.assert_array_equal(fast.plan.order, by_rule.plan.order)
+    call = f"scurry.early_exit(model, max_disagreement=0.02, method={method!r}, confidence=0.95"
+    assert fast.certificate.recipe.startswith(call)
+    model = forest  # the name that the call has for it
+    assert eval(fast.certificate.recipe).digest == fast.digest
     assert fast.certificate.n_rows == fast.certificate.n_calibration_rows == 0
     promised = "Each row gets another label than the full vote's with probability at most 2 %, over random orders"
     assert promised in str(fast.summary())
     new, _ = two_classes(8000, 5)
     run = fast.run(new)
-    assert (run.labels != full_vote(forest, new)).mean() <= 0.02
+    np.testing.assert_array_equal(run.trees, by_rule.run(new).trees)
+    np.testing.assert_array_equal(run.labels, by_rule.run(new).labels)
+    assert (run.labels != full_vote(model, new)).mean() <= 0.02
     assert run.mean_trees < 25
     np.testing.assert_array_equal(fast.predict_proba(new).argmax(axis=1), run.labels)
 

@@ -14,7 +14,19 @@ from typer.core import TyperGroup
 from scurry.cli.screen import console
 from scurry.errors import OutputError, ScurryError
 
-_ORDER = ("demo", "inspect", "early-exit", "anytime", "prune", "predict", "report", "bench", "export", "reproduce")
+_ORDER = (
+    "demo",
+    "inspect",
+    "early-exit",
+    "anytime",
+    "prune",
+    "predict",
+    "serve",
+    "report",
+    "bench",
+    "export",
+    "reproduce",
+)
 
 
 class _InOrder(TyperGroup):

@@ -1,4 +1,4 @@
-"""Commands that run a model on rows: `predict`, `report` and `bench`."""
+"""Commands that run a model on rows: `predict`, `serve`, `report` and `bench`."""
 
 from __future__ import annotations
 
@@ -97,6 +97,53 @@ def predict(
         raise typer.Exit(1)
 
 
+@app.command(epilog="Example: [bold]scurry serve fast.scurry --port 8000[/bold]")
+def serve(
+    model: ModelFile,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all networks.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
+    name: Annotated[str, typer.Option(help="Name of the model in URLs.")] = "model",
+    budget_us: Annotated[
+        float, typer.Option(help="Microseconds to answer a request that does not say how long it may take.")
+    ] = 500_000.0,
+    min_steps: Annotated[
+        int | None,
+        typer.Option(
+            help="Steps without which a row is not answered (anytime plans only).", show_default="a tenth of all steps"
+        ),
+    ] = None,
+    max_waiting: Annotated[
+        int, typer.Option(help="Requests that may wait; further ones are refused with status 503.")
+    ] = 1000,
+    trust_pickle: TrustPickle = False,
+) -> None:
+    """Answer requests over HTTP, with version 2 of the Open Inference Protocol.
+
+    Requests that cannot be answered in time are refused with status 503. SIGTERM and Ctrl-C stop the server; it answers
+    those that wait first.
+
+    Needs the extra serve: pip install 'scurry[serve]'
+    """
+    from scurry import serving
+
+    with show_spinner(f"Reading {model.name}"):
+        predictor = read_model(model, trust_pickle=trust_pickle).predictor
+    try:
+        serving.serve(
+            predictor,
+            host=host,
+            port=port,
+            name=name,
+            budget_us=budget_us,
+            min_steps=min_steps,
+            max_waiting=max_waiting,
+            on_start=lambda url: typer.echo(f"Serving {model.name} at {url}/v2/models/{name}"),
+        )
+    except InputError as error:
+        option = None if error.argument is None else f"--{error.argument.replace('_', '-')}"
+        raise InputError(error.describe(option)) from error
+
+
 @app.command(epilog="Example: [bold]scurry report fast.scurry test.parquet --label income -o report.html[/bold]")
 def report(
     model: ModelFile,
@@ -132,7 +179,6 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
 
     They take turns, and the shortest of several times counts.
     """
-    from scurry.forest import as_rows
     from scurry.timing import Runner, measure_laps, wrap_model
 
     with show_spinner(f"Reading {model.name}"):
@@ -144,9 +190,9 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
         runners.append(Runner("by its plan", read.predictor.predict))
     if read.source is not None:
         # First, because the last column compares the last runner with the first.
-        runners.insert(0, wrap_model(read.source, X.to_pandas()))
+        runners.insert(0, wrap_model(read.source))
     with show_spinner(f"Timing {len(X):,} rows"):
-        times = measure_laps(runners, as_rows(read.forest, X))
+        times = measure_laps(runners, X if read.source is None else X.to_pandas())
     if as_json:
         found = {lap.task: dict(zip((r.name for r in runners), lap.seconds, strict=True)) for lap in times}
         typer.echo(json.dumps(found, indent=1))

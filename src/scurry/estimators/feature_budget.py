@@ -167,6 +167,10 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         if isinstance(self.candidates, str):
             check_choice("candidates", self.candidates, ("auto", "given"))
             return KINDS if self.candidates == "auto" else ()
+        if not isinstance(self.candidates, Collection):
+            raise InputError(
+                f'candidates must be "auto", "given" or a list of kinds, got {self.candidates!r}', argument="candidates"
+            )
         return [check_choice("candidates", kind, KINDS) for kind in self.candidates]
 
     def _divide(

@@ -19,12 +19,17 @@ from numpy.typing import NDArray
 from scurry.checks import Progress, float_of
 from scurry.errors import InfeasibleError, InputError, ScurryWarning
 from scurry.forest import Forest
+from scurry.predictor import Predictor
+from scurry.promises import Cost
+from scurry.pruning.cost_promise import Candidate, certify_cost
 from scurry.pruning.offers import Offers, ValidationRows, advise
 from scurry.pruning.problem import PruningProblem
 from scurry.pruning.refine import within_cost, within_error
 
 # Budgets, evenly spaced, whose best pruning is judged on the validation rows; refining one takes much longer.
 _N_OFFERS, _N_REFINED = 40, 10
+# Shares of a promised budget whose prunings may be certified: more of them close to it.
+_SHARES = (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 1.0)
 _TOLERANCE = Fraction(1, 10**12)  # relative: a budget copied from `costs` must reach the pruning it came from
 
 
@@ -261,23 +266,80 @@ class PruningPath:
         best = [units.index(self._best_vertex(self.problem.theta(lam))) for lam in lambdas]
         return PruningPath(self.problem, self.method, SeparatePrunings([self.kept(at) for at in best]), lambdas)
 
-    def at(self, *, max_cost: float | None = None, max_error: float | None = None) -> Forest:
+    @overload
+    def at(self, *, max_cost: float | None = None, max_error: float | None = None) -> Forest: ...
+    @overload
+    def at(self, *, promise: Cost, X_cal: Any = None) -> Predictor: ...
+    def at(
+        self,
+        *,
+        max_cost: float | None = None,
+        max_error: float | None = None,
+        promise: Cost | None = None,
+        X_cal: Any = None,
+    ) -> Forest | Predictor:
         """Return the best pruning found within a budget; `point` also says how good it is.
 
-        Warns if the pruning answers one label to every validation row.
+        A budget is kept by the rows that the path was made with, by whose costs it was chosen. A promise is kept by new
+        rows: the most expensive pruning is returned whose mean cost is certified on `X_cal`. Warns if the pruning
+        answers one label to every validation row.
 
         Parameters
         ----------
         max_cost : float, optional
             In the unit of `costs`.
         max_error : float, optional
-            In the unit of `errors`. One of the two must be given.
+            In the unit of `errors`. One of `max_cost`, `max_error` and `promise` must be given.
+        promise : Cost, optional
+            Such as ``scurry.promises.Cost(40)``.
+        X_cal : array or DataFrame of shape (n_rows, n_features), optional
+            Rows to certify the promise on, independent of each other and like those to come. They must not be among the
+            rows that trained the model or those that the path was made with.
 
         Returns
         -------
-        Forest
+        Forest, or Predictor for a promise
+            The predictor evaluates every tree of the pruning. It has the promise and its certificate.
+
+        Raises
+        ------
+        InfeasibleError
+            If no pruning of the path is within the budget, or none is certified; `achievable` is the least it needs.
         """
-        return self.point(max_cost=max_cost, max_error=max_error).forest
+        if promise is None:
+            if X_cal is not None:
+                raise InputError("X_cal certifies a promise; pass promise=scurry.promises.Cost(…)", argument="X_cal")
+            return self.point(max_cost=max_cost, max_error=max_error).forest
+        if max_cost is not None or max_error is not None:
+            raise InputError("give a promise or a budget, not both; a promise has its budget", argument="promise")
+        if not isinstance(promise, Cost):
+            raise InputError(f"a pruning promises scurry.promises.Cost(max_cost), got {promise!r}", argument="promise")
+        chosen_on = None if self.validation is None else self.validation.rows
+        found = certify_cost(self._candidates(promise), promise, X_cal, self.problem.costs, chosen_on, self.method)
+        if self.validation is not None:
+            self._warn_of(self.validation.single_label(found.forest), promise.max_cost, stacklevel=2)
+        return found
+
+    def _candidates(self, promise: Cost) -> list[Candidate]:
+        """Return prunings within the budget of a promise, by rising cost on the rows that the path was made with."""
+        limit = self._cost_limit(promise.max_cost) * self.problem.cost_unit
+        self._within_cost(promise.max_cost)  # an error if there are none
+        if self.validation is not None and self.validation.codes is not None:
+            return [Candidate(offer.forest, offer.cost) for offer in self.offers if offer.cost <= _widen(limit)]
+        least, most = float(self.costs.min()), min(float(limit), float(self.costs.max()))
+        budgets = sorted({least + share * (most - least) for share in _SHARES} | set(self.costs[self.costs <= most]))
+        distinct = {id(kept): kept for kept in self.spread(budgets, refine=True)}.values()
+        unit, cost_of = self.problem.cost_unit, self.problem.closure.cost_of
+        return [Candidate(self.problem.forest_of(kept), float(cost_of(kept) * unit)) for kept in distinct]
+
+    def _warn_of(self, single_label: Any, cost: float, stacklevel: int) -> None:
+        """Warn of a pruning that answers one label to every validation row, if there is one."""
+        if single_label is not None:
+            warnings.warn(
+                f"the pruning at {cost:g} per row is of little use: {advise(single_label)}",
+                ScurryWarning,
+                stacklevel=stacklevel + 1,
+            )
 
     def point(self, *, max_cost: float | None = None, max_error: float | None = None) -> PrunedPoint:
         """Return the best pruning found within a budget, with a bound on every other.
@@ -305,12 +367,7 @@ class PruningPath:
             raise InputError("give one of max_cost and max_error")
         kept = self._cheapest_alike(self._choose(max_cost, max_error))
         point = self._describe(kept, max_cost, max_error)
-        if point.single_label is not None:
-            warnings.warn(
-                f"the pruning at {point.cost:g} per row is of little use: {advise(point.single_label)}",
-                ScurryWarning,
-                stacklevel=3,
-            )
+        self._warn_of(point.single_label, point.cost, stacklevel=3)
         return point
 
     def _choose(self, max_cost: float | None, max_error: float | None) -> NDArray[np.bool_]:

@@ -1,15 +1,15 @@
-"""Ledger: which features rows have paid for, in order. RowBudget: what one row knows and can still spend."""
+"""Ledger: which features rows have paid for, in order. RowBudget: what one row has paid and can still spend."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from scurry.costs import FeatureCosts
-from scurry.errors import InputError
-from scurry.forest import Forest, as_value
+from scurry.forest import Forest
+
+_TOLERANCE = 1e-12  # relative
 
 
 class Purchase(NamedTuple):
@@ -84,30 +84,28 @@ class Ledger:
         return f"Ledger(n_rows={self.n_rows}, n_purchases={len(self.purchases)}, total_cost={self.total_cost:g})"
 
 
-GetFeature = Callable[[int, Any], Any]
-
-
 class RowBudget:
-    """Known values, paid features and remaining budget of one row."""
+    """Prices, purchases and remaining budget of one row.
 
-    def __init__(
-        self,
-        forest: Forest,
-        costs: FeatureCosts,
-        budget: float,
-        get_feature: GetFeature,
-        ledger: Ledger,
-        row: int,
-        number: int,
-    ) -> None:
-        self.forest, self.costs, self.budget, self.get_feature = forest, costs, budget, get_feature
-        self.ledger, self.row, self.number = ledger, row, number
-        self.known: dict[int, float] = {}
-        self.paid: set[int] = set()
+    Parameters
+    ----------
+    forest : Forest
+    costs : FeatureCosts
+    max_cost : float
+        Infinite for a row without a limit.
+    number : int
+        Number of the row in its ledger.
+    """
+
+    def __init__(self, forest: Forest, costs: FeatureCosts, max_cost: float, number: int) -> None:
+        self.forest, self.costs, self.number = forest, costs, number
+        # Costs that add up to the budget must fit it, whatever their rounding.
+        self.limit = max_cost * (1 + _TOLERANCE)
+        self.purchases: list[Purchase] = []
+        self.paid: list[int] = []
         self.paid_groups: set[int] = set()
         self.spent = 0.0
         self.is_short = False
-        self.failures: dict[int, Exception] = {}
 
     def prices(self, feature: int) -> tuple[float, float]:
         """Return what a feature would cost now: its own part, and its group's."""
@@ -117,44 +115,13 @@ class RowBudget:
 
     def can_afford(self, feature: int) -> bool:
         """Return whether the budget still allows a feature."""
-        return self.spent + sum(self.prices(feature)) <= self.budget
+        return self.spent + sum(self.prices(feature)) <= self.limit
 
-    def get(self, feature: int) -> float | None:
-        """Return the value of a feature, after buying it if necessary; None if it is too expensive or unavailable."""
-        if feature in self.paid:
-            return self.known[feature]
-        if feature in self.failures:
-            return None
-        if not self.can_afford(feature):
-            self.is_short = True
-            return None
-        if feature not in self.known:
-            try:
-                self._learn(feature, self.get_feature(self.row, self.forest.name_of(feature)))
-            except Exception as error:  # the caller's code: whatever it raises, the row is answered with what it has
-                self.failures[feature] = error
-                return None
-        self._pay(feature)
-        return self.known[feature]
-
-    def _learn(self, feature: int, given: Any) -> None:
-        if not isinstance(given, Mapping):
-            self.known[feature] = as_value(self.forest, feature, given)
-            return
-        names = {name: f for f, name in enumerate(self.forest.names)}
-        unknown = [name for name in given if name not in names]
-        if unknown or self.forest.name_of(feature) not in given:
-            raise InputError(
-                f"get_feature was asked for {self.forest.name_of(feature)!r} and returned values of "
-                f"{', '.join(map(repr, given))}; return the value asked for, and others by the names of features"
-            )
-        self.known |= {names[name]: as_value(self.forest, names[name], value) for name, value in given.items()}
-
-    def _pay(self, feature: int) -> None:
+    def pay(self, feature: int) -> None:
+        """Pay for a feature, and for its group if that is due."""
         feature_cost, group_cost = self.prices(feature)
         group = int(self.costs.groups[feature])
         self.spent += feature_cost + group_cost
-        self.paid.add(feature)
+        self.paid.append(feature)
         self.paid_groups.add(group)
-        purchase = Purchase(self.number, self.forest.name_of(feature), group, feature_cost, group_cost)
-        self.ledger.purchases.append(purchase)
+        self.purchases.append(Purchase(self.number, self.forest.name_of(feature), group, feature_cost, group_cost))

@@ -22,6 +22,8 @@ from scurry.stopping.votes.plurality import PairwisePolicy
 
 _ROUNDING = 1e-4  # grid units: far above the error of products near 2**31, far below one unit
 
+_RECIPE = "scurry.Predictor.from_rule(forest, rule)"
+
 ScoreRule: TypeAlias = MarginFit | FanFit | LeaderFit
 VotingRule: TypeAlias = VoteRule | PluralityRule
 
@@ -43,7 +45,7 @@ def plan_of(forest: Forest, rule: VotingRule | ScoreRule, *, shuffle: str, rando
     if isinstance(rule, VoteRule | PluralityRule):
         return _vote_plan(forest, rule, shuffle, rng)
     _check_score_rule(forest, rule)
-    return score_plan(forest, rule, _score_certificate(rule))
+    return score_plan(forest, rule, score_step(forest), _score_certificate(rule))
 
 
 def _vote_plan(forest: Forest, rule: VotingRule, shuffle: str, rng: np.random.Generator) -> Plan:
@@ -125,14 +127,14 @@ def _vote_certificate(rule: VoteRule) -> Certificate:
         note = f"At most {rate} of rows get another label than the full vote's if votes are as the rule assumes."
     else:
         note = f"{rate} is what the rule believes, not how often it differs from the full vote."
-    return Certificate(method=rule.method, promise=promise, note=note)
+    return Certificate(method=rule.method, promise=promise, note=note, recipe=_RECIPE)
 
 
 def _plurality_certificate(rule: PluralityRule) -> Certificate:
     promise = Labels(rule.max_disagreement, confidence=None, against="vote", holds="each row")
     drawn = len(rule.policies) > 1
     note = f"Of the rule's {len(rule.policies)} policies, the strictest runs for every row." if drawn else ""
-    return Certificate(method=rule.method, promise=promise, note=note)
+    return Certificate(method=rule.method, promise=promise, note=note, recipe=_RECIPE)
 
 
 def _check_score_rule(forest: Forest, rule: ScoreRule) -> None:
@@ -172,12 +174,12 @@ def _score_certificate(rule: ScoreRule) -> Certificate:
     note = ""
     if rule.n_mistakes is not None:
         note = f"Of the {rule.n_rows:,} rows that fitted the rule, {rule.n_mistakes:,} get another label than all give."
-    return Certificate(method="fan" if isinstance(rule, FanFit) else "qwyc", n_fit_rows=rule.n_rows, note=note)
+    method = "fan" if isinstance(rule, FanFit) else "qwyc"
+    return Certificate(method=method, n_fit_rows=rule.n_rows, note=note, recipe=_RECIPE)
 
 
-def score_plan(forest: Forest, fit: ScoreRule, certificate: Certificate) -> Plan:
-    """Return the plan of a fit: its thresholds on the integer grid."""
-    step = score_step(forest)
+def score_plan(forest: Forest, fit: ScoreRule, step: float, certificate: Certificate) -> Plan:
+    """Return the plan of a fit: its thresholds on the integer grid of `step`."""
     if isinstance(fit, LeaderFit):
         lead = np.full(fit.n_models + 1, NEVER_ABOVE, np.int32)
         lead[1:-1] = to_int32(np.ceil(fit.lead / step))

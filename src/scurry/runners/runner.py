@@ -47,9 +47,9 @@ class Budget:
     @classmethod
     def of(cls, max_steps: int | None, time_us: float | None, abort: AbortFlag | None) -> Self:
         """Return the budget a caller asks for; None is no limit."""
-        n_steps = (
-            sys.maxsize if max_steps is None else check_count("max_steps", max_steps, 0, hint="; None runs all steps")
-        )
+        n_steps: float = np.inf
+        if max_steps is not None:
+            n_steps = check_count("max_steps", max_steps, 0, largest=np.inf, hint="; None runs all steps")
         # An infinite deadline is no deadline, and a caller may compute one.
         if time_us is None or time_us == np.inf:
             time_us = np.inf
@@ -57,7 +57,7 @@ class Budget:
             time_us = check_number("time_us", time_us, hint="; None sets no deadline")
         if abort is not None and not isinstance(abort, AbortFlag):
             raise InputError(f"abort must be a scurry.AbortFlag, got {type(abort).__name__}")
-        return cls(min(n_steps, sys.maxsize), time_us, abort)
+        return cls(int(min(n_steps, sys.maxsize)), time_us, abort)
 
 
 NO_LIMIT = Budget()

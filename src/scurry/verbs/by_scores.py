@@ -164,7 +164,7 @@ class _Search:
             measured=measured,
             **tested,
         )
-        return score_plan(calibration.forest, best.fit.widen(best.amount), certificate)
+        return score_plan(calibration.forest, best.fit.widen(best.amount), self.step, certificate)
 
     def _certified(self, family: Sequence[_Member]) -> list[_Member]:
         """Return the members before the first that fails its test; all of them keep the promise at once."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.checks import draw_seed
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.formatting import format_percent, format_share
@@ -27,9 +28,8 @@ from scurry.stopping.guarantee import rows_needed
 from scurry.stopping.sample import InMemory, Sample, Sums
 from scurry.stopping.votes.order import OrderFit, count_choosing_rows, fit_majority_order, fit_plurality_order
 from scurry.stopping.votes.policy import outcomes
-from scurry.verbs.options import Calibration, ExitOptions, check_classifier
+from scurry.verbs.options import VOTE_METHODS, Calibration, ExitOptions, check_classifier
 
-VOTE_METHODS = ("minimax", "minimean", "minimixed", "schwing")
 _DRAW_IN_TREES = 1.0  # cost of a row's random draw, and of the split of its block, in trees
 
 
@@ -76,9 +76,10 @@ def plan_without_rows(forest: Forest, options: ExitOptions) -> Plan:
     else:
         _check_many_classes(forest, options, method, tested=False)
         rule = solve_plurality(forest.n_trees, forest.n_classes, promise.max_changed)
-    plan = plan_of(forest, rule, shuffle=options.shuffle, random_state=options.random_state)
+    seed = draw_seed(options.random_state)
+    plan = plan_of(forest, rule, shuffle=options.shuffle, random_state=seed)
     assert plan.certificate is not None
-    return replace(plan, certificate=replace(plan.certificate, method=method))
+    return replace(plan, certificate=replace(plan.certificate, method=method, recipe=options.write_call(seed=seed)))
 
 
 def _check_asked(forest: Forest, options: ExitOptions, method: str) -> None:

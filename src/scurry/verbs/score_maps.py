@@ -63,10 +63,9 @@ def _fit(forest: Forest, plan: Plan, stops: Stops, chosen: NDArray[np.bool_]) ->
 
 
 def _measure(forest: Forest, plan: Plan, stops: Stops, rows: NDArray[Any], y: NDArray[Any]) -> ScoreQuality | None:
-    """Measure probabilities on every other row, with a map fitted to the rest; None if labels do not allow it."""
+    """Measure probabilities on every other row, with a map fitted to the rest; None if they are of one class."""
     measured = np.arange(len(rows)) % 2 == 1
-    known = set() if forest.classes is None else set(forest.classes.tolist())
-    if not set(y.tolist()) <= known or len(set(y[measured].tolist())) < 2:
+    if len(np.unique(forest.codes_of(y[measured]))) < 2:
         return None
     half = replace(plan, score_map=_fit(forest, plan, stops, ~stops.complete & ~measured))
     return score_quality(Predictor(forest, half), rows[measured], y[measured])

@@ -1,0 +1,321 @@
+"""Tensors of requests as rows of a forest, and answers as tensors."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from lightgbm import LGBMClassifier, LGBMRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+
+import scurry
+from scurry.errors import InputError
+from scurry.serving.model import ServedModel, Tensor
+from support.anytime_oracle import anytime_of
+from support.strategies import complete_forest
+
+ROWS = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+
+
+def tensor(name, datatype, data, shape=None):
+    return {"name": name, "datatype": datatype, "shape": shape or [len(data)], "data": data}
+
+
+def matrix(rows, datatype="FP32"):
+    return [tensor("rows", datatype, rows.ravel().tolist(), list(rows.shape))]
+
+
+def score(model, given, outputs=None, max_steps=None, time_us=math.inf):
+    """Return the outputs of a request as lists by name."""
+    names = model.choose_outputs(None if outputs is None else [{"name": name} for name in outputs])
+    columns, _ = model.score(model.read_rows(given).matrix, names, max_steps, time_us)
+    return {part["name"]: part for part in model.to_tensors(columns, names)}
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(
+        {
+            "age": rng.normal(size=400),
+            "home town": pd.Categorical(rng.choice(["Köln", "Oslo", "Rome"], 400)),
+            "floor": pd.Categorical(rng.choice([3, 5, 9], 400)),
+        }
+    )
+    score = frame["age"] + 2 * (frame["home town"] == "Rome") + (frame["floor"].astype(int) == 5)
+    return frame, score
+
+
+def regressor_of(frame, y):
+    return ServedModel(scurry.Predictor.full(scurry.from_model(LGBMRegressor(verbose=-1).fit(frame, y))))
+
+
+def columns_of(frame, **shape):
+    """Return a frame as the inputs of a request."""
+    return [
+        tensor("age", "FP64", frame["age"].tolist(), **shape),
+        tensor("home town", "BYTES", frame["home town"].astype(object).tolist(), **shape),
+        tensor("floor", "INT64", frame["floor"].tolist(), **shape),
+    ]
+
+
+class TestInputs:
+    @pytest.mark.parametrize("datatype", ["FP32", "FP64"])
+    def test_a_matrix_is_taken_as_it_is(self, datatype):
+        model = ServedModel(scurry.Predictor.full(complete_forest(5, 4, 4)))
+        got = model.read_rows(matrix(ROWS, datatype)).matrix
+        np.testing.assert_array_equal(got, ROWS)
+
+    def test_nested_data(self):
+        model = ServedModel(scurry.Predictor.full(complete_forest(5, 4, 4)))
+        got = model.read_rows([tensor("rows", "FP32", ROWS.tolist(), [30, 4])]).matrix
+        np.testing.assert_array_equal(got, ROWS)
+
+    def test_columns_by_name_in_any_order_with_categories(self, table):
+        frame, y = table
+        model = ServedModel(
+            scurry.Predictor.full(scurry.from_model(LGBMRegressor(n_estimators=20, verbose=-1).fit(frame, y)))
+        )
+        got = score(model, columns_of(frame)[::-1])
+        np.testing.assert_array_equal(got["prediction"]["data"], model.predictor.predict(frame))
+        got = score(model, [*columns_of(frame, shape=[400, 1]), tensor("id", "INT64", list(range(400)))])
+        np.testing.assert_array_equal(got["prediction"]["data"], model.predictor.predict(frame))
+
+    def test_categories_that_arrays_hold_by_value(self, table):
+        """HistGradientBoosting looks numbers of arrays up by value; named columns must not be looked up twice."""
+        frame, y = table
+        frame = frame.drop(columns="home town")
+        source = HistGradientBoostingClassifier(max_iter=10, categorical_features=["floor"]).fit(frame, y > 1)
+        model = ServedModel(scurry.Predictor.full(scurry.from_model(source)))
+        inputs = [tensor("age", "FP64", frame["age"].tolist()), tensor("floor", "INT64", frame["floor"].tolist())]
+        expected = source.predict(frame).tolist()
+        assert score(model, inputs)["label"]["data"] == expected
+        numbers = frame.astype(float).to_numpy()
+        assert score(model, matrix(numbers, "FP64"))["label"]["data"] == expected
+        numbers[:5, 1] = 77
+        assert model.read_rows(matrix(numbers, "FP64")).n_unknown == {"floor": 5}
+
+    def test_unknown_categories_are_counted_and_missing_ones_are_not(self, table):
+        frame, y = table
+        model = ServedModel(
+            scurry.Predictor.full(scurry.from_model(LGBMRegressor(n_estimators=20, verbose=-1).fit(frame, y)))
+        )
+        inputs = [
+            tensor("age", "FP64", [0.0, None, math.nan]),
+            tensor("home town", "BYTES", ["Mars", None, "Pluto"]),
+            tensor("floor", "INT64", [5, 4, None]),
+        ]
+        rows = model.read_rows(inputs)
+        assert rows.n_unknown == {"home_town": 2, "floor": 1}
+        np.testing.assert_array_equal(
+            rows.matrix, [[0.0, np.nan, 1.0], [np.nan, np.nan, np.nan], [np.nan, np.nan, np.nan]]
+        )
+        codes = np.array([[0.0, 2.0, 0.0], [0.0, 3.0, -1.0], [0.0, np.nan, 1.0]])
+        assert model.read_rows(matrix(codes, "FP64")).n_unknown == {"home_town": 1, "floor": 1}
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"home town": ("INT64", [1])}, "its categories are texts: 'Köln', 'Oslo', 'Rome'; use BYTES"),
+            ({"floor": ("BYTES", ["5"])}, "its categories are numbers: 3, 5, 9; use INT64"),
+            ({"age": ("BYTES", ["5"])}, "the column holds numbers"),
+            ({"age": ("FP64", [1.0, 2.0])}, "must have the shape [2]"),
+            ({"age": None}, "1 of the model's columns are missing: 'age'"),
+            ({"age": ("FP64", [10**400])}, "no float is near to"),
+        ],
+    )
+    def test_columns_that_do_not_fit(self, table, change, said):
+        frame, y = table
+        model = ServedModel(
+            scurry.Predictor.full(scurry.from_model(LGBMRegressor(n_estimators=5, verbose=-1).fit(frame, y)))
+        )
+        held = {"age": ("FP64", [0.0]), "home town": ("BYTES", ["Rome"]), "floor": ("INT64", [5])} | change
+        inputs = [tensor(name, *given) for name, given in held.items() if given is not None]
+        with pytest.raises(InputError) as caught:
+            model.read_rows(inputs)
+        assert said in str(caught.value)
+
+    def test_one_column_is_not_taken_for_a_matrix(self):
+        forest = complete_forest(5, 4, 1).replace(feature_names=["town"], categories={0: ["Oslo", "Rome"]})
+        model = ServedModel(scurry.Predictor.full(forest))
+        assert model.read_rows([tensor("town", "BYTES", ["Rome", "x"], [2, 1])]).n_unknown == {"town": 1}
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            (None, "inputs is a list"),
+            ([], "inputs is a list"),
+            (["rows"], "every input is an object"),
+            ([{"name": 5}], "every input is an object"),
+            ([tensor("rows", ["FP64"], [1.0])], "the datatype must be one of BOOL"),
+            ([tensor("rows", {}, [1.0])], "the datatype must be one of BOOL"),
+            ([tensor("rows", "FP64", [1.0], [1, -4])], "the shape must be"),
+            ([tensor("rows", "FP64", [1.0], [True, 1])], "the shape must be"),
+            ([tensor("rows", "FP64", [1.0], [1.0])], "the shape must be"),
+            ([tensor("rows", "FP64", [1.0], [1, 1, 1])], "the shape must be"),
+            ([tensor("rows", "FP64", [1.0], [10**18, 4])], "does not fit 1 values"),
+            ([tensor("rows", "FP64", [1.0], "x")], "the shape must be"),
+            ([tensor("rows", "FP64", "x", [1, 4])], "data must be a list"),
+            ([tensor("rows", "INT32", [1, 2, 3, 1.5], [1, 4])], "1.5 is no value of the datatype INT32"),
+            ([tensor("rows", "INT8", [1, 2, 3, 128], [1, 4])], "128 is no value of the datatype INT8"),
+            ([tensor("rows", "UINT64", [1, 2, 3, -1], [1, 4])], "-1 is no value of the datatype UINT64"),
+            ([tensor("rows", "FP64", [1, 2, 3, "4"], [1, 4])], "'4' is no value"),
+            ([tensor("rows", "FP64", [1, 2, 3, True], [1, 4])], "True is no value"),
+            ([tensor("rows", "BOOL", [1, 0, 0, 0], [1, 4])], "1 is no value"),
+            ([tensor("rows", "FP64", [[[1]], 2, 3, 4], [1, 4])], "[[1]] is no value"),
+            ([tensor("rows", "FP64", [], [0, 4])], "no rows"),
+            ([tensor("rows", "FP64", [1.0] * 3, [1, 3])], "must be [rows, 4]"),
+            ([tensor("rows", "BYTES", ["x"] * 4, [1, 4])], "a matrix holds numbers"),
+            ([tensor("a", "FP64", [1.0])] * 2, "the model has no column names"),
+        ],
+    )
+    def test_what_is_no_tensor(self, given, said):
+        model = ServedModel(scurry.Predictor.full(complete_forest(5, 4, 4)))
+        with pytest.raises(InputError) as caught:
+            model.read_rows(given)
+        assert said in str(caught.value)
+
+    def test_the_same_name_twice(self):
+        model = ServedModel(scurry.Predictor.full(complete_forest(5, 4, 2).replace(feature_names=["a", "b"])))
+        with pytest.raises(InputError, match="several inputs named 'a'"):
+            model.read_rows([tensor(name, "FP64", [1.0]) for name in "aab"])
+
+    @pytest.mark.parametrize(
+        ("datatype", "data"),
+        [
+            ("BOOL", [True, None, False]),
+            ("INT16", [1, None, -3]),
+            ("UINT64", [2**64 - 1, 0, 5]),
+            ("INT64", [-(2**63), 0, 2**63 - 1]),
+            ("FP16", [0.1, None, 1e9]),
+            ("FP32", [0.1, None, 1e300]),
+        ],
+    )
+    def test_values_of_every_datatype(self, datatype, data):
+        numbers = Tensor.read(tensor("x", datatype, data)).numbers()
+        names = {"BOOL": "bool", "FP16": "float16", "FP32": "float32"}
+        with np.errstate(over="ignore"):
+            expected = [
+                np.nan if value is None else np.array(value, dtype=names.get(datatype, datatype.lower()))
+                for value in data
+            ]
+        np.testing.assert_array_equal(numbers, np.array(expected, dtype=numbers.dtype))
+
+
+class TestOutputs:
+    @pytest.mark.parametrize(
+        ("classes", "datatype"),
+        [([3, 7], "INT64"), (["no", "yes"], "BYTES"), ([False, True], "BOOL"), ([0.5, 1.5], "FP64")],
+    )
+    def test_labels_keep_their_type(self, classes, datatype):
+        forest = complete_forest(7, 4, 4, 2, classes=np.array(classes))
+        for predictor in (scurry.Predictor.full(forest), anytime_of(forest)):
+            label = score(ServedModel(predictor), matrix(ROWS), ["label"])["label"]
+            assert label["datatype"] == datatype
+            assert label["data"] == forest.predict(ROWS).tolist()
+            assert {type(value) for value in label["data"]} == {type(classes[0])}
+
+    @pytest.mark.parametrize("plan", ["full", "exit", "leader", "anytime", "regressor", "anytime regressor"])
+    def test_any_plan_is_served(self, plan):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(900, 4)).astype(np.float32)
+        y = (X[:, 0] > 0).astype(int) + (2 if plan == "leader" else 1) * (X[:, 1] > 1)
+        source = RandomForestClassifier(30, max_depth=4, random_state=0).fit(X, y > 0 if plan == "exit" else y)
+        predictor = {
+            "full": lambda: scurry.Predictor.full(scurry.from_model(source)),
+            "exit": lambda: scurry.early_exit(source, X, max_disagreement=0.1, random_state=0),
+            "leader": lambda: scurry.early_exit(source, X, max_disagreement=0.1, random_state=0),
+            "anytime": lambda: anytime_of(scurry.from_model(source)),
+            "regressor": lambda: scurry.Predictor.full(complete_forest(9, 4, 4, 1)),
+            "anytime regressor": lambda: anytime_of(complete_forest(9, 4, 4, 1)),
+        }[plan]()
+        model = ServedModel(predictor)
+        known = [part["name"] for part in model.metadata()["outputs"]]
+        assert known[0] == ("prediction" if "regressor" in plan else "label")
+        got, run = score(model, matrix(X), known), predictor.run(X)
+        assert got[known[0]]["data"] == run.labels.tolist()
+        assert got["trees"]["data"] == run.trees.tolist()
+        assert got["stop_reason"]["data"] == run.stop_reason.tolist()
+        np.testing.assert_array_equal(np.reshape(got["score"]["data"], got["score"]["shape"]), run.scores)
+        if "regressor" not in plan:
+            probability = np.reshape(got["probability"]["data"], got["probability"]["shape"])
+            np.testing.assert_array_equal(probability, predictor.predict_proba(X))
+        for part in model.metadata()["outputs"]:
+            assert got[part["name"]]["datatype"] == part["datatype"]
+            assert got[part["name"]]["shape"] == [len(X), *part["shape"][1:]]
+
+    def test_by_default_what_takes_no_further_work(self):
+        model = ServedModel(scurry.Predictor.full(complete_forest(5, 4, 4)))
+        assert model.choose_outputs(None) == ["label", "complete", "trees", "stop_reason"]
+
+    @pytest.mark.parametrize("given", ["label", ["label"], [{"name": ["label"]}], [{"name": "x"}], [], 5, [{}]])
+    def test_outputs_that_are_none(self, given):
+        model = ServedModel(scurry.Predictor.full(complete_forest(5, 4, 4)))
+        with pytest.raises(InputError, match="outputs is a list such as"):
+            model.choose_outputs(given)
+
+    def test_infinite_values_are_null(self):
+        forest = complete_forest(1, 1, 4, 1)
+        forest = forest.replace(value=np.full((3, 1), 1e308), base_score=np.array([1e308]), aggregation="sum")
+        with np.errstate(over="ignore"):
+            got = score(ServedModel(scurry.Predictor.full(forest)), matrix(ROWS[:1]), ["prediction"])
+        assert got["prediction"]["data"] == [None]
+
+    def test_metadata_names_columns_and_datatypes(self, table):
+        frame, y = table
+        forest = scurry.from_model(LGBMClassifier(n_estimators=5, verbose=-1).fit(frame, y > 1))
+        said = ServedModel(scurry.Predictor.full(forest)).metadata()
+        assert [(part["name"], part["datatype"]) for part in said["inputs"]] == [
+            ("age", "FP64"),
+            ("home_town", "BYTES"),
+            ("floor", "INT64"),
+        ]
+        said = ServedModel(scurry.Predictor.full(complete_forest(5, 4, 4))).metadata()
+        assert said["inputs"] == [{"name": "rows", "datatype": "FP32", "shape": [-1, 4]}]
+
+
+class TestMinSteps:
+    def test_no_answer_without_steps(self):
+        predictor = anytime_of(complete_forest(20, 6, 4, 3))
+        model = ServedModel(predictor)
+        assert model.min_steps == 12
+        got = score(
+            model, matrix(ROWS), ["label", "steps", "stop_reason", "complete", "score", "probability"], None, 0.0
+        )
+        assert got["steps"]["data"] == [12] * len(ROWS)
+        assert got["label"]["data"] == predictor.predict(ROWS, max_steps=12).tolist()
+        assert set(got["stop_reason"]["data"]) == {"time"}
+        assert not any(got["complete"]["data"])
+        expected = predictor.predict_proba(ROWS, max_steps=12)
+        np.testing.assert_array_equal(np.reshape(got["probability"]["data"], expected.shape), expected)
+        np.testing.assert_array_equal(
+            np.reshape(got["score"]["data"], got["score"]["shape"]), predictor.run(ROWS, max_steps=12).scores
+        )
+
+    def test_all_steps_are_complete_however_late(self):
+        predictor = anytime_of(complete_forest(4, 3, 4, 3))
+        got = score(ServedModel(predictor, min_steps=1000), matrix(ROWS), None, None, 0.0)
+        assert got["label"]["data"] == predictor.predict(ROWS).tolist()
+        assert set(got["stop_reason"]["data"]) == {"complete"}
+
+    def test_a_forest_of_leaves_has_no_steps(self):
+        leaf = {"feature": [-1], "threshold": [0.0], "left": [-1], "right": [-1], "value": [[0.25, 0.75]]}
+        predictor = anytime_of(scurry.Forest.from_trees([leaf], n_features=4))
+        got = score(ServedModel(predictor), matrix(ROWS), ["label", "complete"], None, 0.0)
+        assert got["label"]["data"] == [1] * len(ROWS)
+        assert all(got["complete"]["data"])
+
+    @pytest.mark.parametrize("min_steps", [0, -1, 1.5, True])
+    def test_a_floor_that_is_none(self, min_steps):
+        with pytest.raises(InputError, match="min_steps must be a whole number of at least 1"):
+            ServedModel(anytime_of(complete_forest(4, 3, 4, 3)), min_steps)
+
+    def test_a_floor_for_a_plan_without_steps(self):
+        with pytest.raises(InputError, match="min_steps needs an anytime plan"):
+            ServedModel(scurry.Predictor.full(complete_forest(4, 3, 4, 3)), 5)
+
+
+def test_categories_that_json_cannot_name():
+    forest = complete_forest(5, 4, 1).replace(feature_names=["day"], categories={0: np.array([1, 2], "datetime64[D]")})
+    with pytest.raises(InputError, match="neither all texts nor all numbers"):
+        ServedModel(scurry.Predictor.full(forest))
