@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 
 import scurry
 from scurry.errors import InputError
@@ -214,6 +214,17 @@ def test_rules_that_do_not_fit(kind, rule, message, request, boosted):
     forest = forest[0] if kind == "three" else forest
     with pytest.raises(InputError, match=message):
         scurry.Predictor.from_rule(forest, rule(forest, boosted))
+
+
+def test_trees_without_votes_or_scores(boosted):
+    with pytest.raises(InputError, match=r"add scores and do not vote; use forest\.tree_scores"):
+        boosted.tree_votes(NEW)
+    X, y = two_classes(100, 0)
+    regressor = scurry.from_model(RandomForestRegressor(2, random_state=0).fit(X, y))
+    with pytest.raises(InputError, match="scores decide between classes"):
+        regressor.tree_scores(X)
+    with pytest.raises(InputError, match="the rule is for two classes, the forest has no classes: a regressor"):
+        scurry.Predictor.from_rule(regressor, fitted(boosted))
 
 
 def test_leads_that_start_elsewhere_do_not_fit(three):

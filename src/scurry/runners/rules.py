@@ -124,7 +124,7 @@ def _vote_certificate(rule: VoteRule) -> Certificate:
     elif bound is not None:
         promise = Labels(bound, confidence=None, against="vote", holds="each row")
     elif rule.method == "minimean":
-        note = f"At most {rate} of rows get another label than the full vote's if votes are as the rule assumes."
+        note = f"At most {rate} of rows get another label than the full vote's if votes are spread as the rule assumes."
     else:
         note = f"{rate} is what the rule believes, not how often it differs from the full vote."
     return Certificate(method=rule.method, promise=promise, note=note, recipe=_RECIPE)
@@ -173,7 +173,7 @@ def _score_certificate(rule: ScoreRule) -> Certificate:
     """Return a certificate that promises nothing: a fit keeps its limit on its own rows only."""
     note = ""
     if rule.n_mistakes is not None:
-        note = f"Of the {rule.n_rows:,} rows that fitted the rule, {rule.n_mistakes:,} get another label than all give."
+        note = f"Of the {rule.n_rows:,} rows that fitted the rule, {rule.n_mistakes:,} get another label than in full."
     method = "fan" if isinstance(rule, FanFit) else "qwyc"
     return Certificate(method=method, n_fit_rows=rule.n_rows, note=note, recipe=_RECIPE)
 
