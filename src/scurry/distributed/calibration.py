@@ -62,7 +62,7 @@ def early_exit(
         Called as ``progress(n_done, n_total)`` with numbers of files, in each of several rounds over them.
     **options
         The options of `scurry.early_exit`: promise, max_disagreement, method, confidence, shuffle, keep_scores, costs,
-        threshold and random_state. "fan" keeps the model's order of trees.
+        threshold, order, bin_width, gamma and random_state. "fan" keeps the model's order of trees by default.
 
     Returns
     -------
