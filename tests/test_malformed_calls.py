@@ -74,6 +74,7 @@ def test_malformed_calls():
         ("stopping.solve", "n_voters", "2147483648"),
         ("Forest.predict", "n_threads", "9223372036854775808"),
         ("Forest", "n_features", "1.5"),
+        ("Encoder", "forest", "False"),
         ("Forest", "encode_numbers", "'no'"),
         ("Forest", "feature_names", "'x'"),
         ("Predictor.acquire", "ledger", "[]"),

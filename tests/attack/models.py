@@ -83,15 +83,18 @@ def hostile_rows(rng: np.random.Generator, forest: scurry.Forest, X: np.ndarray)
 
 def _compare_with_reference(forest: scurry.Forest, rows: np.ndarray) -> None:
     for given in (rows, rows.astype(np.float32)):
-        check_equal(forest.apply(given), reference.apply(forest, given), "leaves")
-        check_equal(forest.scores(given), reference.scores(forest, given), "scores")
-        labels, expected = forest.predict(given), reference.predict(forest, given)
-        (check_equal if forest.is_classifier else check_close)(labels, expected, "labels")
+        leaves = reference.apply(forest, given)
+        scores = reference.scores_at(forest, leaves)
+        check_equal(forest.apply(given), leaves, "leaves")
+        check_equal(forest.scores(given), scores, "scores")
+        labels = forest.predict(given)
+        (check_equal if forest.is_classifier else check_close)(labels, reference.labels_of(forest, scores), "labels")
         check_equal(forest.predict(given, n_threads=2), labels, "labels of two threads")
         for row in range(0, len(given), 97):
             check_equal(forest.predict(given[row : row + 1]), labels[row : row + 1], "the label of one row")
-    if forest.is_classifier:
-        check_close(forest.predict_proba(rows), reference.probabilities(forest, rows), "probabilities")
+        if forest.is_classifier:
+            expected = reference.probabilities_of(forest, scores)
+            check_close(forest.predict_proba(given), expected, "probabilities")
 
 
 def _compare_with_framework(

@@ -8,8 +8,9 @@ from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifie
 import scurry
 from scurry.errors import FormatError, InputError, MissingDependencyError
 from scurry.export import LAYOUTS, lowered, to_c, verify
-from scurry.export.replay import find_leaves
+from scurry.export.replay import find_leaves, run_trees
 from scurry.export.selftest import make_probes
+from scurry.export.verification import _DRAW_STEP
 from scurry.forest import reference
 from scurry.predictor import Predictor
 from support.anytime_oracle import anytime_of
@@ -205,6 +206,25 @@ class TestTheSourceForest:
         to_c(mixed, tmp_path)
         tables = lowered.lower(mixed, LAYOUTS["float32"])
         assert (verify(tmp_path, X, n_adversarial=5).n_changed_labels is None) == tables.takes_draw
+
+
+def test_a_draw_that_equals_the_bound_of_a_policy(tmp_path):
+    """The fourth row's draw is the bound itself: the second policy answers it, in C as in the replay."""
+    X_fit, y_fit, X, _ = halves(load_breast_cancer)
+    model = RandomForestClassifier(15, max_depth=6, random_state=0).fit(X_fit, y_fit)
+    fast = scurry.early_exit(model, X, max_disagreement=0.2, method="qwyc", confidence=None, random_state=0)
+    draw, rule = _DRAW_STEP * 3 % 2**16, fast.plan.stop
+    never = rule.without_stops()
+    both = {name: np.concatenate([getattr(rule, name), getattr(never, name)]) for name in ("lower", "upper")}
+    mixed = replace(rule, **both, weights=np.array([draw, 2**16 - draw], float))
+    to_c(Predictor(fast.forest, replace(fast.plan, stop=mixed, score_map=None)), tmp_path, layout="float32")
+    stopping = X[fast.run(X).trees < 15]
+    rows = np.tile(stopping[:1], (8, 1))
+    assert verify(tmp_path, rows, n_adversarial=0)
+    tables = lowered.lower(scurry.load(tmp_path / "model.scurry"), LAYOUTS["float32"])
+    trees = run_trees(tables, rows, draws=np.array([draw - 1, draw] * 4)).trees
+    assert (trees[::2] < 15).all()
+    assert (trees[1::2] == 15).all()
 
 
 def _on_thresholds(forest, X, beyond=None):

@@ -10,7 +10,8 @@ import scurry
 from scurry.errors import InfeasibleError, InputError
 from scurry.plan import NEVER_BELOW
 from scurry.promises import Certificate
-from scurry.stopping import LeaderFit, MarginFit
+from scurry.runners import rules
+from scurry.stopping import LeaderFit, MarginFit, fan, preset_order, qwyc
 from scurry.verbs import by_scores
 from scurry.verbs.options import Calibration, ExitOptions
 from support.calibration_rows import two_classes
@@ -184,13 +185,69 @@ def test_thresholds_off_the_grid_are_rounded_to_the_cautious_side():
         decision_threshold=0.0,
         spread=1.0,
     )
-    rule = by_scores._exit_rule(fit, step)
+    rule = rules._exit_rule(fit, step)
     assert rule.lower[0, 1:-1].tolist() == [-3, -3, 2]
     assert rule.upper[0, 1:-1].tolist() == [3, 3, 5]
     assert rule.lower[0, [0, -1]].tolist() == [NEVER_BELOW] * 2
     forest = complete_forest(4, 1, 1, 3)
     leads = LeaderFit(**shared, lead=np.array([between, on, 0.1 * step]), base_score=np.zeros(3), spread=1.0)
-    assert by_scores._plan(forest, leads, step, Certificate(method="qwyc")).stop.lead[1:-1].tolist() == [3, 3, 1]
+    assert rules.score_plan(forest, leads, step, Certificate(method="qwyc")).stop.lead[1:-1].tolist() == [3, 3, 1]
+
+
+@pytest.mark.parametrize("method", ["qwyc", "fan"])
+@pytest.mark.parametrize("order", ["natural", "random", "individual-mse", "greedy-mse", "given"])
+def test_orders(boosted, method, order):
+    X, y = two_classes(1500, 30)
+    order = np.random.default_rng(3).permutation(60) if order == "given" else order
+    asked = {"max_disagreement": 0.02, "method": method, "order": order}
+    fast = scurry.early_exit(boosted, X, y, confidence=None, random_state=4, **asked)
+    scores = fast.forest.tree_scores(X)
+    expected = order if isinstance(order, np.ndarray) else preset_order(order, scores, y=y, random_state=4)
+    np.testing.assert_array_equal(fast.plan.order, expected)
+    shared = {"max_disagreement": 0.02, "decision_threshold": fast.forest.score_threshold, "order": expected}
+    rule = qwyc(scores, **shared) if method == "qwyc" else fan(scores, min_rows=5, **shared)
+    run = fast.run(X)
+    np.testing.assert_array_equal(run.labels, rule.decide(scores).decision)
+    np.testing.assert_array_equal(run.trees, rule.decide(scores).n_models_used)
+    certified = scurry.early_exit(boosted, X, y, random_state=4, **asked)
+    assert certified.certificate.n_rows == 750
+    if isinstance(order, np.ndarray) or order == "natural":
+        np.testing.assert_array_equal(certified.plan.order, expected)
+
+
+def test_orders_of_several_classes(three_classes):
+    model, X = three_classes
+    drawn = np.random.default_rng(0).permutation(30)
+    for order, expected in (("natural", np.arange(30)), (drawn, drawn), ("random", None)):
+        fast = scurry.early_exit(model, X[:1000], method="qwyc", max_disagreement=0.05, order=order, random_state=0)
+        assert sorted(fast.plan.order) == list(range(30))
+        assert (fast.plan.order == np.arange(30)).all() == (isinstance(order, str) and order == "natural")
+        if expected is not None:
+            np.testing.assert_array_equal(fast.plan.order, expected)
+    with pytest.raises(InputError, match="order 'greedy-mse' is for two classes, the model has 3"):
+        scurry.early_exit(model, X[:1000], method="qwyc", order="greedy-mse")
+
+
+def test_bins_and_deviations_of_fan(boosted):
+    X, y = two_classes(2000, 31)
+    asked = {"method": "fan", "gamma": 1.5, "bin_width": 0.25, "order": "natural"}
+    fast = scurry.early_exit(boosted, X, y, confidence=None, **asked)
+    scores, threshold = fast.forest.tree_scores(X), fast.forest.score_threshold
+    rule = fan(scores, gamma=1.5, bin_width=0.25, order="natural", min_rows=5, decision_threshold=threshold)
+    decision, n_used = rule.decide(scores)
+    run = fast.run(X)
+    np.testing.assert_array_equal(run.labels, decision)
+    np.testing.assert_array_equal(run.trees, n_used)
+    # No limit was kept, so none is stated.
+    assert fast.certificate.measured.changed == (decision != boosted.predict(X)).mean() > 0
+    assert fast.promise is None
+    narrow = scurry.early_exit(boosted, X, y, confidence=None, **asked | {"bin_width": 0.05}).run(X)
+    assert (narrow.trees != run.trees).any()
+    promised = scurry.early_exit(boosted, X, y, max_disagreement=0.02, **asked)
+    assert promised.certificate.bound <= promised.promise.max_changed == 0.02
+    assert promised.run(X).mean_trees > run.mean_trees
+    safe = scurry.early_exit(boosted, X, y, max_disagreement=0.02, **asked | {"gamma": 20.0})
+    assert safe.run(X).mean_trees > promised.run(X).mean_trees
 
 
 def test_rows_compare_certify_or_fit(forest):

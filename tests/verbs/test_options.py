@@ -45,6 +45,15 @@ def test_a_threshold_is_for_two_classes(three_classes):
         ({"keep_scores": "all"}, 'keep_scores must be None or "positive"'),
         ({"method": "minimean", "keep_scores": "positive"}, 'use method="qwyc"'),
         ({"method": "fan", "keep_scores": "positive"}, 'use method="qwyc"'),
+        ({"order": "natural"}, '\'auto\' finds or draws its own order; use "qwyc" or "fan"'),
+        ({"order": "natural", "method": "minimean"}, "'minimean' finds or draws its own order"),
+        ({"order": "best", "method": "qwyc"}, 'order must be one of "natural", "random"'),
+        ({"order": [0, 1], "method": "qwyc"}, "order must name each of the 31 models 0 to 30 once"),
+        ({"order": [0, 1], "method": "fan"}, "order must name each of the 31 models 0 to 30 once"),
+        ({"gamma": 2.0, "method": "qwyc"}, "gamma is for method=\"fan\", got method='qwyc'"),
+        ({"gamma": -1, "method": "fan"}, "gamma must be a number of at least 0"),
+        ({"bin_width": 0.1}, "bin_width is for method=\"fan\", got method='auto'"),
+        ({"bin_width": 0, "method": "fan"}, "bin_width must be a number above 0"),
     ],
 )
 def test_arguments_that_make_no_sense(forest, arguments, message):

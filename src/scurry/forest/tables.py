@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
+from scurry.checks import check_instance
 from scurry.errors import InputError
 from scurry.forest.structure import ForestFields
 
@@ -442,6 +443,7 @@ class Encoder:
     """
 
     def __init__(self, forest: ForestFields, X: Any) -> None:
+        check_instance("forest", forest, ForestFields, hint="; import a model with scurry.from_model(model)")
         self._reader, self._coded = reader_of(forest), forest.encode_numbers
         kinds = self._reader.kinds(X)
         if kinds is None:

@@ -10,13 +10,13 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.checks import RandomState, check_choice, check_confidence, check_rate, draw_seed
+from scurry.checks import RandomState, check_choice, check_confidence, check_number, check_rate, draw_seed
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
 from scurry.promises import Certificate, Labels, Promise, RowSummary
 from scurry.stopping.guarantee import certified_rate
 from scurry.stopping.sample import InMemory, Sample, Sums
-from scurry.stopping.scores.matrix import check_costs
+from scurry.stopping.scores.matrix import PRESETS, check_costs
 from scurry.verbs.assumptions import CheckedRows, check_rows
 
 VOTE_METHODS = ("minimax", "minimean", "minimixed", "schwing")
@@ -37,6 +37,9 @@ class ExitKeywords(TypedDict, total=False):
     keep_scores: str | None
     costs: str | ArrayLike
     threshold: float | None
+    order: str | ArrayLike | None
+    bin_width: float | None
+    gamma: float | None
     random_state: RandomState
 
 
@@ -56,6 +59,9 @@ class ExitOptions:
     keep_scores: str | None = None
     costs: str | ArrayLike = "trees"
     threshold: float | None = None
+    order: str | ArrayLike | None = None
+    bin_width: float | None = None
+    gamma: float | None = None
     random_state: RandomState = None
 
     def __post_init__(self) -> None:
@@ -72,8 +78,24 @@ class ExitOptions:
             raise InputError(
                 f'costs must be "trees", "steps" or a number per tree, got {self.costs!r}', argument="costs"
             )
+        self._check_search()
         if self.promise is not None:
             self._check_promise(self.promise)
+
+    def _check_search(self) -> None:
+        if self.order is not None and self.method not in ("qwyc", "fan"):
+            raise InputError(
+                f'method={self.method!r} finds or draws its own order; use "qwyc" or "fan"', argument="order"
+            )
+        if isinstance(self.order, str):
+            check_choice("order", self.order, PRESETS)
+        for name in ("bin_width", "gamma"):
+            if getattr(self, name) is not None and self.method != "fan":
+                raise InputError(f'{name} is for method="fan", got method={self.method!r}', argument=name)
+        if self.bin_width is not None:
+            check_number("bin_width", self.bin_width, above=0.0)
+        if self.gamma is not None:
+            check_number("gamma", self.gamma)
 
     def _check_promise(self, promise: Promise) -> None:
         if not isinstance(promise, Labels):
@@ -173,14 +195,7 @@ class Calibration:
         cls, forest: Forest, X_cal: Any, y_cal: Any, X_fit: Any, options: ExitOptions, groups: Any = None
     ) -> Calibration:
         """Check rows and options against the model; raise an error that says what is accepted."""
-        if not forest.is_classifier:
-            raise InputError(
-                "early exit compares labels, and this model is a regressor; pass a classifier, or use scurry.anytime, "
-                "which takes regressors too"
-            )
-        if forest.n_classes < 2:
-            only = np.asarray(forest.classes).tolist()[0]
-            raise InputError(f"the model knows only the class {only!r} and answers it at once; pass one of two or more")
+        check_classifier(forest)
         costs = None if isinstance(options.costs, str) else check_costs(options.costs, forest.n_trees)
         if options.threshold is not None:
             forest = with_threshold(forest, options.threshold)
@@ -258,8 +273,10 @@ class Calibration:
         if self.options.keep_scores is not None:
             note = f"{note} Rows of the second class get their full score.".strip()
         is_tested = n_rows > 0 and confidence is not None
-        # Methods on scores draw nothing. A seed that nobody gave is written only where it would lead to another plan.
-        is_seeded = method in VOTE_METHODS or isinstance(self.options.random_state, Integral)
+        # Methods on scores draw no more than an order. A seed that nobody gave is written only where it would lead to
+        # another plan.
+        draws = method in VOTE_METHODS or (isinstance(self.options.order, str) and self.options.order == "random")
+        is_seeded = draws or isinstance(self.options.random_state, Integral)
         return Certificate(
             method=method,
             promise=promise,
@@ -275,6 +292,18 @@ class Calibration:
             recipe=self.options.write_call(*self.data, seed=self.seed if is_seeded else None),
             **known,
         )
+
+
+def check_classifier(forest: Forest) -> None:
+    """Raise an error unless labels of `forest` can be compared."""
+    if not forest.is_classifier:
+        raise InputError(
+            "early exit compares labels, and this model is a regressor; pass a classifier, or use scurry.anytime, "
+            "which takes regressors too"
+        )
+    if forest.n_classes < 2:
+        only = np.asarray(forest.classes).tolist()[0]
+        raise InputError(f"the model knows only the class {only!r} and answers it at once; pass one of two or more")
 
 
 def _name_data(**given: Any) -> tuple[str, ...]:
