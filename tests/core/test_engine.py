@@ -384,3 +384,12 @@ def test_logistic_threshold_is_the_smallest_positive_score(float32, scale):
 
     assert p(threshold) > 0.5
     assert not p(np.nextafter(threshold, real(0))) > 0.5
+
+
+@pytest.mark.parametrize("input_dtype", ["float32", "float64"])
+@pytest.mark.parametrize("goes_left", [False, True])
+def test_missing_values_that_go_one_way_everywhere(input_dtype, goes_left):
+    forest = complete_forest(5, 4, 6, 2, default_left=np.full(5 * 31, goes_left), input_dtype=input_dtype)
+    rows = np.random.default_rng(0).normal(size=(200, 6))
+    rows[np.random.default_rng(1).random(rows.shape) < 0.3] = np.nan
+    assert_equals_reference(forest, rows)

@@ -8,7 +8,7 @@ checkout.
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import importlib
 import json
 import os
 import shutil
@@ -159,10 +159,12 @@ def copy_tree(top: Path, target: Path) -> None:
         if (top / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(top / name, target / name)
-    core = importlib.util.find_spec("scurry._core")
-    if core is None or core.origin is None:
+    # Not in this process: where a library that is in use is built again, its processes crash.
+    program = [sys.executable, "-c", "import scurry._core as core; print(core.__file__)"]
+    core = subprocess.run(program, capture_output=True, text=True)
+    if core.returncode:
         raise SystemExit("scurry is not built; run `make test` first")
-    shutil.copy2(core.origin, target / "src" / "scurry")
+    shutil.copy2(core.stdout.strip(), target / "src" / "scurry")
 
 
 def run_tests(top: Path, tests: Sequence[str]) -> tuple[int, str]:
