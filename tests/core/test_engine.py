@@ -393,3 +393,16 @@ def test_missing_values_that_go_one_way_everywhere(input_dtype, goes_left):
     rows = np.random.default_rng(0).normal(size=(200, 6))
     rows[np.random.default_rng(1).random(rows.shape) < 0.3] = np.nan
     assert_equals_reference(forest, rows)
+
+
+def test_sums_that_differ_may_have_equal_means():
+    """Then the first class wins, as where the source compares means."""
+    sums = 1.5 + np.arange(100) * 2.0**-52
+    tied = np.flatnonzero(sums[:-1] / 3 == sums[1:] / 3)
+    assert len(tied) > 0
+    for at in tied[:5]:
+        value = np.zeros((9, 2))
+        value[:3] = sums[at : at + 2]  # the other trees add nothing
+        forest = complete_forest(3, 1, 1, 2, value=value)
+        assert forest.predict(np.zeros((40, 1))).tolist() == [0] * 40
+        assert forest.predict([[0.0]]).tolist() == [0]
