@@ -152,7 +152,7 @@ def test_orders_and_bins_of_early_exit(run, fail, folder, forest, features, tmp_
         same = scurry.early_exit(forest, rows, max_disagreement=0.2, method="qwyc", order=order, random_state=0)
         assert scurry.load(tmp_path / "fast.scurry").digest == same.digest
     run(*arguments, "--method", "fan", "--bin-width", "0.3", "--gamma", "2", *output)
-    asked = {"bin_width": 0.3, "gamma": 2}
+    asked = {"bin_width": 0.3, "gamma": 2.0}
     same = scurry.early_exit(forest, rows, max_disagreement=0.2, method="fan", random_state=0, **asked)
     assert scurry.load(tmp_path / "fast.scurry").digest == same.digest
     assert "--order must be natural, random" in fail(*arguments, "--method", "qwyc", "--order", "best", *output)
