@@ -1,11 +1,13 @@
 """Plan: rules that no calibration makes, as a broken or hostile file may hold them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from scurry import Plan, Predictor
 from scurry.errors import InputError
-from scurry.plan import ExitRule, LeaderRule
+from scurry.plan import ExitRule, ExitSide, LeaderRule, ScoreMap, StepRule
 from support.strategies import complete_forest
 
 ROWS = np.zeros((2, 6))
@@ -29,7 +31,7 @@ def test_votes_needed_are_of_voters():
 @pytest.mark.parametrize("n_columns", [2, 3])
 @pytest.mark.parametrize(
     ("step", "message"),
-    [(1e-12, "step 1e-12 is too small"), (1e-9, "need 32 bits or more")],
+    [(1e-12, "step 1e-12 is too small"), (1e-9, "step 1e-09 is too small: some sum")],
     ids=["leaves", "sums of thirty leaves that fit"],
 )
 def test_scores_that_no_integer_holds(n_columns, step, message):
@@ -45,3 +47,96 @@ def test_inner_nodes_add_nothing_and_may_be_anything():
     odd = complete_forest(n_columns=1, classes=[0, 1], value=value)
     for one in (forest, odd):
         assert Predictor(one, plan(30, exit_rule(30, 1e-6))).predict(ROWS).tolist() == forest.predict(ROWS).tolist()
+
+
+def test_no_sum_is_on_both_sides():
+    lower = np.array([[-1, 0, 1]], np.int32)
+    with pytest.raises(InputError, match="every lower threshold must be below its upper one"):
+        ExitRule(kind="votes", weights=np.ones(1), lower=lower, upper=np.array([[1, 0, 2]], np.int32))
+    ExitRule(kind="votes", weights=np.ones(1), lower=lower, upper=lower + 1)
+
+
+@pytest.mark.parametrize("n_trees", [1, 2, 3, 4])
+def test_a_tied_vote_is_the_first_class(n_trees):
+    forest = complete_forest(n_trees, 1, 1, 2)
+    rule = ExitRule(
+        kind="votes",
+        weights=np.ones(1),
+        lower=np.full((1, n_trees + 1), -1, np.int32),
+        upper=np.full((1, n_trees + 1), n_trees + 1, np.int32),
+    )
+    assert rule.threshold(forest) == n_trees // 2 + 1
+    votes = rule.increments(forest)
+    value = np.zeros((forest.n_nodes, 2))
+    value[np.arange(forest.n_nodes), np.repeat(np.arange(n_trees) % 2, 3)] = 1.0  # every second tree votes for 1
+    tied = complete_forest(n_trees, 1, 1, 2, value=value)
+    predictor = Predictor(tied, plan(n_trees, rule))
+    assert predictor.predict(np.zeros((2, 1))).tolist() == predictor.run(np.zeros((2, 1))).labels.tolist() == [0, 0]
+    assert votes.dtype == np.int32
+
+
+def test_a_leaf_of_equal_shares_votes_for_the_first_class():
+    forest = complete_forest(1, 1, 1, 2, value=np.full((3, 2), 0.5))
+    assert exit_rule(1, 1.0).increments(forest).tolist() == [0, 0, 0]
+    votes = ExitRule(
+        kind="votes", weights=np.ones(1), lower=np.array([[-1, 0]], np.int32), upper=np.array([[1, 1]], np.int32)
+    )
+    assert votes.increments(forest).tolist() == [0, 0, 0]
+
+
+def test_sides_are_closed():
+    rule = ExitRule(
+        kind="votes", weights=np.ones(1), lower=np.array([[-1, 0, 1]], np.int32), upper=np.array([[1, 1, 2]], np.int32)
+    )
+    assert rule.side_of(0, 2, np.array([0, 1, 2])).tolist() == [ExitSide.NEGATIVE, ExitSide.NEGATIVE, ExitSide.POSITIVE]
+    pieces = replace(
+        rule,
+        piece_offset=np.array([0, 0, 2, 2], np.uint32),
+        piece_edges=np.array([3, 7], np.int32),
+        piece_sides=np.array([0, 1, 0, 2, 0], np.uint8),
+    )
+    assert pieces.side_of(0, 1, np.array([2, 3, 6, 7])).tolist() == [1, 0, 0, 2]
+    assert not pieces.without_stops().piece_sides.any()
+
+
+def test_scaled_thresholds_go_apart():
+    forest = complete_forest(2, 1, 1, 2, value=np.tile([[0.5, 0.5], [1.0, 0.0], [0.0, 1.0]], (2, 1)))
+    lower, upper = np.array([[-9, -4, -1]], np.int32), np.array([[9, 6, 1]], np.int32)
+    rule = ExitRule(kind="scores", step=0.125, weights=np.ones(1), lower=lower, upper=upper)
+    wide = rule.with_scaled_thresholds(forest, 2.0)
+    assert (wide.lower.tolist(), wide.upper.tolist()) == ([[-18, -9, -2]], [[18, 11, 2]])
+    leads = LeaderRule(kind="votes", lead=np.zeros(3, np.int32), need=np.array([[1, 2, 3]] * 3, np.int32))
+    assert leads.with_scaled_thresholds(forest, 1e-9).need.tolist() == [[1, 2, 3]] * 3, "a lead of one vote at least"
+
+
+def test_regions_are_relative_to_the_decision():
+    forest = complete_forest(2, 1, 1, 1, classes=[0, 1], base_score=[-0.5], aggregation="sum")
+    lower, upper = np.array([[-9, -4, 3]], np.int32), np.array([[9, 8, 4]], np.int32)
+    rule = ExitRule(kind="scores", step=0.125, weights=np.ones(1), lower=lower, upper=upper)
+    assert rule.threshold(forest) == 4
+    band = rule.regions(forest)
+    assert (band.lower[0].tolist(), band.upper[0].tolist()) == ([-1.625, -1.0, -0.125], [0.625, 0.5, 0.0])
+
+
+def test_the_start_of_a_leader_is_its_base_score():
+    forest = complete_forest(2, 1, 1, 3, base_score=[0.5, 0.0, -0.25])
+    rule = LeaderRule(kind="scores", step=0.125, lead=np.ones(3, np.int32))
+    assert rule.start(forest).tolist() == [4, 0, -2]
+    assert LeaderRule(kind="votes", lead=np.ones(3, np.int32)).start(forest).tolist() == [0, 0, 0]
+
+
+def test_inner_nodes_count_by_the_square_of_their_depth():
+    forest = complete_forest(1, 2, 1, 2)
+    np.testing.assert_allclose(StepRule(readout="weighted").weights(forest), [1 / 9, 4 / 9, 4 / 9, 1, 1, 1, 1])
+
+
+@pytest.mark.parametrize("order", [[0, 0], [0], [1, 2], [0, 1, 1]])
+def test_orders_name_each_tree_once(order):
+    with pytest.raises(InputError, match="must name each of the 2 trees once"):
+        Plan(order=np.array(order, np.int32)).check(complete_forest(2, 1, 1, 2))
+
+
+def test_slopes_are_not_negative():
+    ScoreMap(slope=np.zeros((2, 3)), intercept=np.ones((2, 3)))
+    with pytest.raises(InputError, match="slopes that are not negative"):
+        ScoreMap(slope=np.array([[1.0, 1.0, -1e-9]] * 2), intercept=np.ones((2, 3)))

@@ -1,5 +1,6 @@
 """Timing: who runs when, with what."""
 
+import numpy as np
 import pandas as pd
 
 from scurry.timing import Runner, measure_laps, race, wrap_model
@@ -23,14 +24,31 @@ class Model:
         self.seen.append((type(table), len(table), self.n_jobs))
 
 
-def test_the_source_model_gets_the_users_table_and_keeps_its_settings(monkeypatch):
+def test_everybody_gets_the_users_table_and_the_model_keeps_its_settings(monkeypatch):
     monkeypatch.setattr("scurry.timing.thread_count", lambda n_threads: 4)
     seen, table = [], pd.DataFrame({"a": range(30)})
     model, calls = Model(seen), []
-    runner = Runner("scurry", lambda rows, n_threads: calls.append((len(rows), n_threads)))
-    found = measure_laps([wrap_model(model, table), runner], table.to_numpy())
+
+    def answer(rows, n_threads):
+        calls.append((type(rows), len(rows), n_threads))
+
+    found = measure_laps([wrap_model(model), Runner("ours", answer), Runner("array", answer, table.to_numpy())], table)
     assert [lap.task for lap in found] == ["30 rows, 1 thread", "30 rows, 4 threads", "one row"]
-    assert all(len(lap.seconds) == 2 for lap in found)
-    assert set(seen) == {(pd.DataFrame, 30, 1), (pd.DataFrame, 30, 4), (pd.DataFrame, 1, 1)}
-    assert set(calls) == {(30, 1), (30, 4), (1, 1)}
+    assert all(len(lap.seconds) == 3 for lap in found)
+    sizes = {(30, 1), (30, 4), (1, 1)}
+    assert set(seen) == {(pd.DataFrame, *size) for size in sizes}
+    assert set(calls) == {(kind, *size) for kind in (pd.DataFrame, np.ndarray) for size in sizes}
     assert model.n_jobs == 7
+
+
+def test_slow_runs_have_two_rounds(monkeypatch):
+    now = [0.0]
+
+    def run():
+        now[0] += 1.5
+
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    for max_seconds, n_rounds in ((2.0, 2), (0.1, 2), (4.0, 3), (100.0, 7)):
+        now[0] = 0.0
+        assert race(7, run, max_seconds=max_seconds) == [1.5]
+        assert now[0] == 1.5 * n_rounds

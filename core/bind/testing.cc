@@ -8,9 +8,9 @@ using namespace nb::literals;
 
 namespace {
 
-// Runs rows under a clock that moves by `tick_us` every time it is read.
+// Runs rows under a clock that moves by `tick_us` every time it is read, and keeps `answer_us` back for the answer.
 void run_by_fake_clock(const Anytime& anytime, const Rows& rows, std::size_t max_steps, double time_us, double tick_us,
-                       const Out<std::int64_t>& labels, const Out<std::int32_t>& n_steps,
+                       double answer_us, const Out<std::int64_t>& labels, const Out<std::int32_t>& n_steps,
                        const Out<std::uint8_t>& reasons) {
   const RowsView view = view_of(anytime, rows);
   for (const std::size_t size : {labels.size(), n_steps.size(), reasons.size()}) check_output(size, view.n_rows);
@@ -18,7 +18,7 @@ void run_by_fake_clock(const Anytime& anytime, const Rows& rows, std::size_t max
   outcome.labels = labels.data();
   outcome.n_steps = n_steps.data();
   outcome.reasons = reasons.data();
-  anytime.run(view, {max_steps, time_us, nullptr, tick_us}, outcome, 1);
+  anytime.run(view, {max_steps, time_us, nullptr, tick_us, answer_us}, outcome, 1);
 }
 
 }  // namespace
@@ -27,7 +27,7 @@ void bind_testing(nb::module_& m) {
   nb::module_ testing = m.def_submodule("testing");
   testing.def("ticks_per_us", &ticks_per_us);
   testing.def("run_by_fake_clock", &run_by_fake_clock, "anytime"_a, "rows"_a, nb::kw_only(), "max_steps"_a, "time_us"_a,
-              "tick_us"_a, "labels"_a, "n_steps"_a, "reasons"_a);
+              "tick_us"_a, "answer_us"_a, "labels"_a, "n_steps"_a, "reasons"_a);
   nb::class_<AnswerTime>(testing, "AnswerTime")
       .def(
           "__init__",

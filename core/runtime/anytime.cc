@@ -167,7 +167,7 @@ void Anytime::run_row(const RowsView& rows, std::size_t row, const StepBudget& b
 StopReason Anytime::walk(RowState& state, const StepBudget& budget, Stopwatch& watch) const {
   const std::size_t limit = std::min(budget.max_steps, n_steps());
   const double time = budget.time_us * rate_, interval = kInterval_us * rate_;
-  const double answer = budget.is_measured() ? answer_time_.expected(kAllowance * time) : 0.0;
+  const double answer = budget.is_measured() ? answer_time_.expected(kAllowance * time) : budget.fake_answer_us * rate_;
   const double usual_pace = budget.is_measured() ? pace_.get() : kRun / interval;
   double deadline = std::max(time - answer, 0.0), pace = usual_pace;
   std::size_t n = budget.can_interrupt() ? steps_before_next_look(pace, interval, deadline) : limit;

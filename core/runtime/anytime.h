@@ -26,7 +26,8 @@ struct StepBudget {
   std::size_t max_steps = std::numeric_limits<std::size_t>::max();
   double time_us = std::numeric_limits<double>::infinity();  // from the start of the row's work to its answer
   const std::atomic<bool>* abort = nullptr;
-  double fake_us = 0;  // tests only: if positive, each reading of the clock is this much after the one before
+  double fake_us = 0;  // tests only: if positive, each reading of the clock is this much after the one before,
+  double fake_answer_us = 0;  // and an answer is expected to take this long
 
   bool is_timed() const { return time_us < kEndless_us; }
   bool is_measured() const { return fake_us == 0; }

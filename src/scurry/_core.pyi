@@ -348,6 +348,7 @@ class testing:
         max_steps: int,
         time_us: float,
         tick_us: float,
+        answer_us: float,
         labels: NDArray[np.int64],
         n_steps: NDArray[np.int32],
         reasons: NDArray[np.uint8],

@@ -114,6 +114,22 @@ def check_random_state(random_state: RandomState) -> np.random.Generator:
         ) from error
 
 
+def draw_seed(random_state: RandomState) -> int:
+    """Return a whole number that seeds what `random_state` asks for: itself, or one drawn by it.
+
+    Examples
+    --------
+    >>> draw_seed(7), draw_seed(None) == draw_seed(None)
+    (7, False)
+    """
+    try:
+        seed = operator.index(random_state)  # type: ignore[arg-type]
+    except TypeError:
+        return int(check_random_state(random_state).integers(2**32))
+    check_random_state(seed)
+    return seed
+
+
 def float_of(value: Any) -> float:
     """Return a number as a float: NaN for what is no number, infinity for what is too large."""
     try:

@@ -1,9 +1,9 @@
-"""Measure what rows pay for features, how often they read them, and how good rankings and probabilities are."""
+"""Measure what rows pay for features, how often they read them, and how good labels, probabilities and rankings are."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scurry.checks import check_count, check_numbers
 from scurry.costs import FeatureCosts, count_uses, feature_uses
 from scurry.errors import InputError
+from scurry.forest.structure import label_codes
 from scurry.importers import from_model
 from scurry.predictor import Predictor
 
@@ -130,6 +131,84 @@ def _uses_until_exit(predictor: Predictor, X: Any) -> NDArray[np.int32]:
     return count_uses(forest, reached.astype(np.int32))
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LabelQuality:
+    """How good labels are: which answers the rows of each true class got.
+
+    Attributes
+    ----------
+    classes : array of shape (n_classes,)
+    confusion : int64 array of shape (n_classes, n_classes)
+        ``confusion[i, j]`` rows of the class ``classes[i]`` got the answer ``classes[j]``.
+    """
+
+    classes: NDArray[Any]
+    confusion: NDArray[np.int64]
+
+    @property
+    def accuracy(self) -> float:
+        """Share of rows with the true label."""
+        return float(self.confusion.trace() / self.confusion.sum())
+
+    @property
+    def recall(self) -> NDArray[np.float64]:
+        """For each class, the share of its rows that were found; NaN where it has no rows. Shape (n_classes,)."""
+        return _divide(self.confusion.diagonal(), self.confusion.sum(axis=1))
+
+    @property
+    def precision(self) -> NDArray[np.float64]:
+        """For each class, the share of its answers that are right; NaN where it was no answer. Shape (n_classes,)."""
+        return _divide(self.confusion.diagonal(), self.confusion.sum(axis=0))
+
+    @property
+    def mean_recall(self) -> float:
+        """Mean recall of the classes that have rows, also called balanced accuracy."""
+        return float(np.nanmean(self.recall))
+
+    @property
+    def mean_precision(self) -> float:
+        """Mean precision of the classes that have rows or answers; one without answers counts as 0."""
+        known = self.confusion.any(axis=0) | self.confusion.any(axis=1)
+        return float(np.nan_to_num(self.precision)[known].mean())
+
+
+def label_quality(labels: ArrayLike, y: ArrayLike, *, classes: ArrayLike | None = None) -> LabelQuality:
+    """Compare labels with true ones.
+
+    Parameters
+    ----------
+    labels : array of shape (n_rows,)
+        Answers.
+    y : array of shape (n_rows,)
+        True labels.
+    classes : array of shape (n_classes,), optional
+        All classes. By default those that occur.
+
+    Returns
+    -------
+    LabelQuality
+
+    Examples
+    --------
+    >>> import scurry
+    >>> quality = scurry.evaluation.label_quality(["no", "no", "yes", "no"], ["no", "yes", "yes", "yes"])
+    >>> quality.confusion.tolist(), quality.accuracy, quality.recall.round(3).tolist(), quality.precision.tolist()
+    ([[1, 0], [2, 1]], 0.5, [1.0, 0.333], [0.3333333333333333, 1.0])
+    """
+    answers, truth = np.asarray(labels), np.asarray(y)
+    if answers.shape != truth.shape or truth.ndim != 1 or not len(truth):
+        raise InputError(f"labels and y must be lists of one length, got {answers.shape} and {truth.shape}")
+    known = np.unique(np.concatenate([answers, truth])) if classes is None else np.asarray(classes)
+    cells = label_codes(known, truth, "y") * len(known) + label_codes(known, answers, "labels")
+    confusion = np.bincount(cells, minlength=len(known) ** 2).reshape(len(known), len(known))
+    return LabelQuality(classes=known, confusion=confusion.astype(np.int64))
+
+
+def _divide(part: NDArray[np.int64], whole: NDArray[np.int64]) -> NDArray[np.float64]:
+    shares: NDArray[np.float64] = np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+    return shares
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScoreQuality:
     """How good the probabilities of a full model and of its early exit are on the same labelled rows.
@@ -146,6 +225,16 @@ class ScoreQuality:
     fast_auc: float
     full_log_loss: float
     fast_log_loss: float
+
+    @classmethod
+    def of(cls, full: NDArray[np.float64], fast: NDArray[np.float64], codes: NDArray[np.int32]) -> Self:
+        """Compare probabilities of shape (n_rows, n_classes), given the number of each row's true class."""
+        return cls(
+            full_auc=_auc(full, codes),
+            fast_auc=_auc(fast, codes),
+            full_log_loss=_log_loss(full, codes),
+            fast_log_loss=_log_loss(fast, codes),
+        )
 
 
 def score_quality(predictor: Predictor, X: Any, y: ArrayLike) -> ScoreQuality:
@@ -181,13 +270,7 @@ def score_quality(predictor: Predictor, X: Any, y: ArrayLike) -> ScoreQuality:
         raise InputError(f"X has {len(X)} rows, y has {len(codes)} labels", argument="y")
     if len(np.unique(codes)) < 2:
         raise InputError("y holds one class alone, which nothing can be told apart from", argument="y")
-    full, fast = forest.predict_proba(X), predictor.predict_proba(X)
-    return ScoreQuality(
-        full_auc=_auc(full, codes),
-        fast_auc=_auc(fast, codes),
-        full_log_loss=_log_loss(full, codes),
-        fast_log_loss=_log_loss(fast, codes),
-    )
+    return ScoreQuality.of(forest.predict_proba(X), predictor.predict_proba(X), codes)
 
 
 def _auc(probabilities: NDArray[np.float64], codes: NDArray[np.int32]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, Context
 
 
@@ -85,3 +86,9 @@ def round_up(value: float, digits: int) -> float:
     (42.5866, 0.0047, 40.0)
     """
     return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(value))
+
+
+def align(lines: Mapping[str, str]) -> str:
+    """Return names and texts as lines in two columns."""
+    width = max(map(len, lines), default=0)
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in lines.items())

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_choice, check_instance, check_number
 from scurry.errors import FormatError, InputError
-from scurry.forest import Forest
+from scurry.forest import Forest, leaf_scores, score_threshold
 from scurry.forest.storage import Container
 from scurry.promises import Certificate
 
@@ -517,29 +517,6 @@ class ScoreMap:
             raise InputError("a score map needs slopes and intercepts of shape (2, n_positions)")
         if not (np.isfinite(self.slope).all() and np.isfinite(self.intercept).all() and (self.slope >= 0).all()):
             raise InputError("a score map needs finite intercepts, and finite slopes that are not negative")
-
-
-def leaf_scores(forest: Forest) -> NDArray[np.float64]:
-    """Return what each node adds to the score that decides between two classes, shape (n_nodes,).
-
-    The model's own leaf value, or half the difference of what it adds to the second class and to the first.
-    """
-    if forest.n_classes != 2:
-        raise InputError(f"scores of two classes are needed, the model has {forest.n_classes or 'none: a regressor'}")
-    values = forest.leaf_values()
-    if forest.n_outputs == 1:
-        return values[:, 0]
-    if forest.tree_output[0] >= 0:
-        return np.repeat(forest.tree_output - 0.5, np.diff(forest.tree_offset)) * values[:, 0]
-    return (values[:, 1] - values[:, 0]) / 2
-
-
-def score_threshold(forest: Forest) -> float:
-    """Return the sum of `leaf_scores` from which on a row is positive (ties of two probabilities aside)."""
-    base = forest.base_score
-    if forest.n_outputs == 2:
-        return (float(base[0]) - float(base[1])) / 2
-    return forest.decision_threshold * forest.score_divisor - float(base[0])
 
 
 def to_int32(values: NDArray[np.float64]) -> NDArray[np.int32]:

@@ -10,13 +10,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_count, check_instance
+from scurry.checks import RandomState, check_count, check_instance
 from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, as_rows, thread_count
 from scurry.forest.storage import digest, read_container, write_container
+from scurry.formatting import align
 from scurry.plan import Plan
-from scurry.promises import Certificate, Promise, align
+from scurry.promises import Certificate, Promise
 from scurry.runners import runner_of
 from scurry.runners.acquire import Acquisition, acquire
 from scurry.runners.known import read_known
@@ -58,6 +59,55 @@ class Predictor:
         """Return a predictor that evaluates every tree."""
         check_instance("forest", forest, Forest, hint="; import a model with scurry.from_model(model)")
         return cls(forest, Plan.full(forest))
+
+    @classmethod
+    def from_rule(cls, forest: Forest, rule: Any, *, shuffle: str = "fixed", random_state: RandomState = None) -> Self:
+        """Return a predictor that stops rows by a rule of `scurry.stopping`.
+
+        It runs the rule as it is. The summary says what the rule promises by construction, which is nothing for rules
+        that were fitted to rows; `scurry.early_exit` fits rules, and tests on other rows what it promises.
+
+        Parameters
+        ----------
+        forest : Forest
+        rule : VoteRule, PluralityRule, MarginFit, FanFit or LeaderFit
+            A rule on votes must have a voter for each tree. Of a plurality rule that draws one of several policies, the
+            strictest runs, and it goes on where nothing but a tie is left, to the same label. A rule on scores must be
+            fitted to ``forest.tree_scores(X)``, with ``forest.score_threshold`` as its `decision_threshold` or
+            ``forest.score_start`` as its `base_score`. Votes of different weight are scores too.
+        shuffle : {"fixed", "row"}
+            For a VoteRule, which asks voters in random order: one order for all rows, or one for each row, drawn by its
+            values.
+        random_state : int, Generator, RandomState or None
+            Draws the order of the trees for a rule on votes.
+
+        Returns
+        -------
+        Predictor
+            Rows that are evaluated in full get the model's own label, or that of the full vote.
+
+        Raises
+        ------
+        InputError
+            If the rule does not fit the forest.
+
+        Examples
+        --------
+        >>> import scurry
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from sklearn.ensemble import RandomForestClassifier
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> forest = scurry.from_model(RandomForestClassifier(51, random_state=0).fit(X, y))
+        >>> rule = scurry.stopping.solve(n_voters=51, max_disagreement=0.01)
+        >>> fast = scurry.Predictor.from_rule(forest, rule, random_state=0)
+        >>> print(fast.promise.describe())
+        Each row gets another label than the full vote's with probability at most 1 %, over random orders of the trees.
+        >>> fast.run(X).mean_trees < 20
+        True
+        """
+        from scurry.runners.rules import plan_of  # rules need scipy, and predictions do not
+
+        return cls(forest, plan_of(forest, rule, shuffle=shuffle, random_state=random_state))
 
     @cached_property
     def digest(self) -> str:

@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 
 import narwhals.stable.v1 as nw
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from scurry.forest import thread_count
 
 _MAX_ROWS = 20_000  # enough for a steady time per row
 _ROUNDS_BATCH, _ROUNDS_ROW = 5, 100  # a single row takes microseconds, so its shortest time needs more rounds
+_MIN_ROUNDS, _MAX_SECONDS = 2, 2.0  # of a task: the first round also pays for what is built at the first use
 
 
 class Runner(NamedTuple):
-    """A way to get answers: a function of rows and a number of threads. `table` replaces the rows, if given."""
+    """A way to get answers: a function of rows and a number of threads. `table` replaces the user's, if given."""
 
     name: str
     answer: Callable[[Any, int], object]
@@ -34,40 +34,42 @@ class Lap(NamedTuple):
     seconds: list[float]
 
 
-def measure_laps(runners: Sequence[Runner], rows: NDArray[Any]) -> list[Lap]:
+def measure_laps(runners: Sequence[Runner], X: Any) -> list[Lap]:
     """Time runners on a batch with one thread, on a batch with all cores, and on a single row.
+
+    All of them get what the user has, so that nobody's conversion is left out. A task ends after about two seconds,
+    and after two rounds at least.
 
     Parameters
     ----------
     runners : sequence of Runner
-    rows : array of shape (n_rows, n_features)
+    X : array or DataFrame of shape (n_rows, n_features)
 
     Returns
     -------
     list of Lap
     """
-    n_rows, n_cores = min(len(rows), _MAX_ROWS), thread_count(None)
+    n_rows, n_cores = min(len(X), _MAX_ROWS), thread_count(None)
     tasks = {f"{n_rows:,} rows, 1 thread": (n_rows, 1, _ROUNDS_BATCH)}
     if n_cores > 1:
         tasks[f"{n_rows:,} rows, {n_cores} threads"] = (n_rows, n_cores, _ROUNDS_BATCH)
     tasks["one row"] = (1, 1, _ROUNDS_ROW)
     laps = []
     for task, (count, n_threads, n_rounds) in tasks.items():
-        runs = [_prepare(runner, rows, count, n_threads) for runner in runners]
+        runs = [_prepare(runner, X, count, n_threads) for runner in runners]
         # Source models may ignore n_jobs and take all cores through OpenMP.
         with threadpool_limits(n_threads, "openmp"):
-            laps.append(Lap(task, race(n_rounds, *runs)))
+            laps.append(Lap(task, race(n_rounds, *runs, max_seconds=_MAX_SECONDS)))
     return laps
 
 
-def wrap_model(model: Any, X: Any) -> Runner:
-    """Make a runner of the source model on the user's own table.
+def wrap_model(model: Any) -> Runner:
+    """Make a runner of the source model.
 
     Parameters
     ----------
     model : object with a predict method
         A shallow copy is run, whose ``n_jobs`` (if it has any) is the number of threads.
-    X : array or DataFrame of shape (n_rows, n_features)
 
     Returns
     -------
@@ -80,22 +82,24 @@ def wrap_model(model: Any, X: Any) -> Runner:
             own.n_jobs = n_threads
         return own.predict(table)
 
-    return Runner(type(model).__name__, answer, X)
+    return Runner(type(model).__name__, answer)
 
 
-def _prepare(runner: Runner, rows: NDArray[Any], count: int, n_threads: int) -> Callable[[], object]:
-    table = nw.from_native(rows if runner.table is None else runner.table, eager_only=True, pass_through=True)
+def _prepare(runner: Runner, X: Any, count: int, n_threads: int) -> Callable[[], object]:
+    table = nw.from_native(X if runner.table is None else runner.table, eager_only=True, pass_through=True)
     some = table[:count].to_native() if isinstance(table, nw.DataFrame) else np.asanyarray(table)[:count]
     return partial(runner.answer, some, n_threads)
 
 
-def race(n_rounds: int, *runs: Callable[[], object]) -> list[float]:
+def race(n_rounds: int, *runs: Callable[[], object], max_seconds: float = float("inf")) -> list[float]:
     """Return the shortest time of each run in seconds.
 
     Parameters
     ----------
     n_rounds : int
     *runs : callable
+    max_seconds : float, optional
+        No round begins after this time, except the first two.
 
     Returns
     -------
@@ -106,11 +110,14 @@ def race(n_rounds: int, *runs: Callable[[], object]) -> list[float]:
     >>> len(race(3, lambda: None, lambda: sum(range(1000))))
     2
     """
-    best = [float("inf")] * len(runs)
+    best, spent = [float("inf")] * len(runs), 0.0
     # Runs take turns, so that a slow moment of the machine affects all of them.
-    for _ in range(n_rounds):
+    for n_done in range(n_rounds):
+        if n_done >= _MIN_ROUNDS and spent >= max_seconds:
+            break
         for index, run in enumerate(runs):
             start = time.perf_counter()
             run()
-            best[index] = min(best[index], time.perf_counter() - start)
+            seconds = time.perf_counter() - start
+            best[index], spent = min(best[index], seconds), spent + seconds
     return best

@@ -90,3 +90,14 @@ def test_errors_of_the_caller_pass_unchanged(tmp_path):
         open_fragment(fragment, n_rows_per_batch=2, columns=list, float_columns=()),
     ):
         raise OSError("disk full")
+
+
+def test_two_files_for_one_output_are_refused(tmp_path):
+    touch(tmp_path, "a/rows.csv", "b/rows.csv")
+    with pytest.raises(InputError, match=r"would both be written to rows\.csv\.parquet"):
+        find([tmp_path / "a" / "rows.csv", tmp_path / "b" / "rows.csv"])
+
+
+def test_markers_of_other_programs_are_no_rows(tmp_path):
+    touch(tmp_path, "part.parquet", "_metadata.parquet", "_temporary.csv", "day/_x.parquet")
+    assert [fragment.name for fragment in find(tmp_path)] == ["part.parquet"]

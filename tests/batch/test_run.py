@@ -164,6 +164,18 @@ def test_second_run_does_only_what_is_missing_or_changed(tmp_path, rows, fast, m
     assert len(score(folder, scurry.from_model(model), out).written) == 4
 
 
+@pytest.mark.parametrize(("first", "second"), [({"max_steps": 3}, {"max_steps": 20}), ({}, {"time_us": 0.0})])
+def test_another_budget_is_another_output(tmp_path, rows, frame, model, first, second):
+    anytime = scurry.anytime(model, frame, load_breast_cancer().target, order="random", random_state=0)
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    for budget in (first, second):
+        report = score(tmp_path / "rows.parquet", anytime, tmp_path / "out.parquet", columns=["steps"], **budget)
+        assert report.written == ["out.parquet"]
+        steps = pq.read_table(tmp_path / "out.parquet")["steps"].to_numpy()
+        np.testing.assert_array_equal(steps, anytime.run(frame, **budget).steps)
+    assert score(tmp_path / "rows.parquet", anytime, tmp_path / "out.parquet", columns=["steps"], **second).skipped
+
+
 def test_corrupt_fragment_is_named_and_the_rest_is_finished(tmp_path, rows, frame, fast):
     folder = write_folder(tmp_path / "in", rows)
     whole = (folder / "part-1.parquet").read_bytes()

@@ -87,3 +87,36 @@ def test_a_cancelled_run_stops_its_threads():
     threads.cancel()
     with pytest.raises(_Cancelled):
         threads.raise_if_cancelled()
+
+
+def write_all(write, threads, n_items):
+    with BackgroundWriter(write, threads) as writer:
+        for item in range(n_items):
+            writer.write(item)
+
+
+@pytest.mark.parametrize("n_items", [1, 3])
+def test_the_last_write_may_fail_too(threads, n_items):
+    written = []
+
+    def write(item):
+        if item == n_items - 1:
+            raise OSError("disk full")
+        written.append(item)
+
+    with pytest.raises(OSError, match="disk full"):
+        write_all(write, threads, n_items)
+    assert written == list(range(n_items - 1))
+
+
+def test_nothing_is_written_after_a_write_that_failed():
+    written = []
+
+    def write(item):
+        if item == 1:
+            raise OSError("disk full")
+        written.append(item)
+
+    with pytest.raises(OSError, match="disk full"):
+        write_all(write, ThreadBudget(*IDLE), 5)
+    assert written == [0]

@@ -102,7 +102,7 @@ def test_export_c(run, fail, folder, forest, table, tmp_path):
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_an_export_that_differs_is_a_failure(folder, forest, tmp_path, monkeypatch, options):
-    monkeypatch.setattr("scurry.export.verify", lambda *_, name: Verification(name, "float32", 1, 1, n_mismatches=1))
+    monkeypatch.setattr("scurry.export.verify", lambda *_, name: Verification(name, "float32", 1, 1, 1, 0, 0))
     arguments = ["export", "c", str(folder / "model.scurry"), str(tmp_path / "out"), "--check", *options]
     with pytest.raises(SystemExit) as caught:
         main([*arguments, "--rows", str(folder / "new.parquet")])

@@ -75,6 +75,22 @@ def test_anytime(run, folder, forest, features, table, tmp_path):
     assert f"new.parquet --max-steps {len(written.plan.order) // 10} -o scores.parquet" in text
 
 
+@pytest.mark.parametrize("readout", ["plain", "weighted"])
+def test_readout(run, folder, tmp_path, readout):
+    arguments = ("anytime", folder / "model.skops", folder / "rows.csv", "--label", "diagnosis", "--order", "depth-ie")
+    run(*arguments, "--readout", readout, "-o", tmp_path / "ready.scurry")
+    assert scurry.load(tmp_path / "ready.scurry").plan.stop.readout == readout
+
+
+def test_prune_method(run, folder, forest, features):
+    arguments = ("prune", folder / "model.skops", folder / "rows.parquet", "--json")
+    for method in ("exact", "ccp"):
+        path = scurry.prune(forest, features[250:500], method=method)
+        listed = json.loads(run(*arguments, "--method", method))
+        assert listed == {"costs": path.costs.tolist(), "errors": path.errors.tolist()}
+    assert listed != json.loads(run(*arguments))
+
+
 def test_prune(run, folder, forest, features, tmp_path):
     costs = {name: 1.0 + len(name) % 3 for name in features}
     (tmp_path / "costs.json").write_text(json.dumps(costs))
@@ -124,6 +140,32 @@ def test_mistakes(fail, folder, tmp_path):
     (tmp_path / "costs.json").write_text("age: 1")
     assert "is not JSON such as" in fail("prune", model, rows, "--costs", tmp_path / "costs.json")
     assert not (tmp_path / "x.scurry").exists()
+
+
+def test_orders_and_bins_of_early_exit(run, fail, folder, forest, features, tmp_path):
+    arguments = ("early-exit", folder / "model.skops", folder / "rows.parquet", "--max-disagreement", "0.2")
+    output, rows = ("-o", tmp_path / "fast.scurry"), features[250:500]
+    backwards = list(range(forest.n_estimators))[::-1]
+    (tmp_path / "order.json").write_text(json.dumps(backwards))
+    for given, order in ((tmp_path / "order.json", backwards), ("greedy-mse", "greedy-mse")):
+        run(*arguments, "--method", "qwyc", "--order", given, *output)
+        same = scurry.early_exit(forest, rows, max_disagreement=0.2, method="qwyc", order=order, random_state=0)
+        assert scurry.load(tmp_path / "fast.scurry").digest == same.digest
+    run(*arguments, "--method", "fan", "--bin-width", "0.3", "--gamma", "2", *output)
+    asked = {"bin_width": 0.3, "gamma": 2}
+    same = scurry.early_exit(forest, rows, max_disagreement=0.2, method="fan", random_state=0, **asked)
+    assert scurry.load(tmp_path / "fast.scurry").digest == same.digest
+    assert "--order must be natural, random" in fail(*arguments, "--method", "qwyc", "--order", "best", *output)
+    assert '--gamma is for method="fan"' in fail(*arguments, "--gamma", "2", *output)
+
+
+def test_early_exit_without_rows(run, fail, folder, forest, tmp_path):
+    arguments = ("early-exit", folder / "model.skops", "-o", tmp_path / "fast.scurry")
+    run(*arguments, "--method", "minimax", "--max-disagreement", "0.05")
+    same = scurry.early_exit(forest, method="minimax", max_disagreement=0.05, random_state=0)
+    assert scurry.load(tmp_path / "fast.scurry").digest == same.digest
+    assert "ROWS is needed: method='auto' fits its rule to rows" in fail(*arguments)
+    assert "--label and --dask go with ROWS" in fail(*arguments, "--method", "minimax", "--label", "y")
 
 
 def test_options_of_early_exit(run, fail, folder, forest, features, tmp_path):

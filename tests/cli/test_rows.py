@@ -45,6 +45,30 @@ def test_predict_with_a_budget(run, folder, forest, table, tmp_path):
     assert set(scores.s_steps) == {7}
 
 
+def test_a_budget_of_time_ends_rows_early(run, folder, forest, table, tmp_path):
+    features = table.drop(columns=["diagnosis", "patient"])
+    ready = scurry.anytime(forest, features[250:500], table.diagnosis[250:500], order="depth-ie")
+    ready.save(tmp_path / "ready.scurry")
+    arguments = ("predict", tmp_path / "ready.scurry", folder / "new.parquet", "--columns", "reason")
+    # No row can make a step in a thousandth of a nanosecond, and every row ends in a minute.
+    for time_us, reason in ((1e-6, "time"), (6e7, "complete")):
+        run(*arguments, "--time-us", time_us, "-o", tmp_path / f"{reason}.parquet")
+        assert set(pd.read_parquet(tmp_path / f"{reason}.parquet").reason) == {reason}
+
+
+@pytest.mark.parametrize(("given", "passed"), [(("--threads", 3), 3), ((), None)])
+def test_threads_and_budgets_are_passed_on(run, folder, fast, monkeypatch, given, passed):
+    asked = {}
+
+    def score(source, predictor, destination, **settings):
+        asked.update(settings)
+        return scurry.batch.Report(n_rows=7, seconds=0.5, written=["new.parquet"])
+
+    monkeypatch.setattr("scurry.batch.score", score)
+    run("predict", folder / "fast.scurry", "a.parquet", "-o", "out", *given)
+    assert asked["n_threads"] == passed
+
+
 def test_a_file_that_cannot_be_read_does_not_stop_the_others(folder, fast, table, tmp_path):
     rows = tmp_path / "rows"
     rows.mkdir()

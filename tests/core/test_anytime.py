@@ -128,11 +128,16 @@ def test_weighted_probabilities_are_probabilities():
         np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
 
 
-def steps_under_fake_clock(n_steps: int, time_us: float, tick_us: float) -> int:
-    """Return the steps that a row must take if every reading of the clock is `tick_us` after the one before."""
+def steps_under_fake_clock(n_steps: int, time_us: float, tick_us: float, answer_us: float) -> int:
+    """Return the steps that a row must take if every reading of the clock is `tick_us` after the one before.
+
+    So much time is kept back that an answer of `answer_us` is in time, and more where steps are slower than usual.
+    """
     rate = _core.testing.ticks_per_us()
-    tick, deadline, interval = int(tick_us * rate), time_us * rate, 0.4 * rate
-    done, now, pace = 0, 0, 64 / interval
+    tick, interval, answer = int(tick_us * rate), 0.4 * rate, answer_us * rate
+    deadline = max(time_us * rate - answer, 0.0)
+    done, now, usual = 0, 0, 64 / interval
+    pace = usual
 
     def at_once(left: float) -> int:
         fitting = int(min(max(interval * pace, 64.0), left * pace, 256.0))
@@ -147,6 +152,10 @@ def steps_under_fake_clock(n_steps: int, time_us: float, tick_us: float) -> int:
             break
         if done > 0:
             pace = n / tick
+            if n >= 64 and now > tick:
+                deadline = time_us * rate - answer * min(max(usual / (1.3 * pace), 1.0), 4.0)
+                if now >= deadline:
+                    break
         n = at_once(deadline - now)
         done += n
     return done
@@ -155,7 +164,8 @@ def steps_under_fake_clock(n_steps: int, time_us: float, tick_us: float) -> int:
 @pytest.mark.parametrize("tick_us", [0.047, 0.31, 1.03, 7.1])
 @pytest.mark.parametrize("time_us", [0, 0.01, 0.97, 3.6, 10.6, 41.3, 1e5])
 @pytest.mark.parametrize("max_steps", [2**40, 100])
-def test_deadlines_by_a_fake_clock(tick_us, time_us, max_steps):
+@pytest.mark.parametrize("answer_us", [0.0, 3.0])
+def test_deadlines_by_a_fake_clock(tick_us, time_us, max_steps, answer_us):
     forest = complete_forest(n_trees=60, depth=10)
     steps, rows = depth_steps(forest), RNG.normal(size=(20, 6))
     native = StepRunner(forest, steps, StepRule())._native
@@ -167,12 +177,13 @@ def test_deadlines_by_a_fake_clock(tick_us, time_us, max_steps):
         max_steps=max_steps,
         time_us=time_us,
         tick_us=tick_us,
+        answer_us=answer_us,
         labels=labels,
         n_steps=n_steps,
         reasons=reasons,
     )
     limit = min(max_steps, len(steps))
-    expected = steps_under_fake_clock(limit, time_us, tick_us)
+    expected = steps_under_fake_clock(limit, time_us, tick_us, answer_us)
     assert (n_steps == expected).all()
     in_time = "max_steps" if limit < len(steps) else "complete"
     assert (reasons == ["complete", "max_steps", "time", "abort"].index("time" if expected < limit else in_time)).all()

@@ -30,6 +30,15 @@ for n_features in (1, 3, 7, 8, 9, 15, 16, 17, 33, 70):
             run = fast.run(X)
             probabilities = fast.predict_proba(X)
             np.testing.assert_array_equal(run.labels, fast.predict(X))
+            rule, order = fast.plan.stop, fast.plan.order
+            sums = rule.increments(forest)[forest.apply(X)][:, order].cumsum(axis=1)
+            if n_classes == 2:
+                stops = np.stack([rule.side_of(0, i + 1, sums[:, i]) for i in range(len(order))], axis=1) > 0
+            else:
+                two = np.sort(sums + rule.start(forest), axis=2)[:, :, -2:].astype(np.int64)
+                stops = two[:, :, 1] - two[:, :, 0] >= rule.lead[1:]
+            stops[:, -1] = True
+            np.testing.assert_array_equal(run.trees, stops.argmax(axis=1) + 1)
             stopped = ~run.complete
             np.testing.assert_array_equal(probabilities.argmax(axis=1)[stopped], forest.codes_of(run.labels)[stopped])
             for row in range(0, len(X), 37):  # one row alone is walked by another kernel

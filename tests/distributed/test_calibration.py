@@ -187,7 +187,11 @@ def test_a_small_sample_fits_and_all_others_certify(models, folders, cluster):
     fit, _ = split_rows(hash_rows(X, "float32"), 700)
     alone = scurry.early_exit(model, X[~fit], X_fit=X[fit], **asked)
     known = found.certificate.to_json()  # the summary is of all rows, of which no more than 700 are brought together
-    assert known == alone.certificate.to_json() | {"n_calibration_rows": N_ROWS, "rows": known["rows"]}
+    own = alone.certificate.recipe.replace(
+        "scurry.early_exit(model, X_cal, X_fit=X_fit", "scurry.distributed.early_exit(model, source, max_fit_rows=700"
+    )
+    own_facts = {"n_calibration_rows": N_ROWS, "rows": known["rows"], "recipe": own}
+    assert known == alone.certificate.to_json() | own_facts
     assert found.certificate.rows.n_rows == 700
     assert (found.certificate.n_fit_rows, found.certificate.n_rows) == (700, N_ROWS - 700)
     np.testing.assert_array_equal(found.plan.order, alone.plan.order)

@@ -1,5 +1,7 @@
 """Rows in files: partitions, and samples that give sums over their rows."""
 
+import os
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -83,3 +85,13 @@ def test_a_file_that_changes_between_rounds_is_named(tmp_path, forest, rows, clu
 def test_too_many_rows_are_not_brought_together(partitions, forest, cluster):
     with pytest.raises(InputError, match="50 rows would have to be in memory at once, and max_fit_rows is 49"):
         FileSample.of(cluster, forest, partitions, 49, None).gathered()
+
+
+def test_a_file_rewritten_with_as_many_bytes_is_another_state(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("a\n1\n")
+    partition = Partition(Fragment(path, path.name))
+    before = partition.state
+    path.write_text("a\n2\n")
+    os.utime(path, ns=(0, before[1] + 1))
+    assert partition.state != before

@@ -46,6 +46,17 @@ def test_outputs_are_those_of_one_machine(tmp_path, folder, fast, cluster):
     assert (again.skipped, again.written) == (alone.written, [])
 
 
+@pytest.mark.parametrize("budget", [{"max_steps": 5}, {"time_us": 0.0}])
+def test_budgets_reach_the_workers(tmp_path, folder, frame, cluster, budget):
+    model = RandomForestClassifier(5, max_depth=4, random_state=0).fit(frame, load_breast_cancer().target)
+    anytime = scurry.anytime(model, frame, load_breast_cancer().target, order="random", random_state=0)
+    columns = ["label", "steps", "reason"]
+    distributed.score(folder, anytime, tmp_path / "many", cluster=cluster, columns=columns, **budget)
+    batch.score(folder, anytime, tmp_path / "one", columns=columns, **budget)
+    assert read_all(tmp_path / "many").equals(read_all(tmp_path / "one"))
+    assert set(read_all(tmp_path / "many")["steps"].to_pylist()) == {budget.get("max_steps", 0)}
+
+
 def test_corrupt_fragment_is_named(tmp_path, folder, fast, cluster):
     (tmp_path / "rows").mkdir()
     for file in folder.iterdir():

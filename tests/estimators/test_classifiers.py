@@ -13,7 +13,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from scurry import AbortFlag, AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier
+from scurry import AbortFlag, AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier, early_exit
 from scurry.errors import UnsupportedModelError
 
 WITHOUT_PROMISE = {"max_disagreement": 0.05, "confidence": None}
@@ -121,6 +121,19 @@ def test_options_of_early_exit(rows):
     assert (run.trees[run.labels == model.classes_[1]] == 20).all(), "they have their full score"
     assert fast.predictor_.certificate.exits.mean_cost is not None
     assert clone(fast).get_params()["threshold"] == 0.2
+
+
+def test_orders_and_bins_of_early_exit(rows):
+    X, y, _, _ = rows
+    model = FrozenEstimator(GradientBoostingClassifier(n_estimators=20, random_state=0).fit(X[:500], y[:500]))
+    backwards = np.arange(20)[::-1]
+    fast = EarlyExitClassifier(model, max_disagreement=0.05, method="qwyc", order=backwards, random_state=0)
+    np.testing.assert_array_equal(fast.fit(X[500:], y[500:]).predictor_.plan.order, backwards)
+    asked = {"method": "fan", "order": "natural", "bin_width": 0.4, "gamma": 1.0, "confidence": None}
+    fast = EarlyExitClassifier(model, max_disagreement=0.05, random_state=0, **asked).fit(X[500:], y[500:])
+    same = early_exit(model, X[500:], y[500:], max_disagreement=0.05, **asked)
+    np.testing.assert_array_equal(fast.run(X).trees, same.run(X).trees)
+    assert {name: clone(fast).get_params()[name] for name in asked} == asked
 
 
 def test_a_threshold_holds_where_every_tree_is_evaluated(rows):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -5,7 +7,7 @@ import scurry
 from scurry import Forest, Plan, Predictor
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.export.values import ExitTables, LeadTables, lower_plan
-from scurry.plan import ExitRule, ExitSide, StepRule, leaf_scores
+from scurry.plan import NEVER_ABOVE, NEVER_BELOW, ExitRule, ExitSide, StepRule, leaf_scores
 from support.anytime_oracle import depth_steps
 from support.strategies import complete_forest
 
@@ -140,3 +142,23 @@ def test_weighted_readouts_need_a_threshold_of_zero():
     plan = Plan(order=depth_steps(forest), stop=StepRule(readout="weighted"))
     with pytest.raises(UnsupportedModelError, match="threshold of 0"):
         lower_plan(forest, plan, 16)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_coarse_thresholds_stop_no_row_that_the_rule_would_not(cancer, bits):
+    model, X, _ = cancer
+    fast = scurry.early_exit(model, X, max_disagreement=0.1, method="qwyc", confidence=None, random_state=0)
+    rng, rule, inner = np.random.default_rng(0), fast.plan.stop, slice(1, fast.forest.n_trees)
+    lower, upper = rule.lower.copy(), rule.upper.copy()
+    lower[:, inner] = -rng.integers(1, 2**24, lower[:, inner].shape)
+    upper[:, inner] = rng.integers(1, 2**24, lower[:, inner].shape)
+    rule = replace(rule, lower=lower, upper=upper)
+    values = lower_plan(fast.forest, replace(fast.plan, stop=rule, score_map=None), bits)
+    assert values.unit > 1
+    n_trees = np.arange(fast.forest.n_trees + 1)
+    for name, outside in (("lower", np.less_equal), ("upper", np.greater_equal)):
+        asked, stored = getattr(rule, name), getattr(values.stop.rule, name)
+        is_set = ~np.isin(asked, (NEVER_BELOW, NEVER_ABOVE))
+        meant = values.offset * n_trees + values.unit * stored
+        assert outside(meant, asked)[is_set].all()
+        assert (np.abs(meant - asked)[is_set] > 0.1 * values.unit).any()

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
@@ -5,7 +7,12 @@ from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifie
 
 import scurry
 from scurry.errors import FormatError, InputError, MissingDependencyError
-from scurry.export import LAYOUTS, to_c, verify
+from scurry.export import LAYOUTS, lowered, to_c, verify
+from scurry.export.replay import find_leaves, run_trees
+from scurry.export.selftest import make_probes
+from scurry.export.verification import _DRAW_STEP
+from scurry.forest import reference
+from scurry.predictor import Predictor
 from support.anytime_oracle import anytime_of
 from support.strategies import complete_forest
 
@@ -128,6 +135,108 @@ def test_many_trees(n_trees, tmp_path):
     assert exported(anytime_of(forest), np.zeros((2, 3)), tmp_path, "int16-uint16", n_adversarial=20)
 
 
+class TestTheSourceForest:
+    """What the tables were made from is compared too, not only what was made of them."""
+
+    def test_thresholds_of_a_strict_comparison(self, tmp_path, monkeypatch):
+        xgboost = pytest.importorskip("xgboost")
+        X_fit, y_fit, X, _ = halves(load_breast_cancer)
+        forest = scurry.from_model(xgboost.XGBClassifier(n_estimators=8, max_depth=4, n_jobs=1).fit(X_fit, y_fit))
+        assert forest.comparison == "<"
+        rows = _on_thresholds(forest, X)
+        export = to_c(forest, tmp_path, layout="float32", X_cal=rows)
+        assert export.agreement[0] == 1.0
+        assert verify(tmp_path, rows).n_changed_labels == 0
+        # A threshold that is not lowered sends rows on it to the wrong side. The C code and the tables still agree.
+        monkeypatch.setattr(lowered, "_round_down", lambda forest, nodes: forest.threshold[nodes].astype(np.float32))
+        to_c(forest, tmp_path, layout="float32")
+        result = verify(tmp_path, rows)
+        assert result.n_mismatches == 0
+        assert result.n_wrong_leaves > 0
+        assert not result
+
+    @pytest.mark.parametrize("layout", ["float32", "int16-uint16"])
+    def test_missing_values_that_are_read_as_zero(self, layout, tmp_path, monkeypatch):
+        lightgbm = pytest.importorskip("lightgbm")
+        X_fit, y_fit, X, _ = halves(load_breast_cancer)
+        model = lightgbm.LGBMClassifier(n_estimators=8, num_leaves=8, use_missing=False, n_jobs=1, verbose=-1)
+        forest = scurry.from_model(model.fit(X_fit - X_fit.mean(axis=0), y_fit))
+        holes = np.where(np.random.default_rng(0).random(X.shape) < 0.5, np.nan, X - X_fit.mean(axis=0))
+        holes = holes.astype(np.float32)
+        export = to_c(forest, tmp_path, layout=layout, X_cal=holes)
+        assert export.agreement[0] == 1.0
+        assert verify(tmp_path, holes).n_wrong_leaves == 0
+        right = lowered.lower_tests
+
+        def misread(*arguments, **options):
+            columns, *rest = right(*arguments, **options)
+            return replace(columns, missing=np.full_like(columns.missing, 5.0)), *rest
+
+        monkeypatch.setattr(lowered, "lower_tests", misread)
+        to_c(forest, tmp_path, layout=layout)
+        result = verify(tmp_path, holes)
+        assert result.n_mismatches == 0
+        assert not result
+
+    def test_rows_on_the_grid_are_not_rounded(self):
+        forest = complete_forest(6, 5, 4, 2)
+        tables = lowered.lower(Predictor.full(forest), LAYOUTS["int16-uint16"])
+        rows = make_probes(forest, 400)
+        moved = tables.columns.move_to_grid(rows)
+        finite = np.isfinite(rows)
+        assert (moved[finite] <= rows[finite]).all()
+        np.testing.assert_array_equal(np.isnan(moved), np.isnan(rows))
+        assert (moved[finite] != rows[finite]).any()
+        np.testing.assert_array_equal(tables.source[find_leaves(tables, moved)], reference.apply(forest, moved))
+
+    def test_labels_that_rounding_changes_are_counted(self, tmp_path):
+        X_fit, y_fit, X, _ = halves(load_breast_cancer)
+        forest = scurry.from_model(RandomForestClassifier(15, max_depth=6, random_state=0).fit(X_fit, y_fit))
+        # Just above its thresholds a value has the code of the threshold itself.
+        rows = _on_thresholds(forest, X, np.inf)
+        export = to_c(forest, tmp_path, layout="int16-uint8", X_cal=rows)
+        result = verify(tmp_path, rows, n_adversarial=20)
+        assert result
+        assert result.n_changed_labels == round((1 - export.agreement[0]) * len(rows)) > 0
+
+    def test_plans_that_draw_are_not_compared_by_label(self, tmp_path):
+        X_fit, y_fit, X, _ = halves(load_breast_cancer)
+        model = RandomForestClassifier(15, max_depth=6, random_state=0).fit(X_fit, y_fit)
+        mixed = scurry.early_exit(model, X, max_disagreement=0.1, method="minimixed", confidence=None, random_state=0)
+        to_c(mixed, tmp_path)
+        tables = lowered.lower(mixed, LAYOUTS["float32"])
+        assert (verify(tmp_path, X, n_adversarial=5).n_changed_labels is None) == tables.takes_draw
+
+
+def test_a_draw_that_equals_the_bound_of_a_policy(tmp_path):
+    """The fourth row's draw is the bound itself: the second policy answers it, in C as in the replay."""
+    X_fit, y_fit, X, _ = halves(load_breast_cancer)
+    model = RandomForestClassifier(15, max_depth=6, random_state=0).fit(X_fit, y_fit)
+    fast = scurry.early_exit(model, X, max_disagreement=0.2, method="qwyc", confidence=None, random_state=0)
+    draw, rule = _DRAW_STEP * 3 % 2**16, fast.plan.stop
+    never = rule.without_stops()
+    both = {name: np.concatenate([getattr(rule, name), getattr(never, name)]) for name in ("lower", "upper")}
+    mixed = replace(rule, **both, weights=np.array([draw, 2**16 - draw], float))
+    to_c(Predictor(fast.forest, replace(fast.plan, stop=mixed, score_map=None)), tmp_path, layout="float32")
+    stopping = X[fast.run(X).trees < 15]
+    rows = np.tile(stopping[:1], (8, 1))
+    assert verify(tmp_path, rows, n_adversarial=0)
+    tables = lowered.lower(scurry.load(tmp_path / "model.scurry"), LAYOUTS["float32"])
+    trees = run_trees(tables, rows, draws=np.array([draw - 1, draw] * 4)).trees
+    assert (trees[::2] < 15).all()
+    assert (trees[1::2] == 15).all()
+
+
+def _on_thresholds(forest, X, beyond=None):
+    """Rows whose values are thresholds of their features, or the floats next to them."""
+    rng, rows = np.random.default_rng(0), X.astype(np.float32)
+    inner = forest.left >= 0
+    for feature in np.unique(forest.feature[inner]):
+        near = rng.choice(forest.threshold[inner & (forest.feature == feature)].astype(np.float32), len(rows))
+        rows[:, feature] = near if beyond is None else np.nextafter(near, np.float32(beyond))
+    return rows
+
+
 class TestMistakesAreFound:
     @pytest.fixture
     def folder(self, tmp_path):
@@ -146,6 +255,26 @@ class TestMistakesAreFound:
         result = verify(folder, np.zeros((1, 3)))
         assert result.n_mismatches > 0
         assert not result
+
+    def test_a_wrong_sum_with_the_right_label(self, tmp_path):
+        forest = scurry.Forest.from_trees(
+            [
+                {
+                    "feature": [0, -1, -1],
+                    "threshold": [0.5, 0, 0],
+                    "left": [1, -1, -1],
+                    "right": [2, -1, -1],
+                    "value": [[0.5, 0.5], [1.0, 0.0], [0.0, 1.0]],
+                }
+            ]
+        )
+        to_c(forest, tmp_path, layout="int16-uint16")
+        source = (tmp_path / "model.c").read_text()
+        altered = source.replace("0, 65534,", "0, 65533,")
+        assert altered != source
+        (tmp_path / "model.c").write_text(altered)
+        result = verify(tmp_path, [[0.0], [1.0]], n_adversarial=10)
+        assert result.n_mismatches > 0
 
     def test_a_failing_selftest(self, folder):
         self.alter(folder, "n->right : n->left", "n->left : n->right")

@@ -1,5 +1,6 @@
 """The .scurry container: what is broken, truncated or hostile gives FormatError, and nothing else."""
 
+import io
 import json
 import os
 import resource
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from scurry import Forest, from_model, load
 from scurry.errors import FormatError, InputError, OutputError, ScurryError
+from scurry.forest import storage
 from scurry.forest.storage import read_container
 from support.mutations import members, mutated, rewritten
 
@@ -71,6 +73,26 @@ def test_failed_save_leaves_the_old_file(saved, tmp_path):
         odd.save(path)
     assert path.read_bytes() == saved
     assert [p.name for p in tmp_path.iterdir()] == ["f.scurry"]
+
+
+def test_who_reads_the_old_file_goes_on_reading_it(saved, tmp_path):
+    """A new file takes its place in one move, so that nobody sees half of it."""
+    path = tmp_path / "f.scurry"
+    path.write_bytes(saved)
+    with path.open("rb") as reader:
+        start = reader.read(100)
+        Forest.from_trees([STUMP] * 50).save(path)
+        assert start + reader.read() == saved
+    assert load(path).n_trees == 50
+    assert [p.name for p in tmp_path.iterdir()] == ["f.scurry"]
+
+
+def test_members_that_share_their_bytes(saved):
+    """A small file could claim much memory. Newer versions of zipfile refuse such a file before its sizes are added."""
+    with zipfile.ZipFile(io.BytesIO(saved)) as archive:
+        assert storage._read(archive, len(saved))[0] == "forest"
+        with pytest.raises(FormatError, match="claim more bytes than the file has"):
+            storage._read(archive, sum(member.file_size for member in archive.infolist()) - 1)
 
 
 def test_new_files_have_the_usual_permissions(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 
 from scurry import Forest
 from scurry.errors import InputError
-from scurry.forest.structure import ARRAYS, freeze, mean_of_leaves
+from scurry.forest.structure import ARRAYS, freeze, label_codes, link_scores, mean_of_leaves
 from support.strategies import complete_forest
 
 STUMP = {
@@ -125,3 +125,54 @@ def test_means_are_those_of_the_leaves_below():
     for node in range(forest.n_nodes):
         below = leaves_below(node)
         assert means[node] == pytest.approx(np.average(leaf_value[below], weights=weight[below]))
+
+
+def test_category_sets_beyond_the_last_are_refused():
+    """The core would read past the end of its bits."""
+    fields = {"category_offset": [0, 1, 2], "category_bits": [5, 6]}
+    forest = complete_forest(1, 1, 2, 2, category_set=[1, -1, -1], **fields)
+    assert forest.category_set[0] == 1
+    for beyond in (2, 3, -2):
+        with pytest.raises(InputError, match="must be -1 or name one of the 2 sets"):
+            complete_forest(1, 1, 2, 2, category_set=[beyond, -1, -1], **fields)
+
+
+def test_a_child_beyond_the_last_node_is_refused():
+    with pytest.raises(InputError, match="child 2 must come after it and inside its tree"):
+        complete_forest(
+            1,
+            0,
+            1,
+            1,
+            tree_offset=[0, 2],
+            feature=[0, -1],
+            threshold=[0, 0],
+            left=[1, -1],
+            right=[2, -1],
+            value=[[1.0], [2.0]],
+            default_left=[0, 0],
+        )
+
+
+def test_a_feature_beyond_the_last_is_refused():
+    with pytest.raises(InputError, match=r"features must be in 0\.\.0, got 1\.\.1"):
+        Forest.from_trees([stump(feature=[1, -1, -1])], n_features=1)
+
+
+def test_values_of_inner_nodes_are_finite_too():
+    with pytest.raises(InputError, match="inner nodes included"):
+        Forest.from_trees([stump(value=[[0.5, np.inf], [0.9, 0.1], [0.2, 0.8]])])
+
+
+def test_links_of_scores():
+    scores = np.array([[1000.0, 999.0], [0.0, 0.0]])
+    np.testing.assert_allclose(
+        link_scores(scores, "softmax", 2.0), [[1 / (1 + np.exp(-2)), 1 / (1 + np.exp(2))], [0.5, 0.5]]
+    )
+    np.testing.assert_allclose(link_scores(np.array([[1.0]]), "logistic", 3.0), 1 / (1 + np.exp(-3)))
+
+
+def test_labels_are_compared_exactly():
+    """numpy finds the int 2**53 + 1 equal to the float 2**53."""
+    with pytest.raises(InputError, match="labels the model does not know"):
+        label_codes(np.array([2.0**53, 0.0]), np.array([2**53 + 1]), "y")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import scurry
 from scurry.errors import FormatError, UnsupportedModelError
+from scurry.importers.lightgbm import import_file
 from support.lightgbm_models import BINARY, TABLE, TARGET, fitted, train
 
 
@@ -42,7 +43,7 @@ TEXT = train("binary", BINARY, categorical=(3,), rounds=3).model_to_string()
 def import_text(folder, text):
     path = folder / "model.txt"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return scurry.importers.lightgbm.import_file(path)
+    return import_file(path)
 
 
 def replaced_entry(key, value, tree=1):
@@ -139,6 +140,17 @@ def test_a_node_with_two_parents(tmp_path):
 def test_damaged_texts(tmp_path, damaged):
     with pytest.raises(FormatError):
         import_text(tmp_path, damaged)
+
+
+def test_weights_of_leaves_may_be_anything(tmp_path):
+    """Hessians of a user's objective may be zero or negative; inner values still lie within those of their leaves."""
+    text = replaced_entry("leaf_weight", lambda old: " ".join(["-5", "0", *old.split()[2:]]))
+    forest = import_text(tmp_path, text)
+    low, high = forest.value[:, 0].copy(), forest.value[:, 0].copy()
+    for node in np.flatnonzero(~forest.is_leaf)[::-1]:
+        children = [forest.left[node], forest.right[node]]
+        low[node], high[node] = low[children].min(), high[children].max()
+    assert ((low - 1e-12 <= forest.value[:, 0]) & (forest.value[:, 0] <= high + 1e-12)).all()
 
 
 def test_unknown_objective_is_named(tmp_path):

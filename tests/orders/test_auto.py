@@ -100,6 +100,16 @@ class TestSearchesOnTheSmoothScore:
         assert totals[-1] < totals[0]
 
 
+def test_a_loss_is_what_is_lost_until_the_end():
+    X, y = load_digits(return_X_y=True)
+    forest = scurry.from_model(RandomForestClassifier(3, max_depth=2, random_state=0).fit(X[:300], y[:300]))
+    descent = OrderingSet.of(forest, X[300:600], y[300:600]).descent()
+    steps = np.array([0, 0, 1, 2, 2, 1], np.int32)
+    lost = descent.losses(steps)[:-1] - descent.losses(steps)[-1]
+    assert lost[0] != 0
+    assert mean_loss(descent, steps, (1.0, 3.0)) == lost @ [3, 1, 3, 3, 1, 3]
+
+
 class TestAuto:
     @settings(max_examples=30, deadline=None)
     @given(problems(), st.sampled_from(COSTS))
@@ -123,6 +133,22 @@ class TestAuto:
         assert stays(slow_to_stay) < stays(by_step) < stays(slow_to_change)
         for costs, steps in (((3.0, 1.0), slow_to_stay), ((1.0, 3.0), slow_to_change)):
             assert mean_loss(ordering.descent(), steps, costs) < mean_loss(ordering.descent(), by_step, costs)
+
+    def test_by_time_the_order_by_steps_is_tried_too(self, monkeypatch):
+        """It wins where the searches by time find nothing as good: here they are kept from finding anything."""
+        X, y = load_digits(return_X_y=True)
+        forest = scurry.from_model(RandomForestClassifier(4, max_depth=3, random_state=0).fit(X[:300], y[:300]))
+        ordering, costs = OrderingSet.of(forest, X[300:600], y[300:600]), (1.0, 1.5)
+        by_step = find_auto(ordering)
+        worst = find(forest, X[300:600], y[300:600], order="unoptimal").steps
+        refine = auto_module._core.refined_order
+
+        def refine_by_steps_alone(descent, steps, **options):
+            return refine(descent, steps, **options) if options["same_tree"] == options["other_tree"] else worst
+
+        monkeypatch.setattr(auto_module._core, "refined_order", refine_by_steps_alone)
+        found = find_auto(ordering, costs)
+        assert mean_loss(ordering.descent(), found, costs) <= mean_loss(ordering.descent(), by_step, costs)
 
     def test_large_forests_are_searched_on_a_sample(self, monkeypatch):
         X, y = load_digits(return_X_y=True)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from scurry import Forest
 from scurry.errors import InputError
 from scurry.orders import accuracy_curve, nma
 from scurry.orders.curves import cost_per_step, mean_over_time
@@ -51,3 +52,17 @@ class TestNma:
 
     def test_states_of_an_order(self):
         assert states([1, 0, 1], 2) == [(0, 0), (0, 1), (1, 1), (1, 2)]
+
+
+def test_a_curve_is_the_share_of_right_answers():
+    stump = {
+        "feature": [0, -1, -1],
+        "threshold": [0.5, 0, 0],
+        "left": [1, -1, -1],
+        "right": [2, -1, -1],
+        "value": [[0.6, 0.4], [0.9, 0.1], [0.2, 0.8]],
+    }
+    forest = Forest.from_trees([stump, stump])
+    curve = accuracy_curve(forest, [0], [[0.0], [0.0], [0.0], [1.0]], [0, 0, 0, 1])
+    assert curve.tolist() == [0.75, 1.0]
+    assert nma([0.25, 0.5]) == 0.75

@@ -98,6 +98,8 @@ class TestAgainstDefinitions:
         forest, X, y = problem
         P = leaf_fractions(forest, X)
         C = P.shape[2]
+        ordering = OrderingSet.of(forest, X, y)
+        assert (np.diff(measure_ambiguity(ordering)[rank(ordering, "ea")]) >= 0).all(), "the least ambiguous first"
         for m, found in enumerate(measure_ambiguity(OrderingSet.of(forest, X, y))):
             expected = 0.0
             for i in range(len(X)):

@@ -7,7 +7,7 @@ import pytest
 
 from scurry import Forest
 from scurry.pruning import exact_path
-from scurry.pruning.baselines import complexity_path, greedy_prune, greedy_rounds, independent_path
+from scurry.pruning.baselines import complexity_path, error_path, greedy_prune, greedy_rounds, independent_path
 from support.pruning_oracles import Instance, nodes_kept, objectives_of, random_instance, solved_case
 
 
@@ -150,3 +150,18 @@ def _greedy_by_hand(instance: Instance, lam: Fraction) -> Fraction:
         kept = min(options, key=lambda smaller: instance.error(smaller) + lam * instance.cost(smaller))
         best = min(best, instance.error(kept) + lam * instance.cost(kept))
     return best
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_error_alone_has_fewest_errors_then_fewest_splits(seed):
+    _, exact, _ = solved_case(seed)
+    path, problem = error_path(exact.problem), exact.problem
+    assert path.errors.tolist() == [exact.errors.min()]
+    # Of every subtree, the kept part makes strictly fewer errors than its root alone: none of it can go.
+    kept, closure = path.kept(0), problem.closure
+    gain = np.where(kept, closure.gain, 0)
+    for at in range(len(gain) - 1, -1, -1):
+        if closure.parent[at] >= 0:
+            gain[closure.parent[at]] += gain[at]
+    assert (gain[kept] > 0).all()
+    assert not (kept & ~np.where(closure.parent >= 0, kept[closure.parent], True)).any()

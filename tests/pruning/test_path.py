@@ -98,6 +98,21 @@ def test_refinement_uses_the_room_inside_a_jump():
         assert path.at(max_cost=budget).digest == point.forest.digest
 
 
+def test_refinement_saves_what_an_error_inside_a_jump_allows():
+    model = RandomForestClassifier(30, random_state=0).fit(X[::2], Y[::2])
+    path = scurry.prune(model, X[1::2])
+    n_cheaper = 0
+    for jump in range(len(path) - 1):
+        budget = path.errors[jump] + 0.9 * (path.errors[jump + 1] - path.errors[jump])
+        point = path.point(max_error=budget)
+        if point.single_label is not None:
+            continue  # what answers one label to all rows is given without its splits
+        assert path.errors[jump] <= point.error <= budget * (1 + 1e-12)
+        assert path.costs[jump + 1] < point.cost <= path.costs[jump]
+        n_cheaper += point.cost < path.costs[jump]
+    assert n_cheaper >= 5
+
+
 def test_bounds_hold_where_only_some_trade_offs_were_solved():
     instance = random_instance(np.random.default_rng(8), n_trees=3, n_splits=4)
     every = [(float(instance.error(kept)), float(instance.cost(kept))) for kept in instance.prunings()]

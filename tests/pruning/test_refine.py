@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from sklearn.datasets import load_wine
+from sklearn.ensemble import RandomForestClassifier
 
+import scurry
+from scurry.pruning import refine
 from scurry.pruning.refine import FamilyDrops, families, within_cost, within_error
 from support.pruning_oracles import instances, random_instance, solve
 
@@ -59,3 +63,37 @@ def test_rounds_end_with_nothing():
     closure = path.problem.closure
     whole = np.ones(closure.n_nodes, bool)
     assert rounds[-1][1] == pytest.approx(closure.gain_of(whole) - 0.5 * closure.cost_of(whole), rel=1e-12)
+
+
+def test_the_best_of_several_ways_is_taken(monkeypatch):
+    X, y = load_wine(return_X_y=True)
+    model = RandomForestClassifier(30, random_state=0).fit(X[::2], y[::2])
+    path = scurry.prune(model, X[1::2])
+    problem, closure = path.problem, path.problem.closure
+    lower_cost, thin_out, gains, costs = refine._lower_cost, refine._thin_out, [], []
+
+    def record_gain(part, kept, max_cost):
+        found = lower_cost(part, kept, max_cost)
+        gains.append(part.gain_of(found))
+        return found
+
+    def record_cost(part, kept, min_gain):
+        found = thin_out(part, kept, min_gain)
+        costs.append(part.cost_of(found))
+        return found
+
+    monkeypatch.setattr(refine, "_lower_cost", record_gain)
+    monkeypatch.setattr(refine, "_thin_out", record_cost)
+    n_choices = 0
+    for at in range(1, len(path)):
+        inner, outer = path.kept(at), path.kept(at - 1)
+        gains.clear()
+        costs.clear()
+        limit = (closure.cost_of(inner) + closure.cost_of(outer)) // 2
+        found = refine.within_cost(problem, inner, outer, limit)
+        assert closure.gain_of(found) - closure.gain_of(inner) == max(gains)
+        needed = (closure.gain_of(inner) + closure.gain_of(outer)) // 2
+        found = refine.within_error(problem, inner, outer, needed)
+        assert closure.cost_of(found) - closure.cost_of(inner) == min(costs)
+        n_choices += len(set(gains)) > 1 and len(set(costs)) > 1
+    assert n_choices > 0

@@ -5,16 +5,19 @@ from html import unescape
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 
 import scurry
 from scurry.errors import InputError, OutputError
+from scurry.formatting import format_share
 from scurry.predictor import Predictor
+from scurry.report import exits, steps
 from scurry.report import page as sections
-from scurry.report import steps
 from scurry.report.story import TestRows
+from scurry.timing import Lap, Runner
 
 
 class Page(HTMLParser):
@@ -120,6 +123,70 @@ def test_rows_that_changed_are_those_at_the_budget_shown(forest, data):
     assert f"{changed} of 1,000 test rows have another answer than the full model's after {shown:,} steps." in str(
         unescape(sections.render_changed_rows(story, test))
     )
+
+
+def test_changed_rows_became_wrong_or_right_in_named_directions(forest, data, exit_by):
+    X, y = data["test"]
+    fast = exit_by(forest, "qwyc")
+    full, labels = forest.predict(X), fast.predict(X)
+    changed = full != labels
+    n_wrong, n_right = int((changed & (full == y)).sum()), int((changed & (labels == y)).sum())
+    assert n_wrong != n_right
+    test = TestRows(forest, X, y)
+    text = unescape(sections.render_changed_rows(exits.tell(fast, fast.plan.exit_rule, test), test))
+    assert f"{n_wrong:,} of these became wrong, {n_right:,} became right." in text
+    for old, new in ((0, 1), (1, 0)):
+        assert f"{int((changed & (full == old)).sum()):,} went from {old} to {new}" in text
+
+
+def test_speed_is_compared_on_the_same_input():
+    runners = [Runner("model", None), Runner("fast", None), Runner("fast", None, np.zeros((1, 1), np.float32))]
+    html = sections.render_speed(runners, [Lap("one row", [3.0, 1.0, 0.002])], "pandas DataFrame")
+    rows = [re.sub("<.*?>", "|", row) for row in re.findall(r"<tr>(.*?)</tr>", html)]
+    assert [re.sub(r"\|+", "|", row) for row in rows] == [
+        "|Answers by|Input|one row|",
+        "|model|pandas DataFrame|3 s|",
+        "|fast|pandas DataFrame|1 s| (3.0 ×)|",
+        "|fast|float32 array|2 ms|",
+    ]
+    slower = sections.render_speed(runners[:2], [Lap("one row", [1.0, 40.0])], "float32 array")
+    assert "(0.025 ×)" in slower
+
+
+def test_everybody_is_timed_on_what_the_user_passes(data, forest, exit_by, tmp_path, monkeypatch):
+    X, y = data["test"]
+    timed = []
+
+    def measure(runners, table):
+        timed.append((runners, table))
+        return [Lap("one row", [1.0] * len(runners))]
+
+    monkeypatch.setattr(sections, "measure_laps", measure)
+    fast, model = exit_by(forest, "qwyc"), RandomForestClassifier(3, random_state=0).fit(*data["fit"])
+    frame = pd.DataFrame(X)
+    html = scurry.report.write(fast, tmp_path / "r.html", frame, y, model=model).read_text(encoding="utf-8")
+    (runners, table), names = timed.pop(), ["all trees, scurry", "early exit"]
+    assert table is frame
+    assert [runner.name for runner in runners if runner.table is None] == ["RandomForestClassifier", *names]
+    arrays = [runner for runner in runners if runner.table is not None]
+    assert [runner.name for runner in arrays] == names
+    assert all(runner.table.dtype == forest.input_dtype for runner in arrays)
+    assert "pandas DataFrame" in html
+    # An array that the engine reads as it is has no second form.
+    scurry.report.write(fast, tmp_path / "r.html", X.astype(np.float32), y)
+    assert [runner.table for runner in timed.pop()[0]] == [None, None]
+
+
+def test_rows_stopped_early_are_those_that_left_trees_out(forest, data, exit_by):
+    X, y = data["test"]
+    for method in ("qwyc", "minimixed"):
+        fast = exit_by(forest, method)
+        tiles = {tile.name: tile for tile in exits.tell(fast, fast.plan.exit_rule, TestRows(forest, X, y)).tiles}
+        run = fast.run(X)
+        stopped = (run.trees < forest.n_trees).mean()
+        assert 0 < stopped < 1
+        assert tiles["rows stopped early"].value == format_share(stopped)
+        assert tiles["trees evaluated per row"].note == f"of 31: {format_share(1 - run.mean_trees / 31)} saved"
 
 
 def test_errors(forest, data, tmp_path):

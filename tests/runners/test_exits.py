@@ -10,6 +10,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from scurry.forest import reference
+from scurry.plan import ExitRule, LeaderRule
 from scurry.runners import exits as exit_run
 from support.strategies import complete_forest
 
@@ -54,6 +55,16 @@ def test_scores_are_of_the_rows_as_they_were(two_classes, three_classes, rows):
         run, expected = predictor.run(X), predictor.run(X).scores
         X[:] = 0
         np.testing.assert_array_equal(run.scores, expected)
+
+
+def test_reasons_tell_rows_that_stopped_from_those_that_did_not(two_classes, three_classes, rows):
+    for predictor in plans(two_classes, three_classes, rows[0]):
+        run = predictor.run(rows[0])
+        early = run.trees < predictor.forest.n_trees
+        assert set(run.stop_reason[early]) <= {"decided"}
+        assert set(run.stop_reason[run.complete]) <= {"complete"}
+        assert not (early & run.complete).any()
+        assert early.any() == (predictor.plan.stop is not None)
 
 
 @pytest.mark.parametrize("n_at_once", [1, 7, 10**6])
@@ -116,3 +127,22 @@ def test_lightgbm_told_of_several_classes_that_are_two():
     fast = scurry.early_exit(model, ROWS, max_disagreement=0.02, confidence=None)
     assert np.mean(fast.predict(ROWS) != model.predict(ROWS)) <= 0.02
     assert fast.run(ROWS).mean_trees < 30
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_probabilities_speak_for_the_full_vote_where_the_mean_does_not(n_classes):
+    """Two trees vote for the second class by a little, and one for the first with all its weight."""
+    shares = np.array([[0.49, 0.51], [0.49, 0.51], [1.0, 0.0]])
+    value = np.repeat(np.pad(shares, ((0, 0), (0, n_classes - 2))), 3, axis=0)
+    forest = complete_forest(3, 1, 1, n_classes, value=value)
+    if n_classes == 2:
+        thresholds = np.array([[-1, -1, -1, 1]], np.int32), np.array([[4, 4, 4, 2]], np.int32)
+        rule = ExitRule(kind="votes", weights=np.ones(1), lower=thresholds[0], upper=thresholds[1])
+    else:
+        rule = LeaderRule(kind="votes", lead=np.full(4, 9, np.int32), need=np.full((4, 4), 9, np.int32))
+    predictor = scurry.Predictor(forest, scurry.Plan(order=np.arange(3, dtype=np.int32), stop=rule))
+    X = np.zeros((2, 1))
+    assert forest.predict(X).tolist() == [0, 0]
+    assert predictor.predict(X).tolist() == predictor.run(X).labels.tolist() == [1, 1]
+    assert predictor.predict_proba(X).argmax(axis=1).tolist() == [1, 1]
+    np.testing.assert_allclose(predictor.predict_proba(X).sum(axis=1), 1.0)

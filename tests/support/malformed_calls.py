@@ -172,6 +172,15 @@ def entries() -> tuple[Entry, ...]:
         "load": (s.load, {"path": folder / "fast.scurry"}),
         "early_exit": (s.early_exit, {"model": forest, "X_cal": X, "y_cal": y} | exits),
         "early_exit, minimean": (s.early_exit, {"model": forest, "X_cal": X, "method": "minimean"} | exits),
+        "early_exit, fan": (
+            s.early_exit,
+            {"model": boosted, "X_cal": X, "method": "fan", "order": "natural", "bin_width": 0.1, "gamma": 1.0} | exits,
+        ),
+        "Predictor.from_rule": (
+            s.Predictor.from_rule,
+            {"forest": forest, "rule": s.stopping.solve(forest.n_trees, 0.1), "shuffle": "row", "random_state": 0},
+        ),
+        "early_exit, no rows": (s.early_exit, {"model": forest, "method": "minimax"} | exits),
         "early_exit, boosted": (s.early_exit, {"model": boosted, "X_cal": X, "method": "qwyc"} | exits),
         "anytime": (s.anytime, {"model": forest, "X_order": X, "y_order": y, "order": "forward-squirrel"}),
         "prune": (s.prune, {"model": forest, "X_val": X, "y_val": y}),

@@ -8,7 +8,14 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 import scurry
 from scurry.errors import InfeasibleError, InputError
+from scurry.plan import NEVER_BELOW
+from scurry.promises import Certificate
+from scurry.runners import rules
+from scurry.stopping import LeaderFit, MarginFit, fan, preset_order, qwyc
+from scurry.verbs import by_scores
+from scurry.verbs.options import Calibration, ExitOptions
 from support.calibration_rows import two_classes
+from support.strategies import complete_forest
 
 METHODS = ("qwyc", "fan", "auto")
 
@@ -98,6 +105,17 @@ def test_boosted_model_of_several_classes():
     np.testing.assert_array_equal(fast.predict(X[2800:]), run.labels)
 
 
+@pytest.mark.parametrize("costs", ["trees", "steps"])
+def test_what_is_measured_is_what_runs(boosted, costs):
+    X, y = make_classification(1500, n_features=8, n_informative=5, n_classes=3, random_state=1)
+    several = GradientBoostingClassifier(n_estimators=10, max_depth=3, random_state=0).fit(X[:500], y[:500])
+    for model, rows in ((several, X), (boosted, two_classes(1500, 20)[0])):
+        fast = scurry.early_exit(model, rows, max_disagreement=0.03, confidence=None, method="qwyc", costs=costs)
+        measured, run = fast.certificate.exits, fast.run(rows)
+        assert measured.mean_trees == pytest.approx(run.mean_trees, rel=1e-12)
+        assert measured.changed == (run.labels != model.predict(rows)).mean()
+
+
 def test_costs_change_what_is_saved(boosted):
     """Trees of the second half at a thousandth of the price: the search prefers them, and counts in these units."""
     X, _ = two_classes(6000, 24)
@@ -153,3 +171,91 @@ def test_bins_wider_than_all_sums(boosted):
     X, _ = two_classes(3000, 6)
     fast = scurry.early_exit(small, X, max_disagreement=0.02, method="fan", confidence=None)
     assert np.mean(fast.predict(X) != small.predict(X)) <= 0.02
+
+
+def test_thresholds_off_the_grid_are_rounded_to_the_cautious_side():
+    """A row half a unit inside a threshold continues: on the grid it may only stop where the rule would stop it."""
+    step, costs, order = 0.25, np.ones(4), np.arange(4)
+    shared = {"order": order, "costs": costs, "step": 2.0**-40, "n_rows": 10}
+    between, on = 2.5 * step, 3 * step
+    fit = MarginFit(
+        **shared,
+        lower=np.array([-between, -on, between]),
+        upper=np.array([between, on, 2 * between]),
+        decision_threshold=0.0,
+        spread=1.0,
+    )
+    rule = rules._exit_rule(fit, step)
+    assert rule.lower[0, 1:-1].tolist() == [-3, -3, 2]
+    assert rule.upper[0, 1:-1].tolist() == [3, 3, 5]
+    assert rule.lower[0, [0, -1]].tolist() == [NEVER_BELOW] * 2
+    forest = complete_forest(4, 1, 1, 3)
+    leads = LeaderFit(**shared, lead=np.array([between, on, 0.1 * step]), base_score=np.zeros(3), spread=1.0)
+    assert rules.score_plan(forest, leads, step, Certificate(method="qwyc")).stop.lead[1:-1].tolist() == [3, 3, 1]
+
+
+@pytest.mark.parametrize("method", ["qwyc", "fan"])
+@pytest.mark.parametrize("order", ["natural", "random", "individual-mse", "greedy-mse", "given"])
+def test_orders(boosted, method, order):
+    X, y = two_classes(1500, 30)
+    order = np.random.default_rng(3).permutation(60) if order == "given" else order
+    asked = {"max_disagreement": 0.02, "method": method, "order": order}
+    fast = scurry.early_exit(boosted, X, y, confidence=None, random_state=4, **asked)
+    scores = fast.forest.tree_scores(X)
+    expected = order if isinstance(order, np.ndarray) else preset_order(order, scores, y=y, random_state=4)
+    np.testing.assert_array_equal(fast.plan.order, expected)
+    shared = {"max_disagreement": 0.02, "decision_threshold": fast.forest.score_threshold, "order": expected}
+    rule = qwyc(scores, **shared) if method == "qwyc" else fan(scores, min_rows=5, **shared)
+    run = fast.run(X)
+    np.testing.assert_array_equal(run.labels, rule.decide(scores).decision)
+    np.testing.assert_array_equal(run.trees, rule.decide(scores).n_models_used)
+    certified = scurry.early_exit(boosted, X, y, random_state=4, **asked)
+    assert certified.certificate.n_rows == 750
+    if isinstance(order, np.ndarray) or order == "natural":
+        np.testing.assert_array_equal(certified.plan.order, expected)
+
+
+def test_orders_of_several_classes(three_classes):
+    model, X = three_classes
+    drawn = np.random.default_rng(0).permutation(30)
+    for order, expected in (("natural", np.arange(30)), (drawn, drawn), ("random", None)):
+        fast = scurry.early_exit(model, X[:1000], method="qwyc", max_disagreement=0.05, order=order, random_state=0)
+        assert sorted(fast.plan.order) == list(range(30))
+        assert (fast.plan.order == np.arange(30)).all() == (isinstance(order, str) and order == "natural")
+        if expected is not None:
+            np.testing.assert_array_equal(fast.plan.order, expected)
+    with pytest.raises(InputError, match="order 'greedy-mse' is for two classes, the model has 3"):
+        scurry.early_exit(model, X[:1000], method="qwyc", order="greedy-mse")
+
+
+def test_bins_and_deviations_of_fan(boosted):
+    X, y = two_classes(2000, 31)
+    asked = {"method": "fan", "gamma": 1.5, "bin_width": 0.25, "order": "natural"}
+    fast = scurry.early_exit(boosted, X, y, confidence=None, **asked)
+    scores, threshold = fast.forest.tree_scores(X), fast.forest.score_threshold
+    rule = fan(scores, gamma=1.5, bin_width=0.25, order="natural", min_rows=5, decision_threshold=threshold)
+    decision, n_used = rule.decide(scores)
+    run = fast.run(X)
+    np.testing.assert_array_equal(run.labels, decision)
+    np.testing.assert_array_equal(run.trees, n_used)
+    # No limit was kept, so none is stated.
+    assert fast.certificate.measured.changed == (decision != boosted.predict(X)).mean() > 0
+    assert fast.promise is None
+    narrow = scurry.early_exit(boosted, X, y, confidence=None, **asked | {"bin_width": 0.05}).run(X)
+    assert (narrow.trees != run.trees).any()
+    promised = scurry.early_exit(boosted, X, y, max_disagreement=0.02, **asked)
+    assert promised.certificate.bound <= promised.promise.max_changed == 0.02
+    assert promised.run(X).mean_trees > run.mean_trees
+    safe = scurry.early_exit(boosted, X, y, max_disagreement=0.02, **asked | {"gamma": 20.0})
+    assert safe.run(X).mean_trees > promised.run(X).mean_trees
+
+
+def test_rows_compare_certify_or_fit(forest):
+    """Rows that compare methods fitted none of them, and those that certify had no part in either."""
+    X, _ = two_classes(900, 21)
+    calibration = Calibration.of(scurry.from_model(forest), X, None, None, ExitOptions(max_disagreement=0.02))
+    choosing, certifying = by_scores.split_to_choose(calibration)
+    parts = [choosing.sample.gathered(), choosing.fit_rows, certifying.sample.gathered()]
+    assert [len(part) for part in parts] == [150, 300, 450]
+    assert len({tuple(row) for part in parts for row in part}) == 900
+    assert {tuple(row) for row in certifying.fit_rows} == {tuple(row) for part in parts[:2] for row in part}

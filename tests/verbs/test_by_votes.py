@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import scurry
+from scurry.errors import InputError
 from scurry.forest.structure import ARRAYS, HEADER
-from scurry.stopping import VotePolicy, fit_votes
+from scurry.stopping import VotePolicy, fit_votes, solve
 from scurry.stopping.guarantee import certified_rate
 from scurry.stopping.independence import hash_rows
 from scurry.stopping.votes.policy import outcomes
@@ -128,3 +129,71 @@ def test_auto_states_the_asked_confidence_of_votes():
     assert certificate.bound == certified_rate(certificate.n_broken, certificate.n_rows, 0.95)
     for name in ("qwyc", "natural", "minimean"):
         assert name in certificate.why
+
+
+def test_how_often_the_full_vote_is_the_models_label(forest):
+    X, _ = two_classes(3000, 22)
+    fast = scurry.early_exit(forest, X, max_disagreement=0.02, method="minimean", random_state=0)
+    votes = fast.forest.value.argmax(axis=1)[fast.forest.apply(X)].sum(axis=1)
+    agreement = ((2 * votes > fast.forest.n_trees) == forest.predict(X)).mean()
+    assert fast.certificate.exits.vote_agreement == agreement < 1
+
+
+@pytest.mark.parametrize("method", ["minimax", "minimixed"])
+@pytest.mark.parametrize("shuffle", ["fixed", "row"])
+def test_a_promise_without_rows(forest, method, shuffle):
+    asked = {"shuffle": shuffle, "random_state": 0}
+    fast = scurry.early_exit(forest, method=method, max_disagreement=0.02, **asked)
+    rule = solve(31, 0.02, method=method)
+    by_rule = scurry.Predictor.from_rule(scurry.from_model(forest), rule, **asked)
+    np.testing.assert_array_equal(fast.plan.order, by_rule.plan.order)
+    call = f"scurry.early_exit(model, max_disagreement=0.02, method={method!r}, confidence=0.95"
+    assert fast.certificate.recipe.startswith(call)
+    model = forest  # the name that the call has for it
+    assert eval(fast.certificate.recipe).digest == fast.digest
+    assert fast.certificate.n_rows == fast.certificate.n_calibration_rows == 0
+    promised = "Each row gets another label than the full vote's with probability at most 2 %, over random orders"
+    assert promised in str(fast.summary())
+    new, _ = two_classes(8000, 5)
+    run = fast.run(new)
+    np.testing.assert_array_equal(run.trees, by_rule.run(new).trees)
+    np.testing.assert_array_equal(run.labels, by_rule.run(new).labels)
+    assert (run.labels != full_vote(model, new)).mean() <= 0.02
+    assert run.mean_trees < 25
+    np.testing.assert_array_equal(fast.predict_proba(new).argmax(axis=1), run.labels)
+
+
+def test_a_promise_without_rows_for_several_classes(three_classes):
+    model, X = three_classes
+    fast = scurry.early_exit(model, method="minimixed", max_disagreement=0.05, random_state=0)
+    run = fast.run(X)
+    assert (run.labels != full_vote(model, X)).mean() <= 0.05
+    assert run.mean_trees < 30
+    assert (fast.certificate.method, fast.promise.holds) == ("minimixed", "each row")
+
+
+def test_flat_rules_without_rows_promise_nothing(forest):
+    for method in ("minimean", "schwing"):
+        fast = scurry.early_exit(forest, method=method, max_disagreement=0.02, confidence=None, random_state=0)
+        assert fast.promise is None
+        assert "Nothing is promised for new rows." in str(fast.summary())
+        assert fast.run(two_classes(500, 5)[0]).mean_trees < 28
+
+
+def test_what_cannot_do_without_rows(forest, boosted, three_classes):
+    X, y = two_classes(50, 5)
+    for model, asked, message in [
+        (forest, {}, "X_cal is needed: method='auto' fits its rule to rows"),
+        (boosted, {"method": "qwyc"}, "X_cal is needed: method='qwyc' fits its rule to rows"),
+        (forest, {"method": "minimean"}, "X_cal is needed: rows test what method='minimean' promises"),
+        (forest, {"method": "minimax", "y_cal": y}, "y_cal goes with X_cal"),
+        (forest, {"method": "minimax", "X_fit": X}, "X_fit goes with X_cal"),
+        (forest, {"method": "minimax", "groups": y}, "groups goes with X_cal"),
+        (forest, {"method": "minimax", "threshold": 0.3}, "votes, which have no threshold"),
+        (boosted, {"method": "minimax"}, "boosted model whose trees add scores"),
+        (three_classes[0], {"method": "minimean", "confidence": None}, "is for two classes, the model has 3"),
+        (three_classes[0], {"method": "minimax", "shuffle": "row"}, 'shuffle="row" is for two classes'),
+        (RandomForestRegressor(2).fit(X, y), {"method": "minimax"}, "this model is a regressor"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            scurry.early_exit(model, **asked)

@@ -6,7 +6,9 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import scurry
 from scurry.errors import InputError
+from scurry.verbs.options import with_threshold
 from support.calibration_rows import two_classes
+from support.strategies import complete_forest
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,15 @@ def test_a_threshold_is_for_two_classes(three_classes):
         ({"keep_scores": "all"}, 'keep_scores must be None or "positive"'),
         ({"method": "minimean", "keep_scores": "positive"}, 'use method="qwyc"'),
         ({"method": "fan", "keep_scores": "positive"}, 'use method="qwyc"'),
+        ({"order": "natural"}, '\'auto\' finds or draws its own order; use "qwyc" or "fan"'),
+        ({"order": "natural", "method": "minimean"}, "'minimean' finds or draws its own order"),
+        ({"order": "best", "method": "qwyc"}, 'order must be one of "natural", "random"'),
+        ({"order": [0, 1], "method": "qwyc"}, "order must name each of the 31 models 0 to 30 once"),
+        ({"order": [0, 1], "method": "fan"}, "order must name each of the 31 models 0 to 30 once"),
+        ({"gamma": 2.0, "method": "qwyc"}, "gamma is for method=\"fan\", got method='qwyc'"),
+        ({"gamma": -1, "method": "fan"}, "gamma must be a number of at least 0"),
+        ({"bin_width": 0.1}, "bin_width is for method=\"fan\", got method='auto'"),
+        ({"bin_width": 0, "method": "fan"}, "bin_width must be a number above 0"),
     ],
 )
 def test_arguments_that_make_no_sense(forest, arguments, message):
@@ -106,3 +117,16 @@ def test_what_several_classes_cannot_have(three_classes, arguments, message):
     model, X = three_classes
     with pytest.raises(InputError, match=message):
         scurry.early_exit(model, X[:500], **arguments)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0, 0.3])
+def test_a_threshold_is_a_probability_whatever_the_scale_of_the_link(scale):
+    forest = complete_forest(
+        8, 3, 4, 1, classes=["no", "yes"], base_score=[-3.0], aggregation="sum", link="logistic", link_scale=scale
+    )
+    X = np.random.default_rng(0).normal(size=(500, 4))
+    probability = forest.predict_proba(X)[:, 1]
+    for threshold in np.quantile(probability, [0.1, 0.5, 0.9]) + 1e-9:
+        labels = with_threshold(forest, float(threshold)).predict(X)
+        np.testing.assert_array_equal(labels == "yes", probability >= threshold)
+        assert len(set(labels)) == 2

@@ -20,6 +20,7 @@ from scurry.errors import FormatError, InputError
 from scurry.forest.storage import write_container
 from scurry.plan import ScoreMap
 from scurry.runners import stops_of
+from scurry.verbs import score_maps
 from support.strategies import adversarial_rows
 
 N_TRAIN, N_CALIBRATE = 1500, 4500
@@ -269,3 +270,27 @@ def test_files_with_broken_maps_are_refused(fitted, tmp_path, slope):
     write_container(tmp_path / "broken.scurry", "predictor", header, arrays)
     with pytest.raises(FormatError, match=r"broken\.scurry"):
         scurry.load(tmp_path / "broken.scurry")
+
+
+def test_quality_is_measured_on_rows_that_did_not_fit_the_map(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.random((2000, 4))
+    y = (X[:, 0] + rng.normal(0, 0.3, 2000) > 0.5).astype(int)
+    model = RandomForestClassifier(15, max_depth=5, random_state=0).fit(X[:400], y[:400])
+    fit, measure, fitted, measured = score_maps._fit, score_maps.score_quality, [], []
+
+    def fit_map(forest, plan, stops, chosen):
+        fitted.append(chosen)
+        return fit(forest, plan, stops, chosen)
+
+    def measure_rows(predictor, rows, labels):
+        measured.append(rows)
+        return measure(predictor, rows, labels)
+
+    monkeypatch.setattr(score_maps, "_fit", fit_map)
+    monkeypatch.setattr(score_maps, "score_quality", measure_rows)
+    fast = scurry.early_exit(model, X[400:], y[400:], max_disagreement=0.05, method="qwyc", random_state=0)
+    shipped, of_measure = fitted
+    np.testing.assert_array_equal(shipped, fast.run(X[400:]).trees < 15)
+    assert not (of_measure & ~shipped).any()
+    assert set(map(tuple, X[400:][of_measure])).isdisjoint(map(tuple, measured[0]))

@@ -106,7 +106,15 @@ def _show_export(written: Export, verified: Verification | None) -> None:
     lines = {"written": f"{written.directory / written.name}.c, layout {written.layout}; see README.md there"}
     if verified is not None:
         lines["checked"] = (
-            f"{verified.n_answers:,} answers on {verified.n_rows:,} rows, of which {verified.n_mismatches:,} differ"
+            f"{verified.n_answers:,} answers on {verified.n_rows:,} rows, of which {verified.n_mismatches:,} differ "
+            f"from the tables; {verified.n_wrong_leaves:,} leaves are not the source model's"
+        )
+        if verified.n_changed_labels is not None:
+            lines["rounding"] = f"changes the label of {verified.n_changed_labels:,} of the rows given"
+    if written.kept is not None:
+        lines["promise"] = (
+            f"{format_share(written.kept)} of the rows get the label it compares with; its certificate does not "
+            "cover rounding"
         )
     console().print()
     console().print(make_pairs(lines))

@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scurry.cli.files import read_model, read_rows
-from scurry.cli.program import AsJson, Dask, Label, MaybeOutput, ModelFile, Output, Rows, Seed, TrustPickle, app
+from scurry.cli.program import (
+    AsJson,
+    Dask,
+    Label,
+    MaybeOutput,
+    MaybeRows,
+    ModelFile,
+    Output,
+    Rows,
+    Seed,
+    TrustPickle,
+    app,
+)
 from scurry.cli.screen import certificate_json, console, make_table, show, show_progress, show_spinner
 from scurry.errors import InfeasibleError, InputError, ScurryWarning
 from scurry.formatting import format_bytes, round_up
@@ -23,7 +35,13 @@ if TYPE_CHECKING:
 
 _N_SHOWN_PRUNINGS = 8  # a path may have thousands
 # Options whose name is not that of the argument.
-_OPTIONS = {"y_val": "--label", "y_cal": "--label", "X_fit": "--fit-rows", "random_state": "--seed"}
+_OPTIONS = {
+    "X_cal": "ROWS",
+    "X_fit": "--fit-rows",
+    "random_state": "--seed",
+    "y_cal": "--label",
+    "y_val": "--label",
+}
 _COST_ARGUMENTS = {"feature_costs", "groups", "group_costs", "step_cost"}
 
 
@@ -32,8 +50,8 @@ _COST_ARGUMENTS = {"feature_costs", "groups", "group_costs", "step_cost"}
 )
 def early_exit(
     model: ModelFile,
-    rows: Rows,
     output: Output,
+    rows: MaybeRows = None,
     max_disagreement: Annotated[
         float, typer.Option(help="Largest share of rows whose label may change: 0.005 is five in a thousand.")
     ] = 0.001,
@@ -59,6 +77,20 @@ def early_exit(
     costs: Annotated[
         str, typer.Option(help="What a tree costs: trees (1 each), steps (its node tests), or a JSON list of numbers.")
     ] = "trees",
+    order: Annotated[
+        str | None,
+        typer.Option(
+            help="Order of the trees: natural, random, individual-mse, greedy-mse, or a file with a JSON list.",
+            show_default="as the method finds it",
+        ),
+    ] = None,
+    bin_width: Annotated[
+        float | None, typer.Option(help="Width of the bins of method fan.", show_default="0.1")
+    ] = None,
+    gamma: Annotated[
+        float | None,
+        typer.Option(help="Deviations beyond which method fan stops a row.", show_default="the smallest allowed"),
+    ] = None,
     label: Label = None,
     seed: Seed = 0,
     dask: Dask = None,
@@ -67,21 +99,30 @@ def early_exit(
 ) -> None:
     """Stop evaluating trees once a row's label is clear, with a promise for new rows.
 
-    ROWS must be like the rows to predict, and the model must not be trained on them. They need no labels.
+    ROWS must be like the rows to predict, and the model must not be trained on them. They need no labels. The methods
+    minimax and minimixed make a promise without ROWS, about random orders of the trees.
 
     With --dask, ROWS may be larger than memory.
     """
     from scurry import distributed, early_exit
+    from scurry.stopping import PRESETS
 
     with show_spinner(f"Reading {model.name}"):
         forest = read_model(model, trust_pickle=trust_pickle).forest
     options: dict[str, Any] = {"max_disagreement": max_disagreement, "method": method, "random_state": seed}
     options["confidence"] = None if no_promise else confidence
-    options |= {"threshold": threshold, "keep_scores": keep_scores, "costs": _read_tree_costs(costs)}
+    options |= {"threshold": threshold, "keep_scores": keep_scores, "bin_width": bin_width, "gamma": gamma}
+    options["costs"] = _read_numbers("--costs", costs, ("trees", "steps"))
+    options["order"] = None if order is None else _read_numbers("--order", order, PRESETS)
     if fit_rows is not None:
         with show_spinner("Reading rows to fit"):
             options["X_fit"] = read_rows([fit_rows], forest)[0]
-    if dask is None:
+    if not rows:
+        if dask is not None or label is not None:
+            raise InputError("--label and --dask go with ROWS, and there are none")
+        with show_spinner("Solving for a rule"), _name_options():
+            predictor = early_exit(forest, **options)
+    elif dask is None:
         with show_spinner("Reading rows"):
             X, y = read_rows(rows, forest, label)
         with show_spinner(f"Calibrating on {len(X):,} rows"), _name_options():
@@ -209,17 +250,18 @@ def prune(
     show(facts, as_json, lines | _describe_file(output))
 
 
-def _read_tree_costs(given: str) -> Any:
-    """Return `costs` of `scurry.early_exit`: a word as it is, or the numbers in a file."""
-    if given in ("trees", "steps"):
+def _read_numbers(option: str, given: str, words: Sequence[str]) -> Any:
+    """Return one of `words` as it is, or the numbers in a file."""
+    if given in words:
         return given
+    wanted = f"{option} must be {', '.join(words)} or a file with a JSON list of numbers"
     try:
-        costs = json.loads(Path(given).read_text(encoding="utf-8"))
+        numbers = json.loads(Path(given).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"--costs must be trees, steps or a file with a JSON list of numbers: {error}") from error
-    if not isinstance(costs, list):
+        raise InputError(f"{wanted}: {error}") from error
+    if not isinstance(numbers, list):
         raise InputError(f"{given} must hold a JSON list with a number for each tree")
-    return costs
+    return numbers
 
 
 def _read_costs(path: Path) -> dict[str, Any]:

@@ -115,6 +115,10 @@ Rows = Annotated[
     list[str],
     typer.Argument(metavar="ROWS", help="Parquet, CSV or Arrow files, folders or patterns.", show_default=False),
 ]
+MaybeRows = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[ROWS]", help="Parquet, CSV or Arrow files, folders or patterns.", show_default=False),
+]
 Output = Annotated[
     Path, typer.Option("--output", "-o", help="File to write.", show_default=False, callback=_check_folder)
 ]

@@ -179,7 +179,6 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
 
     They take turns, and the shortest of several times counts.
     """
-    from scurry.forest import as_rows
     from scurry.timing import Runner, measure_laps, wrap_model
 
     with show_spinner(f"Reading {model.name}"):
@@ -191,9 +190,9 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
         runners.append(Runner("by its plan", read.predictor.predict))
     if read.source is not None:
         # First, because the last column compares the last runner with the first.
-        runners.insert(0, wrap_model(read.source, X.to_pandas()))
+        runners.insert(0, wrap_model(read.source))
     with show_spinner(f"Timing {len(X):,} rows"):
-        times = measure_laps(runners, as_rows(read.forest, X))
+        times = measure_laps(runners, X if read.source is None else X.to_pandas())
     if as_json:
         found = {lap.task: dict(zip((r.name for r in runners), lap.seconds, strict=True)) for lap in times}
         typer.echo(json.dumps(found, indent=1))

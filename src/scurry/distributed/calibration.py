@@ -15,6 +15,7 @@ sampled rows on one side of a threshold, after any of T trees in a given order, 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Unpack
 
 from scurry.batch.files import Source, find
@@ -61,7 +62,7 @@ def early_exit(
         Called as ``progress(n_done, n_total)`` with numbers of files, in each of several rounds over them.
     **options
         The options of `scurry.early_exit`: promise, max_disagreement, method, confidence, shuffle, keep_scores, costs,
-        threshold and random_state. "fan" keeps the model's order of trees.
+        threshold, order, bin_width, gamma and random_state. "fan" keeps the model's order of trees by default.
 
     Returns
     -------
@@ -90,4 +91,16 @@ def early_exit(
     asked = ExitOptions(**options)
     with connect(cluster) as client:
         sample = FileSample.of(client, forest, partitions, int(max_fit_rows), progress)
-        return calibrate(Calibration.of(forest, sample, None, X_fit, asked))
+        predictor = calibrate(Calibration.of(forest, sample, None, X_fit, asked))
+        is_sampled = X_fit is None and 2 * max_fit_rows < sample.n_rows
+    return _name_own_call(predictor, int(max_fit_rows)) if is_sampled else predictor
+
+
+def _name_own_call(predictor: Predictor, max_fit_rows: int) -> Predictor:
+    """Return the predictor with the call that made it, where `scurry.early_exit` would fit the rule to more rows."""
+    plan, certificate = predictor.plan, predictor.certificate
+    if certificate is None:
+        return predictor
+    own = f"scurry.distributed.early_exit(model, source, max_fit_rows={max_fit_rows}"
+    recipe = certificate.recipe.replace("scurry.early_exit(model, X_cal", own, 1)
+    return Predictor(predictor.forest, replace(plan, certificate=replace(certificate, recipe=recipe)))

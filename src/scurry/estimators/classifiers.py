@@ -32,7 +32,7 @@ class EarlyExitClassifier(BudgetedClassifier):
         which for a forest that averages probabilities is not always the label of the estimator; the summary says how
         often it is.
         A budget: ``predict(X, max_disagreement=…)`` calibrates again at the first use of a value.
-    method, confidence, shuffle, keep_scores, costs, threshold
+    method, confidence, shuffle, keep_scores, costs, threshold, order, bin_width, gamma
         See `scurry.early_exit`. With a `threshold`, `predict` answers by it, and the promise is about those labels.
     calibration_size : float or int, default 0.2
         Share or number of rows to hold out of training, stratified by class. If the estimator is fitted, all rows
@@ -83,6 +83,9 @@ class EarlyExitClassifier(BudgetedClassifier):
         keep_scores: str | None = None,
         costs: str | ArrayLike = "trees",
         threshold: float | None = None,
+        order: str | ArrayLike | None = None,
+        bin_width: float | None = None,
+        gamma: float | None = None,
         calibration_size: float = 0.2,
         n_threads: int | None = 1,
         random_state: Any = None,
@@ -95,6 +98,9 @@ class EarlyExitClassifier(BudgetedClassifier):
         self.keep_scores = keep_scores
         self.costs = costs
         self.threshold = threshold
+        self.order = order
+        self.bin_width = bin_width
+        self.gamma = gamma
 
     def _make_predictor(self, train: Train) -> Predictor:
         return self._calibrate(self.max_disagreement)
@@ -125,6 +131,9 @@ class EarlyExitClassifier(BudgetedClassifier):
                 keep_scores=self.keep_scores,
                 costs=self.costs,
                 threshold=self.threshold,
+                order=self.order,
+                bin_width=self.bin_width,
+                gamma=self.gamma,
                 random_state=calibration.seed,
             )
         except InfeasibleError as error:

@@ -240,7 +240,7 @@ def make_readme(name: str, chosen: Candidate, pred: Predictor) -> str:
         )
     lines += [
         f"`{name}_selftest.h` has rows and labels to test on the target. `scurry.export.verify` compiles all files on "
-        "the host and compares the answers with the saved model.",
+        "the host, compares all answers with these tables, and the tables with the source model.",
         "",
         "| label | class |",
         "|---|---|",

@@ -99,7 +99,8 @@ class Lowered:
     root : int64 array of shape (n_trees,)
     left, right, column : int64 arrays of shape (n_inner,)
     threshold : int16 or float32 array of shape (n_inner,)
-    tree, level : int64 arrays of shape (n_nodes,)
+    source, tree, level : int64 arrays of shape (n_nodes,)
+        The forest's node that each node is, its tree and its depth.
     codes : int64 array of shape (n_nodes, n_codes)
         ``values.codes`` in this order of nodes.
     values : Values
@@ -117,6 +118,7 @@ class Lowered:
     right: NDArray[np.int64]
     column: NDArray[np.int64]
     threshold: NDArray[Any]
+    source: NDArray[np.int64]
     tree: NDArray[np.int64]
     level: NDArray[np.int64]
     codes: NDArray[np.int64]
@@ -190,6 +192,7 @@ def lower(pred: Predictor, layout: Layout) -> Lowered:
         right=position[forest.right[inner]],
         column=column,
         threshold=threshold,
+        source=source,
         tree=np.searchsorted(forest.tree_offset, source, side="right") - 1,
         level=forest.node_depth[source].astype(np.int64),
         codes=values.codes[source],
@@ -272,6 +275,17 @@ class Columns:
         codes = np.clip(_scale_down(np.nan_to_num(x), self.shift) - self.offset, _LOWEST, _HIGHEST - 1)
         codes = np.where(np.isposinf(x), _HIGHEST, np.where(np.isneginf(x), _LOWEST, codes))
         return np.where(np.isnan(x), self.missing, codes).astype(np.int16)
+
+    def move_to_grid(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return rows moved down to the next values that no quantisation rounds: all their tests are the source's."""
+        if self.shift is None:
+            return rows
+        moved = rows.copy()
+        for feature in np.unique(self.feature):
+            shift = self.shift[self.feature == feature].min()  # the coarser grid, where two columns read the feature
+            with np.errstate(under="ignore"):
+                moved[:, feature] = np.ldexp(np.floor(np.ldexp(rows[:, feature].astype(np.float64), shift)), -shift)
+        return moved
 
     def encode_thresholds(self, values: NDArray[np.float32], column: NDArray[np.int64]) -> NDArray[Any]:
         """Return float32 thresholds in the numbers of their columns."""

@@ -90,19 +90,26 @@ def walk_steps(lowered: Lowered, rows: NDArray[Any]) -> Iterator[tuple[NDArray[n
 
 def run_trees(lowered: Lowered, rows: NDArray[Any], draws: NDArray[np.int64] | None = None) -> Outcome:
     """Return the outcome of a model that is not anytime; `draws` choose among several policies."""
-    x = lowered.columns.encode(rows)
-    running = np.empty((lowered.n_trees + 1, len(x), lowered.values.n_sums), np.int64)
+    leaves = find_leaves(lowered, rows)
+    running = np.empty((lowered.n_trees + 1, len(leaves), lowered.values.n_sums), np.int64)
     running[0] = lowered.values.start
     for i, tree in enumerate(lowered.order):
-        at = np.full(len(x), lowered.root[tree])
-        while ((after := step(lowered, at, x)) != at).any():
-            at = after
         running[i + 1] = running[i]
-        _add(lowered, running[i + 1], tree, at)
-    trees, codes = np.full(len(x), lowered.n_trees), lowered.values.labels(running[-1])
+        _add(lowered, running[i + 1], tree, leaves[:, tree])
+    trees, codes = np.full(len(leaves), lowered.n_trees), lowered.values.labels(running[-1])
     if lowered.values.stop is not None:
         trees, codes = lowered.values.stop.find_exits(running, codes, draws)
-    return Outcome(codes, running[trees, np.arange(len(x))], trees)
+    return Outcome(codes, running[trees, np.arange(len(leaves))], trees)
+
+
+def find_leaves(lowered: Lowered, rows: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the leaf that each row reaches in each tree, shape (n_rows, n_trees)."""
+    x = lowered.columns.encode(rows)
+    leaves = np.tile(lowered.root, (len(x), 1))
+    for tree in range(lowered.n_trees):
+        while ((after := step(lowered, leaves[:, tree], x)) != leaves[:, tree]).any():
+            leaves[:, tree] = after
+    return leaves
 
 
 def step(lowered: Lowered, at: NDArray[np.int64], x: NDArray[Any]) -> NDArray[np.int64]:

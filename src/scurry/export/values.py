@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import InputError, UnsupportedModelError
-from scurry.forest import Forest
+from scurry.forest import Forest, leaf_scores, score_threshold
 from scurry.plan import (
     NEVER_ABOVE,
     NEVER_BELOW,
@@ -23,8 +23,6 @@ from scurry.plan import (
     LeaderRule,
     Plan,
     StepRule,
-    leaf_scores,
-    score_threshold,
 )
 
 DRAW_BITS = 16

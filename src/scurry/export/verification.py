@@ -1,7 +1,9 @@
 """Verification: an exported model is compiled with the host's compiler, and every answer it gives is compared.
 
-The harness below reads rows from its input and writes, for each, the labels and sums it observes. The replay in numpy
-says what they should be.
+Two comparisons make a chain from the C code to the source model. The harness below reads rows from its input and
+writes, for each, the labels and sums it observes; the replay of the exported tables in numpy says what they should be.
+The tables in turn must send rows to the leaves that they reach in the source forest. What is left is rounding: that of
+values near a threshold, and that of the numbers that leaves add. It is measured: labels that are not the source's.
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ from numpy.typing import NDArray
 from scurry.errors import FormatError, InputError, MissingDependencyError
 from scurry.export.c_model import check_name
 from scurry.export.lowered import LAYOUTS, Lowered, lower
-from scurry.export.replay import run_trees, walk_steps
+from scurry.export.replay import find_leaves, run_trees, walk_steps
 from scurry.export.selftest import make_probes
-from scurry.forest import as_rows
+from scurry.forest import Forest, as_rows
 from scurry.predictor import Predictor, load
 
 FLAGS = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic")
@@ -97,7 +99,7 @@ _EXIT_WALK = """\
 
 @dataclass(frozen=True)
 class Verification:
-    """Result of a comparison. It is true if all answers were equal.
+    """Result of a comparison. It is true if there was no mismatch and no wrong leaf.
 
     Attributes
     ----------
@@ -105,8 +107,16 @@ class Verification:
     n_rows : int
         Number of rows, adversarial ones included.
     n_answers : int
-        Number of answers compared: labels and sums, after every step of an anytime model.
+        Number of answers of the C code that were compared with the exported tables: labels and sums, after every step
+        of an anytime model.
     n_mismatches : int
+        Answers that differ.
+    n_wrong_leaves : int
+        Leaves that rows reach in the exported tables and not in the source forest, over all rows and trees. Quantised
+        layouts are compared on rows whose values they hold exactly.
+    n_changed_labels : int or None
+        Rows of `X` whose label is not that of the source predictor, after all steps: what rounding changed. None where
+        the plan draws at random, and the C code draws other numbers.
     """
 
     name: str
@@ -114,9 +124,11 @@ class Verification:
     n_rows: int
     n_answers: int
     n_mismatches: int
+    n_wrong_leaves: int
+    n_changed_labels: int | None
 
     def __bool__(self) -> bool:
-        return self.n_mismatches == 0
+        return self.n_mismatches == 0 and self.n_wrong_leaves == 0
 
 
 def verify(
@@ -128,7 +140,7 @@ def verify(
     sanitize: bool = False,
     compiler: str | None = None,
 ) -> Verification:
-    """Compile what `to_c` wrote, and compare all its answers with those of the saved model.
+    """Compile what `to_c` wrote, compare all its answers with the exported tables, and those with the source model.
 
     Parameters
     ----------
@@ -160,23 +172,52 @@ def verify(
     ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
     >>> folder = tempfile.mkdtemp()
     >>> export = scurry.export.to_c(scurry.Forest.from_trees([stump]), folder)
-    >>> scurry.export.verify(folder, [[0.0], [1.0]]).n_mismatches
-    0
+    >>> proof = scurry.export.verify(folder, [[0.0], [1.0]])
+    >>> bool(proof), proof.n_mismatches, proof.n_wrong_leaves, proof.n_changed_labels
+    (True, 0, 0, 0)
     """
     folder = Path(directory)
     lowered, pred, name = _load(folder, name)
-    rows = as_rows(pred.forest, X)
-    with np.errstate(over="ignore"):
-        probes = make_probes(pred.forest, n_adversarial, rows=rows)
-        rows = np.concatenate([rows.astype(np.float32), probes])
+    with np.errstate(over="ignore", under="ignore"):
+        given = as_rows(pred.forest, X).astype(np.float32)
+        probes = make_probes(pred.forest, n_adversarial, rows=given)
+    rows = np.concatenate([given, probes])
     with tempfile.TemporaryDirectory() as scratch:
         program = _compile(folder, name, lowered, Path(scratch), sanitize, compiler)
-        blocks = [rows[at : at + _ROWS_AT_ONCE] for at in range(0, len(rows), _ROWS_AT_ONCE)]
+        blocks = _cut(rows)
         pairs = [(_replay(lowered, block), _run(program, block)) for block in blocks]
     width = 1 + lowered.values.n_sums + (not lowered.is_anytime)
-    n_mismatches = sum(_count_mismatches(expected, obtained, width) for expected, obtained in pairs)
-    n_answers = sum(len(expected) for expected, _ in pairs) // width
-    return Verification(name, lowered.layout.name, len(rows), n_answers, n_mismatches)
+    return Verification(
+        name,
+        lowered.layout.name,
+        n_rows=len(rows),
+        n_answers=sum(len(expected) for expected, _ in pairs) // width,
+        n_mismatches=sum(_count_mismatches(expected, obtained, width) for expected, obtained in pairs),
+        n_wrong_leaves=sum(_count_wrong_leaves(lowered, pred.forest, block) for block in blocks),
+        n_changed_labels=None
+        if lowered.takes_draw
+        else sum(_count_changed_labels(lowered, pred, block) for block in _cut(given)),
+    )
+
+
+def _cut(rows: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+    return [rows[at : at + _ROWS_AT_ONCE] for at in range(0, len(rows), _ROWS_AT_ONCE)]
+
+
+def _count_wrong_leaves(lowered: Lowered, forest: Forest, rows: NDArray[np.float32]) -> int:
+    """Return how many leaves of the exported tables are not those of the source forest."""
+    exact = lowered.columns.move_to_grid(rows)
+    return int((lowered.source[find_leaves(lowered, exact)] != forest.apply(exact)).sum())
+
+
+def _count_changed_labels(lowered: Lowered, pred: Predictor, rows: NDArray[np.float32]) -> int:
+    """Return how many rows get another label than the source's once all steps are made."""
+    if lowered.is_anytime:
+        *_, (sums, _) = walk_steps(lowered, rows)
+        codes = lowered.values.labels(sums)
+    else:
+        codes = run_trees(lowered, rows).codes
+    return int((np.asarray(pred.forest.classes)[codes] != pred.predict(rows)).sum())
 
 
 def _load(folder: Path, name: str | None) -> tuple[Lowered, Predictor, str]:

@@ -3,5 +3,18 @@
 from scurry.forest.forest import Forest
 from scurry.forest.rows import as_rows, as_value, columns_read, float_columns, text_columns, thread_count
 from scurry.forest.tables import Encoder
+from scurry.forest.tree_answers import leaf_scores, score_step, score_threshold
 
-__all__ = ["Encoder", "Forest", "as_rows", "as_value", "columns_read", "float_columns", "text_columns", "thread_count"]
+__all__ = [
+    "Encoder",
+    "Forest",
+    "as_rows",
+    "as_value",
+    "columns_read",
+    "float_columns",
+    "leaf_scores",
+    "score_step",
+    "score_threshold",
+    "text_columns",
+    "thread_count",
+]

@@ -33,7 +33,6 @@ from scurry.forest.structure import (
     MISSING_ZERO,
     NODE_ARRAYS,
     ZERO,
-    ForestFields,
     check_fields,
     fill_arrays,
     freeze,
@@ -42,12 +41,13 @@ from scurry.forest.structure import (
     link_scores,
 )
 from scurry.forest.tables import Encoder
+from scurry.forest.tree_answers import TreeAnswers
 
 # What a leaf holds in arrays that only splits read.
 _AT_LEAVES = {"feature": -1, "threshold": 0.0, "default_left": False, "missing": 0, "category_set": -1}
 
 
-class Forest(ForestFields):
+class Forest(TreeAnswers):
     """A tree ensemble as flat, read-only arrays over all trees.
 
     Nodes of tree ``t`` are ``tree_offset[t]:tree_offset[t + 1]``, its root first, children after their parent.
@@ -411,19 +411,6 @@ class Forest(ForestFields):
         out = np.empty((len(X), self.n_trees), np.int32)
         self.leaf_engine.leaves(X, out, thread_count(n_threads))
         return out
-
-    def leaf_values(self) -> NDArray[np.float64]:
-        """Return what each node, as a leaf, adds to the sums: its values, or its one-hot vote.
-
-        Returns
-        -------
-        float64 array of shape (n_nodes, n_columns)
-        """
-        if self.aggregation != "vote":
-            return self.value
-        votes = np.zeros_like(self.value)
-        votes[np.arange(self.n_nodes), self.value.argmax(axis=1)] = 1.0
-        return votes
 
     def goes_left(self, node: int, x: float) -> bool:
         """Return whether an inner node sends a row left.

@@ -3,10 +3,12 @@
 - *Independent* (ensemble-pruning, section 6): every tree is pruned optimally as if it were alone, so no cost is shared.
 - *CCP*, cost-complexity pruning (Breiman et al. 1984): every tree's weakest links go first, by g(h) = (R(h) - R(T_h)) /
   (leaves of T_h - 1), at one level alpha for all trees. Costs do not count.
+- *Error alone* (ensemble-pruning, section 3, (IP0)): every tree has as few errors as it can, then as few splits. Costs
+  do not count, and there is one such pruning.
 - *GreedyPrune* (budgetprune, section 5): round by round, all splits on one feature go, the feature of least loss.
 
-The first two are one algorithm: a split leaves its tree at the level where its gain no longer pays for its price. The
-price of a split is its cost for the first, and 1 for the second.
+The first three are one algorithm: a split leaves its tree at the level where its gain no longer pays for its price. The
+price of a split is its cost for the first, and 1 for the second; the third is where the second begins.
 
 Deviations from the papers:
 
@@ -64,6 +66,26 @@ def complexity_path(problem: PruningProblem, progress: Progress | None = None) -
         Its `lambdas` are the levels alpha, in error per leaf.
     """
     return _by_levels(problem, "ccp", np.ones(problem.n_splits), problem.error_unit, progress)
+
+
+def error_path(problem: PruningProblem, progress: Progress | None = None) -> PruningPath:
+    """Prune each tree to its fewest errors, and to the fewest splits with which it has no more.
+
+    Parameters
+    ----------
+    problem : PruningProblem
+    progress : callable, optional
+
+    Returns
+    -------
+    PruningPath
+        One pruning, and no lambdas.
+    """
+    closure = problem.closure
+    level = _core.tree_levels(closure.parent, closure.gain.astype(np.float64), np.ones(problem.n_splits))
+    if progress is not None:
+        progress(problem.n_splits, problem.n_splits)
+    return PruningPath(problem, "error-only", NestedPrunings((level > 0).astype(np.int32), 1), [])
 
 
 def _by_levels(

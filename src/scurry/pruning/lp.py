@@ -1,7 +1,10 @@
-"""The papers' integer program, solved through its linear relaxation by HiGHS.
+"""The papers' integer programs, solved through their linear relaxations by HiGHS.
 
 Paper: (IP) of Nan, Wang, Saligrama, "Pruning Random Forests for Prediction on a Budget" (2016), which is (IP3) of
 "Optimally Pruning Decision Tree Ensembles With Feature Cost" (2016). It has integral optimal solutions (Theorem 3.2).
+
+The second paper begins with a naive program, (IP1): w_{k,i} >= z_h for every node h on a row's path below a split on
+feature k. It has the same integral solutions, but its relaxation has fractional ones of lower value (section 4).
 
 ==========================  ===========================================================
 papers                      here
@@ -16,12 +19,15 @@ Deviations from the papers:
 1. Charges of rows that only one node causes have their w_{k,i}^{(t)} and w_{k,i} merged, and those of a node summed.
 2. The objective is multiplied by n_error * n_trees, so that its coefficients are counts: the papers' own are of the
    order of a solver's tolerances.
+3. The paper states (IP1) for one tree. Here its rows have one w_{k,i} for all trees, and rows with the same paths share
+   theirs. Of a fractional solution, a level set is taken, as for the other program.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +109,93 @@ class Relaxation:
         result = minimise(coefficients, at_most_0=self.at_most, equal_1=self.equal, largest=1)
         cut = self.above @ result.x[: problem.forest.n_nodes]
         return float(result.fun), 1.0 - cut[problem.nodes]
+
+
+def naive_program(
+    problem: PruningProblem,
+    leaves: NDArray[np.int32],
+    lambdas: Sequence[Fraction],
+    progress: Progress | None = None,
+) -> PruningPath:
+    """Solve the linear relaxation of the naive program for each trade-off, by `solve_each`.
+
+    Parameters
+    ----------
+    problem : PruningProblem
+    leaves : int32 array of shape (n_rows, n_trees)
+        Of the rows whose feature costs count.
+    lambdas, progress
+        As of `solve_each`.
+
+    Returns
+    -------
+    PruningPath
+        Its `lower_bounds` are the values of the relaxation, which may lie below every pruning.
+    """
+    relaxation = NaiveRelaxation(problem, leaves)
+
+    def solve(theta: float) -> tuple[NDArray[np.bool_], float]:
+        value, share = relaxation.solve(theta)
+        return level_set(share), value
+
+    return solve_each(problem, "naive", lambdas, solve, progress)
+
+
+class NaiveRelaxation:
+    """The constraints of (IP1) over z and what rows pay, in this order.
+
+    Parameters
+    ----------
+    problem : PruningProblem
+    leaves : int32 array of shape (n_rows, n_trees)
+    """
+
+    def __init__(self, problem: PruningProblem, leaves: NDArray[np.int32]) -> None:
+        self.problem, self.above = problem, _above(problem.forest)
+        forest, costs, n_nodes = problem.forest, problem.costs, problem.forest.n_nodes
+        unit = float(problem.cost_unit) * len(leaves)
+        prices = np.rint(np.array([*costs.feature_costs, *costs.group_costs]) / unit)
+        kinds, n_alike = np.unique(leaves, axis=0, return_counts=True)
+        charges_below = {leaf: _charges_below(problem, leaf) for leaf in np.unique(kinds).tolist()}
+        pairs = [
+            (kind * len(prices) + charge, node)
+            for kind, reached in enumerate(kinds.tolist())
+            for leaf in reached
+            for node, charge in charges_below[leaf]
+        ]
+        payment, node = np.array(pairs, np.int64).reshape(-1, 2).T
+        paid, payment = np.unique(payment, return_inverse=True)
+        self.payments = n_alike[paid // len(prices)] * prices[paid % len(prices)]
+        shape = (len(pairs), n_nodes + len(paid))
+        at = np.arange(len(pairs))
+        self.at_most = sparse.csr_array((np.ones(len(pairs)), (at, node)), shape) - sparse.csr_array(
+            (np.ones(len(pairs)), (at, n_nodes + payment)), shape
+        )
+        self.equal = self.above[forest.is_leaf]
+        self.equal.resize(self.equal.shape[0], shape[1])
+        # A row that ends at a node has passed as many splits as the node is deep.
+        n_rows = self.above.T @ np.bincount(leaves.ravel(), minlength=n_nodes)
+        self.steps = np.rint(costs.step_cost / unit) * n_rows * forest.node_depth
+
+    def solve(self, theta: float) -> tuple[float, NDArray[np.float64]]:
+        """Return the optimal value in units of error, and to which degree each split is kept; see `Relaxation`."""
+        problem = self.problem
+        coefficients = np.concatenate([problem.node_error + theta * self.steps, theta * self.payments])
+        result = minimise(coefficients, at_most_0=self.at_most, equal_1=self.equal, largest=1)
+        cut = self.above @ result.x[: problem.forest.n_nodes]
+        return float(result.fun), 1.0 - cut[problem.nodes]
+
+
+def _charges_below(problem: PruningProblem, leaf: int) -> list[tuple[int, int]]:
+    """Return each node on the path to a leaf with each charge that its predecessors cause."""
+    forest, of_charge = problem.forest, np.stack(problem.costs.charges, axis=1)
+    path, found, due = [leaf], [], set[int]()
+    while (parent := int(forest.parent[path[-1]])) >= 0:
+        path.append(parent)
+    for node, child in pairwise(reversed(path)):
+        due |= set(of_charge[forest.feature[node]].tolist()) - {-1}  # -1: free
+        found += [(child, charge) for charge in sorted(due)]
+    return found
 
 
 def minimise(

@@ -13,10 +13,10 @@ from scurry.checks import Progress, check_choice, check_instance, check_number, 
 from scurry.costs import FeatureCosts
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.pruning.baselines import complexity_path, greedy_prune, independent_path
+from scurry.pruning.baselines import complexity_path, error_path, greedy_prune, independent_path
 from scurry.pruning.closure import at_lambdas, whole_path
 from scurry.pruning.dantzig_wolfe import dantzig_wolfe
-from scurry.pruning.lp import linear_program
+from scurry.pruning.lp import linear_program, naive_program
 from scurry.pruning.node_errors import training_errors
 from scurry.pruning.path import PruningPath, to_fraction
 from scurry.pruning.primal_dual import primal_dual
@@ -30,8 +30,15 @@ _ONE_BY_ONE = {
     "dantzig-wolfe": dantzig_wolfe,
     "greedy-prune": greedy_prune,
 }
-_ALL_AT_ONCE = {"exact": whole_path, "independent": independent_path, "ccp": complexity_path}
-METHODS = ("exact", "lp", "primal-dual", "dantzig-wolfe", "independent", "ccp", "greedy-prune")
+_ALL_AT_ONCE = {
+    "exact": whole_path,
+    "independent": independent_path,
+    "ccp": complexity_path,
+    "error-only": error_path,
+}
+METHODS = (
+    "exact", "lp", "naive", "primal-dual", "dantzig-wolfe", "independent", "ccp", "error-only", "greedy-prune",
+)  # fmt: skip
 """What `method` of `scurry.prune` accepts: the exact path, the papers' solvers of the same objective, and baselines."""
 
 
@@ -97,11 +104,17 @@ def check_choices(errors: str, method: str, lambdas: Any) -> None:
         )
 
 
-def solve(problem: PruningProblem, method: str, lambdas: Any, progress: Progress | None) -> PruningPath:
-    """Return the prunings that a method finds; arguments as of `scurry.prune`."""
+def solve(
+    problem: PruningProblem, method: str, lambdas: Any, progress: Progress | None, rows: NDArray[Any] | None = None
+) -> PruningPath:
+    """Return the prunings that a method finds; arguments as of `scurry.prune`, and the rows where they are at hand."""
     if lambdas is None:
         return _ALL_AT_ONCE[method](problem, progress)
     wanted = _check_lambdas(lambdas)
+    if method == "naive":
+        if rows is None:
+            raise InputError('method="naive" needs the rows in memory; use "lp"', argument="method")
+        return naive_program(problem, problem.forest.apply(rows), wanted, progress)
     if method in _ONE_BY_ONE:
         return _ONE_BY_ONE[method](problem, wanted, progress)
     return _ALL_AT_ONCE[method](problem, progress).best_for(wanted)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from scurry.evaluation import score_quality
 from scurry.forest import Forest
 from scurry.formatting import format_number, format_percent, format_share, round_up
 from scurry.plan import Band, Bins, Leads, SumRule
@@ -21,6 +22,8 @@ from scurry.stopping.guarantee import certified_rate
 from scurry.timing import Runner
 
 _CONFIDENCE = 0.95  # of the interval around a measured rate
+# Trees evaluated for the curve, and rows whose node tests are counted on it: a few seconds.
+_MAX_TREES, _MIN_ROWS, _N_COUNTED = 300_000_000, 2_000, 2_000
 # From 16 times as bold to 16 times as cautious. The middle factor is 1, so that the predictor itself is on the curve.
 FACTORS = np.geomspace(1 / 16, 16, 41)
 
@@ -44,23 +47,22 @@ def tell(predictor: Predictor, rule: SumRule, test: TestRows) -> Story:
     if test.y is not None:
         ours, full = (format_share(test.measure_quality(each)) for each in (labels, test.full))
         tiles.append(Tile("accuracy", ours, f"full model: {full}"))
+        for name, values, show in test.compare_classes([labels, test.full])[:1]:
+            tiles.append(Tile(name, show(values[0]), f"full model: {show(values[1])}"))
     return Story(
         kind="Early exit",
         verdict=f"It evaluates {mean_trees} of {forest.n_trees:,} trees per row, and answers {changed} "
         f"of {len(test):,} test rows differently from the full model.",
         tiles=tiles,
         promise=certificate.statement(),
-        claims=[
-            *_claim_changes(rule, certificate.max_rate, test, labels),
-            *test.claim_quality(labels),
-            *_claim_scores(predictor, test),
-        ],
+        claims=_claim_changes(rule, certificate.max_rate, test, labels),
         effort=Effort(
             "trees evaluated", trees, forest.n_trees, "Number of trees evaluated until the label of a row was clear."
         ),
         picture=_draw_rule(rule, forest),
-        curve=_measure_curve(predictor, rule, test.thin(BLOCK)),
+        curve=_measure_curve(predictor, rule, test),
         answers=labels,
+        probabilities=predictor.predict_proba(test.rows, None),
         row_columns=[Column("trees evaluated", trees), Column("node tests", node_tests)],
         runners=[Runner("all trees, scurry", forest.predict), Runner("early exit", predictor.predict)],
         recipe=_write_recipe(certificate),
@@ -90,18 +92,6 @@ def _claim_changes(rule: SumRule, bound: float | None, test: TestRows, labels: N
     return claims
 
 
-def _claim_scores(predictor: Predictor, test: TestRows) -> list[Claim]:
-    """Return how good probabilities are next to the full model's, if labels of two classes or more are known."""
-    classes = predictor.forest.classes
-    if test.y is None or classes is None or not np.isin(test.y, classes).all() or len(np.unique(test.y)) < 2:
-        return []
-    quality = score_quality(predictor, test.rows, test.y)
-    return [
-        Claim("AUC", "nothing", f"{quality.fast_auc:.4f}; the full model: {quality.full_auc:.4f}"),
-        Claim("log-loss", "nothing", f"{quality.fast_log_loss:.4f}; the full model: {quality.full_log_loss:.4f}"),
-    ]
-
-
 def _judge(measured: float, low: float, bound: float) -> str:
     if measured <= bound:
         return "kept"
@@ -117,26 +107,49 @@ def _find_interval(n_changed: int, n_rows: int) -> tuple[float, float]:
 
 
 def _write_recipe(certificate: Certificate) -> str:
-    """Return the call that made a plan."""
-    promise = certificate.promise
-    if not isinstance(promise, Labels):
-        return _write_call(method=certificate.method)
-    return _write_call(max_disagreement=promise.max_changed, confidence=promise.confidence, method=certificate.method)
-
-
-def _write_call(**options: Any) -> str:
+    """Return the call that made a plan; older files do not hold it, and it is put together from what they hold."""
+    if certificate.recipe:
+        return certificate.recipe
+    promise, options = certificate.promise, dict[str, Any](method=certificate.method)
+    if isinstance(promise, Labels):
+        options = {"max_disagreement": promise.max_changed, "confidence": promise.confidence} | options
+    if certificate.threshold is not None:
+        options["threshold"] = certificate.threshold
     return f"scurry.early_exit(model, X_cal, {', '.join(f'{name}={value!r}' for name, value in options.items())})"
+
+
+def _write_calls(recipe: str, rates: Sequence[float], confidence: float) -> list[str]:
+    """Return the call that asks for each rate: the one that made the plan, with another promise."""
+    calls = []
+    for rate in rates:
+        try:
+            call = ast.parse(recipe, mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            call = None
+        if not isinstance(call, ast.Call):  # a file may say anything
+            return [recipe] * len(rates)
+        asked = {"max_disagreement": rate, "confidence": confidence}
+        others = [option for option in call.keywords if option.arg not in (*asked, "promise")]
+        call.keywords = [*(ast.keyword(name, ast.Constant(value)) for name, value in asked.items()), *others]
+        calls.append(ast.unparse(call))
+    return calls
 
 
 def _measure_curve(predictor: Predictor, rule: SumRule, test: TestRows) -> Curve:
     """Measure what bolder and more cautious thresholds do to the test rows, from the boldest to none at all."""
     forest, plan = predictor.forest, predictor.plan
     rules = [*(rule.with_scaled_thresholds(forest, float(factor)) for factor in FACTORS), rule.without_stops()]
-    runs = [Predictor(forest, replace(plan, stop=each)).run(test.rows, None) for each in rules]
-    shipped = runs[len(FACTORS) // 2]
+    test = test.thin(int(np.clip(_MAX_TREES // (forest.n_trees * len(rules)), _MIN_ROWS, BLOCK)))
+    tried = [Predictor(forest, replace(plan, stop=each)) for each in rules]
+    runs = [each.run(test.rows, None) for each in tried]
+    middle = len(FACTORS) // 2
     # Neighbouring factors may lead to the same stops. Of such runs one is kept, the predictor's own if it is there.
-    by_effort = {run.mean_trees: run for run in runs} | {shipped.mean_trees: shipped}
-    runs = [by_effort[mean_trees] for mean_trees in sorted(by_effort)]
+    by_effort = {run.mean_trees: at for at, run in enumerate(runs)} | {runs[middle].mean_trees: middle}
+    kept = [by_effort[mean_trees] for mean_trees in sorted(by_effort)]
+    runs, start = [runs[at] for at in kept], kept.index(middle)
+    # Counting node tests takes longer than running the rule: fewer rows are enough for a mean.
+    counted = test.thin(_N_COUNTED).rows
+    node_tests = [tried[at].run(counted, None).mean_steps for at in kept]
     promised_against = test.full if rule.kind == "scores" else test.full_vote
     n_changed = [int((run.labels != promised_against).sum()) for run in runs]
     columns = test.compare([run.labels for run in runs])
@@ -146,16 +159,16 @@ def _measure_curve(predictor: Predictor, rule: SumRule, test: TestRows) -> Curve
     certificate = plan.certificate or Certificate(method="by hand")
     confidence = (certificate.promise and certificate.promise.confidence) or _CONFIDENCE
     provable = np.array([certified_rate(n, len(test), confidence) for n in n_changed])
-    calls = [_write_call(max_disagreement=round_up(float(rate), 2), confidence=confidence) for rate in provable]
-    start = runs.index(shipped)
-    calls[start] = _write_recipe(certificate)
+    recipe = _write_recipe(certificate)
+    calls = _write_calls(recipe, [round_up(float(rate), 2) for rate in provable], confidence)
+    calls[start] = recipe
     return Curve(
         budget="trees evaluated per row",
         spent=np.array(sorted(by_effort)),
         columns=[
             *columns,
             Column(f"could be promised, from {len(test):,} rows", provable, format_share),
-            Column("node tests per row", np.array([run.mean_steps for run in runs])),
+            Column(f"node tests per row, on {len(counted):,} rows", np.array(node_tests)),
         ],
         calls=calls,
         start=start,

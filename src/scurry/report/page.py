@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
@@ -19,6 +20,7 @@ from string import Template
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scurry.checks import check_instance
 from scurry.errors import InputError, OutputError
@@ -29,11 +31,13 @@ from scurry.pruning import Offers, PruningPath
 from scurry.report import exits, prunings, steps
 from scurry.report.charts import Axis, Chart
 from scurry.report.markup import Markup, join, tabulate, tag
+from scurry.report.quality import render_quality
 from scurry.report.story import Column, Curve, Effort, Picture, Story, TestRows, tell_whole
 from scurry.timing import Lap, Runner, measure_laps, wrap_model
 from scurry.version import read_version
 
 _N_BARS = 40  # of the histogram
+_N_DIRECTIONS = 4  # pairs of labels that are named
 _N_CHANGED, _N_FEATURES = 40, 4  # rows and features in the table of changed rows: what fits without scrolling much
 
 
@@ -61,7 +65,8 @@ def write(
     y_test : array of shape (n_rows,), optional
         Their labels. Without them the page compares with the full model only.
     model : fitted estimator, optional
-        The source model, to be timed next to scurry on `X_test`.
+        The source model, to be timed next to scurry. All are timed on `X_test` as it is; if that is not the kind of
+        array that the engine reads, scurry is timed on such an array too.
     title : str, optional
         Page title.
     max_cost : float, optional
@@ -93,15 +98,16 @@ def write(
         raise InputError(f"model must be the source model, which has a predict, got {model!r}", argument="model")
     test = TestRows(_find_full_model(subject), X_test, y_test)
     story = _tell(subject, test, max_cost, currency)
-    runners = [*([] if model is None else [wrap_model(model, X_test)]), *story.runners]
+    runners = [*([] if model is None else [wrap_model(model)]), *story.runners, *_repeat_on_array(story.runners, test)]
     body = join(
         render_tiles(story),
         render_promises(story, len(test)),
+        render_quality(story, test),
         render_pictures(story),
         render_tables(story),
         render_curve(story.curve),
         render_changed_rows(story, test),
-        render_speed(runners, measure_laps(runners, test.rows)),
+        render_speed(runners, measure_laps(runners, X_test), _name_input(X_test)),
         render_settings(story, test),
     )
     name = title or f"{story.kind}: {test.forest.n_trees:,} trees, {len(test):,} test rows"
@@ -236,6 +242,8 @@ def render_changed_rows(story: Story, test: TestRows) -> Markup:
     if test.y is not None and forest.is_classifier:
         harmed, mended = (int((is_changed & (answers == test.y)).sum()) for answers in (test.full, story.answers))
         outcome += f" {harmed:,} of these became wrong, {mended:,} became right."
+    if forest.is_classifier:
+        outcome += f" {_list_directions(test.full[changed], story.answers[changed])}"
     n_splits = np.bincount(forest.feature[~forest.is_leaf], minlength=forest.n_features)
     features = np.argsort(-n_splits, kind="stable")[: min(_N_FEATURES, np.count_nonzero(n_splits))]
     header: list[object] = [
@@ -259,6 +267,14 @@ def render_changed_rows(story: Story, test: TestRows) -> Markup:
     return _section("changed", heading, tag("p", outcome), tabulate(header, rows, caption=caption))
 
 
+def _list_directions(before: NDArray[Any], after: NDArray[Any]) -> str:
+    """Return from which label to which one rows went, the most frequent first."""
+    counts = Counter(zip(before.tolist(), after.tolist(), strict=True)).most_common()
+    shown = [f"{count:,} went from {old} to {new}" for (old, new), count in counts[:_N_DIRECTIONS]]
+    n_others = sum(count for _, count in counts[_N_DIRECTIONS:])
+    return f"{', '.join(shown)}{f', {n_others:,} otherwise' if n_others else ''}."
+
+
 def _format_feature(forest: Forest, feature: int, value: float) -> str:
     """Return a value of a feature as text; a category by its name, where it has one."""
     if np.isnan(value):
@@ -267,20 +283,44 @@ def _format_feature(forest: Forest, feature: int, value: float) -> str:
     return str(names[int(value)]) if 0 <= value < len(names) else f"{value:.6g}"
 
 
-def render_speed(runners: Sequence[Runner], laps: Sequence[Lap]) -> Markup:
-    """Render how long answers took; the others are compared with the first runner."""
+def render_speed(runners: Sequence[Runner], laps: Sequence[Lap], given: str) -> Markup:
+    """Render how long answers took; runners are compared with the first one on the same input."""
     rows: list[list[object]] = []
+    inputs = [given if runner.table is None else _name_input(runner.table) for runner in runners]
     for at, runner in enumerate(runners):
-        cells: list[object] = [runner.name]
+        first = inputs.index(inputs[at])
+        cells: list[object] = [runner.name, inputs[at]]
         for lap in laps:
-            ratio = lap.seconds[0] / lap.seconds[at]
-            factor = tag("small", f" ({ratio:,.0f} ×)" if ratio >= 10 else f" ({ratio:.1f} ×)") if at else None
+            ratio = lap.seconds[first] / lap.seconds[at]
+            digits = ",.0f" if ratio >= 10 else ".1f" if ratio >= 1 else ".2g"
+            factor = tag("small", f" ({ratio:{digits}} ×)") if at > first else None
             cells.append(join(format_seconds(lap.seconds[at]), factor))
         rows.append(cells)
     caption = "Shortest of several runs taken in turn, on the machine and at the time named under Settings."
     if len(runners) > 1:
-        caption += f" In brackets: how many times as fast as {runners[0].name}."
-    return _section("speed", "Speed", tabulate(["Answers by", *(lap.task for lap in laps)], rows, caption=caption))
+        caption += " In brackets: how many times as fast as the first line with the same input."
+    header: list[object] = ["Answers by", "Input", *(lap.task for lap in laps)]
+    note = join("Times on the test rows as they were passed, conversion included.")
+    if len(set(inputs)) > 1:
+        note = join(
+            note, f" A {inputs[-1]} of the same rows needs none: ", tag("code", "forest.encoder(table)"), " makes it."
+        )
+    return _section("speed", "Speed", tag("p", note), tabulate(header, rows, caption=caption, n_text=2))
+
+
+def _repeat_on_array(runners: Sequence[Runner], test: TestRows) -> list[Runner]:
+    """Return the runners once more, on rows as the engine reads them, if the user has something else."""
+    if isinstance(test.given, np.ndarray) and np.may_share_memory(test.given, test.rows):
+        return []
+    return [runner._replace(table=test.rows) for runner in runners]
+
+
+def _name_input(X: Any) -> str:
+    """Return what a table is in a few words, such as "pandas DataFrame" or "float32 array"."""
+    if isinstance(X, np.ndarray):
+        return f"{X.dtype} array"
+    package = type(X).__module__.split(".")[0]
+    return type(X).__name__ if package == "builtins" else f"{package} {type(X).__name__}"
 
 
 def render_settings(story: Story, test: TestRows) -> Markup:

@@ -65,6 +65,7 @@ def tell(predictor: Predictor, test: TestRows) -> Story:
         picture=_draw_order(predictor),
         curve=_measure_curve(predictor, sample, budgets, at_budget, start),
         answers=answers,
+        probabilities=predictor.predict_proba(test.rows, None, max_steps=shown) if test.forest.is_classifier else None,
         when=when,
         runners=[
             Runner("all trees, scurry", predictor.forest.predict),
@@ -128,7 +129,9 @@ def _draw_order(predictor: Predictor) -> Picture:
 
 
 def _write_recipe(certificate: Certificate | None) -> str:
-    """Return the call that made a plan."""
+    """Return the call that made a plan; in older files it is not written down, and is put together from its results."""
+    if certificate is not None and certificate.recipe:
+        return certificate.recipe
     made = None if certificate is None else certificate.steps
     options = [] if made is None else [f"{name}={getattr(made, name)!r}" for name in ("order", "objective", "readout")]
     return f"scurry.anytime({', '.join(['model', 'X_order', 'y_order', *options])})"

@@ -110,8 +110,8 @@ class Curve(NamedTuple):
 class Story:
     """Everything on a page.
 
-    `answers` are those at the budget shown first, which `when` names if the subject has several. `row_columns` are
-    listed for each row whose answer changed.
+    `answers` and `probabilities` (None if they are not known) are those at the budget shown first, which `when` names
+    if the subject has several. `row_columns` are listed for each row whose answer changed.
     """
 
     kind: str
@@ -124,6 +124,7 @@ class Story:
     tables: Sequence[Table] = ()
     curve: Curve | None
     answers: NDArray[Any]
+    probabilities: NDArray[np.float64] | None = None
     when: str = ""
     row_columns: Sequence[Column] = ()
     runners: Sequence[Runner]
@@ -145,7 +146,7 @@ class TestRows:
     __test__ = False  # pytest would collect a class of this name
 
     def __init__(self, forest: Forest, X: Any, y: Any = None) -> None:
-        self.forest, self.rows = forest, as_rows(forest, X)
+        self.forest, self.given, self.rows = forest, X, as_rows(forest, X)
         self.y = None if y is None else np.asarray(y)
         if len(self.rows) == 0:
             raise InputError(
@@ -154,6 +155,9 @@ class TestRows:
             )
         if self.y is not None and self.y.shape != (len(self.rows),):
             raise InputError(f"y_test has shape {self.y.shape}, X_test has {len(self.rows)} rows", argument="y_test")
+        if self.y is not None and forest.is_classifier:
+            # In the type of the model's classes, so that labels are compared as what they are.
+            self.y = np.asarray(forest.classes)[forest.codes_of(self.y, "y_test")]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -162,6 +166,11 @@ class TestRows:
     def full(self) -> NDArray[Any]:
         """The full model's answers."""
         return self.forest.predict(self.rows, None)
+
+    @cached_property
+    def full_probabilities(self) -> NDArray[np.float64]:
+        """The full model's probabilities, shape (n_rows, n_classes)."""
+        return self.forest.predict_proba(self.rows, None)
 
     @cached_property
     def full_vote(self) -> NDArray[Any]:
@@ -180,7 +189,10 @@ class TestRows:
         if len(self) <= max_rows:
             return self
         chosen = np.linspace(0, len(self) - 1, max_rows).astype(np.intp)
-        return TestRows(self.forest, self.rows[chosen], None if self.y is None else self.y[chosen])
+        thinned = TestRows(self.forest, self.rows[chosen], None if self.y is None else self.y[chosen])
+        # What is known of all rows is not computed again.
+        vars(thinned).update({name: vars(self)[name][chosen] for name in ("full", "full_vote") if name in vars(self)})
+        return thinned
 
     @property
     def quality_name(self) -> str:
@@ -221,12 +233,32 @@ class TestRows:
             columns += [
                 Column("became wrong", np.array(harmed), format_share),
                 Column("became right", np.array(mended), format_share),
+                *self.compare_classes(answers),
             ]
         return columns
 
+    def compare_classes(self, answers: Sequence[NDArray[Any]]) -> list[Column]:
+        """Return what accuracy hides where a class is rare: how many of its rows are found, and how surely."""
+        names = np.asarray(self.forest.classes)
+        of_class = [(name, self.y == name) for name in names]
+        if len(names) != 2:
+            known = [(name, rows) for name, rows in of_class if rows.any()]
+            recalls = [[(a[rows] == name).mean() for name, rows in known] for a in answers]
+            return [Column("mean recall", np.array(recalls).mean(axis=1), format_share)] if known else []
+        name, rows = of_class[1]
+        if not rows.any():
+            return []
+        recall = [float((a[rows] == name).mean()) for a in answers]
+        # An answer that nobody gets is never wrong.
+        precision = [float(rows[a == name].mean()) if (a == name).any() else 1.0 for a in answers]
+        return [
+            Column(f"recall of {name}", np.array(recall), format_share),
+            Column(f"precision of {name}", np.array(precision), format_share),
+        ]
+
     def claim_quality(self, answers: NDArray[Any]) -> list[Claim]:
-        """Return the quality of answers next to the full model's, if labels are known."""
-        if self.y is None:
+        """Return the error of a regressor's answers next to the full model's; classes have a section of their own."""
+        if self.y is None or self.forest.is_classifier:
             return []
         ours, full = (self.format_value(self.measure_quality(each)) for each in (answers, self.full))
         return [Claim(self.quality_name, "nothing", f"{ours}; the full model: {full}")]
@@ -246,7 +278,8 @@ def tell_whole(forest: Forest, test: TestRows, certificate: Certificate | None =
     if test.y is not None:
         quality = test.format_value(test.measure_quality(test.full))
         tiles.append(Tile(test.quality_name, quality, f"on {len(test):,} test rows"))
-    promise, recipe = "Every row gets the model's own answer.", "scurry.from_model(model)"
+    promise = "Every row gets the model's own answer."
+    recipe = (certificate and certificate.recipe) or "scurry.from_model(model)"
     claims = [Claim("answers other than the model's", "none", format_share(0.0), "kept")]
     if certificate is not None and isinstance(certificate.measured, BudgetMeasurement):
         # Not the model that was given, so "every answer kept" would say nothing about it.
@@ -279,6 +312,7 @@ def tell_whole(forest: Forest, test: TestRows, certificate: Certificate | None =
         picture=None,
         curve=None,
         answers=test.full,
+        probabilities=test.full_probabilities if forest.is_classifier else None,
         runners=[Runner("all trees, scurry", forest.predict)],
         recipe=recipe,
         settings={} if certificate is None else certificate.lines(),

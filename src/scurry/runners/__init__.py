@@ -1,4 +1,7 @@
-"""How each kind of plan runs: `exits` by tree, `steps` by tree step, `acquire` while features are bought."""
+"""How each kind of plan runs: `exits` by tree, `steps` by tree step, `acquire` while features are bought.
+
+`rules` turns rules of `scurry.stopping` into plans.
+"""
 
 from typing import Any
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.forest import Forest
-from scurry.plan import ScoreMap, SumRule, leaf_scores
+from scurry.forest import Forest, leaf_scores
+from scurry.plan import ScoreMap, SumRule
 
 # How far mapped scores stay from the decision: far above rounding, far below what matters.
 MARGIN = 1e-6

@@ -6,7 +6,7 @@ holds an order of the base models and thresholds for the running sum.
 """
 
 from scurry.stopping.scores.fan import FanFit, fan
-from scurry.stopping.scores.matrix import preset_order
+from scurry.stopping.scores.matrix import PRESETS, preset_order
 from scurry.stopping.scores.multiclass import LeaderFit, multiclass_qwyc
 from scurry.stopping.scores.qwyc import MarginFit, qwyc
 from scurry.stopping.scores.rule import ScoreFit, ScoreStopper
@@ -26,6 +26,7 @@ ScoreRule = ScoreFit
 Promise = VotePromise
 
 __all__ = [
+    "PRESETS",
     "AnswerRule",
     "AnswerStopper",
     "ExactOptimum",

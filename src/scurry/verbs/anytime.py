@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import RandomState, check_choice
+from scurry.checks import RandomState, check_choice, draw_seed
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
 from scurry.importers import from_model
@@ -90,8 +90,13 @@ def anytime(
     costs = step_costs(forest, rows) if objective == "time" and len(rows) > 0 else None
     if readout is None:
         readout = "auto" if order == "auto" else "plain"
-    found = find(forest, rows, y_order, order=order, readout=readout, step_costs=costs, random_state=random_state)
-    return predictor_of(forest, found, objective=objective, n_rows=len(rows), step_costs_us=costs)
+    seed = draw_seed(random_state)
+    found = find(forest, rows, y_order, order=order, readout=readout, step_costs=costs, random_state=seed)
+    options: dict[str, str | int] = {"order": order, "objective": objective, "readout": readout}
+    # The other orders draw nothing, and do not depend on a seed.
+    options |= {"random_state": seed} if order == "random" else {}
+    recipe = f"scurry.anytime(model, X_order, y_order, {', '.join(f'{k}={v!r}' for k, v in options.items())})"
+    return predictor_of(forest, found, objective=objective, n_rows=len(rows), step_costs_us=costs, recipe=recipe)
 
 
 def predictor_of(
@@ -101,6 +106,7 @@ def predictor_of(
     objective: str,
     n_rows: int,
     step_costs_us: tuple[float, float] | None = None,
+    recipe: str = "",
 ) -> Predictor:
     """Return the predictor that takes the steps of an order, and says how good its answers are."""
     same_us, other_us = (None, None) if step_costs_us is None else step_costs_us
@@ -116,7 +122,7 @@ def predictor_of(
         same_tree_step_ns=None if same_us is None else 1000 * same_us,
         other_tree_step_ns=None if other_us is None else 1000 * other_us,
     )
-    certificate = Certificate(method="anytime", n_calibration_rows=n_rows, measured=measured)
+    certificate = Certificate(method="anytime", n_calibration_rows=n_rows, measured=measured, recipe=recipe)
     return Predictor(forest, Plan(order=found.steps, stop=StepRule(readout=found.readout), certificate=certificate))
 
 

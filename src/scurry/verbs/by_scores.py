@@ -12,26 +12,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import InfeasibleError, InputError
-from scurry.forest import Forest
+from scurry.forest import Forest, score_step
 from scurry.formatting import round_up
-from scurry.plan import (
-    NEVER_ABOVE,
-    NEVER_BELOW,
-    ExitRule,
-    ExitSide,
-    LeaderRule,
-    Plan,
-    leaf_scores,
-    score_threshold,
-    to_int32,
-)
-from scurry.promises import Certificate, ExitMeasurement
+from scurry.plan import Plan
+from scurry.promises import ExitMeasurement
+from scurry.runners.rules import ScoreRule, score_plan
 from scurry.stopping import FanFit, LeaderFit, MarginFit, fan, multiclass_qwyc, qwyc
 from scurry.stopping.guarantee import certified_rate, certify_rates, rows_needed
 from scurry.stopping.independence import hash_rows, split_rows
@@ -40,28 +31,14 @@ from scurry.verbs.assumptions import CheckedRows
 from scurry.verbs.options import Calibration
 
 SCORE_METHODS = ("qwyc", "fan", "natural")
-_LARGEST_SUM = 2**31 - 2
 # How far thresholds are moved outwards, in units of the spread of full scores (or of gamma): from "as fitted" to
 # "hardly ever stop".
 _AMOUNTS = np.concatenate([[0.0], np.geomspace(1e-3, 10.0, 120)])
 
 _FIT_SHARE = 0.3  # of the promised rate, spent by the fit
 _BOLD_SHARES = (0.45, 0.6, 0.8, 1.0, 1.3, 2.0)  # spent by the fits that follow where rows allow
+_BIN_WIDTH = 0.1  # Fan's, in units of the score
 _MIN_BIN_ROWS = 5  # bins of fewer rows show no deviation, and would stop rows at any gamma
-_ROUNDING = 1e-4  # grid units: far above the error of products near 2**31, far below one unit
-
-AnyFit: TypeAlias = MarginFit | LeaderFit | FanFit
-
-
-def score_step(forest: Forest) -> float:
-    """Return the grid unit: the power of two in which no sum of leaf scores leaves the range of int32."""
-    if forest.n_classes == 2:
-        values, start = np.abs(leaf_scores(forest)), abs(score_threshold(forest))
-    else:
-        values, start = np.abs(forest.leaf_values()).max(axis=1), float(np.abs(forest.base_score).max())
-    largest = float(np.maximum.reduceat(np.where(forest.is_leaf, values, 0.0), forest.tree_offset[:-1]).sum()) + start
-    room = _LARGEST_SUM - 2 * forest.n_trees
-    return float(2.0 ** -np.floor(np.log2(room / largest))) if largest > 0 else 1.0
 
 
 def plans_by_scores(calibration: Calibration, methods: Sequence[str]) -> list[Plan]:
@@ -91,7 +68,7 @@ def plans_by_scores(calibration: Calibration, methods: Sequence[str]) -> list[Pl
 class _Member(NamedTuple):
     """A member of the family that is tested, and what it does to the rows that test it."""
 
-    fit: AnyFit
+    fit: ScoreRule
     amount: float
     exits: Sums  # rows that leave after each tree, and last those answered differently
 
@@ -126,7 +103,7 @@ class _Search:
             step=step,
             rows=rows,
             y=y,
-            scores=tree_scores(forest, rows, step),
+            scores=forest.tree_scores(rows),
             decisions=_decisions(forest, rows),
             costs=calibration.tree_costs(InMemory(rows)),
             held_out=held_out,
@@ -145,17 +122,17 @@ class _Search:
         """The share of the promise that the first fit spends: a rule that will be widened starts better from less."""
         return _FIT_SHARE if self.is_tested else 1.0
 
-    def fit(self, method: str, max_rate: float, order: NDArray[np.int64] | None = None) -> AnyFit:
+    def fit(self, method: str, max_rate: float, order: NDArray[np.int64] | None = None) -> ScoreRule:
         """Fit a rule that changes at most `max_rate` of the rows, in an order that is given or found."""
         if self.calibration.forest.n_classes == 2:
             return _fit_two_classes(self, method, max_rate, order)
         return _fit_many_classes(self, method, max_rate, order)
 
-    def count_exits(self, fits: Sequence[AnyFit], amounts: NDArray[np.float64]) -> Sums:
+    def count_exits(self, fits: Sequence[ScoreRule], amounts: NDArray[np.float64]) -> Sums:
         """Count exits on the rows that certify, for all fits and amounts of widening, in one pass."""
-        return self.held_out.sums(partial(_count_exits, self.calibration.forest, fits, self.step, amounts))
+        return self.held_out.sums(partial(_count_exits, self.calibration.forest, fits, amounts))
 
-    def certify(self, method: str, fit: AnyFit, exits: Sums) -> Plan:
+    def certify(self, method: str, fit: ScoreRule, exits: Sums) -> Plan:
         """Return the plan of the cheapest member of the family of `fit` that keeps the promise."""
         calibration, n_rows = self.calibration, self.held_out.n_rows
         # From the most cautious member on.
@@ -178,10 +155,16 @@ class _Search:
             mean_cost=None if in_trees else mean_cost,
         )
         tested = {"n_rows": n_rows, "n_broken": best.n_mistakes} if self.is_tested else {}
+        # With a gamma of the caller's, no limit was kept even on the rows that fitted the rule.
+        is_limited = self.is_tested or calibration.options.gamma is None
         certificate = calibration.certificate(
-            method, calibration.promise, n_fit_rows=len(self.rows), measured=measured, **tested
+            method,
+            calibration.promise if is_limited else None,
+            n_fit_rows=len(self.rows),
+            measured=measured,
+            **tested,
         )
-        return _plan(calibration.forest, best.fit.widen(best.amount), self.step, certificate)
+        return score_plan(calibration.forest, best.fit.widen(best.amount), self.step, certificate)
 
     def _certified(self, family: Sequence[_Member]) -> list[_Member]:
         """Return the members before the first that fails its test; all of them keep the promise at once."""
@@ -190,8 +173,10 @@ class _Search:
         last = certify_rates(n_mistakes, self.held_out.n_rows, promise.max_changed, promise.confidence or 0.0)
         return list(family[: last + 1])
 
-    def _bolder(self, method: str, fit: AnyFit) -> list[_Member]:
+    def _bolder(self, method: str, fit: ScoreRule) -> list[_Member]:
         """Return thresholds in the order of `fit` that spend more of the promise on the rows that fitted it."""
+        if self.calibration.options.gamma is not None:
+            return []  # the caller has said how bold
         rates = [rate for share in _BOLD_SHARES if (rate := share * self.calibration.promise.max_changed) < 1]
         fits = [self.fit(method, rate, fit.order) for rate in rates]
         counts = self.count_exits(fits, np.zeros(1))
@@ -248,26 +233,6 @@ def _count_fit_units(calibration: Calibration) -> int:
     return n_fit
 
 
-def tree_scores(forest: Forest, rows: NDArray[Any], step: float) -> NDArray[np.float64]:
-    """Return what each tree (or round) adds to each row, on the grid of `step`.
-
-    Returns
-    -------
-    float64 array of shape (n_rows, n_trees), or (n_rows, n_rounds, n_classes) for more than two classes
-    """
-    leaves = forest.apply(rows)
-    if forest.n_classes == 2:
-        return (np.rint(leaf_scores(forest) / step) * step)[leaves]
-    values = np.rint(forest.leaf_values() / step) * step
-    if forest.tree_output[0] < 0:
-        return values[leaves]
-    size = forest.trees_per_round
-    scores = np.zeros((len(rows), forest.n_rounds, forest.n_classes))
-    for tree, output in enumerate(forest.tree_output):
-        scores[:, tree // size, output] += values[leaves[:, tree], 0]
-    return scores
-
-
 def _decisions(forest: Forest, rows: NDArray[Any]) -> NDArray[Any]:
     """Return the source model's labels as class indices; booleans for two classes."""
     codes = forest.codes_of(forest.predict(rows))
@@ -277,25 +242,34 @@ def _decisions(forest: Forest, rows: NDArray[Any]) -> NDArray[Any]:
 def _fit_two_classes(
     search: _Search, method: str, max_rate: float, order: NDArray[np.int64] | None
 ) -> MarginFit | FanFit:
-    forest, keep_scores = search.calibration.forest, search.calibration.options.keep_scores
+    forest, options = search.calibration.forest, search.calibration.options
     decisions, step, y = search.decisions, search.step, search.y
+    keep_scores, given = options.keep_scores, options.order if order is None else order
     if decisions.all() or not decisions.any():
         raise _one_class(forest, decisions)
     shared: dict[str, Any] = {
-        "decision_threshold": float(np.rint(score_threshold(forest) / step) * step),
+        "decision_threshold": float(np.rint(forest.score_threshold / step) * step),
         "decisions": decisions,
         "costs": search.costs,
-        "max_disagreement": max_rate,
+        "y": None if y is None or forest.classes is None else np.asarray(y == forest.classes[1]),
+        "random_state": search.calibration.search_rng,
     }
     if method == "fan":
         if keep_scores is not None:
             raise InputError('keep_scores needs thresholds: use method="qwyc"', argument="keep_scores")
-        width = max(np.rint(0.1 / step), 1.0) * step
-        preset = order if order is not None else "natural" if y is None else "individual-mse"
-        positive = None if y is None or forest.classes is None else np.asarray(y == forest.classes[1])
-        return fan(search.scores, bin_width=width, order=preset, y=positive, min_rows=_MIN_BIN_ROWS, **shared)
-    given = "natural" if method == "natural" else order
-    return qwyc(search.scores, order=given, negative_only=keep_scores == "positive", **shared)
+        width = max(np.rint((_BIN_WIDTH if options.bin_width is None else options.bin_width) / step), 1.0) * step
+        preset = given if given is not None else "natural" if y is None else "individual-mse"
+        shared["max_disagreement" if options.gamma is None else "gamma"] = (
+            max_rate if options.gamma is None else options.gamma
+        )
+        return fan(search.scores, bin_width=width, order=preset, min_rows=_MIN_BIN_ROWS, **shared)
+    return qwyc(
+        search.scores,
+        order="natural" if method == "natural" else given,
+        negative_only=keep_scores == "positive",
+        max_disagreement=max_rate,
+        **shared,
+    )
 
 
 def _one_class(forest: Forest, decisions: NDArray[np.bool_]) -> InputError:
@@ -313,22 +287,26 @@ def _fit_many_classes(search: _Search, method: str, max_rate: float, order: NDAr
         raise InputError(
             f'method="fan" decides between two classes, the model has {forest.n_classes}; use "qwyc"', argument="method"
         )
-    if search.calibration.options.keep_scores is not None:
+    options = search.calibration.options
+    if options.keep_scores is not None:
         raise InputError('keep_scores="positive" needs a model with two classes', argument="keep_scores")
+    given = options.order if order is None else order
+    if isinstance(given, str) and given.endswith("-mse"):
+        raise InputError(f"order {given!r} is for two classes, the model has {forest.n_classes}", argument="order")
+    if isinstance(given, str) and given == "random":
+        given = search.calibration.search_rng.permutation(forest.n_rounds)
     return multiclass_qwyc(
         scores,
         max_disagreement=max_rate,
-        base_score=np.rint(forest.base_score / search.step) * search.step,
+        base_score=forest.score_start,
         costs=search.costs.reshape(scores.shape[1], -1).sum(axis=1),
-        order="natural" if method == "natural" else order,
+        order="natural" if method == "natural" else given,
     )
 
 
-def _count_exits(
-    forest: Forest, fits: Sequence[AnyFit], step: float, amounts: NDArray[np.float64], rows: NDArray[Any]
-) -> Sums:
+def _count_exits(forest: Forest, fits: Sequence[ScoreRule], amounts: NDArray[np.float64], rows: NDArray[Any]) -> Sums:
     """Count, for every fit and every amount of widening, the rows that leave after each tree, and those changed."""
-    scores, decisions = tree_scores(forest, rows, step), _decisions(forest, rows)
+    scores, decisions = forest.tree_scores(rows), _decisions(forest, rows)
     return np.stack([fit.widening_exits(scores, amounts, decisions=decisions) for fit in fits])
 
 
@@ -349,65 +327,3 @@ def _infeasible(calibration: Calibration, n_mistakes: int, n_rows: int) -> Infea
         n_rows_needed=needed,
         argument="max_disagreement",
     )
-
-
-def _plan(forest: Forest, fit: AnyFit, step: float, certificate: Certificate) -> Plan:
-    """Return the plan of a fit: its thresholds on the integer grid."""
-    if isinstance(fit, LeaderFit):
-        lead = np.full(fit.n_models + 1, NEVER_ABOVE, np.int32)
-        lead[1:-1] = to_int32(np.ceil(fit.lead / step))
-        size = forest.trees_per_round
-        order = (fit.order[:, None] * size + np.arange(size)).ravel()
-        stop: ExitRule | LeaderRule = LeaderRule(kind="scores", step=step, lead=lead)
-    else:
-        order, stop = fit.order, _exit_rule(fit, step)
-    return Plan(order=order.astype(np.int32), stop=stop, certificate=certificate)
-
-
-def _exit_rule(fit: MarginFit | FanFit, step: float) -> ExitRule:
-    lower = np.full((1, fit.n_models + 1), NEVER_BELOW, np.int32)
-    upper = np.full((1, fit.n_models + 1), NEVER_ABOVE, np.int32)
-    pieces: dict[str, Any] = {}
-    if isinstance(fit, FanFit):
-        pieces = _pieces(fit, step)
-    else:
-        lower[0, 1:-1] = to_int32(np.floor(fit.lower / step))
-        upper[0, 1:-1] = to_int32(np.ceil(fit.upper / step))
-    return ExitRule(kind="scores", step=step, weights=np.ones(1), lower=lower, upper=upper, **pieces)
-
-
-def _pieces(fit: FanFit, step: float) -> dict[str, NDArray[Any]]:
-    """Return Fan's bins as pieces of the running sum: negative up to the lower threshold, positive from the upper."""
-    offset, edges, sides = [0, 0], [np.empty(0, np.int32)], [np.zeros(1, np.uint8)]
-    for position in range(fit.n_models - 1):
-        bins = slice(*fit.bin_offset[position : position + 2])
-        start = np.rint(fit.bins[bins] * fit.bin_width / step)
-        stop = start + np.rint(fit.bin_width / step)
-        middle = (fit.decision_threshold + fit.mean[bins]) / step
-        reach = fit.gamma * fit.deviation[bins] / step
-        # A row exactly `gamma` deviations away continues; rounding in these products must not stop it.
-        lower, upper = np.ceil(middle - reach - _ROUNDING), np.floor(middle + reach + _ROUNDING) + 1
-        cuts = np.stack([start, np.clip(lower, start, stop), np.clip(upper, start, stop), stop], axis=1)
-        values, codes = _merge_bins(cuts)
-        edges.append(values)
-        sides.append(codes)
-        offset.append(offset[-1] + len(values))
-    sides.append(np.zeros(1, np.uint8))
-    return {
-        "piece_offset": np.array([*offset, offset[-1]], np.uint32),
-        "piece_edges": np.concatenate(edges).astype(np.int32),
-        "piece_sides": np.concatenate(sides),
-    }
-
-
-def _merge_bins(cuts: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Return ascending edges and the sides between them, from bins cut in negative, undecided and positive parts."""
-    # Scores so small that a bin is wider than all sums have edges that no 32-bit sum reaches.
-    edge = to_int32(cuts.ravel())
-    # What follows each of a bin's four edges; outside all bins every tree is evaluated.
-    side = np.tile(
-        np.array([ExitSide.NEGATIVE, ExitSide.CONTINUE, ExitSide.POSITIVE, ExitSide.FULL], np.uint8), len(cuts)
-    )
-    # Of equal edges the last one says what follows.
-    keep = np.append(edge[1:] != edge[:-1], True) if len(edge) else np.empty(0, np.bool_)
-    return edge[keep], np.concatenate([np.array([ExitSide.FULL], np.uint8), side[keep]])

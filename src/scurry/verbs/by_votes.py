@@ -16,41 +16,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.checks import draw_seed
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.formatting import format_percent, format_share
-from scurry.plan import NEVER_ABOVE, ExitRule, LeaderRule, Plan
+from scurry.plan import Plan, SumRule
 from scurry.promises import Certificate, ExitMeasurement, Labels
-from scurry.stopping import VotePolicy, VoteRule, fit_votes, solve_plurality
+from scurry.runners.rules import majority_rule, plan_of, plurality_rule, strictest
+from scurry.stopping import PluralityRule, VotePolicy, VoteRule, fit_votes, solve, solve_plurality
 from scurry.stopping.guarantee import rows_needed
 from scurry.stopping.sample import InMemory, Sample, Sums
 from scurry.stopping.votes.order import OrderFit, count_choosing_rows, fit_majority_order, fit_plurality_order
-from scurry.stopping.votes.plurality import PairwisePolicy
 from scurry.stopping.votes.policy import outcomes
-from scurry.verbs.options import Calibration
+from scurry.verbs.options import VOTE_METHODS, Calibration, ExitOptions, check_classifier
 
 _DRAW_IN_TREES = 1.0  # cost of a row's random draw, and of the split of its block, in trees
 
 
 def plan_by_votes(calibration: Calibration, method: str) -> Plan:
     """Return a plan that stops a vote by `method`: "minimax", "minimean", "minimixed" or "schwing"."""
-    forest, options = calibration.forest, calibration.options
-    if options.threshold is not None:
-        raise InputError(f'method={method!r} counts votes, which have no threshold; use "qwyc"', argument="threshold")
-    if options.cost_unit != "trees":
-        raise InputError(
-            f'method={method!r} evaluates trees in random order, whatever they cost; use "qwyc"', argument="costs"
-        )
-    if forest.value.shape[1] != forest.n_classes:
-        raise InputError(
-            f'method={method!r} counts votes of trees, and this is a boosted model whose trees add scores; use "qwyc"',
-            argument="method",
-        )
-    if options.keep_scores is not None:
-        raise InputError('keep_scores needs scores: use method="qwyc"', argument="keep_scores")
+    forest = calibration.forest
+    _check_asked(forest, calibration.options, method)
     choosing, certifying = _split(calibration)
-    votes = certifying.mapped(partial(_votes, forest))
-    chooses = None if choosing is None else choosing.mapped(partial(_votes, forest))
+    votes = certifying.mapped(forest.tree_votes)
+    chooses = None if choosing is None else choosing.mapped(forest.tree_votes)
     find = _two_classes if forest.n_classes == 2 else _many_classes
     order, stop, certificate = find(calibration, method, votes, chooses)
     agreement = int(calibration.sample.sums(partial(_count_agreement, forest)).item()) / calibration.sample.n_rows
@@ -65,6 +54,50 @@ def plan_by_votes(calibration: Calibration, method: str) -> Plan:
     return Plan(order=order, stop=stop, certificate=certificate)
 
 
+def plan_without_rows(forest: Forest, options: ExitOptions) -> Plan:
+    """Return a plan that stops a vote by a rule that no rows were fitted to or tested on."""
+    check_classifier(forest)
+    method, promise = options.method, options.labels
+    if method not in VOTE_METHODS:
+        raise InputError(
+            f'X_cal is needed: method={method!r} fits its rule to rows; "minimixed" and "minimax" promise something '
+            "without any",
+            argument="X_cal",
+        )
+    _check_asked(forest, options, method)
+    if method in ("minimean", "schwing") and options.is_promised:
+        raise InputError(
+            f"X_cal is needed: rows test what method={method!r} promises; pass confidence=None for no promise, or "
+            'method="minimixed", whose promise needs none',
+            argument="X_cal",
+        )
+    if forest.n_classes == 2:
+        rule: VoteRule | PluralityRule = solve(forest.n_trees, promise.max_changed, method=method)
+    else:
+        _check_many_classes(forest, options, method, tested=False)
+        rule = solve_plurality(forest.n_trees, forest.n_classes, promise.max_changed)
+    seed = draw_seed(options.random_state)
+    plan = plan_of(forest, rule, shuffle=options.shuffle, random_state=seed)
+    assert plan.certificate is not None
+    return replace(plan, certificate=replace(plan.certificate, method=method, recipe=options.write_call(seed=seed)))
+
+
+def _check_asked(forest: Forest, options: ExitOptions, method: str) -> None:
+    if options.threshold is not None:
+        raise InputError(f'method={method!r} counts votes, which have no threshold; use "qwyc"', argument="threshold")
+    if options.cost_unit != "trees":
+        raise InputError(
+            f'method={method!r} evaluates trees in random order, whatever they cost; use "qwyc"', argument="costs"
+        )
+    if not forest.has_votes:
+        raise InputError(
+            f'method={method!r} counts votes of trees, and this is a boosted model whose trees add scores; use "qwyc"',
+            argument="method",
+        )
+    if options.keep_scores is not None:
+        raise InputError('keep_scores needs scores: use method="qwyc"', argument="keep_scores")
+
+
 def _split(calibration: Calibration) -> tuple[Sample | None, Sample]:
     """Return rows that choose an order of trees or shape a rule, where some do, and rows that certify it."""
     rows, promise = calibration.rows, calibration.promise
@@ -77,13 +110,6 @@ def _split(calibration: Calibration) -> tuple[Sample | None, Sample]:
     return choosing, certifying
 
 
-def _votes(forest: Forest, rows: NDArray[Any]) -> NDArray[Any]:
-    """Return the class each tree votes for, shape (n_rows, n_trees)."""
-    class_type = np.min_scalar_type(forest.n_classes)
-    votes: NDArray[Any] = forest.value.argmax(axis=1).astype(class_type)[forest.apply(rows)]
-    return votes
-
-
 def _positives(votes: NDArray[Any]) -> NDArray[np.int64]:
     positives: NDArray[np.int64] = votes.sum(axis=1, dtype=np.int64)
     return positives
@@ -91,7 +117,7 @@ def _positives(votes: NDArray[Any]) -> NDArray[np.int64]:
 
 def _count_agreement(forest: Forest, rows: NDArray[Any]) -> Sums:
     """Count rows whose full vote is the model's own label. Forests that average probabilities differ in a few."""
-    votes = _votes(forest, rows)
+    votes = forest.tree_votes(rows)
     counts = np.stack([(votes == k).sum(axis=1) for k in range(forest.n_classes)], axis=1)
     labels = forest.classes.take(counts.argmax(axis=1)) if forest.classes is not None else counts.argmax(axis=1)
     return np.array((labels == forest.predict(rows)).sum(), np.int64)
@@ -104,11 +130,10 @@ def _certifies_its_order(calibration: Calibration) -> bool:
 
 def _two_classes(
     calibration: Calibration, method: str, votes: Sample, choosing: Sample | None
-) -> tuple[NDArray[np.int32], ExitRule | LeaderRule, Certificate]:
+) -> tuple[NDArray[np.int32], SumRule, Certificate]:
     if _certifies_its_order(calibration):
         fit = fit_majority_order(votes, **_order_options(calibration), method=method, choosing=choosing)
-        lower, upper = (side.astype(np.int32)[None] for side in fit.policy)
-        stop = ExitRule(kind="votes", weights=np.ones(1), lower=lower, upper=upper)
+        stop = majority_rule([VotePolicy(1.0, *fit.policy)], "fixed", 0)
         return fit.order, stop, _order_certificate(calibration, method, fit)
     order = calibration.rng.permutation(calibration.forest.n_trees).astype(np.int32)
     positives, n_trees = votes.mapped(_positives), calibration.forest.n_trees
@@ -126,13 +151,7 @@ def _two_classes(
     shares = positives.sums(partial(np.bincount, minlength=n_trees + 1)) / positives.n_rows
     measured = ExitMeasurement(changed=float(shares @ disagreement), mean_trees=float(shares @ votes_cast))
     certificate = _certificate_over_orders(calibration, method, measured)
-    weights = np.array([policy.weight for policy in policies])
-    lower = np.stack([policy.lower for policy in policies]).astype(np.int32)
-    upper = np.stack([policy.upper for policy in policies]).astype(np.int32)
-    seed = int(calibration.rng.integers(2**63))
-    stop = ExitRule(
-        kind="votes", weights=weights, lower=lower, upper=upper, shuffle=calibration.options.shuffle, seed=seed
-    )
+    stop = majority_rule(policies, calibration.options.shuffle, int(calibration.rng.integers(2**63)))
     return order, stop, certificate
 
 
@@ -156,13 +175,11 @@ def _most_cautious(rule: VoteRule, *, tested: bool) -> tuple[VotePolicy, ...]:
 
 def _many_classes(
     calibration: Calibration, method: str, votes: Sample, choosing: Sample | None
-) -> tuple[NDArray[np.int32], ExitRule | LeaderRule, Certificate]:
+) -> tuple[NDArray[np.int32], SumRule, Certificate]:
     n_trees, n_classes = calibration.forest.n_trees, calibration.forest.n_classes
-    if method == "schwing" or (method == "minimean" and calibration.promise.confidence is None):
-        when = " without a confidence" if method == "minimean" else ""
-        raise InputError(f'method={method!r}{when} is for two classes, the model has {n_classes}; use "minimixed"')
-    if calibration.options.shuffle == "row":
-        raise InputError('shuffle="row" is for two classes')
+    _check_many_classes(
+        calibration.forest, calibration.options, method, tested=calibration.promise.confidence is not None
+    )
     if _certifies_its_order(calibration):
         fit = fit_plurality_order(votes, n_classes, **_order_options(calibration), method=method, choosing=choosing)
         order, upper = fit.order, fit.policy.upper
@@ -170,26 +187,20 @@ def _many_classes(
     else:
         order = calibration.rng.permutation(n_trees).astype(np.int32)
         rule = solve_plurality(n_trees, n_classes, calibration.promise.max_changed)
-        # The strictest of the rule's policies, instead of a draw: it never stops earlier, so the bound holds for it.
-        upper = np.max([policy.upper for policy in rule.policies if isinstance(policy, PairwisePolicy)], axis=0)
+        upper = strictest(rule)
         certificate = replace(_certificate_over_orders(calibration, "minimixed", None), method=method)
-    stop = LeaderRule(kind="votes", lead=np.zeros(n_trees + 1, np.int32), need=_votes_needed(upper))
-    return order, stop, certificate
+    return order, plurality_rule(upper), certificate
 
 
-def _votes_needed(upper: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the votes that the leader needs after ``i`` votes if the second has ``b``; shape (n_voters + 1,) * 2."""
-    n_voters = len(upper) - 1
-    second = np.arange(n_voters + 1)
-    pairwise = np.full(n_voters + 1, NEVER_ABOVE, np.int64)
-    for b in range(n_voters + 1):
-        a = np.arange(b + 1, n_voters + 1 - b)
-        crossed = a[a >= upper[a + b]]
-        if len(crossed):
-            pairwise[b] = crossed[0]
-    certain = second[None, :] + (n_voters - np.arange(n_voters + 1))[:, None] + 1
-    needed: NDArray[np.int64] = np.minimum(pairwise[None, :], certain)
-    return needed.astype(np.int32)
+def _check_many_classes(forest: Forest, options: ExitOptions, method: str, *, tested: bool) -> None:
+    if method == "schwing" or (method == "minimean" and not tested):
+        when = " without a confidence" if method == "minimean" else ""
+        raise InputError(
+            f'method={method!r}{when} is for two classes, the model has {forest.n_classes}; use "minimixed"',
+            argument="method",
+        )
+    if options.shuffle == "row":
+        raise InputError('shuffle="row" is for two classes', argument="shuffle")
 
 
 def _order_options(calibration: Calibration) -> dict[str, Any]:

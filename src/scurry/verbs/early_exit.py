@@ -15,7 +15,7 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import Promise
 from scurry.verbs.by_scores import SCORE_METHODS, plans_by_scores, split_to_choose
-from scurry.verbs.by_votes import plan_by_votes
+from scurry.verbs.by_votes import plan_by_votes, plan_without_rows
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
 from scurry.verbs.score_maps import with_score_map
 
@@ -25,7 +25,7 @@ _WORTH_IT = 0.9
 
 def early_exit(
     model: Any,
-    X_cal: Any,
+    X_cal: Any = None,
     y_cal: Any = None,
     *,
     X_fit: Any = None,
@@ -38,6 +38,9 @@ def early_exit(
     keep_scores: str | None = None,
     costs: str | ArrayLike = "trees",
     threshold: float | None = None,
+    order: str | ArrayLike | None = None,
+    bin_width: float | None = None,
+    gamma: float | None = None,
     random_state: RandomState = None,
 ) -> Predictor:
     """Make a classifier stop evaluating trees once its label is clear enough.
@@ -46,8 +49,10 @@ def early_exit(
     ----------
     model : estimator, booster, path or Forest
         Whatever `scurry.from_model` reads; a classifier.
-    X_cal : array or DataFrame of shape (n_rows, n_features)
-        Calibration rows: like those to be predicted, and not used to train the model. Labels are not needed.
+    X_cal : array or DataFrame of shape (n_rows, n_features), optional
+        Calibration rows: like those to be predicted, and not used to train the model. Labels are not needed. Without
+        them, "minimax" and "minimixed" promise something for each row over random orders of the trees, and with
+        ``confidence=None`` "minimean" and "schwing" promise nothing.
     y_cal : array of shape (n_rows,), optional
         Labels. They measure AUC and log-loss for the summary, and order the trees of ``method="fan"`` (not together
         with `X_fit`, whose labels are not known).
@@ -85,6 +90,16 @@ def early_exit(
     threshold : float, optional
         Answer the second of two classes iff its probability is at least this, instead of as the model does. The promise
         is then agreement with the full model at this threshold. For methods on scores.
+    order : {"natural", "random", "individual-mse", "greedy-mse"} or permutation, optional
+        For "qwyc" and "fan": the order of the trees (of rounds, in a boosted model with more than two classes). The
+        orders by mean squared error compare running scores with labels of the fitting rows, or with the model's own
+        labels where there are none; they are for two classes. By default "qwyc" searches the order together with the
+        thresholds, and "fan" takes "individual-mse" with labels, "natural" without.
+    bin_width : float, optional
+        For "fan": the width of the bins of the running score; 0.1 by default.
+    gamma : float, optional
+        For "fan": the deviations beyond which a row stops. By default the smallest that keeps the limit on the fitting
+        rows. Where this gamma does not keep a promise, a larger one is used.
     random_state : int, Generator, RandomState or None
         Draws orders of trees for ``shuffle="row"``, and where there is no confidence. What is certified does not depend
         on it: the rows decide which of them fit and which certify, so that no seed is luckier than another.
@@ -126,9 +141,18 @@ def early_exit(
         keep_scores=keep_scores,
         costs=costs,
         threshold=threshold,
+        order=order,
+        bin_width=bin_width,
+        gamma=gamma,
         random_state=random_state,
     )
-    return calibrate(Calibration.of(from_model(model), X_cal, y_cal, X_fit, options, groups))
+    forest = from_model(model)
+    if X_cal is not None:
+        return calibrate(Calibration.of(forest, X_cal, y_cal, X_fit, options, groups))
+    for name, given in (("y_cal", y_cal), ("X_fit", X_fit), ("groups", groups)):
+        if given is not None:
+            raise InputError(f"{name} goes with X_cal, and there is none", argument=name)
+    return Predictor(forest, plan_without_rows(forest, options))
 
 
 def calibrate(calibration: Calibration) -> Predictor:

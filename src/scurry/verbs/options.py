@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.checks import RandomState, check_choice, check_confidence, check_random_state, check_rate
+from scurry.checks import RandomState, check_choice, check_confidence, check_number, check_rate, draw_seed
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
 from scurry.promises import Certificate, Labels, Promise, RowSummary
 from scurry.stopping.guarantee import certified_rate
 from scurry.stopping.sample import InMemory, Sample, Sums
-from scurry.stopping.scores.matrix import check_costs
+from scurry.stopping.scores.matrix import PRESETS, check_costs
 from scurry.verbs.assumptions import CheckedRows, check_rows
 
-METHODS = ("auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan")
+VOTE_METHODS = ("minimax", "minimean", "minimixed", "schwing")
+METHODS = ("auto", *VOTE_METHODS, "qwyc", "fan")
 DEFAULT_RATE, DEFAULT_CONFIDENCE = 1e-3, 0.95
+_ALWAYS_WRITTEN = ("max_disagreement", "method", "confidence")  # in the call that made a plan: a reader looks for them
 _MAX_SUMMARISED = 4096  # rows: enough for quantiles, and quickly brought together from files
 
 
@@ -35,6 +37,9 @@ class ExitKeywords(TypedDict, total=False):
     keep_scores: str | None
     costs: str | ArrayLike
     threshold: float | None
+    order: str | ArrayLike | None
+    bin_width: float | None
+    gamma: float | None
     random_state: RandomState
 
 
@@ -54,6 +59,9 @@ class ExitOptions:
     keep_scores: str | None = None
     costs: str | ArrayLike = "trees"
     threshold: float | None = None
+    order: str | ArrayLike | None = None
+    bin_width: float | None = None
+    gamma: float | None = None
     random_state: RandomState = None
 
     def __post_init__(self) -> None:
@@ -70,8 +78,24 @@ class ExitOptions:
             raise InputError(
                 f'costs must be "trees", "steps" or a number per tree, got {self.costs!r}', argument="costs"
             )
+        self._check_search()
         if self.promise is not None:
             self._check_promise(self.promise)
+
+    def _check_search(self) -> None:
+        if self.order is not None and self.method not in ("qwyc", "fan"):
+            raise InputError(
+                f'method={self.method!r} finds or draws its own order; use "qwyc" or "fan"', argument="order"
+            )
+        if isinstance(self.order, str):
+            check_choice("order", self.order, PRESETS)
+        for name in ("bin_width", "gamma"):
+            if getattr(self, name) is not None and self.method != "fan":
+                raise InputError(f'{name} is for method="fan", got method={self.method!r}', argument=name)
+        if self.bin_width is not None:
+            check_number("bin_width", self.bin_width, above=0.0)
+        if self.gamma is not None:
+            check_number("gamma", self.gamma)
 
     def _check_promise(self, promise: Promise) -> None:
         if not isinstance(promise, Labels):
@@ -87,6 +111,29 @@ class ExitOptions:
             raise InputError(
                 "pass either promise, or its short form max_disagreement and confidence, not both", argument="promise"
             )
+
+    def write_call(self, *data: str, seed: int | None) -> str:
+        """Return the call of `scurry.early_exit` that asks for this, as Python.
+
+        Parameters
+        ----------
+        *data : str
+            The data arguments, such as "X_cal" and "X_fit=X_fit".
+        seed : int or None
+            What `random_state` came to; None where it does not matter.
+        """
+        options = {field.name: getattr(self, field.name) for field in fields(self)} | {"random_state": seed}
+        if isinstance(self.promise, Labels):
+            # The short form of the same promise, which makes the same plan.
+            options |= {
+                "promise": None,
+                "max_disagreement": self.labels.max_changed,
+                "confidence": self.labels.confidence,
+            }
+        # Every field is written unless it has its default, so that a new option cannot be forgotten.
+        usual = {field.name: field.default for field in fields(self) if field.name not in _ALWAYS_WRITTEN}
+        written = [f"{k}={_as_code(v)}" for k, v in options.items() if k not in usual or not _is_same(v, usual[k])]
+        return f"scurry.early_exit({', '.join(['model', *data, *written])})"
 
     @property
     def labels(self) -> Labels:
@@ -126,7 +173,10 @@ class Calibration:
     options : ExitOptions
     costs : float64 array of shape (n_trees,) or None
         Costs of trees in units of the caller, where they were given.
-    rng : Generator
+    seed : int
+        Seeds whatever is drawn at random.
+    data : tuple of str
+        The data arguments of the call, as Python.
     """
 
     forest: Forest
@@ -136,7 +186,8 @@ class Calibration:
     promise: Labels
     options: ExitOptions
     costs: NDArray[np.float64] | None
-    rng: np.random.Generator
+    seed: int
+    data: tuple[str, ...]
     has_fit_rows: bool
 
     @classmethod
@@ -144,14 +195,7 @@ class Calibration:
         cls, forest: Forest, X_cal: Any, y_cal: Any, X_fit: Any, options: ExitOptions, groups: Any = None
     ) -> Calibration:
         """Check rows and options against the model; raise an error that says what is accepted."""
-        if not forest.is_classifier:
-            raise InputError(
-                "early exit compares labels, and this model is a regressor; pass a classifier, or use scurry.anytime, "
-                "which takes regressors too"
-            )
-        if forest.n_classes < 2:
-            only = np.asarray(forest.classes).tolist()[0]
-            raise InputError(f"the model knows only the class {only!r} and answers it at once; pass one of two or more")
+        check_classifier(forest)
         costs = None if isinstance(options.costs, str) else check_costs(options.costs, forest.n_trees)
         if options.threshold is not None:
             forest = with_threshold(forest, options.threshold)
@@ -181,7 +225,8 @@ class Calibration:
             promise=options.labels if groups is None else replace(options.labels, holds="groups"),
             options=options,
             costs=costs,
-            rng=check_random_state(options.random_state),
+            seed=draw_seed(options.random_state),
+            data=_name_data(y_cal=y_cal, X_fit=X_fit, groups=groups),
             has_fit_rows=fit_rows is not None,
         )
 
@@ -189,6 +234,11 @@ class Calibration:
     def sample(self) -> Sample:
         """The calibration rows that may certify a promise."""
         return self.rows.sample
+
+    @cached_property
+    def rng(self) -> np.random.Generator:
+        """A generator for what the caller may draw anew with another seed."""
+        return np.random.default_rng(self.seed)
 
     @property
     def search_rng(self) -> np.random.Generator:
@@ -220,7 +270,13 @@ class Calibration:
         confidence, note = self.promise.confidence, known.pop("note", "")
         if promise is not None and promise.rows_needed() and self.rows.warned:
             promise, n_rows, n_broken, note = None, 0, 0, "The calibration rows look like rows that trained the model."
+        if self.options.keep_scores is not None:
+            note = f"{note} Rows of the second class get their full score.".strip()
         is_tested = n_rows > 0 and confidence is not None
+        # Methods on scores draw no more than an order. A seed that nobody gave is written only where it would lead to
+        # another plan.
+        draws = method in VOTE_METHODS or (isinstance(self.options.order, str) and self.options.order == "random")
+        is_seeded = draws or isinstance(self.options.random_state, Integral)
         return Certificate(
             method=method,
             promise=promise,
@@ -233,8 +289,36 @@ class Calibration:
             threshold=None if self.options.threshold is None else float(self.options.threshold),
             rows=self._row_summary,
             note=note,
+            recipe=self.options.write_call(*self.data, seed=self.seed if is_seeded else None),
             **known,
         )
+
+
+def check_classifier(forest: Forest) -> None:
+    """Raise an error unless labels of `forest` can be compared."""
+    if not forest.is_classifier:
+        raise InputError(
+            "early exit compares labels, and this model is a regressor; pass a classifier, or use scurry.anytime, "
+            "which takes regressors too"
+        )
+    if forest.n_classes < 2:
+        only = np.asarray(forest.classes).tolist()[0]
+        raise InputError(f"the model knows only the class {only!r} and answers it at once; pass one of two or more")
+
+
+def _name_data(**given: Any) -> tuple[str, ...]:
+    return ("X_cal", *(f"{name}={name}" for name, value in given.items() if value is not None))
+
+
+def _is_same(value: Any, default: Any) -> bool:
+    return value is default or (isinstance(value, str | float | int) and bool(value == default))
+
+
+def _as_code(value: Any) -> str:
+    """Return an option as Python that makes it again."""
+    if isinstance(value, Promise):
+        return f"scurry.promises.{value!r}"
+    return repr(value if isinstance(value, str) or value is None else np.asarray(value).tolist())
 
 
 def _node_tests(forest: Forest, rows: NDArray[Any]) -> Sums:

@@ -63,11 +63,12 @@ def prune(
     errors : {"training", "validation"}
         Whether a node's errors are counted on the rows it was grown on, or on `X_val` and `y_val`.
     method : str
-        "exact"; the papers' "lp", "primal-dual" and "dantzig-wolfe" for the same objective; and the baselines
-        "independent" (each tree by itself), "ccp" (by size) and "greedy-prune" (feature by feature).
+        "exact"; the papers' "lp", "primal-dual" and "dantzig-wolfe" for the same objective; their "naive" program, for
+        a few rows, whose answers are not always optimal; and the baselines "independent" (each tree by itself), "ccp"
+        (by size), "error-only" (fewest errors, at any cost) and "greedy-prune" (feature by feature).
     lambdas : sequence of rising numbers, optional
-        Trade-offs to solve, one by one. Without them, "exact", "independent" and "ccp" return every pruning they find;
-        the other methods need them. With them, "independent" and "ccp" return the best they find for each.
+        Trade-offs to solve, one by one. Without them, "exact", "independent", "ccp" and "error-only" return every
+        pruning they find; the other methods need them. With them, these four return the best they find for each.
     progress : callable, optional
         Called as ``progress(n_done, n_total)``; an exception it raises ends the search.
 
@@ -104,5 +105,5 @@ def prune(
         forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs, step_cost=step_cost
     )
     problem = pose(forest, RowCharges.of(forest, rows, costs), node_errors, n_error, costs)
-    path = solve(problem, method, lambdas, check_progress(progress))
+    path = solve(problem, method, lambdas, check_progress(progress), rows)
     return path.validated(ValidationRows(rows, codes, costs, weights))

@@ -1,0 +1,153 @@
+"""What single trees answer: the class each votes for, and what each adds to the score that decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.errors import InputError
+from scurry.forest.structure import ForestFields
+
+_LARGEST_SUM = 2**31 - 2  # early exits count in 32-bit integers
+
+
+class TreeAnswers(ForestFields):
+    """What single trees answer: a part of `Forest`."""
+
+    def apply(self, X: Any, n_threads: int | None = 1) -> NDArray[np.int32]:
+        """Return the leaf of each row in each tree; `Forest` knows how."""
+        raise NotImplementedError
+
+    def leaf_values(self) -> NDArray[np.float64]:
+        """Return what each node, as a leaf, adds to the sums: its values, or its one-hot vote.
+
+        Returns
+        -------
+        float64 array of shape (n_nodes, n_columns)
+        """
+        if self.aggregation != "vote":
+            return self.value
+        votes = np.zeros_like(self.value)
+        votes[np.arange(self.n_nodes), self.value.argmax(axis=1)] = 1.0
+        return votes
+
+    @property
+    def has_votes(self) -> bool:
+        """Whether the votes of all trees count alike. Where leaves are added up, each has a weight of its own."""
+        return self.is_classifier and self.value.shape[1] == self.n_classes and self.aggregation != "sum"
+
+    def tree_votes(self, X: Any) -> NDArray[Any]:
+        """Return the class that each tree votes for.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+
+        Returns
+        -------
+        array of shape (n_rows, n_trees)
+            Numbers of classes, of an unsigned integer type.
+
+        Raises
+        ------
+        InputError
+            If the trees add scores instead of voting.
+
+        Examples
+        --------
+        >>> import scurry
+        >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+        ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+        >>> scurry.Forest.from_trees([stump] * 3).tree_votes([[0.0], [1.0]]).tolist()
+        [[0, 0, 0], [1, 1, 1]]
+        """
+        if not self.has_votes:
+            raise InputError("the trees of this forest add scores and do not vote; use forest.tree_scores(X)")
+        votes: NDArray[Any] = self.value.argmax(axis=1).astype(np.min_scalar_type(self.n_classes))[self.apply(X)]
+        return votes
+
+    def tree_scores(self, X: Any) -> NDArray[np.float64]:
+        """Return what each tree adds to the score of each row, on the grid on which early exits count.
+
+        With two classes, a row is positive iff its scores add up to at least `score_threshold`. With more, they are
+        added to `score_start`, and the class with the largest sum is the label. Scores are rounded to a grid that is so
+        fine that the largest possible sum has about 31 bits. So a rule fitted to them decides as a predictor runs it.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+
+        Returns
+        -------
+        float64 array of shape (n_rows, n_trees), or (n_rows, n_rounds, n_classes) for more than two classes
+
+        Examples
+        --------
+        >>> import scurry
+        >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+        ...          "value": [[0.5, 0.5], [0.75, 0.25], [0, 1]]}
+        >>> forest = scurry.Forest.from_trees([stump] * 2)
+        >>> forest.tree_scores([[0.0], [1.0]]).tolist(), forest.score_threshold
+        ([[-0.25, -0.25], [0.5, 0.5]], 0.0)
+        """
+        if self.n_classes < 2:
+            raise InputError("scores decide between classes, and this model is a regressor or has one class")
+        step, leaves = score_step(self), self.apply(X)
+        if self.n_classes == 2:
+            return (np.rint(leaf_scores(self) / step) * step)[leaves]
+        values = np.rint(self.leaf_values() / step) * step
+        if self.tree_output[0] < 0:
+            return values[leaves]
+        size = self.trees_per_round
+        scores = np.zeros((len(leaves), self.n_rounds, self.n_classes))
+        for tree, output in enumerate(self.tree_output):
+            scores[:, tree // size, output] += values[leaves[:, tree], 0]
+        return scores
+
+    @property
+    def score_threshold(self) -> float:
+        """The sum of a row's `tree_scores` from which on it is positive, for two classes (ties aside)."""
+        return score_threshold(self)
+
+    @property
+    def score_start(self) -> NDArray[np.float64]:
+        """What the class sums of `tree_scores` start from, shape (n_outputs,): the base score on the same grid."""
+        step = score_step(self)
+        start: NDArray[np.float64] = np.rint(self.base_score / step) * step
+        return start
+
+
+def leaf_scores(forest: TreeAnswers) -> NDArray[np.float64]:
+    """Return what each node adds to the score that decides between two classes, shape (n_nodes,).
+
+    The model's own leaf value, or half the difference of what it adds to the second class and to the first.
+    """
+    if forest.n_classes != 2:
+        raise InputError(f"scores of two classes are needed, the model has {forest.n_classes or 'none: a regressor'}")
+    values = forest.leaf_values()
+    if forest.n_outputs == 1:
+        return values[:, 0]
+    if forest.tree_output[0] >= 0:
+        return np.repeat(forest.tree_output - 0.5, np.diff(forest.tree_offset)) * values[:, 0]
+    return (values[:, 1] - values[:, 0]) / 2
+
+
+def score_threshold(forest: ForestFields) -> float:
+    """Return the sum of `leaf_scores` from which on a row is positive (ties of two probabilities aside)."""
+    base = forest.base_score
+    if forest.n_outputs == 2:
+        return (float(base[0]) - float(base[1])) / 2
+    return forest.decision_threshold * forest.score_divisor - float(base[0])
+
+
+def score_step(forest: TreeAnswers) -> float:
+    """Return the grid unit: the power of two in which no sum of leaf scores leaves the range of int32."""
+    if forest.n_classes == 2:
+        values, start = np.abs(leaf_scores(forest)), abs(score_threshold(forest))
+    else:
+        values, start = np.abs(forest.leaf_values()).max(axis=1), float(np.abs(forest.base_score).max())
+    largest = float(np.maximum.reduceat(np.where(forest.is_leaf, values, 0.0), forest.tree_offset[:-1]).sum()) + start
+    room = _LARGEST_SUM - 2 * forest.n_trees
+    return float(2.0 ** -np.floor(np.log2(room / largest))) if largest > 0 else 1.0

@@ -1,0 +1,28 @@
+"""Promise and Certificate: what may change when a forest is run cheaper, and the proof that no more than that does.
+
+A `Promise` says what may change, how much and how surely. Users make one, or the short form of a verb makes it for
+them. A `Certificate` says on which rows a promise was tested and what came out; it is part of the plan and is saved
+with it. Neither knows the algorithm that made the plan, and nothing that runs or shows a plan has to.
+"""
+
+from scurry.promises.certificate import Certificate
+from scurry.promises.kinds import Cost, Labels, Promise
+from scurry.promises.measurements import (
+    BudgetMeasurement,
+    CostMeasurement,
+    ExitMeasurement,
+    RowSummary,
+    StepMeasurement,
+)
+
+__all__ = [
+    "BudgetMeasurement",
+    "Certificate",
+    "Cost",
+    "CostMeasurement",
+    "ExitMeasurement",
+    "Labels",
+    "Promise",
+    "RowSummary",
+    "StepMeasurement",
+]

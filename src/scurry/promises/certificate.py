@@ -1,0 +1,280 @@
+"""Certificate: the proof of a promise, on which rows it was tested and what came out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Self
+
+from scurry.checks import is_number
+from scurry.errors import FormatError, InputError
+from scurry.formatting import align
+from scurry.promises.kinds import Labels, Promise
+from scurry.promises.measurements import (
+    BudgetMeasurement,
+    CostMeasurement,
+    ExitMeasurement,
+    Measurement,
+    RowSummary,
+    StepMeasurement,
+)
+
+UNITS = ("row", "distinct row", "group")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Certificate:
+    """How a plan came about, and the proof of its promise.
+
+    Attributes
+    ----------
+    method : str
+        Which method made the plan.
+    promise : Promise or None
+        What is promised. None where a plan makes no promise, such as one of `scurry.anytime`.
+    n_rows : int
+        Rows the promise was tested on. They had no part in the search. 0 where no test was needed or made.
+    n_broken : int
+        Of these rows, those that broke the promise. 0 where it is about a mean, which no single row breaks.
+    unit : {"row", "distinct row", "group"}
+        What `n_rows` counts: rows; different rows, where some were copies; or groups, of which one row each is tested.
+    bound : float or None
+        Upper bound for new rows at the promised confidence, at most what is promised: on the rate of broken rows (exact
+        binomial), or on their mean cost. The plan was chosen so that it fits, so the promise itself holds with the
+        confidence, not this lower figure.
+    n_calibration_rows, n_fit_rows : int
+        Rows that were given to calibrate, and rows that fitted the rule.
+    n_shared_rows : int
+        Calibration rows that were left out because they fitted the rule as well.
+    threshold : float or None
+        Probability from which on the second class is answered, where it was set by hand.
+    why : str
+        Why this method was chosen, where there was a choice.
+    note : str
+        What else a reader must know about the promise.
+    recipe : str
+        The call that made the plan, with every option, as Python. Empty where it is not known.
+    measured : ExitMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement or None
+    rows : RowSummary or None
+        Quantiles of the calibration rows.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> measured = scurry.promises.ExitMeasurement(changed=0.001, mean_trees=12.5)
+    >>> certificate = scurry.promises.Certificate(
+    ...     method="qwyc", promise=scurry.promises.Labels(0.005), n_rows=4000, n_broken=4, bound=0.0023,
+    ...     n_calibration_rows=8000, n_fit_rows=4000, measured=measured)
+    >>> print(certificate.describe())
+    promise         With confidence 0.95, at most 0.5 % of new rows get another label than the model's.
+    tested on       4,000 rows that had no part in the fit: 4 broke it (at most 0.230 % of new rows)
+    labels changed  0.100 %
+    trees per row   12.5
+    method          qwyc
+    rows            8,000 for calibration, 4,000 to fit
+    >>> scurry.promises.Certificate.from_json(certificate.to_json()).promise
+    Labels(confidence=0.95, max_changed=0.005, against='model', holds='rows')
+    """
+
+    method: str
+    promise: Promise | None = None
+    n_rows: int = 0
+    n_broken: int = 0
+    unit: str = "row"
+    bound: float | None = None
+    n_calibration_rows: int = 0
+    n_fit_rows: int = 0
+    n_shared_rows: int = 0
+    threshold: float | None = None
+    why: str = ""
+    note: str = ""
+    recipe: str = ""
+    measured: Measurement | None = None
+    rows: RowSummary | None = field(default=None, repr=False)
+    # The facts of a file of version 1 as they were read, so that saving it again gives the same file.
+    stored: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def max_rate(self) -> float | None:
+        """The largest rate that is promised for new rows; None if nothing is promised for them."""
+        return None if self.promise is None else self.promise.max_rate
+
+    @property
+    def steps(self) -> StepMeasurement:
+        """What was measured for an order of steps; an error for a plan of another kind."""
+        if not isinstance(self.measured, StepMeasurement):
+            raise InputError(f"this plan was made by {self.method!r} and has no order of steps")
+        return self.measured
+
+    @property
+    def exits(self) -> ExitMeasurement | None:
+        """What was measured for an early exit; None for a plan of another kind, or one that evaluates every tree."""
+        return self.measured if isinstance(self.measured, ExitMeasurement) else None
+
+    def statement(self) -> str:
+        """Return what is promised in one or two sentences."""
+        sentence = "Nothing is promised for new rows." if self.promise is None else self.promise.describe()
+        # A promise compares with the model as it decides, and here it decides otherwise than in its own framework.
+        by_hand = f"Here the model answers its second class from a probability of {self.threshold} on."
+        return " ".join(filter(None, (sentence, by_hand if self.threshold is not None else "", self.note)))
+
+    def lines(self) -> dict[str, str]:
+        """Return everything a reader may want to know, by name, most important first."""
+        lines = {"promise": self.statement()}
+        if self.n_rows and self.promise is not None:
+            units = f"{self.n_rows:,} {self.unit}s"
+            lines["tested on"] = self.promise.describe_test(units, self.n_broken, self.bound)
+        if self.measured is not None:
+            lines |= self.measured.describe()
+        lines["method"] = self.method + (f": {self.why}" if self.why else "")
+        if self.threshold is not None:
+            lines["threshold"] = f"{self.threshold:g}"
+        if self.n_calibration_rows:
+            fit = f", {self.n_fit_rows:,} to fit" if self.n_fit_rows else ""
+            shared = f", {self.n_shared_rows:,} left out because they fit it too" if self.n_shared_rows else ""
+            lines["rows"] = f"{self.n_calibration_rows:,} for calibration{fit}{shared}"
+        return lines
+
+    def describe(self) -> str:
+        """Return `lines` as a text."""
+        return align(self.lines())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the certificate as an object of JSON; `from_json` reads it."""
+        if self.stored is not None:
+            return dict(self.stored)
+        known = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NESTED}
+        return known | {
+            "promise": None if self.promise is None else self.promise.to_json(),
+            "measured": None if self.measured is None else {"kind": self.measured.TAG} | asdict(self.measured),
+            "rows": None if self.rows is None else self.rows.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> Self:
+        """Return the certificate that `to_json` wrote, or that of the facts in a file of version 1.
+
+        Raises
+        ------
+        FormatError
+            If `data` is not a certificate.
+        """
+        if not isinstance(data, Mapping):
+            raise FormatError("its certificate is not an object")
+        if "measured" not in data:
+            try:
+                return cls._from_facts(data)
+            except (InputError, TypeError, ValueError) as error:
+                raise FormatError(f"its certificate cannot be read: {error}") from error
+        if not set(data) <= {f.name for f in fields(cls)} - {"stored"}:
+            raise FormatError("its certificate has unknown fields")
+        known: dict[str, Any] = {name: value for name, value in data.items() if name not in _NESTED}
+        for name, kinds in _PLAIN_TYPES.items():
+            value = known.get(name)
+            if (name in known or name == "method") and (not isinstance(value, kinds) or isinstance(value, bool)):
+                raise FormatError(f"its certificate has a {name} of the wrong type, {value!r}")
+        if known.get("unit", "row") not in UNITS:
+            raise FormatError(f"its certificate counts an unknown unit, {known['unit']!r}")
+        promise, rows = data.get("promise"), data.get("rows")
+        return cls(
+            **known,
+            promise=None if promise is None else Promise.from_json(promise),
+            measured=_measurement(data["measured"]),
+            rows=None if rows is None else RowSummary.from_json(rows),
+        )
+
+    @classmethod
+    def _from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """Read what version 1 of the format called facts: one flat object, whose keys depended on the method."""
+
+        def number(name: str, default: float | None = None) -> Any:
+            value = facts.get(name, default)
+            return value if value is None or is_number(value) else default
+
+        promise, measured = None, None
+        if is_number(facts.get("max_disagreement")) and "promise" in facts:
+            by_row = facts.get("method") in ("minimax", "minimixed") and "certified_by" not in facts
+            promise = Labels(
+                facts["max_disagreement"],
+                confidence=number("confidence"),
+                against="vote" if "vote_agrees_with_model" in facts else "model",
+                holds="each row" if by_row else "rows",
+            )
+        if is_number(facts.get("calibration_mean_trees")):
+            measured = ExitMeasurement(
+                changed=number("calibration_disagreement", 0.0),
+                mean_trees=number("calibration_mean_trees"),
+                mean_cost=number("calibration_mean_cost"),
+                vote_agreement=number("vote_agrees_with_model"),
+            )
+        return cls(
+            method=str(facts.get("method", "full")),
+            promise=promise,
+            n_rows=number("certified_on_rows", 0),
+            n_broken=number("certified_mistakes", 0),
+            n_calibration_rows=number("n_calibration_rows", number("n_rows_ordered_on", 0)),
+            n_fit_rows=number("fitted_on_rows", 0),
+            threshold=number("threshold"),
+            why=str(facts.get("chosen_because", "")),
+            measured=measured if measured is not None else _steps_of_facts(facts),
+            stored=facts,
+        )
+
+
+_NESTED = ("promise", "measured", "rows", "stored")
+_PLAIN_TYPES: dict[str, Any] = {
+    "method": str,
+    "n_rows": int,
+    "n_broken": int,
+    "unit": str,
+    "bound": float | int | None,
+    "n_calibration_rows": int,
+    "n_fit_rows": int,
+    "n_shared_rows": int,
+    "threshold": float | int | None,
+    "why": str,
+    "note": str,
+    "recipe": str,
+}
+
+
+def _measurement(data: Any) -> Measurement | None:
+    if data is None:
+        return None
+    kinds: dict[str, type[Measurement]] = {
+        kind.TAG: kind for kind in (ExitMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement)
+    }
+    kind = kinds.get(str(data.get("kind"))) if isinstance(data, Mapping) else None
+    if kind is None:
+        raise FormatError("its certificate has a measurement of an unknown kind")
+    values = {name: value for name, value in data.items() if name != "kind"}
+    for one in fields(kind):
+        value = values.get(one.name)
+        wanted = isinstance(value, str) if one.type == "str" else is_number(value) or value is None
+        if not wanted:
+            raise FormatError(f"its certificate has a measured {one.name} of the wrong type, {value!r}")
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise FormatError(f"its certificate has a measurement that cannot be read: {error}") from error
+
+
+_STEP_TIMES = ("same_tree_step_ns", "other_tree_step_ns")
+
+
+def _steps_of_facts(facts: Mapping[str, Any]) -> StepMeasurement | None:
+    for quality in ("accuracy", "mean_squared_error"):
+        if is_number(facts.get(f"mean_{quality}")) and isinstance(facts.get("n_steps"), int):
+            return StepMeasurement(
+                order=str(facts.get("order", "")),
+                objective=str(facts.get("objective", "steps")),
+                readout=str(facts.get("readout", "plain")),
+                n_steps=facts["n_steps"],
+                quality=quality,
+                first=float(facts.get(f"first_{quality}", math.nan)),
+                mean=float(facts[f"mean_{quality}"]),
+                last=float(facts.get(f"last_{quality}", math.nan)),
+                **{name: float(facts[name]) for name in _STEP_TIMES if facts.get(name) is not None},
+            )
+    return None

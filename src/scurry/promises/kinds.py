@@ -1,0 +1,219 @@
+"""Kinds of promises: what may change, how much and how surely."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, asdict, dataclass
+from typing import Any, ClassVar
+
+from scurry.checks import check_choice, check_confidence, check_number, check_rate
+from scurry.errors import FormatError, InputError
+from scurry.formatting import format_number, format_percent, format_share
+
+AGAINST = ("model", "vote")
+HOLDS = ("rows", "groups", "orders", "each row")
+
+
+@dataclass(frozen=True)
+class Promise(ABC):
+    """What may change, how much, and how surely. Base class of all kinds.
+
+    Attributes
+    ----------
+    confidence : float or None
+        The probability with which the promise holds for new rows, over the draw of calibration rows. With None nothing
+        is promised for new rows.
+    """
+
+    _: KW_ONLY
+    confidence: float | None = 0.95
+
+    # How files name this kind. It stays as it is when a class is renamed.
+    TAG: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if self.confidence is not None:
+            object.__setattr__(self, "confidence", check_confidence(self.confidence))
+
+    @property
+    @abstractmethod
+    def max_rate(self) -> float | None:
+        """The largest rate that is promised for new rows; None if nothing is promised for them."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return the promise as one plain sentence, with rates in percent."""
+
+    def describe_test(self, units: str, n_broken: int, bound: float | None) -> str:
+        """Return how the promise was tested, as a part of a sentence.
+
+        Parameters
+        ----------
+        units : str
+            How many rows, or what else, it was tested on.
+        n_broken : int
+            How many of them broke it.
+        bound : float or None
+            What the test proves for new rows.
+        """
+        most = "" if bound is None else f" (at most {format_share(bound)} of new rows)"
+        return f"{units} that had no part in the fit: {n_broken:,} broke it{most}"
+
+    @abstractmethod
+    def rows_needed(self) -> int:
+        """Return how many calibration rows it takes to certify the promise when none of them breaks it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the promise as an object of JSON; `from_json` reads it."""
+        return {"kind": self.TAG} | asdict(self)
+
+    @staticmethod
+    def from_json(data: Any) -> Promise:
+        """Return the promise that `to_json` wrote.
+
+        Raises
+        ------
+        FormatError
+            If `data` is not a promise of a known kind.
+        """
+        kind = data.get("kind") if isinstance(data, Mapping) else None
+        if not isinstance(kind, str) or kind not in _KINDS:
+            raise FormatError(f"it has a promise of an unknown kind, {kind!r}")
+        try:
+            return _KINDS[kind](**{name: value for name, value in data.items() if name != "kind"})
+        except (InputError, TypeError) as error:
+            raise FormatError(f"its promise cannot be read: {error}") from error
+
+
+@dataclass(frozen=True)
+class Labels(Promise):
+    """At most a share of all rows get another label.
+
+    Parameters
+    ----------
+    max_changed : float in [0, 1)
+        The largest share of rows whose label may change: 0.005 is one in 200.
+    confidence : float or None, default 0.95
+        The probability with which the promise holds for new rows. None promises nothing for new rows.
+    against : {"model", "vote"}, default "model"
+        Another label than whose: the model's own, or the majority vote of all trees.
+    holds : {"rows", "groups", "orders", "each row"}, default "rows"
+        "rows": for this predictor, over new rows. "groups": for this predictor, over one row of each new group, so that
+        each group counts the same however many rows it has. "orders": over new rows, on average over random orders of
+        the trees.
+        "each row": for every single row, over random orders of the trees; this needs no confidence.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> promise = scurry.promises.Labels(0.005)
+    >>> print(promise.describe())
+    With confidence 0.95, at most 0.5 % of new rows get another label than the model's.
+    >>> promise.rows_needed()
+    598
+    """
+
+    max_changed: float
+    _: KW_ONLY
+    against: str = "model"
+    holds: str = "rows"
+
+    TAG: ClassVar[str] = "labels"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "max_changed", check_rate("max_changed", self.max_changed))
+        check_choice("against", self.against, AGAINST)
+        check_choice("holds", self.holds, HOLDS)
+
+    @property
+    def max_rate(self) -> float | None:
+        """The largest share that is promised for new rows; None if nothing is promised for them."""
+        is_promised = self.confidence is not None or self.holds == "each row" or self.max_changed == 0
+        return self.max_changed if is_promised else None
+
+    def describe(self) -> str:
+        """Return the promise as one plain sentence, with rates in percent."""
+        whose = "the model's" if self.against == "model" else "the full vote's"
+        if self.max_changed == 0:
+            return f"Every row gets {whose} label."
+        at_most = f"at most {format_percent(self.max_changed)}"
+        if self.holds == "each row":
+            return (
+                f"Each row gets another label than {whose} with probability {at_most}, over random orders of the trees."
+            )
+        new = "new groups, with one row of each drawn at random," if self.holds == "groups" else "new rows"
+        average = ", on average over random orders of the trees" if self.holds == "orders" else ""
+        if self.confidence is None:
+            return (
+                f"{at_most.capitalize()} of the rows that fitted the rule get another label than {whose}{average}. "
+                "Nothing is promised for new rows."
+            )
+        return f"With confidence {self.confidence:g}, {at_most} of {new} get another label than {whose}{average}."
+
+    def rows_needed(self) -> int:
+        """Return how many calibration rows it takes to certify the promise when none of them breaks it.
+
+        No number is enough for ``max_changed=0``, which needs no rows: it holds because every tree that matters is
+        evaluated.
+        """
+        if self.max_rate is None or self.max_changed == 0 or self.holds == "each row" or self.confidence is None:
+            return 0
+        # With rate max_changed, n rows are all unchanged with probability (1 - max_changed)^n.
+        return math.ceil(math.log1p(-self.confidence) / math.log1p(-self.max_changed))
+
+
+@dataclass(frozen=True)
+class Cost(Promise):
+    """New rows pay at most so much for features, on average.
+
+    Parameters
+    ----------
+    max_cost : float
+        The largest mean cost per row, in the unit of the feature costs.
+    confidence : float or None, default 0.95
+        The probability with which the promise holds for new rows. None promises nothing for new rows.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> print(scurry.promises.Cost(40).describe())
+    With confidence 0.95, new rows pay at most 40 for features on average.
+    """
+
+    max_cost: float
+
+    TAG: ClassVar[str] = "cost"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "max_cost", check_number("max_cost", self.max_cost))
+
+    @property
+    def max_rate(self) -> None:
+        """None: a cost is no rate of rows."""
+        return
+
+    def describe(self) -> str:
+        """Return the promise as one plain sentence."""
+        at_most = f"at most {format_number(self.max_cost)} for features on average"
+        if self.confidence is None:
+            return f"The validation rows pay {at_most}. Nothing is promised for new rows."
+        return f"With confidence {self.confidence:g}, new rows pay {at_most}."
+
+    def describe_test(self, units: str, n_broken: int, bound: float | None) -> str:
+        """Return how the promise was tested, as a part of a sentence."""
+        most = "" if bound is None else f": new ones pay at most {format_number(bound)} on average"
+        return f"{units} that had no part in the choice of the forest{most}"
+
+    def rows_needed(self) -> int:
+        """Return 0: a forest with which no row can pay more than `max_cost` needs no rows.
+
+        Others need the more rows the closer their mean cost is to `max_cost`.
+        """
+        return 0
+
+
+_KINDS: dict[str, type[Promise]] = {kind.TAG: kind for kind in (Labels, Cost)}

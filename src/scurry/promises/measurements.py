@@ -1,0 +1,228 @@
+"""Measurements: what a plan did on the rows that certified it, and a summary of those rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.errors import FormatError
+from scurry.formatting import format_number, format_share
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExitMeasurement:
+    """What an early exit did on the rows that certified it.
+
+    Attributes
+    ----------
+    changed : float
+        Share of rows that got another label.
+    mean_trees : float
+        Trees evaluated per row.
+    mean_cost : float or None
+        Cost per row in the caller's units, where trees have costs of their own.
+    vote_agreement : float or None
+        Share of rows on which the vote of all trees is the model's own label. Only for rules on votes.
+    full_auc, fast_auc, full_log_loss, fast_log_loss : float or None
+        How good probabilities are, of the full model and of the plan: AUC (with more than two classes, the mean of
+        each against the rest) and log-loss. Measured where labels were given, with a score map fitted to other rows.
+    """
+
+    changed: float
+    mean_trees: float
+    mean_cost: float | None = None
+    vote_agreement: float | None = None
+    full_auc: float | None = None
+    fast_auc: float | None = None
+    full_log_loss: float | None = None
+    fast_log_loss: float | None = None
+
+    TAG: ClassVar[str] = "exit"
+
+    @property
+    def spent(self) -> float:
+        """What is compared between plans: the cost per row, or the trees where each costs the same."""
+        return self.mean_trees if self.mean_cost is None else self.mean_cost
+
+    def describe(self) -> dict[str, str]:
+        """Return what was measured, by name."""
+        lines = {"labels changed": format_share(self.changed), "trees per row": format_number(self.mean_trees)}
+        if self.mean_cost is not None:
+            lines["cost per row"] = format_number(self.mean_cost)
+        if self.vote_agreement is not None:
+            lines["full vote gives the model's label"] = f"{format_share(self.vote_agreement)} of rows"
+        if self.fast_auc is not None and self.full_auc is not None:
+            lines["AUC"] = f"{self.fast_auc:.4f}, full model {self.full_auc:.4f}"
+        if self.fast_log_loss is not None and self.full_log_loss is not None:
+            lines["log-loss"] = f"{self.fast_log_loss:.4f}, full model {self.full_log_loss:.4f}"
+        return lines
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepMeasurement:
+    """How good the answers of an anytime plan were on the rows its order was found on.
+
+    Attributes
+    ----------
+    order, objective, readout : str
+        What was asked of `scurry.anytime`; for `readout`, what was chosen.
+    n_steps : int
+        Tree steps until every row has the model's own answer.
+    quality : {"accuracy", "mean_squared_error"}
+    first, mean, last : float
+        The quality before the first step, on average over all steps, and after the last.
+    same_tree_step_ns, other_tree_step_ns : float or None
+        Measured time of a step in the same tree as the one before, and in another; for ``objective="time"``.
+    """
+
+    order: str
+    objective: str
+    readout: str
+    n_steps: int
+    quality: str
+    first: float
+    mean: float
+    last: float
+    same_tree_step_ns: float | None = None
+    other_tree_step_ns: float | None = None
+
+    TAG: ClassVar[str] = "steps"
+
+    def describe(self) -> dict[str, str]:
+        """Return what was measured, by name."""
+        show = format_share if self.quality == "accuracy" else format_number
+        quality = self.quality.replace("_", " ")
+        lines = {
+            "order": f"{self.order}, for {self.objective}",
+            "read-out": self.readout,
+            "steps": f"{self.n_steps:,}",
+            quality: f"{show(self.first)} at first, {show(self.mean)} on average, {show(self.last)} at the end",
+        }
+        if self.same_tree_step_ns is not None and self.other_tree_step_ns is not None:
+            lines["time of a step"] = (
+                f"{self.same_tree_step_ns:.3g} ns in the same tree, {self.other_tree_step_ns:.3g} ns in another"
+            )
+        return lines
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostMeasurement:
+    """What rows pay for the features that a forest reads.
+
+    Attributes
+    ----------
+    mean_cost : float
+        Of the rows that certified the promise.
+    validation_cost : float
+        Mean cost of the rows that chose the forest, which flatters it.
+    largest_cost : float
+        What a row can pay at most.
+    """
+
+    mean_cost: float
+    validation_cost: float
+    largest_cost: float
+
+    TAG: ClassVar[str] = "cost"
+
+    def describe(self) -> dict[str, str]:
+        """Return what was measured, by name."""
+        return {
+            "cost per row": f"{format_number(self.mean_cost)}, "
+            f"and {format_number(self.validation_cost)} on the rows that chose the forest",
+            "most a row can pay": format_number(self.largest_cost),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetMeasurement:
+    """What a forest within a budget of feature costs was measured to cost and to find.
+
+    Attributes
+    ----------
+    candidate : str
+        How it was grown.
+    cost, full_cost : float
+        Mean cost per row, and that of the given estimator before pruning.
+    error : float
+        On rows that did not grow the forest; weighted, as asked for.
+    recalls : str
+        The share of each class's rows that are found.
+    single_label : str
+        The label that every row gets; empty if there are several.
+    """
+
+    candidate: str
+    cost: float
+    full_cost: float
+    error: float
+    recalls: str
+    single_label: str = ""
+
+    TAG: ClassVar[str] = "budget"
+
+    def describe(self) -> dict[str, str]:
+        """Return what was measured, by name."""
+        lines = {
+            "cost per row": f"{format_number(self.cost)}; the given estimator before pruning: "
+            f"{format_number(self.full_cost)}",
+            "found of each class": self.recalls,
+            "weighted error": f"{self.error:.4g}",
+            "grown as": self.candidate,
+        }
+        return lines | ({"warning": f"answers {self.single_label} for every row"} if self.single_label else {})
+
+
+Measurement: TypeAlias = ExitMeasurement | StepMeasurement | CostMeasurement | BudgetMeasurement
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowSummary:
+    """Quantiles of each feature over the calibration rows: enough to notice later that new rows differ.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows that were summarised.
+    quantiles : float64 array of shape (n_features, n_quantiles)
+        Equally spaced from the smallest value to the largest; NaN where every value is missing.
+    missing : float64 array of shape (n_features,)
+        Share of rows in which the feature is missing.
+    """
+
+    n_rows: int
+    quantiles: NDArray[np.float64]
+    missing: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, rows: NDArray[Any], n_quantiles: int = 21) -> Self:
+        """Summarise `rows` of shape (n_rows, n_features)."""
+        # In float32, so that the same rows have the same summary in whatever precision they arrive.
+        values = np.asarray(rows).astype(np.float32).astype(np.float64)
+        missing = np.isnan(values)
+        quantiles = np.full((values.shape[1], n_quantiles), np.nan)
+        for feature in np.flatnonzero(~missing.all(axis=0)):
+            known = values[~missing[:, feature], feature]
+            # A value of the data itself, so that infinities make no NaN and categories stay categories.
+            quantiles[feature] = np.quantile(known, np.linspace(0, 1, n_quantiles), method="inverted_cdf")
+        return cls(n_rows=len(values), quantiles=quantiles, missing=missing.mean(axis=0))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary as an object of JSON: numbers as text, because JSON has no NaN or infinity."""
+        quantiles = [[float(value).hex() for value in row] for row in self.quantiles]
+        return {"n_rows": self.n_rows, "quantiles": quantiles, "missing": self.missing.tolist()}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Self:
+        """Return the summary that `to_json` wrote."""
+        try:
+            quantiles = np.array([[float.fromhex(value) for value in row] for row in data["quantiles"]], np.float64)
+            missing = np.array(data["missing"], np.float64)
+            if quantiles.ndim != 2 or missing.shape != quantiles.shape[:1]:
+                raise ValueError("quantiles and missing do not fit together")
+            return cls(n_rows=int(data["n_rows"]), quantiles=quantiles, missing=missing)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise FormatError(f"its summary of calibration rows cannot be read: {error}") from error

@@ -1,0 +1,247 @@
+"""Rules of `scurry.stopping`, which know no forest, as plans: their thresholds on the integers that a forest counts in.
+
+`scurry.early_exit` fits rules and turns them into plans here; `Predictor.from_rule` does so with a rule that exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.checks import RandomState, check_choice, check_instance, check_random_state
+from scurry.errors import InputError
+from scurry.forest import Forest, score_step
+from scurry.formatting import format_percent
+from scurry.plan import NEVER_ABOVE, NEVER_BELOW, ExitRule, ExitSide, LeaderRule, Plan, to_int32
+from scurry.promises import Certificate, Labels
+from scurry.stopping import FanFit, LeaderFit, MarginFit, PluralityRule, VotePolicy, VoteRule
+from scurry.stopping.votes.plurality import PairwisePolicy
+
+_ROUNDING = 1e-4  # grid units: far above the error of products near 2**31, far below one unit
+
+_RECIPE = "scurry.Predictor.from_rule(forest, rule)"
+
+ScoreRule: TypeAlias = MarginFit | FanFit | LeaderFit
+VotingRule: TypeAlias = VoteRule | PluralityRule
+
+
+def plan_of(forest: Forest, rule: VotingRule | ScoreRule, *, shuffle: str, random_state: RandomState) -> Plan:
+    """Return the plan that runs `rule` on `forest`; see `Predictor.from_rule`."""
+    check_instance("forest", forest, Forest, hint="; import a model with scurry.from_model(model)")
+    check_choice("shuffle", shuffle, ("fixed", "row"))
+    rng = check_random_state(random_state)
+    if not isinstance(rule, VoteRule | PluralityRule | MarginFit | FanFit | LeaderFit):
+        inside = "; pass its rule: the first of its fields" if hasattr(rule, "rule") else ""
+        raise InputError(
+            "rule must be a VoteRule, PluralityRule, MarginFit, FanFit or LeaderFit of scurry.stopping, got "
+            f"{type(rule).__name__}{inside}",
+            argument="rule",
+        )
+    if shuffle == "row" and not isinstance(rule, VoteRule):
+        raise InputError('shuffle="row" is for a VoteRule; other rules need one order', argument="shuffle")
+    if isinstance(rule, VoteRule | PluralityRule):
+        return _vote_plan(forest, rule, shuffle, rng)
+    _check_score_rule(forest, rule)
+    return score_plan(forest, rule, score_step(forest), _score_certificate(rule))
+
+
+def _vote_plan(forest: Forest, rule: VotingRule, shuffle: str, rng: np.random.Generator) -> Plan:
+    if not forest.has_votes:
+        raise InputError(
+            "the rule counts votes, each tree's once, and the trees of this forest add scores, or votes of different "
+            "weight; fit a rule on scores to forest.tree_scores(X), with scurry.stopping.qwyc or "
+            "multiclass_qwyc",
+            argument="rule",
+        )
+    n_classes = 2 if isinstance(rule, VoteRule) else rule.n_classes
+    if n_classes not in (None, forest.n_classes):  # None: any answers
+        solved = "solve" if forest.n_classes == 2 else f"solve_plurality(n_voters, {forest.n_classes}, …)"
+        raise _misfit(f"{n_classes} classes", f"{forest.n_classes}; use scurry.stopping.{solved}")
+    if rule.n_voters != forest.n_trees:
+        raise _misfit(f"{rule.n_voters} voters", f"{forest.n_trees} trees; solve it with n_voters={forest.n_trees}")
+    # Its bounds are probabilities over orders, so that the order must be drawn, not chosen.
+    order = rng.permutation(forest.n_trees).astype(np.int32)
+    if isinstance(rule, VoteRule):
+        stop = majority_rule(rule.policies, shuffle, int(rng.integers(2**63)))
+        return Plan(order=order, stop=stop, certificate=_vote_certificate(rule))
+    return Plan(order=order, stop=plurality_rule(strictest(rule)), certificate=_plurality_certificate(rule))
+
+
+def _misfit(of_rule: str, of_forest: str) -> InputError:
+    return InputError(f"the rule is for {of_rule}, the forest has {of_forest}", argument="rule")
+
+
+def majority_rule(policies: Sequence[VotePolicy], shuffle: str, seed: int) -> ExitRule:
+    """Return the rule of which each row draws one of `policies`, for two classes."""
+    return ExitRule(
+        kind="votes",
+        weights=np.array([policy.weight for policy in policies]),
+        lower=np.stack([policy.lower for policy in policies]).astype(np.int32),
+        upper=np.stack([policy.upper for policy in policies]).astype(np.int32),
+        shuffle=shuffle,
+        seed=seed,
+    )
+
+
+def strictest(rule: PluralityRule) -> NDArray[np.int32]:
+    """Return the thresholds with which a row stops only where all policies of a pairwise rule stop it.
+
+    Rows do not draw one of several policies here. No policy stops later than these thresholds, so the bound holds.
+    """
+    uppers = [policy.upper for policy in rule.policies if isinstance(policy, PairwisePolicy)]
+    if not uppers:
+        raise InputError(
+            'a predictor compares the leading class with the second; solve the rule with method="pairwise"',
+            argument="rule",
+        )
+    return np.asarray(np.max(uppers, axis=0))
+
+
+def plurality_rule(upper: NDArray[np.int32]) -> LeaderRule:
+    """Return the rule that stops once the leader has ``upper[a + b]`` of the votes of leader and second."""
+    n_voters = len(upper) - 1
+    second = np.arange(n_voters + 1)
+    pairwise = np.full(n_voters + 1, NEVER_ABOVE, np.int64)
+    for b in range(n_voters + 1):
+        a = np.arange(b + 1, n_voters + 1 - b)
+        crossed = a[a >= upper[a + b]]
+        if len(crossed):
+            pairwise[b] = crossed[0]
+    certain = second[None, :] + (n_voters - np.arange(n_voters + 1))[:, None] + 1
+    need = np.minimum(pairwise[None, :], certain).astype(np.int32)
+    return LeaderRule(kind="votes", lead=np.zeros(n_voters + 1, np.int32), need=need)
+
+
+def _vote_certificate(rule: VoteRule) -> Certificate:
+    """Return what holds by construction of the rule, whatever the rows are."""
+    rate, promise, note = format_percent(rule.max_disagreement), None, ""
+    bound = rule.max_disagreement if rule.method in ("minimax", "minimixed") else rule.max_conditional
+    if not rule.disagreement().any():
+        promise = Labels(0.0, confidence=None, against="vote")
+    elif bound is not None:
+        promise = Labels(bound, confidence=None, against="vote", holds="each row")
+    elif rule.method == "minimean":
+        note = f"At most {rate} of rows get another label than the full vote's if votes are spread as the rule assumes."
+    else:
+        note = f"{rate} is what the rule believes, not how often it differs from the full vote."
+    return Certificate(method=rule.method, promise=promise, note=note, recipe=_RECIPE)
+
+
+def _plurality_certificate(rule: PluralityRule) -> Certificate:
+    promise = Labels(rule.max_disagreement, confidence=None, against="vote", holds="each row")
+    drawn = len(rule.policies) > 1
+    note = f"Of the rule's {len(rule.policies)} policies, the strictest runs for every row." if drawn else ""
+    return Certificate(method=rule.method, promise=promise, note=note, recipe=_RECIPE)
+
+
+def _check_score_rule(forest: Forest, rule: ScoreRule) -> None:
+    """Raise an error unless the rule can have been fitted to `tree_scores` of the forest."""
+    if isinstance(rule, LeaderFit) != (forest.n_classes > 2) or forest.n_classes < 2:
+        fits = "more than two classes" if isinstance(rule, LeaderFit) else "two classes"
+        of_forest = "no classes: a regressor" if forest.n_classes == 0 else f"{forest.n_classes}"
+        raise _misfit(fits, of_forest)
+    n_models, unit = (forest.n_rounds, "rounds") if forest.n_classes > 2 else (forest.n_trees, "trees")
+    if rule.n_models != n_models:
+        raise _misfit(f"{rule.n_models} models", f"{n_models} {unit}")
+    # A decision at another score would be another model's. Rounding may move it by half a grid unit per tree.
+    slack = (forest.n_trees + 1) * score_step(forest)
+    if isinstance(rule, LeaderFit):
+        if len(rule.base_score) != forest.n_classes:
+            raise _misfit(f"{len(rule.base_score)} classes", f"{forest.n_classes}")
+        # What all classes have in common cancels out.
+        apart = rule.base_score - forest.base_score
+        if not np.ptp(apart) <= 2 * slack:
+            wanted = np.asarray(forest.base_score).tolist()
+            raise InputError(
+                f"the rule starts from base_score {rule.base_score.tolist()}, the forest from {wanted}; fit the rule "
+                "with base_score=forest.score_start",
+                argument="rule",
+            )
+    elif not abs(rule.decision_threshold - forest.score_threshold) <= slack:
+        raise InputError(
+            f"the rule decides at a score of {rule.decision_threshold:.17g}, the forest at "
+            f"{forest.score_threshold:.17g}; fit the rule with "
+            "decision_threshold=forest.score_threshold",
+            argument="rule",
+        )
+
+
+def _score_certificate(rule: ScoreRule) -> Certificate:
+    """Return a certificate that promises nothing: a fit keeps its limit on its own rows only."""
+    note = ""
+    if rule.n_mistakes is not None:
+        note = f"Of the {rule.n_rows:,} rows that fitted the rule, {rule.n_mistakes:,} get another label than in full."
+    method = "fan" if isinstance(rule, FanFit) else "qwyc"
+    return Certificate(method=method, n_fit_rows=rule.n_rows, note=note, recipe=_RECIPE)
+
+
+def score_plan(forest: Forest, fit: ScoreRule, step: float, certificate: Certificate) -> Plan:
+    """Return the plan of a fit: its thresholds on the integer grid of `step`."""
+    if isinstance(fit, LeaderFit):
+        lead = np.full(fit.n_models + 1, NEVER_ABOVE, np.int32)
+        lead[1:-1] = to_int32(np.ceil(fit.lead / step))
+        size = forest.trees_per_round
+        order = (fit.order[:, None] * size + np.arange(size)).ravel()
+        stop: ExitRule | LeaderRule = LeaderRule(kind="scores", step=step, lead=lead)
+    else:
+        order, stop = fit.order, _exit_rule(fit, step)
+    return Plan(order=order.astype(np.int32), stop=stop, certificate=certificate)
+
+
+def _exit_rule(fit: MarginFit | FanFit, step: float) -> ExitRule:
+    lower = np.full((1, fit.n_models + 1), NEVER_BELOW, np.int32)
+    upper = np.full((1, fit.n_models + 1), NEVER_ABOVE, np.int32)
+    pieces: dict[str, Any] = {}
+    if isinstance(fit, FanFit):
+        pieces = _pieces(fit, step)
+    else:
+        lower[0, 1:-1] = to_int32(np.floor(fit.lower / step))
+        upper[0, 1:-1] = to_int32(np.ceil(fit.upper / step))
+    return ExitRule(kind="scores", step=step, weights=np.ones(1), lower=lower, upper=upper, **pieces)
+
+
+def _pieces(fit: FanFit, step: float) -> dict[str, NDArray[Any]]:
+    """Return Fan's bins as pieces of the running sum: negative up to the lower threshold, positive from the upper."""
+    offset, edges, sides = [0, 0], [np.empty(0, np.int32)], [np.zeros(1, np.uint8)]
+    for position in range(fit.n_models - 1):
+        bins = slice(*fit.bin_offset[position : position + 2])
+        start, stop = (_first_unit(fit.bins[bins] + past, fit.bin_width, step) for past in (0, 1))
+        middle = (fit.decision_threshold + fit.mean[bins]) / step
+        reach = fit.gamma * fit.deviation[bins] / step
+        # A row exactly `gamma` deviations away continues; rounding in these products must not stop it.
+        lower, upper = np.ceil(middle - reach - _ROUNDING), np.floor(middle + reach + _ROUNDING) + 1
+        cuts = np.stack([start, np.clip(lower, start, stop), np.clip(upper, start, stop), stop], axis=1)
+        values, codes = _merge_bins(to_int32(cuts))
+        edges.append(values)
+        sides.append(codes)
+        offset.append(offset[-1] + len(values))
+    sides.append(np.zeros(1, np.uint8))
+    return {
+        "piece_offset": np.array([*offset, offset[-1]], np.uint32),
+        "piece_edges": np.concatenate(edges),
+        "piece_sides": np.concatenate(sides),
+    }
+
+
+def _first_unit(bins: NDArray[np.float64], bin_width: float, step: float) -> NDArray[np.float64]:
+    """Return the least sum, in grid units, that `FanFit` puts into each bin or a later one."""
+    units = np.ceil(bins * bin_width / step)
+    # The quotient by which a fit finds the bin of a sum is rounded, so its neighbours may belong there instead.
+    units -= np.floor((units - 1) * step / bin_width) >= bins
+    units += np.floor(units * step / bin_width) < bins
+    return units
+
+
+def _merge_bins(cuts: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """Return ascending edges and the sides between them, from bins cut in negative, undecided and positive parts."""
+    edge = cuts.ravel()
+    # What follows each of a bin's four edges; outside all bins every tree is evaluated.
+    side = np.tile(
+        np.array([ExitSide.NEGATIVE, ExitSide.CONTINUE, ExitSide.POSITIVE, ExitSide.FULL], np.uint8), len(cuts)
+    )
+    # Of equal edges the last one says what follows.
+    keep = np.append(edge[1:] != edge[:-1], True) if len(edge) else np.empty(0, np.bool_)
+    return edge[keep], np.concatenate([np.array([ExitSide.FULL], np.uint8), side[keep]])
