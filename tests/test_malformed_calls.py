@@ -56,6 +56,8 @@ def test_malformed_calls():
         ("prune", "y_val", "['a']"),
         ("prune", "y_val", "Odd"),
         ("prune", "feature_costs", "dates"),
+        ("prune", "lambdas", repr(10**400)[:30]),
+        ("prune", "lambdas", repr(-(10**400))[:30]),
         ("stopping.qwyc", "y", "Odd"),
         ("stopping.qwyc", "y", "[1, 2]"),
         ("stopping.qwyc", "negative_only", "'no'"),

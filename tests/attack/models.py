@@ -87,14 +87,27 @@ def _compare_with_reference(forest: scurry.Forest, rows: np.ndarray) -> None:
         scores = reference.scores_at(forest, leaves)
         check_equal(forest.apply(given), leaves, "leaves")
         check_equal(forest.scores(given), scores, "scores")
-        labels = forest.predict(given)
-        (check_equal if forest.is_classifier else check_close)(labels, reference.labels_of(forest, scores), "labels")
+        labels, clear = forest.predict(given), ~_is_tied(forest, scores)
+        expected = reference.labels_of(forest, scores)
+        (check_equal if forest.is_classifier else check_close)(labels[clear], expected[clear], "labels")
         check_equal(forest.predict(given, n_threads=2), labels, "labels of two threads")
         for row in range(0, len(given), 97):
             check_equal(forest.predict(given[row : row + 1]), labels[row : row + 1], "the label of one row")
         if forest.is_classifier:
             expected = reference.probabilities_of(forest, scores)
             check_close(forest.predict_proba(given), expected, "probabilities")
+
+
+def _is_tied(forest: scurry.Forest, scores: np.ndarray) -> np.ndarray:
+    """Return which rows have two classes of the same probability but for rounding.
+
+    Some frameworks decide on probabilities. Their exponential, which the engine calls too, and numpy's may differ in
+    the last bit. So the framework itself is the judge of such a row, and the slow predictor is not.
+    """
+    if forest.label_from == "score" or scores.shape[1] == 1:
+        return np.zeros(len(scores), bool)
+    ranked = np.sort(reference.link(forest, scores), axis=1)
+    return ranked[:, -1] - ranked[:, -2] <= 4 * np.finfo(forest.score_dtype).eps
 
 
 def _compare_with_framework(
@@ -217,7 +230,7 @@ def _compare_exits(rng: np.random.Generator, forest: scurry.Forest, rows: np.nda
         return
     run = fast.run(rows)
     answers = exit_answers(fast, rows)
-    is_one = np.zeros(len(rows), bool)
+    is_one = run.complete & _is_tied(fast.forest, reference.scores(fast.forest, rows))
     for trees, labels in answers:
         is_one |= (run.trees == trees) & (run.labels == labels)
     assert is_one.all(), f"early exit {asked}: {(~is_one).sum()} of {len(rows)} rows are not what the rule says"
@@ -240,7 +253,9 @@ def _compare_steps(rng: np.random.Generator, forest: scurry.Forest, rows: np.nda
     ready = anytime_oracle.anytime_of(forest, steps, readout)
     n_steps = int(rng.integers(0, len(steps) + 1))
     nodes = anytime_oracle.nodes_after(forest, steps, n_steps, reference.apply(forest, rows))
-    expected = anytime_oracle.labels_of(forest, anytime_oracle.scores_of(forest, nodes, readout))
+    scores = anytime_oracle.scores_of(forest, nodes, readout)
+    expected, clear = anytime_oracle.labels_of(forest, scores), ~_is_tied(forest, scores)
+    found = ready.predict(rows, max_steps=n_steps)
     compare = check_equal if forest.is_classifier else check_close
-    compare(ready.predict(rows, max_steps=n_steps), expected, f"{readout} labels after {n_steps} steps")
+    compare(found[clear], expected[clear], f"{readout} labels after {n_steps} steps")
     counts["rows of anytime plans"] += len(rows)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import Progress, check_choice, check_instance, check_number, check_numbers, is_number
+from scurry.checks import Progress, check_choice, check_instance, check_number, check_numbers, float_of, is_number
 from scurry.costs import FeatureCosts
 from scurry.errors import InputError
 from scurry.forest import Forest
@@ -142,7 +142,7 @@ def _check_lambdas(lambdas: Any) -> Sequence[Fraction]:
     if not given:
         raise InputError("lambdas is empty; pass at least one trade-off", argument="lambdas")
     for at, lam in enumerate(given):
-        if not is_number(lam) or not np.isfinite(float(lam)) or lam < 0:
+        if not np.isfinite(float_of(lam)) or lam < 0:
             raise InputError(f"lambdas[{at}] is {lam!r}; a trade-off is a finite number, 0 or more", argument="lambdas")
         if at and lam <= given[at - 1]:
             raise InputError(f"lambdas must rise, but lambdas[{at}] is {lam} after {given[at - 1]}", argument="lambdas")
