@@ -37,6 +37,7 @@ def test_nothing_else_is_defined():
         "InfeasibleError",
         "MissingDependencyError",
         "MissingFileError",
+        "ScurryWarning",
     }
 
 
@@ -65,6 +66,8 @@ def test_they_survive_another_process():
     """Workers of a cluster send errors home by pickle."""
     wrong = pickle.loads(pickle.dumps(InputError("wrong", argument="X")))
     assert (str(wrong), wrong.argument) == ("wrong", "X")
+    # Some packages make errors without calling them, from their class and arguments.
+    assert isinstance(errors.MissingFileError.__new__(errors.MissingFileError, "no file"), FileNotFoundError)
     missing = pickle.loads(pickle.dumps(errors.MissingFileError("no file", argument="path")))
     assert (str(missing), missing.argument) == ("no file", "path")
     error = pickle.loads(pickle.dumps(InfeasibleError("too little", 0.03, n_rows_needed=9, argument="X")))

@@ -3,6 +3,8 @@
 A message says what was wrong with the value received, what is accepted, and what to do next.
 """
 
+from typing import Any, Self
+
 
 class ScurryError(Exception):
     """Base of all errors raised by scurry."""
@@ -40,6 +42,10 @@ class InputError(ScurryError, ValueError):
 
 class MissingFileError(InputError, FileNotFoundError):
     """A file that an argument names does not exist."""
+
+    def __new__(cls, *args: Any, **_: Any) -> Self:
+        """Make it as an OSError, which the first base class does not know how to."""
+        return FileNotFoundError.__new__(cls, *args)
 
 
 class UnsupportedModelError(ScurryError, TypeError):

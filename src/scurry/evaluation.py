@@ -261,7 +261,7 @@ def score_quality(predictor: Predictor, X: Any, y: ArrayLike) -> ScoreQuality:
     >>> model = RandomForestClassifier(50, max_depth=6, random_state=0).fit(X[:1000], y[:1000])
     >>> fast = scurry.early_exit(model, X[1000:5000], max_disagreement=0.02, random_state=0)
     >>> quality = scurry.evaluation.score_quality(fast, X[5000:], y[5000:])
-    >>> abs(quality.fast_auc - quality.full_auc) < 0.02
+    >>> abs(quality.fast_auc - quality.full_auc) < 0.05
     True
     """
     forest = predictor.forest

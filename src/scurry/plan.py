@@ -555,6 +555,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         check_instance("order", self.order, np.ndarray)
+        if self.order.dtype.kind in "iu" and self.order.dtype != np.int32:
+            # Numbers that int32 does not hold are no trees, and `check` says so.
+            object.__setattr__(self, "order", np.clip(self.order, -1, 2**31 - 1).astype(np.int32))
         if self.stop is not None:
             check_instance("stop", self.stop, StopRule)
         if self.certificate is not None:
