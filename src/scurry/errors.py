@@ -3,7 +3,7 @@
 A message says what was wrong with the value received, what is accepted, and what to do next.
 """
 
-from typing import Any, Self
+from typing import Self
 
 
 class ScurryError(Exception):
@@ -43,7 +43,7 @@ class InputError(ScurryError, ValueError):
 class MissingFileError(InputError, FileNotFoundError):
     """A file that an argument names does not exist."""
 
-    def __new__(cls, *args: Any, **_: Any) -> Self:
+    def __new__(cls, *args: object, **_: object) -> Self:
         """Make it as an OSError, which the first base class does not know how to."""
         return FileNotFoundError.__new__(cls, *args)
 
