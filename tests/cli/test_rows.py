@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import scurry
 from scurry import cli
+from scurry.timing import Lap
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +113,11 @@ def test_bench(run, folder):
     output = run("bench", folder / "model.skops", folder / "new.parquet")
     assert "RandomForestClassifier  all trees" in output
     assert output.count(" ×") == len(found)
+
+
+def test_bench_says_how_many_times_faster_the_plan_is(run, folder, monkeypatch):
+    monkeypatch.setattr("scurry.timing.measure_laps", lambda *_: [Lap("69 rows", [0.6, 0.2])])
+    assert "3.0 ×" in run("bench", folder / "fast.scurry", folder / "new.parquet")
 
 
 @pytest.mark.parametrize("budget", [("--max-steps", 5), ("--time-us", 20)])

@@ -29,6 +29,10 @@ def test_pruning_path(forest, data):
         assert values["labels changed"] == (pruned.predict(X) != forest.predict(X)).mean()
         assert values["splits kept"] == (pruned.left >= 0).sum()
         assert values["cost per test row"] == pytest.approx(_paid(pruned, X, costs).mean())
+    shown = path.at(max_cost=_read_budget(curve.calls[curve.start]))
+    saved = 1 - _paid(shown, X, costs).mean() / _paid(forest, X, costs).mean()
+    assert 0 < saved < 1
+    assert f"saves {format_share(saved)} of what test rows pay" in story.verdict
     assert story.claims[0].verdict == "kept"
     assert story.promise.startswith("Whatever a unit of cost")
     some = prunings.tell(scurry.prune(forest, X_val, lambdas=[0.01, 0.02]), TestRows(forest, X, y))
