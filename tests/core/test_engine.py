@@ -406,3 +406,17 @@ def test_sums_that_differ_may_have_equal_means():
         forest = complete_forest(3, 1, 1, 2, value=value)
         assert forest.predict(np.zeros((40, 1))).tolist() == [0] * 40
         assert forest.predict([[0.0]]).tolist() == [0]
+
+
+def test_a_score_at_the_decision_threshold_is_positive():
+    header = {"classes": np.array(["no", "yes"]), "aggregation": "sum", "decision_threshold": 1.0}
+    forest = complete_forest(4, 2, 6, 1, value=np.full((28, 1), 0.25), base_score=np.zeros(1), **header)
+    rows = RNG.normal(size=(50, 6)).astype(np.float32)
+    assert set(forest.predict(rows)) == {"yes"}
+    assert set(forest.replace(decision_threshold=np.nextafter(1.0, 2.0)).predict(rows)) == {"no"}
+
+
+def test_averages_of_several_classes_are_over_rounds():
+    header = {"classes": np.arange(3), "aggregation": "mean", "tree_output": np.arange(6) % 3}
+    forest = complete_forest(6, 2, 6, 1, base_score=np.zeros(3), **header)
+    assert_equals_reference(forest, RNG.normal(size=(50, 6)).astype(np.float32))
