@@ -198,7 +198,7 @@ class TestUnavailable:
         stuck = int((FOREST.left[nodes] >= 0).sum())
         assert visit.answer.stop_reason == ("unavailable" if stuck else "complete")
         if stuck:
-            assert f"could not be had: {stuck} of 15 trees answered with the inner node" in visit.answer.why
+            assert f"could not be obtained: {stuck} of 15 trees answered with the inner node" in visit.answer.why
 
     @pytest.mark.parametrize("name", ["votes", "scores"])
     def test_early_exit_runs_as_if_trees_ended_there(self, name):

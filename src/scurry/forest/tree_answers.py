@@ -17,8 +17,8 @@ class TreeAnswers(ForestFields):
     """What single trees answer: a part of `Forest`."""
 
     def apply(self, X: Any, n_threads: int | None = 1) -> NDArray[np.int32]:
-        """Return the leaf of each row in each tree; `Forest` knows how."""
-        raise NotImplementedError
+        """Return the leaf of each row in each tree."""
+        raise NotImplementedError  # `Forest`, of which this is a part, has the engine that does it
 
     def leaf_values(self) -> NDArray[np.float64]:
         """Return what each node, as a leaf, adds to the sums: its values, or its one-hot vote.

@@ -129,7 +129,7 @@ class RowWalk:
     given : mapping of int to float
         Values that are paid for when they are first needed. The caller adds to it while the walk waits.
     unavailable : set of int
-        Features that cannot be had. The caller adds to it too.
+        Features that cannot be obtained. The caller adds to it too.
 
     Attributes
     ----------
@@ -283,7 +283,7 @@ class RowWalk:
         return feature
 
     def _descend(self, tree: int) -> Generator[int, None, None]:
-        """Go down a tree as far as features can be had."""
+        """Go down a tree as far as features can be obtained."""
         while (feature := self._reach(tree)) is not None and (yield from self._buy(feature)):
             pass
 

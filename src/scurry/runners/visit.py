@@ -55,8 +55,8 @@ class VisitAnswer(NamedTuple):
         What the row paid.
     stop_reason : {"complete", "decided", "max_cost", "unavailable"}
         "complete": every tree reached a leaf. "decided": an early exit. "max_cost": a feature was too expensive.
-        "unavailable": a feature could not be had. After the last two, some trees answered with an inner node, and a
-        promise about labels does not cover the row.
+        "unavailable": a feature could not be obtained. After the last two, some trees answered with an inner node, and
+        a promise about labels does not cover the row.
     why : str
         The same as a sentence.
     """
@@ -190,7 +190,7 @@ class Visit:
             self._advance()
 
     def unavailable(self, name: Any) -> None:
-        """Declare that a feature cannot be had. Trees that need it answer with the node they have reached.
+        """Declare that a feature cannot be obtained. Trees that need it answer with the node they have reached.
 
         Parameters
         ----------
@@ -334,7 +334,7 @@ class Visit:
             case "max_cost":
                 return f"more features would cost more than {self.terms.max_cost:g}: {stuck}"
         names = ", ".join(str(self.terms.forest.name_of(feature)) for feature in sorted(self._unavailable))
-        return f"{names} could not be had: {stuck}"
+        return f"{names} could not be obtained: {stuck}"
 
 
 def _read_values(container: Container, name: str, forest: Forest) -> dict[int, float]:
