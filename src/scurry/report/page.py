@@ -183,8 +183,13 @@ def render_promises(story: Story, n_rows: int) -> Markup:
     return _section(
         "promise",
         "Promised and measured",
-        tag("p", tag("strong", "The promise: "), f"{story.promise} Measured on {n_rows:,} test rows:"),
-        tag("ul", *claims, class_="claims"),
+        tag(
+            "p",
+            tag("strong", "The promise: "),
+            story.promise,
+            f" Measured on {n_rows:,} test rows:" if claims else None,
+        ),
+        tag("ul", *claims, class_="claims") if claims else None,
     )
 
 

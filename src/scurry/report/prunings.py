@@ -67,7 +67,7 @@ def tell(subject: PruningPath | Offers, test: TestRows, max_cost: float | None =
     is_path = isinstance(subject, PruningPath)
     return Story(
         kind="Pruning" if is_path else "Feature budget",
-        verdict=f"{which} saves {saved} of what test rows pay for features, and changes {changed}."
+        verdict=f"{which} saves {saved} of what test rows pay for features, and changes {changed} of labels."
         + (f" Do not use it: every test row gets the label {labels[0]}." if (labels == labels[0]).all() else ""),
         tiles=tiles,
         promise=_describe_promise(subject) if isinstance(subject, PruningPath) else _NO_PROMISE,
