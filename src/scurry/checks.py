@@ -97,7 +97,8 @@ def check_progress(progress: Any) -> Progress | None:
     """Return `progress` if it can be called, or is None."""
     if progress is not None and not callable(progress):
         raise InputError(f"progress must be a function of n_done and n_total, got {progress!r}", argument="progress")
-    return progress  # type: ignore[no-any-return]
+    checked: Progress | None = progress
+    return checked
 
 
 def check_random_state(random_state: RandomState) -> np.random.Generator:
@@ -122,8 +123,9 @@ def draw_seed(random_state: RandomState) -> int:
     >>> draw_seed(7), draw_seed(None) == draw_seed(None)
     (7, False)
     """
+    given: Any = random_state
     try:
-        seed = operator.index(random_state)  # type: ignore[arg-type]
+        seed = operator.index(given)
     except TypeError:
         return int(check_random_state(random_state).integers(2**32))
     check_random_state(seed)
