@@ -6,7 +6,7 @@ BENCH := .venv-bench
 MINIMAL := .venv-minimal
 SANITIZED := tests/core tests/stopping tests/orders tests/pruning tests/growing tests/runners
 # Folders whose tests need no optional package, and modules whose docstrings need none.
-PLAIN := tests/core tests/growing tests/orders tests/stopping tests/test_import.py tests/test_plan.py \
+PLAIN := tests/core tests/growing tests/orders tests/stopping tests/test_import.py tests/plan \
   $(addprefix src/scurry/,estimators forest growing orders predictor.py pruning runners stopping verbs)
 CORE := $(wildcard core/*/*.cc core/*/*.h) CMakeLists.txt pyproject.toml
 EMULATION := gcc-arm-none-eabi qemu-system-arm gcc-riscv64-unknown-elf qemu-system-misc

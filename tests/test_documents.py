@@ -120,7 +120,7 @@ def public_names():
     for name in set(CLASSES_OF) - set(scurry.__all__):
         module = importlib.import_module(f"scurry.{name}")
         for found, what in vars(module).items():
-            if inspect.isclass(what) and what.__module__ == module.__name__ and not found.startswith("_"):
+            if inspect.isclass(what) and what.__module__.startswith(module.__name__) and not found.startswith("_"):
                 yield f"{name}.{found}"
 
 

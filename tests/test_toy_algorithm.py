@@ -6,7 +6,8 @@ import pytest
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 
 import scurry
-from scurry.plan import NEVER_ABOVE, NEVER_BELOW, ExitRule, leaf_scores, score_threshold
+from scurry.forest import leaf_scores, score_threshold
+from scurry.plan import NEVER_ABOVE, NEVER_BELOW, ExitRule
 from scurry.promises import Certificate, ExitMeasurement, Labels, RowSummary
 from support.calibration_rows import two_classes
 

@@ -28,7 +28,7 @@ import scurry
 from boosted import N_TREES, Rows, load, scores_of
 from report import RESULTS, Report, commit, subplots
 from scurry.errors import InfeasibleError, ScurryError
-from scurry.plan import score_threshold
+from scurry.forest import score_threshold
 from scurry.stopping import FanFit, MarginFit, fan, preset_order, qwyc
 from scurry.stopping.guarantee import certify_rates
 

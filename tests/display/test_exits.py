@@ -9,7 +9,7 @@ from sklearn.ensemble import RandomForestClassifier
 import scurry
 from scurry.display import EarlyExitDisplay
 from scurry.errors import InputError
-from scurry.plan import leaf_scores, score_threshold
+from scurry.forest import leaf_scores, score_threshold
 
 mpl.use("Agg")
 X, Y = make_classification(1500, n_informative=6, flip_y=0.1, random_state=1)

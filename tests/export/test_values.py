@@ -7,7 +7,8 @@ import scurry
 from scurry import Forest, Plan, Predictor
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.export.values import ExitTables, LeadTables, lower_plan
-from scurry.plan import NEVER_ABOVE, NEVER_BELOW, ExitRule, ExitSide, StepRule, leaf_scores
+from scurry.forest import leaf_scores
+from scurry.plan import NEVER_ABOVE, NEVER_BELOW, ExitRule, ExitSide, StepRule
 from support.anytime_oracle import depth_steps
 from support.strategies import complete_forest
 

@@ -1,4 +1,4 @@
-"""Plan: rules that no calibration makes, as a broken or hostile file may hold them."""
+"""Rules that no calibration makes, as a broken or hostile file may hold them."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 
 from scurry import Plan, Predictor
 from scurry.errors import InputError
-from scurry.plan import ExitRule, ExitSide, LeaderRule, ScoreMap, StepRule
+from scurry.plan import ExitRule, ExitSide, LeaderRule, StepRule
 from support.strategies import complete_forest
 
 ROWS = np.zeros((2, 6))
@@ -128,15 +128,3 @@ def test_the_start_of_a_leader_is_its_base_score():
 def test_inner_nodes_count_by_the_square_of_their_depth():
     forest = complete_forest(1, 2, 1, 2)
     np.testing.assert_allclose(StepRule(readout="weighted").weights(forest), [1 / 9, 4 / 9, 4 / 9, 1, 1, 1, 1])
-
-
-@pytest.mark.parametrize("order", [[0, 0], [0], [1, 2], [0, 1, 1]])
-def test_orders_name_each_tree_once(order):
-    with pytest.raises(InputError, match="must name each of the 2 trees once"):
-        Plan(order=np.array(order, np.int32)).check(complete_forest(2, 1, 1, 2))
-
-
-def test_slopes_are_not_negative():
-    ScoreMap(slope=np.zeros((2, 3)), intercept=np.ones((2, 3)))
-    with pytest.raises(InputError, match="slopes that are not negative"):
-        ScoreMap(slope=np.array([[1.0, 1.0, -1e-9]] * 2), intercept=np.ones((2, 3)))

@@ -1,0 +1,114 @@
+"""SentinelRule: a row stops after one of a few numbers of trees, with an estimate that was fitted for that number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.errors import InputError
+from scurry.forest import Forest
+from scurry.plan.rules import NEVER_ABOVE, StopRule
+
+NO_LANE = -1
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SentinelRule(StopRule):
+    """When a row may stop at a sentinel, a number of trees for which an estimate of the full score was fitted.
+
+    Every leaf has a few integers, its lanes, and a row adds up those of the leaves it reaches. Sums of integers depend
+    neither on the order of rows nor on threads. After ``sentinels[j]`` trees in the plan's order, with the sums ``s``:
+
+    - the estimate is ``offset[j] + scale[j] * s[lane[j]]``, on the scale of `Run.scores`;
+    - the spread is ``s[spread_lane] - square[j] * s[lane[j]] ** 2``, or 0 without a spread lane;
+    - ``edges[edge_offset[j]:edge_offset[j + 1]]`` cut ``s[lane[j]]`` into intervals ``[edge, next edge)``, and the row
+      stops if its spread is at most the limit of its interval.
+
+    A row that stops answers with its estimate: a value, or the label and the probability of that score. The others get
+    the model's own answer.
+
+    Attributes
+    ----------
+    sentinels : int32 array of shape (n_sentinels,)
+        Rising numbers of trees, each below the number of all trees.
+    lanes : int32 array of shape (n_nodes, n_lanes)
+        What each node, as a leaf, adds to the sums.
+    lane : int32 array of shape (n_sentinels,)
+        The lane of the estimate at each sentinel.
+    scale, offset : float64 arrays of shape (n_sentinels,)
+    spread_lane : int
+        The lane that is added up for the spread; -1 for none.
+    square : float64 array of shape (n_sentinels,)
+    edge_offset : uint32 array of shape (n_sentinels + 1,)
+    edges : int32 array
+    limits : float64 array
+        One more than edges at every sentinel: those of sentinel ``j`` start at ``edge_offset[j] + j``. Infinity stops
+        every row, minus infinity none.
+    """
+
+    sentinels: NDArray[np.int32]
+    lanes: NDArray[np.int32]
+    lane: NDArray[np.int32]
+    scale: NDArray[np.float64]
+    offset: NDArray[np.float64]
+    spread_lane: int = NO_LANE
+    square: NDArray[np.float64]
+    edge_offset: NDArray[np.uint32]
+    edges: NDArray[np.int32]
+    limits: NDArray[np.float64]
+
+    TAG: ClassVar[str] = "SentinelRule"
+    ARRAYS: ClassVar[dict[str, type]] = {
+        "sentinels": np.int32,
+        "lanes": np.int32,
+        "lane": np.int32,
+        "scale": np.float64,
+        "offset": np.float64,
+        "square": np.float64,
+        "edge_offset": np.uint32,
+        "edges": np.int32,
+        "limits": np.float64,
+    }
+
+    def __post_init__(self) -> None:
+        n = len(self.sentinels)
+        per_sentinel = (self.lane, self.scale, self.offset, self.square)
+        if self.sentinels.ndim != 1 or any(one.shape != (n,) for one in per_sentinel) or self.lanes.ndim != 2:
+            raise InputError("a sentinel rule needs a lane, a scale, an offset and a square for each sentinel")
+        if n and not (self.sentinels[0] > 0 and (np.diff(self.sentinels) > 0).all()):
+            raise InputError("sentinels must be rising numbers of trees, the first of them above 0")
+        n_lanes = self.lanes.shape[1]
+        if n and not (self.lane.min() >= 0 and self.lane.max() < n_lanes):
+            raise InputError(f"lane must be from 0 to {n_lanes - 1}")
+        if type(self.spread_lane) is not int or not NO_LANE <= self.spread_lane < n_lanes:
+            raise InputError(f"spread_lane must be from -1 to {n_lanes - 1}, got {self.spread_lane!r}")
+        if not all(np.isfinite(one).all() for one in per_sentinel) or np.isnan(self.limits).any():
+            raise InputError("scale, offset and square must be finite, and no limit may be NaN")
+        offset, edges = self.edge_offset, self.edges
+        if not offset.ndim == edges.ndim == self.limits.ndim == 1 or len(offset) != n + 1:
+            raise InputError("edge_offset, edges and limits do not fit together")
+        if offset[0] != 0 or offset[-1] != len(edges) or (offset[1:] < offset[:-1]).any():
+            raise InputError("edge_offset must rise from 0 to the number of edges")
+        if len(self.limits) != len(edges) + n:
+            raise InputError("every interval between edges needs a limit")
+        falls = edges[1:] < edges[:-1]
+        falls[offset[(offset > 0) & (offset < len(edges))].astype(np.int64) - 1] = False  # edges of the next sentinel
+        if falls.any():
+            raise InputError("edges must rise at each sentinel")
+
+    def check(self, forest: Forest) -> None:
+        """Raise an error unless this rule can stop `forest`."""
+        if forest.n_classes > 2 or forest.n_outputs > 2:
+            raise InputError("the plan is for a regressor or for two classes")
+        if len(self.lanes) != forest.n_nodes:
+            raise InputError(f"the plan has lanes for {len(self.lanes)} nodes, the forest has {forest.n_nodes}")
+        if len(self.sentinels) and self.sentinels[-1] >= forest.n_trees:
+            raise InputError(f"the last sentinel must be below the number of trees, {forest.n_trees}")
+        most = np.maximum.reduceat(
+            np.where(forest.is_leaf[:, None], np.abs(self.lanes.astype(np.int64)), 0), forest.tree_offset[:-1]
+        ).sum(axis=0)
+        if most.max(initial=0) >= NEVER_ABOVE:
+            raise InputError("some sum of lanes may be more than 2^31")
