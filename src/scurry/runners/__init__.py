@@ -1,4 +1,6 @@
-"""How each kind of plan runs: `exits` by tree, `sentinels` at a few numbers of trees, `steps` by tree step, `acquire` while features are bought.
+"""How each kind of plan runs: `exits` by tree, `sentinels` at a few numbers of trees, `steps` by tree step.
+
+`acquire` and `visit` run them while features are bought.
 
 `rules` turns rules of `scurry.stopping` into plans.
 """

@@ -57,14 +57,19 @@ class SentinelRunner:
 
     def run(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> Run:
         """Return labels or values, and how much work they took."""
-        n, is_regressor = len(rows), self.forest.classes is None
+        n = len(rows)
         stops, scores = np.empty(n, np.int32), np.empty(n)
-        codes, values = (None, np.empty(n)) if is_regressor else (np.empty(n, np.int64), None)
-        self._native.run(rows, n_threads, stops=stops, scores=scores, labels=codes, probabilities=values)
+        if self.forest.classes is None:
+            labels: NDArray[Any] = np.empty(n)
+            self._native.run(rows, n_threads, stops=stops, scores=scores, probabilities=labels)
+        else:
+            codes = np.empty(n, np.int64)
+            self._native.run(rows, n_threads, stops=stops, scores=scores, labels=codes)
+            labels = self.forest.decode(codes)
         trees = self._trees_at[stops]
         is_complete: NDArray[np.bool_] = stops == len(self.rule.sentinels)
         return Run(
-            labels=values if codes is None else self.forest.decode(codes),
+            labels=labels,
             trees=trees,
             reason_codes=np.where(is_complete, COMPLETE, DECIDED).astype(np.uint8),
             find_scores=lambda: scores,
