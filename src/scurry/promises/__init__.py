@@ -5,6 +5,7 @@ them. A `Certificate` says on which rows a promise was tested and what came out;
 with it. Neither knows the algorithm that made the plan, and nothing that runs or shows a plan has to.
 """
 
+from scurry.promises.certain import Certain
 from scurry.promises.certificate import Certificate
 from scurry.promises.kinds import Cost, Labels, Promise
 from scurry.promises.measurements import (
@@ -17,6 +18,7 @@ from scurry.promises.measurements import (
 
 __all__ = [
     "BudgetMeasurement",
+    "Certain",
     "Certificate",
     "Cost",
     "CostMeasurement",
