@@ -56,7 +56,14 @@ class CellPlans(NamedTuple):
         done_least, done_most = rest_least[:, :1] - rest_least, rest_most[:, :1] - rest_most
         is_open = (lower >= done_least) | (upper <= done_most)
         is_open[:, -1] = True
-        return cls(least, most, order, to_int32(lower), to_int32(upper), np.argmax(is_open, axis=1).astype(np.int32))
+        return cls(
+            least,
+            most,
+            order,
+            to_int32(lower.astype(np.float64)),
+            to_int32(upper.astype(np.float64)),
+            np.argmax(is_open, axis=1).astype(np.int32),
+        )
 
 
 def _rests(values: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -148,7 +155,7 @@ class CellRunner:
         )
 
     def probabilities(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[np.float64]:
-        """Return class probabilities, shape (n_rows, 2): those of estimated scores, or of the model if all trees ran."""
+        """Return class probabilities, shape (n_rows, 2): of estimated scores, or of the model if all trees ran."""
         sums, trees, cells, is_positive = self._stop(rows, n_threads)
         scores, complete = self._estimate(sums, trees, cells, is_positive), trees == self.forest.n_trees
         if self.forest.n_outputs == 2:
@@ -173,7 +180,7 @@ class CellRunner:
     def _stop(
         self, rows: NDArray[Any], n_threads: int
     ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
-        """Return each row's sum when it stopped, its number of trees, its cell, and whether it is of the second class."""
+        """Return sums, numbers of trees evaluated, cells, and whether labels are the second class."""
         n = len(rows)
         sums, trees, cells, sides = *(np.empty(n, np.int32) for _ in range(3)), np.empty(n, np.uint8)
         self._native.run(rows, sums, trees, sides, cells, n_threads)
@@ -186,8 +193,10 @@ class CellRunner:
 
     @cached_property
     def _expected(self) -> NDArray[np.float64]:
-        """What the trees not evaluated are expected to add, by cell and number of trees evaluated: their mean over the
-        training rows, within the bounds of the cell. In units of the score."""
+        """What the trees not evaluated are expected to add, shape (n_cells, n_trees + 1).
+
+        That is their mean over the training rows, within the bounds of the cell.
+        """
         _, _, order, *_ = self.plans
         mean = mean_scores(self.forest) / self.rule.step
         within = np.take_along_axis(np.clip(mean, self.plans.least, self.plans.most), order, axis=1)
