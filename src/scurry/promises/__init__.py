@@ -6,6 +6,7 @@ with it. Neither knows the algorithm that made the plan, and nothing that runs o
 """
 
 from scurry.promises.accuracy import Accuracy
+from scurry.promises.certain import Certain
 from scurry.promises.certificate import Certificate, GroupTest
 from scurry.promises.kinds import Cost, Labels, Promise
 from scurry.promises.measurements import (
@@ -20,6 +21,7 @@ from scurry.promises.per_class import LabelsPerClass, Recall
 __all__ = [
     "Accuracy",
     "BudgetMeasurement",
+    "Certain",
     "Certificate",
     "Cost",
     "CostMeasurement",

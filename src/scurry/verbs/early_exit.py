@@ -14,8 +14,9 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.promises import Accuracy, Labels, LabelsPerClass, Promise, Recall
+from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Promise, Recall
 from scurry.verbs.by_accuracy import plan_by_accuracy
+from scurry.verbs.by_bounds import plan_by_bounds
 from scurry.verbs.by_class import plan_by_class
 from scurry.verbs.by_scores import SCORE_METHODS, WORTH_IT, plan_in_full, plans_by_scores, spent_by, split_to_choose
 from scurry.verbs.by_votes import plan_by_votes, plan_without_rows
@@ -228,4 +229,5 @@ _PLANNERS: dict[type[Promise], Callable[[Calibration], Plan]] = {
     LabelsPerClass: plan_by_class,
     Recall: plan_by_class,
     Accuracy: plan_by_accuracy,
+    Certain: plan_by_bounds,
 }
