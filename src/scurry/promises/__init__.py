@@ -16,6 +16,7 @@ from scurry.promises.measurements import (
     RowSummary,
     StepMeasurement,
 )
+from scurry.promises.outcomes import Count, Outcomes
 from scurry.promises.per_class import LabelsPerClass, Recall
 
 __all__ = [
@@ -25,10 +26,12 @@ __all__ = [
     "Certificate",
     "Cost",
     "CostMeasurement",
+    "Count",
     "ExitMeasurement",
     "GroupTest",
     "Labels",
     "LabelsPerClass",
+    "Outcomes",
     "Promise",
     "Recall",
     "RowSummary",
