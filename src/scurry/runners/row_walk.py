@@ -111,8 +111,9 @@ class Terms:
 
 
 def digest_of(predictor: Runs) -> str:
-    """Return the SHA-256 of a forest and of what its plan does with it, as hex. A certificate changes no answer."""
-    header, arrays = replace(predictor.plan, certificate=None).to_parts()
+    """Return the SHA-256 of a forest and of what its plan does with it, as hex."""
+    # Neither a certificate nor prices change an answer.
+    header, arrays = replace(predictor.plan, certificate=None, feature_costs=None).to_parts()
     return digest(header | {"forest": predictor.forest.digest}, arrays)
 
 
