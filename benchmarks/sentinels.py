@@ -57,7 +57,9 @@ def main() -> None:
                 sys.exit(done.stderr)
             rows += [{"level": level} | json.loads(line) for line in done.stdout.splitlines()]
     for row in rows:
-        print("{level:7} {model:32} share {share:.2f}  full {full_us:.2f} plan {plan_us:.2f} us/row".format(**row), end="")
+        print(
+            "{level:7} {model:32} share {share:.2f}  full {full_us:.2f} plan {plan_us:.2f} us/row".format(**row), end=""
+        )
         print("  efficiency {efficiency:.2f}, one row {row_full_us:.1f} {row_plan_us:.1f} us".format(**row))
     result = {
         "title": "Sentinel plans",
@@ -101,7 +103,7 @@ def make(folder: Path, data: Path, wanted: str) -> None:
             scurry.Predictor(forest, plan).save(folder / f"{kind}@{share}.scurry")
 
 
-def refitted(forest: scurry.Forest, order: NDArray[np.int32], X: NDArray[np.float32], share: float) -> SentinelRule:
+def refitted(forest: scurry.Forest, order: NDArray[np.int32], X: NDArray, share: float) -> SentinelRule:
     """A value, a spread, and corrections for each of 13 sentinels."""
     rng = np.random.default_rng(1)
     sentinels, n = np.unique(np.rint(forest.n_trees * AT)).astype(np.int32), len(AT)
@@ -123,7 +125,9 @@ def refitted(forest: scurry.Forest, order: NDArray[np.int32], X: NDArray[np.floa
     )
 
 
-def running_variance(forest: scurry.Forest, order: NDArray[np.int32], X: NDArray[np.float32], share: float) -> SentinelRule:
+def running_variance(
+    forest: scurry.Forest, order: NDArray[np.int32], X: NDArray[np.float32], share: float
+) -> SentinelRule:
     """The sum and the sum of squares of the trees' values, compared after every tree."""
     values, T = forest.value[:, 0], forest.n_trees
     unit = np.abs(values).max() * T / 2**22
