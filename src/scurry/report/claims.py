@@ -31,6 +31,8 @@ def claim_promise(
         The labels that a promise about the vote of all trees is compared with.
     """
     outcomes = outcomes_of(test, answers)
+    if not test.forest.is_classifier and certificate.promise is None:
+        return []
     # Without a promise, or with a rate that was asked of the fitting rows alone, changes are measured all the same.
     promise = certificate.promise or Labels(0.0, against="model" if full_vote is None else "vote")
     is_promised = certificate.promise is not None and not (isinstance(promise, Labels) and promise.max_rate is None)
