@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.bounded_forests import all_inputs, bounded_forest
 
 import scurry
 from scurry import Forest, Plan, Predictor
@@ -16,6 +15,7 @@ from scurry.plan import CellRule
 from scurry.runners.cells import CellPlans, CellRunner
 from scurry.runners.runner import NO_LIMIT
 from scurry.verbs.by_bounds import find_cells
+from support.bounded_forests import all_inputs, bounded_forest
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/promises/certified.json").read_text())["cases"]
 
@@ -111,9 +111,10 @@ def test_labels_are_the_models_for_every_input(seed, header, categories, n_cells
     runner, rows = cells_of(forest, n_cells), all_inputs(forest)
     for given_rows in (rows, rows.astype(np.float32)) if forest.input_dtype == "float32" else (rows,):
         leaves = reference.apply(forest, given_rows)
-        _, trees, cells, positive = runner._stop(given_rows, 1)
+        _, _trees, cells, positive = runner._stop(given_rows, 1)
         values = runner.rule.increments(forest)[leaves]
-        assert (values >= runner.plans.least[cells]).all() and (values <= runner.plans.most[cells]).all()
+        assert (values >= runner.plans.least[cells]).all()
+        assert (values <= runner.plans.most[cells]).all()
         expected = reference.labels_of(forest, reference.scores_at(forest, leaves))
         np.testing.assert_array_equal(positive, expected == 1)
         np.testing.assert_array_equal(runner.labels(given_rows, 1, NO_LIMIT), expected)
@@ -161,7 +162,8 @@ def test_scores_and_probabilities_agree_with_labels():
         positive = run.labels == 1
         assert (positive == (run.scores >= forest.decision_threshold)).all()
         limit = 1 / (1 + np.exp(-forest.decision_threshold))
-        assert (probabilities[positive, 1] >= limit).all() and (probabilities[~positive, 1] < limit).all()
+        assert (probabilities[positive, 1] >= limit).all()
+        assert (probabilities[~positive, 1] < limit).all()
         np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
         np.testing.assert_array_equal(run.scores[run.complete], forest.scores(rows)[run.complete, 0])
         np.testing.assert_array_equal(probabilities[run.complete], forest.predict_proba(rows)[run.complete])
@@ -176,7 +178,8 @@ def test_steps_count_the_router_and_the_trees_evaluated():
     evaluated = runner.trees_evaluated(rows)
     np.testing.assert_array_equal(evaluated.sum(axis=1), run.trees)
     router = run.steps - (depth * evaluated).sum(axis=1)
-    assert (router >= 1).all() and (router <= 19).all()
+    assert (router >= 1).all()
+    assert (router <= 19).all()
 
 
 def test_plans_of_a_cell():

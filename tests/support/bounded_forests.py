@@ -43,7 +43,7 @@ def bounded_forest(
     n_sets = int(split_is_set.sum())
     category_set = np.full(n, -1)
     category_set[split_is_set] = np.arange(n_sets)
-    vector = n_classes > 2 and header.get("aggregation") != "sum"
+    vector = n_classes > 2 and header.get("aggregation", "sum") != "sum"
     value = rng.integers(-8, 9, (n, n_outputs if vector else 1)) / rng.choice([4.0, 3.0, 0.7])
     if header.get("aggregation") == "mean":
         value = np.abs(value) / 16

@@ -94,6 +94,16 @@ class Plan:
         return self.stop is not None and self.stop.by_step
 
     @property
+    def stops_early(self) -> bool:
+        """Whether rows stop by a rule, before every tree is evaluated."""
+        return self.stop is not None and not self.stop.by_step
+
+    @property
+    def in_plan_order(self) -> bool:
+        """Whether every row evaluates trees in the plan's order; else the rule has several."""
+        return self.stop is None or self.stop.in_plan_order
+
+    @property
     def exit_rule(self) -> SumRule | None:
         """The rule by which rows exit early, None if the plan has none."""
         return self.stop if isinstance(self.stop, SumRule) else None

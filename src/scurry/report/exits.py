@@ -28,9 +28,11 @@ _MAX_TREES, _MIN_ROWS, _N_COUNTED = 300_000_000, 2_000, 2_000
 FACTORS = np.geomspace(1 / 16, 16, 41)
 
 
-def tell(predictor: Predictor, rule: SumRule, test: TestRows) -> Story:
-    """Collect what there is to say about an early exit."""
+def tell(predictor: Predictor, rule: SumRule | None, test: TestRows) -> Story:
+    """Collect what there is to say about an early exit; without a rule on one sum there are no thresholds to draw."""
     forest, certificate = predictor.forest, predictor.certificate or Certificate(method="by hand")
+    # Where labels are certain, bolder thresholds would be another promise, and more cautious ones pointless.
+    is_certain = certificate.promise is not None and certificate.promise.confidence == 1.0
     runs = [predictor.run(test.rows[at : at + BLOCK], None) for at in range(0, len(test), BLOCK)]
     labels, trees, node_tests = (
         np.concatenate([getattr(run, name) for run in runs]) for name in ("labels", "trees", "steps")
@@ -59,8 +61,8 @@ def tell(predictor: Predictor, rule: SumRule, test: TestRows) -> Story:
         effort=Effort(
             "trees evaluated", trees, forest.n_trees, "Number of trees evaluated until the label of a row was clear."
         ),
-        picture=_draw_rule(rule, forest),
-        curve=_measure_curve(predictor, rule, test),
+        picture=None if rule is None else _draw_rule(rule, forest),
+        curve=None if rule is None or is_certain else _measure_curve(predictor, rule, test),
         answers=labels,
         probabilities=predictor.predict_proba(test.rows, None),
         row_columns=[Column("trees evaluated", trees), Column("node tests", node_tests)],
@@ -70,9 +72,9 @@ def tell(predictor: Predictor, rule: SumRule, test: TestRows) -> Story:
     )
 
 
-def _claim_changes(rule: SumRule, bound: float | None, test: TestRows, labels: NDArray[Any]) -> list[Claim]:
+def _claim_changes(rule: SumRule | None, bound: float | None, test: TestRows, labels: NDArray[Any]) -> list[Claim]:
     against = {"the model's": test.full}
-    if rule.kind == "votes":
+    if rule is not None and rule.kind == "votes":
         # Votes promise against the full vote; what it means for the model's own labels is measured only.
         against = {"the full vote's": test.full_vote} | against
     claims: list[Claim] = []

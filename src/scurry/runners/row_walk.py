@@ -71,6 +71,11 @@ class Terms:
     def of(cls, predictor: Runs, costs: FeatureCosts, max_cost: float | None, order: str) -> Self:
         """Check the arguments that `Predictor.acquire` and `Predictor.start_row` share."""
         check_choice("order", order, ORDERS)
+        if not predictor.plan.in_plan_order:
+            raise InputError(
+                "this plan chooses an order of trees by a row's values, which are not known before they are bought; "
+                "use Predictor.full(forest), or promise Labels(…)"
+            )
         if order != "plan" and predictor.plan.exit_rule is not None:
             raise InputError(
                 f'an early exit keeps its promise in its own order of trees; use order="plan", or order="{order}" with '
