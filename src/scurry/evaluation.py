@@ -119,6 +119,8 @@ def feature_bill(
 def _uses_until_exit(predictor: Predictor, X: Any) -> NDArray[np.int32]:
     """Count how often rows read features in the trees that a predictor evaluates."""
     forest, plan = predictor.forest, predictor.plan
+    if not plan.in_plan_order:
+        raise InputError("this plan reads features to choose an order of trees for each row, which is not counted here")
     if not plan.exits_early:
         return feature_uses(forest, X)
     if plan.exit_rule is not None and plan.exit_rule.shuffles_rows:

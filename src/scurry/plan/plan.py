@@ -104,8 +104,13 @@ class Plan:
 
     @property
     def exits_early(self) -> bool:
-        """Whether rows may stop after some trees of `order`, and have then evaluated the first of them."""
+        """Whether rows may stop before every tree is evaluated, by a rule of the plan."""
         return self.stop is not None and not self.stop.by_step
+
+    @property
+    def in_plan_order(self) -> bool:
+        """Whether every row evaluates trees in the plan's order; else the rule has several."""
+        return self.stop is None or self.stop.in_plan_order
 
     @property
     def exit_rule(self) -> SumRule | None:

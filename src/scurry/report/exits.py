@@ -28,9 +28,11 @@ FACTORS = np.geomspace(1 / 16, 16, 41)
 
 
 def tell(predictor: Predictor, rule: SumRule | None, test: TestRows) -> Story:
-    """Collect what there is to say about an early exit. Rules on sentinels have neither a picture nor a curve yet."""
+    """Collect what there is to say about an early exit; without a rule on one sum there are no thresholds to draw."""
     forest, certificate = predictor.forest, predictor.certificate or Certificate(method="by hand")
     is_classifier = forest.is_classifier
+    # Where labels are certain, bolder thresholds would be another promise, and more cautious ones pointless.
+    is_certain = certificate.promise is not None and certificate.promise.confidence == 1.0
     runs = [predictor.run(test.rows[at : at + BLOCK], None) for at in range(0, len(test), BLOCK)]
     labels, trees, node_tests = (
         np.concatenate([getattr(run, name) for run in runs]) for name in ("labels", "trees", "steps")
@@ -73,7 +75,7 @@ def tell(predictor: Predictor, rule: SumRule | None, test: TestRows) -> Story:
             "trees evaluated", trees, forest.n_trees, "Number of trees evaluated until the answer of a row was clear."
         ),
         picture=None if rule is None else _draw_rule(rule, forest),
-        curve=None if rule is None else _measure_curve(predictor, rule, test),
+        curve=None if rule is None or is_certain else _measure_curve(predictor, rule, test),
         answers=labels,
         probabilities=predictor.predict_proba(test.rows, None) if is_classifier else None,
         row_columns=[Column("trees evaluated", trees), Column("node tests", node_tests)],

@@ -73,7 +73,7 @@ class Terms:
         check_choice("order", order, ORDERS)
         if predictor.plan.stop is not None and predictor.plan.stop.needs_whole_rows:
             raise InputError(
-                "this plan stops rows at sentinels, which needs all of their features; to buy them one at a time, use "
+                "this plan needs all features of a row before it starts; to buy them one at a time, use "
                 'Predictor.full(forest), or an early exit made with method="qwyc"'
             )
         if order != "plan" and predictor.plan.exit_rule is not None:
