@@ -17,6 +17,8 @@ from scurry.checks import check_instance, check_number, check_numbers
 from scurry.errors import InputError
 from scurry.forest import Forest
 
+_MAX_GROUPS = 1_000_000  # every number up to the largest is a group, used or not
+
 
 @dataclass(frozen=True, eq=False)
 class FeatureCosts:
@@ -350,6 +352,11 @@ def _check_groups(forest: Forest, given: Any) -> tuple[NDArray[np.int64], list[A
     if membership.min(initial=0) < -1:
         at = int(np.argmin(membership))
         raise InputError(f"groups[{at}] is {membership[at]}; a group is 0, 1, …, and -1 means none", argument="groups")
+    if membership.max(initial=-1) >= _MAX_GROUPS:
+        at = int(np.argmax(membership))
+        raise InputError(
+            f"groups[{at}] is {membership[at]}; number the groups 0, 1, …, below {_MAX_GROUPS:,}", argument="groups"
+        )
     return membership.astype(np.int64), list(range(int(membership.max(initial=-1)) + 1))
 
 

@@ -397,6 +397,8 @@ class TestSaving:
             ("feature_costs", np.full(30, np.nan)),
             ("feature_costs", np.full(30, -1.0)),
             ("groups", np.full(30, 7)),
+            ("groups", np.full(30, 2**60)),
+            ("unavailable", np.array([[99, 0]])),
         ],
     )
     def test_fields_that_do_not_fit_are_named(self, name, array, tmp_path):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from scurry.checks import check_choice, check_confidence, check_number, check_rate
@@ -14,6 +15,8 @@ from scurry.formatting import format_number, format_percent, format_share
 
 AGAINST = ("model", "vote")
 HOLDS = ("rows", "groups", "orders", "each row")
+_RATE = re.compile(r"([0-9.]+(?:e-?[0-9]+)?)\s*(%?)")
+_KINDS: dict[str, type[Promise]] = {}
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,16 @@ class Promise(ABC):
 
     # How files name this kind. It stays as it is when a class is renamed.
     TAG: ClassVar[str]
+    # Whether it is about labels, so that the model must be a classifier, and whether only known labels can test it.
+    IS_ABOUT_CLASSES: ClassVar[bool] = True
+    NEEDS_LABELS: ClassVar[bool] = False
+    # How a text asks for it, such as "labels<=0.5%"; empty if none does.
+    EXAMPLE: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # So that each kind can live in a module of its own; `scurry.promises` imports them all.
+        _KINDS[cls.TAG] = cls
 
     def __post_init__(self) -> None:
         if self.confidence is not None:
@@ -64,6 +77,45 @@ class Promise(ABC):
     @abstractmethod
     def rows_needed(self) -> int:
         """Return how many calibration rows it takes to certify the promise when none of them breaks it."""
+
+    def about_groups(self) -> Promise:
+        """Return the same promise about one row of each new group, so that every group counts the same."""
+        raise InputError(f"groups= cannot be used with {type(self).__name__}", argument="groups")
+
+    @classmethod
+    def read_text(cls, text: str, classes: Sequence[Any]) -> Promise | None:
+        """Return the promise of this kind that `text` asks for; None if it asks for another kind."""
+        return None
+
+    @staticmethod
+    def parse(text: str, *, classes: Sequence[Any] = (), confidence: float | None = 0.95) -> Promise:
+        """Return the promise that a text asks for, as the command line takes it.
+
+        Parameters
+        ----------
+        text : str
+            Such as "labels<=0.5%".
+        classes : sequence of labels, optional
+            The classes of the model, so that the text "1" names the class 1.
+        confidence : float or None, default 0.95
+
+        Raises
+        ------
+        InputError
+            If no kind of promise is written like this.
+
+        Examples
+        --------
+        >>> import scurry
+        >>> scurry.promises.Promise.parse("labels<=0.5%")
+        Labels(confidence=0.95, max_changed=0.005, against='model', holds='rows')
+        """
+        for kind in _KINDS.values():
+            found = kind.read_text(text.strip(), classes)
+            if found is not None:
+                return replace(found, confidence=confidence)
+        examples = ", ".join(repr(kind.EXAMPLE) for kind in _KINDS.values() if kind.EXAMPLE)
+        raise InputError(f"promise must be written like one of {examples}, got {text!r}", argument="promise")
 
     def to_json(self) -> dict[str, Any]:
         """Return the promise as an object of JSON; `from_json` reads it."""
@@ -121,6 +173,7 @@ class Labels(Promise):
     holds: str = "rows"
 
     TAG: ClassVar[str] = "labels"
+    EXAMPLE: ClassVar[str] = "labels<=0.5%"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -152,6 +205,16 @@ class Labels(Promise):
                 "Nothing is promised for new rows."
             )
         return f"With confidence {self.confidence:g}, {at_most} of {new} get another label than {whose}{average}."
+
+    def about_groups(self) -> Labels:
+        """Return the same promise about one row of each new group, so that every group counts the same."""
+        return replace(self, holds="groups")
+
+    @classmethod
+    def read_text(cls, text: str, classes: Sequence[Any]) -> Labels | None:
+        """Return the promise that a text such as "labels<=0.5%" asks for; None if it asks for another kind."""
+        what, sign, rate = text.partition("<=")
+        return cls(read_rate(rate)) if sign and what.strip() == "labels" else None
 
     def rows_needed(self) -> int:
         """Return how many calibration rows it takes to certify the promise when none of them breaks it.
@@ -216,4 +279,17 @@ class Cost(Promise):
         return 0
 
 
-_KINDS: dict[str, type[Promise]] = {kind.TAG: kind for kind in (Labels, Cost)}
+def read_rate(text: str) -> float:
+    """Return a rate as a text writes it: "0.5%" or "0.005".
+
+    Examples
+    --------
+    >>> read_rate("0.5 %"), read_rate("0.005")
+    (0.005, 0.005)
+    """
+    found = _RATE.fullmatch(text.strip())
+    try:
+        # Divided, not multiplied: 0.3 % is then the float 0.003.
+        return float(found[1]) / (100 if found[2] else 1) if found else float(text)
+    except ValueError as error:
+        raise InputError(f"promise must have a rate such as 0.5% or 0.005, got {text!r}", argument="promise") from error

@@ -277,7 +277,8 @@ class Visit:
         max_cost, order = container.field("max_cost", float | int | None), container.field("order", str)
         terms = Terms.of(predictor, costs, max_cost, order)
         known, given = (_read_values(container, name, forest) for name in ("known", "given"))
-        unavailable = container.array("unavailable", np.int64).tolist()
+        # Of an array of any shape, which a damaged file may hold.
+        unavailable = container.array("unavailable", np.int64).ravel().tolist()
         features = [*known, *given, *unavailable]
         if not all(0 <= feature < forest.n_features for feature in features) or len(set(features)) != len(features):
             raise FormatError("it names features that the forest does not have, or one of them twice")

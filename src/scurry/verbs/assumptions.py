@@ -11,7 +11,7 @@ import warnings
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,20 @@ _MIN_LEAVES, _MIN_ROWS = 6, 50  # equal counts in that many leaves have a chance
 _STACK = 4  # from here to the caller of a verb: warnings name that line
 
 
+class Parts(NamedTuple):
+    """Rows divided into subgroups.
+
+    Attributes
+    ----------
+    names : tuple of str
+    codes : int array of shape (n_rows,)
+        The subgroup of each row, as an index of `names`.
+    """
+
+    names: tuple[str, ...]
+    codes: NDArray[np.intp]
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CheckedRows:
     """Calibration rows that a promise may be tested on.
@@ -45,6 +59,8 @@ class CheckedRows:
         What is an independent draw, and is counted.
     groups : int array of shape (n_rows,) or None
         The unit of each row, from 0 on; None where each row is one.
+    parts : Parts or None
+        The subgroup of each row, where a promise is made for each of several.
     n_shared : int
         Rows that were left out because they fitted the rule.
     warned : str
@@ -56,6 +72,7 @@ class CheckedRows:
     digests: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     unit: str = "row"
     groups: NDArray[np.intp] | None = None
+    parts: Parts | None = None
     n_shared: int = 0
     warned: str = ""
 
@@ -66,8 +83,12 @@ class CheckedRows:
 
     def split(self, n_fit: int) -> tuple[Sample, NDArray[Any] | None, Sample]:
         """Return rows of `n_fit` units and their labels, to fit a rule, and one row of each other unit to test it."""
-        fits, tests = split_rows(self.digests, n_fit, self.groups)
+        fits, tests = self.divide(n_fit)
         return self.sample.where(fits), None if self.y is None else self.y[fits], self.sample.where(tests)
+
+    def divide(self, n_fit: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which rows belong to `n_fit` units that fit a rule, and which to the others, one row of each."""
+        return split_rows(self.digests, n_fit, self.groups)
 
     def one_of_each(self) -> Sample:
         """Return one row of each unit, to test what other rows fitted."""
@@ -75,7 +96,12 @@ class CheckedRows:
 
 
 def check_rows(
-    forest: Forest, sample: Sample, y: NDArray[Any] | None, groups: Any, fit_rows: NDArray[Any] | None
+    forest: Forest,
+    sample: Sample,
+    y: NDArray[Any] | None,
+    groups: Any,
+    fit_rows: NDArray[Any] | None,
+    parts: Parts | None = None,
 ) -> CheckedRows:
     """Return the rows that may test a promise, and warn of what was wrong with the others.
 
@@ -97,6 +123,7 @@ def check_rows(
         _warn_of_shared(n_shared, len(shared))
         sample, digests, y = sample.where(~shared), digests[~shared], None if y is None else y[~shared]
         codes = None if codes is None else np.unique(codes[~shared], return_inverse=True)[1]
+        parts = None if parts is None else parts._replace(codes=parts.codes[~shared])
     if codes is None and are_copied(digests):
         unit, codes = "distinct row", np.unique(digests, return_inverse=True)[1]
         warnings.warn(
@@ -106,22 +133,49 @@ def check_rows(
             UserWarning,
             stacklevel=_STACK,
         )
-    return CheckedRows(sample=sample, y=y, digests=digests, unit=unit, groups=codes, n_shared=n_shared, warned=warned)
+    return CheckedRows(
+        sample=sample,
+        y=y,
+        digests=digests,
+        unit=unit,
+        groups=codes,
+        parts=parts,
+        n_shared=n_shared,
+        warned=warned,
+    )
+
+
+def read_parts(by: Any, X_cal: Any, n_rows: int) -> Parts:
+    """Return the subgroups of calibration rows: one value for each row, or the name of a column of `X_cal`."""
+    if not isinstance(by, str):
+        values, codes = _number_values("by", by, n_rows, "give rows without a subgroup a value of their own")
+        return Parts(tuple(map(str, values.tolist())), codes)
+    columns = list(getattr(X_cal, "column_names", getattr(X_cal, "columns", ())))
+    if by not in columns:
+        known = f"it has {', '.join(map(str, columns[:20]))}" if columns else "it is no frame; pass one value per row"
+        raise InputError(f"by={by!r} must be the name of a column of X_cal: {known}", argument="by")
+    values, codes = _number_values("by", X_cal[by], n_rows, "give rows without a subgroup a value of their own")
+    return Parts(tuple(f"{by}={value}" for value in values.tolist()), codes)
 
 
 def _check_groups(groups: Any, n_rows: int) -> NDArray[np.intp]:
     """Return the group of each row as a number from 0 on."""
-    given = np.asarray(groups)
-    if given.shape != (n_rows,):
-        raise InputError(f"groups has shape {given.shape}, X_cal has {n_rows} rows", argument="groups")
-    if given.dtype.kind == "O" and any(value is None or value != value for value in given.tolist()):
-        raise InputError("groups has missing values; give rows without a group one each", argument="groups")
-    if given.dtype.kind == "f" and np.isnan(given).any():
-        raise InputError("groups has missing values; give rows without a group one each", argument="groups")
+    return _number_values("groups", groups, n_rows, "give rows without a group one each")[1]
+
+
+def _number_values(name: str, given: Any, n_rows: int, advice: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the different values, and for each row the index of its own."""
+    array = np.asarray(given)
+    if array.shape != (n_rows,):
+        raise InputError(f"{name} has shape {array.shape}, X_cal has {n_rows} rows", argument=name)
+    is_missing = array.dtype.kind == "f" and bool(np.isnan(array).any())
+    if is_missing or (array.dtype.kind == "O" and any(value is None or value != value for value in array.tolist())):
+        raise InputError(f"{name} has missing values; {advice}", argument=name)
     try:
-        return np.unique(given, return_inverse=True)[1].astype(np.intp)
+        values, codes = np.unique(array, return_inverse=True)
     except TypeError as error:
-        raise InputError(f"groups must be of one type: {error}", argument="groups") from error
+        raise InputError(f"{name} must be of one type: {error}", argument=name) from error
+    return values, codes.astype(np.intp)
 
 
 def _warn_of_shared(n_shared: int, n_rows: int) -> None:

@@ -52,7 +52,7 @@ def plans_by_scores(calibration: Calibration, methods: Sequence[str]) -> list[Pl
         If no method can be certified.
     """
     search = _Search.of(calibration)
-    fits = [search.fit(method, calibration.promise.max_changed * search.fit_share) for method in methods]
+    fits = [search.fit(method, calibration.labels.max_changed * search.fit_share) for method in methods]
     exits = search.count_exits(fits, search.amounts)
     plans, failures = [], []
     for method, fit, counts in zip(methods, fits, exits, strict=True):
@@ -111,7 +111,7 @@ class _Search:
 
     @property
     def is_tested(self) -> bool:
-        return self.calibration.promise.confidence is not None
+        return self.calibration.labels.confidence is not None
 
     @property
     def amounts(self) -> NDArray[np.float64]:
@@ -159,7 +159,7 @@ class _Search:
         is_limited = self.is_tested or calibration.options.gamma is None
         certificate = calibration.certificate(
             method,
-            calibration.promise if is_limited else None,
+            calibration.labels if is_limited else None,
             n_fit_rows=len(self.rows),
             measured=measured,
             **tested,
@@ -168,7 +168,7 @@ class _Search:
 
     def _certified(self, family: Sequence[_Member]) -> list[_Member]:
         """Return the members before the first that fails its test; all of them keep the promise at once."""
-        promise = self.calibration.promise
+        promise = self.calibration.labels
         n_mistakes = [member.n_mistakes for member in family]
         last = certify_rates(n_mistakes, self.held_out.n_rows, promise.max_changed, promise.confidence or 0.0)
         return list(family[: last + 1])
@@ -177,7 +177,7 @@ class _Search:
         """Return thresholds in the order of `fit` that spend more of the promise on the rows that fitted it."""
         if self.calibration.options.gamma is not None:
             return []  # the caller has said how bold
-        rates = [rate for share in _BOLD_SHARES if (rate := share * self.calibration.promise.max_changed) < 1]
+        rates = [rate for share in _BOLD_SHARES if (rate := share * self.calibration.labels.max_changed) < 1]
         fits = [self.fit(method, rate, fit.order) for rate in rates]
         counts = self.count_exits(fits, np.zeros(1))
         return [_Member(bold, 0.0, exits[:, 0]) for bold, exits in zip(fits, counts, strict=True)]
@@ -200,7 +200,7 @@ def split_to_choose(calibration: Calibration) -> tuple[Calibration, Calibration]
     Two thirds of the fitting rows fit the methods that are compared, and the others tell what each would spend. The
     method chosen is fitted to all of them, and certified on rows that had no part in any of this.
     """
-    rows, promise = calibration.rows, calibration.promise
+    rows, promise = calibration.rows, calibration.labels
     fit_rows, test_rows = calibration.fit_rows, rows.one_of_each()
     if fit_rows is None:
         fitting, _, test_rows = rows.split(_count_fit_units(calibration))
@@ -311,7 +311,7 @@ def _count_exits(forest: Forest, fits: Sequence[ScoreRule], amounts: NDArray[np.
 
 
 def _infeasible(calibration: Calibration, n_mistakes: int, n_rows: int) -> InfeasibleError:
-    alpha, confidence = calibration.promise.max_changed, calibration.promise.confidence or 0.0
+    alpha, confidence = calibration.labels.max_changed, calibration.labels.confidence or 0.0
     achievable = certified_rate(n_mistakes, n_rows, confidence)
     # Two digits, never rounded down: what is advised must be feasible.
     advice, needed = f"Pass max_disagreement={round_up(achievable, 2):.2g}", None
@@ -321,7 +321,7 @@ def _infeasible(calibration: Calibration, n_mistakes: int, n_rows: int) -> Infea
         needed = needed if calibration.has_fit_rows else 2 * needed - 1
         advice += f", at least {needed} calibration rows"
     return InfeasibleError(
-        f"max_disagreement={alpha:g} cannot be certified with confidence {calibration.promise.confidence} on {n_rows} "
+        f"max_disagreement={alpha:g} cannot be certified with confidence {calibration.labels.confidence} on {n_rows} "
         f"rows; {achievable:.3g} can. {advice}, or confidence=None for no promise",
         achievable,
         n_rows_needed=needed,

@@ -100,7 +100,7 @@ def _check_asked(forest: Forest, options: ExitOptions, method: str) -> None:
 
 def _split(calibration: Calibration) -> tuple[Sample | None, Sample]:
     """Return rows that choose an order of trees or shape a rule, where some do, and rows that certify it."""
-    rows, promise = calibration.rows, calibration.promise
+    rows, promise = calibration.rows, calibration.labels
     if calibration.fit_rows is not None:
         return InMemory(calibration.fit_rows), rows.one_of_each()
     if promise.confidence is None or not _certifies_its_order(calibration):
@@ -124,7 +124,7 @@ def _count_agreement(forest: Forest, rows: NDArray[Any]) -> Sums:
 
 
 def _certifies_its_order(calibration: Calibration) -> bool:
-    promise = calibration.promise
+    promise = calibration.labels
     return promise.confidence is not None and calibration.options.shuffle == "fixed" and promise.max_changed > 0
 
 
@@ -140,9 +140,9 @@ def _two_classes(
     rule, promise = fit_votes(
         positives,
         n_trees,
-        calibration.promise.max_changed,
+        calibration.labels.max_changed,
         method=method,
-        confidence=calibration.promise.confidence,
+        confidence=calibration.labels.confidence,
         shaping=None if choosing is None else choosing.mapped(_positives),
         random_state=calibration.search_rng,
     )
@@ -178,7 +178,7 @@ def _many_classes(
 ) -> tuple[NDArray[np.int32], SumRule, Certificate]:
     n_trees, n_classes = calibration.forest.n_trees, calibration.forest.n_classes
     _check_many_classes(
-        calibration.forest, calibration.options, method, tested=calibration.promise.confidence is not None
+        calibration.forest, calibration.options, method, tested=calibration.labels.confidence is not None
     )
     if _certifies_its_order(calibration):
         fit = fit_plurality_order(votes, n_classes, **_order_options(calibration), method=method, choosing=choosing)
@@ -186,7 +186,7 @@ def _many_classes(
         certificate = _order_certificate(calibration, method, fit)
     else:
         order = calibration.rng.permutation(n_trees).astype(np.int32)
-        rule = solve_plurality(n_trees, n_classes, calibration.promise.max_changed)
+        rule = solve_plurality(n_trees, n_classes, calibration.labels.max_changed)
         upper = strictest(rule)
         certificate = replace(_certificate_over_orders(calibration, "minimixed", None), method=method)
     return order, plurality_rule(upper), certificate
@@ -204,14 +204,14 @@ def _check_many_classes(forest: Forest, options: ExitOptions, method: str, *, te
 
 
 def _order_options(calibration: Calibration) -> dict[str, Any]:
-    promise = calibration.promise
+    promise = calibration.labels
     rates = {"max_disagreement": promise.max_changed, "confidence": promise.confidence}
     return rates | {"random_state": calibration.search_rng}
 
 
 def _order_certificate(calibration: Calibration, method: str, fit: OrderFit[Any]) -> Certificate:
     """Return the certificate of one order of trees, whose own mistakes were counted."""
-    promise, n_rows = replace(calibration.promise, against="vote"), fit.promise.n_rows
+    promise, n_rows = replace(calibration.labels, against="vote"), fit.promise.n_rows
     measured = ExitMeasurement(changed=fit.n_mistakes / n_rows, mean_trees=fit.mean_votes)
     if fit.promise.upper_bound > 0:
         return calibration.certificate(method, promise, n_rows=n_rows, n_broken=fit.n_mistakes, measured=measured)
@@ -225,7 +225,7 @@ def _order_certificate(calibration: Calibration, method: str, fit: OrderFit[Any]
 
 def _certificate_over_orders(calibration: Calibration, method: str, measured: ExitMeasurement | None) -> Certificate:
     """Return the certificate of a rule whose bounds are probabilities over orders of trees."""
-    promise: Labels | None = replace(calibration.promise, against="vote", holds="orders")
+    promise: Labels | None = replace(calibration.labels, against="vote", holds="orders")
     note = ""
     if promise is not None and promise.max_changed > 0:
         if method in ("minimax", "minimixed"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.promises import Promise
+from scurry.promises import Labels, Promise
 from scurry.verbs.by_scores import SCORE_METHODS, plans_by_scores, split_to_choose
 from scurry.verbs.by_votes import plan_by_votes, plan_without_rows
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
@@ -30,6 +31,7 @@ def early_exit(
     *,
     X_fit: Any = None,
     groups: ArrayLike | None = None,
+    by: str | ArrayLike | None = None,
     promise: Promise | None = None,
     max_disagreement: float = DEFAULT_RATE,
     method: str = "auto",
@@ -64,9 +66,12 @@ def early_exit(
     groups : array of shape (n_rows,), optional
         The group that each row of `X_cal` belongs to, such as the patient, where rows of a group are no independent
         draws. A group is not divided, one row of each certifies, and the promise is about a row of a new group.
+    by : str or array of shape (n_rows,), optional
+        The subgroup of each row of `X_cal`, such as the region, or the name of a column of a frame `X_cal`. The promise
+        then holds in every subgroup at once. For promises about labels that change.
     promise : Promise, optional
-        What may change, and how surely: ``scurry.promises.Labels(0.005, confidence=0.95)``. The next argument and
-        `confidence` are its short form; pass one or the other.
+        What may change, and how surely: one of the kinds in `scurry.promises`. The next argument and `confidence` are
+        the short form of ``scurry.promises.Labels(0.005, confidence=0.95)``; pass one or the other.
     max_disagreement : float in [0, 1), default 0.001
         The largest share of rows whose label may change: 0.001 is one in a thousand.
     method : {"auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan"}
@@ -147,9 +152,12 @@ def early_exit(
         random_state=random_state,
     )
     forest = from_model(model)
-    if X_cal is not None:
-        return calibrate(Calibration.of(forest, X_cal, y_cal, X_fit, options, groups))
-    for name, given in (("y_cal", y_cal), ("X_fit", X_fit), ("groups", groups)):
+    is_other_kind = not isinstance(options.asked, Labels)
+    if X_cal is None and is_other_kind and options.asked.rows_needed():
+        raise InputError(f"X_cal is needed: rows test what {options.asked!r} promises", argument="X_cal")
+    if X_cal is not None or is_other_kind:
+        return calibrate(Calibration.of(forest, X_cal, y_cal, X_fit, options, groups, by))
+    for name, given in (("y_cal", y_cal), ("X_fit", X_fit), ("groups", groups), ("by", by)):
         if given is not None:
             raise InputError(f"{name} goes with X_cal, and there is none", argument=name)
     return Predictor(forest, plan_without_rows(forest, options))
@@ -157,9 +165,15 @@ def early_exit(
 
 def calibrate(calibration: Calibration) -> Predictor:
     """Return the predictor that a calibration asks for, wherever its rows lie."""
+    planner = _PLANNERS.get(type(calibration.promise))
+    if planner is None:
+        raise InputError(f"early_exit cannot promise {calibration.promise!r}", argument="promise")
+    return Predictor(calibration.forest, with_score_map(calibration, planner(calibration)))
+
+
+def _plan_labels(calibration: Calibration) -> Plan:
     method = calibration.options.method
-    plan = _choose_plan(calibration) if method == "auto" else _plan_by(method, calibration)
-    return Predictor(calibration.forest, with_score_map(calibration, plan))
+    return _choose_plan(calibration) if method == "auto" else _plan_by(method, calibration)
 
 
 def _plan_by(method: str, calibration: Calibration) -> Plan:
@@ -196,7 +210,7 @@ def _choose_plan(calibration: Calibration) -> Plan:
     if _spent(plan) > _WORTH_IT * full_cost:
         certificate = calibration.certificate(
             "full",
-            replace(calibration.promise, max_changed=0.0),
+            replace(calibration.labels, max_changed=0.0),
             why=f"early exit would not pay; of {full_cost:.4g} {unit}, a row needs {_spent(plan):.1f} by {best}",
         )
         return Plan.full(forest, certificate)
@@ -216,3 +230,7 @@ def _spent(plan: Plan | None) -> float:
     """Return what a plan spent per row on the rows that tested it; infinity if there is none."""
     measured = None if plan is None or plan.certificate is None else plan.certificate.exits
     return np.inf if measured is None else measured.spent
+
+
+# What makes a plan for each kind of promise: one function of a calibration, in a module of its own.
+_PLANNERS: dict[type[Promise], Callable[[Calibration], Plan]] = {Labels: _plan_labels}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from numbers import Integral, Real
 from typing import Any, TypedDict
@@ -17,7 +17,7 @@ from scurry.promises import Certificate, Labels, Promise, RowSummary
 from scurry.stopping.guarantee import certified_rate
 from scurry.stopping.sample import InMemory, Sample, Sums
 from scurry.stopping.scores.matrix import PRESETS, check_costs
-from scurry.verbs.assumptions import CheckedRows, check_rows
+from scurry.verbs.assumptions import CheckedRows, check_rows, read_parts
 
 VOTE_METHODS = ("minimax", "minimean", "minimixed", "schwing")
 METHODS = ("auto", *VOTE_METHODS, "qwyc", "fan")
@@ -98,11 +98,11 @@ class ExitOptions:
             check_number("gamma", self.gamma)
 
     def _check_promise(self, promise: Promise) -> None:
-        if not isinstance(promise, Labels):
+        if not isinstance(promise, Promise):
             raise InputError(
                 f"promise must be one of scurry.promises, such as Labels(0.005), got {promise!r}", argument="promise"
             )
-        if promise.against != "model" or promise.holds != "rows":
+        if isinstance(promise, Labels) and (promise.against != "model" or promise.holds != "rows"):
             raise InputError(
                 "leave `against` and `holds` of the promise out: they follow from the method and shuffle",
                 argument="promise",
@@ -127,25 +127,32 @@ class ExitOptions:
             # The short form of the same promise, which makes the same plan.
             options |= {
                 "promise": None,
-                "max_disagreement": self.labels.max_changed,
-                "confidence": self.labels.confidence,
+                "max_disagreement": self.promise.max_changed,
+                "confidence": self.promise.confidence,
             }
+        elif self.promise is not None:
+            del options["max_disagreement"], options["confidence"]
         # Every field is written unless it has its default, so that a new option cannot be forgotten.
         usual = {field.name: field.default for field in fields(self) if field.name not in _ALWAYS_WRITTEN}
         written = [f"{k}={_as_code(v)}" for k, v in options.items() if k not in usual or not _is_same(v, usual[k])]
         return f"scurry.early_exit({', '.join(['model', *data, *written])})"
 
     @property
-    def labels(self) -> Labels:
+    def asked(self) -> Promise:
         """The promise that is asked for."""
-        if isinstance(self.promise, Labels):
+        if self.promise is not None:
             return self.promise
         return Labels(self.max_disagreement, confidence=self.confidence)
 
     @property
+    def labels(self) -> Labels:
+        """The promise that is asked for, where it is about the share of all labels that change."""
+        return _as_labels(self.asked)
+
+    @property
     def is_promised(self) -> bool:
         """Whether rows have to certify something."""
-        return self.labels.confidence is not None and self.labels.max_changed > 0
+        return self.asked.rows_needed() > 0
 
     @property
     def cost_unit(self) -> str:
@@ -168,7 +175,7 @@ class Calibration:
         Rows that fit the rule, where they are not to be taken from `rows`.
     has_fit_rows : bool
         Whether the caller gave rows to fit the rule.
-    promise : Labels
+    promise : Promise
         What is asked for.
     options : ExitOptions
     costs : float64 array of shape (n_trees,) or None
@@ -183,7 +190,7 @@ class Calibration:
     rows: CheckedRows
     n_rows_given: int
     fit_rows: NDArray[Any] | None
-    promise: Labels
+    promise: Promise
     options: ExitOptions
     costs: NDArray[np.float64] | None
     seed: int
@@ -192,20 +199,37 @@ class Calibration:
 
     @classmethod
     def of(
-        cls, forest: Forest, X_cal: Any, y_cal: Any, X_fit: Any, options: ExitOptions, groups: Any = None
+        cls,
+        forest: Forest,
+        X_cal: Any,
+        y_cal: Any,
+        X_fit: Any,
+        options: ExitOptions,
+        groups: Any = None,
+        by: Any = None,
     ) -> Calibration:
         """Check rows and options against the model; raise an error that says what is accepted."""
-        check_classifier(forest)
+        asked = options.asked
+        if asked.IS_ABOUT_CLASSES:
+            check_classifier(forest)
+        if asked.NEEDS_LABELS and y_cal is None:
+            raise InputError(
+                f"y_cal is needed: {type(asked).__name__} compares answers with known labels; pass them, or promise "
+                "Labels(…), which needs none",
+                argument="y_cal",
+            )
         costs = None if isinstance(options.costs, str) else check_costs(options.costs, forest.n_trees)
         if options.threshold is not None:
             forest = with_threshold(forest, options.threshold)
+        if X_cal is None:
+            X_cal = InMemory(np.empty((0, forest.n_features), forest.input_dtype))
         sample = X_cal if isinstance(X_cal, Sample) else InMemory(as_rows(forest, X_cal))
-        if sample.n_rows == 0:
+        if sample.n_rows == 0 and (asked.rows_needed() or isinstance(asked, Labels)):
             raise InputError("X_cal has no rows; pass rows like those to be predicted, labels are not needed")
         y = None if y_cal is None else np.asarray(y_cal)
         if y is not None and y.shape != (sample.n_rows,):
             raise InputError(f"y_cal has shape {y.shape}, X_cal has {sample.n_rows} rows", argument="y_cal")
-        if y is not None:
+        if y is not None and forest.is_classifier:
             forest.codes_of(y, "y_cal")  # they must be labels of the model, also where no method reads them
         fit_rows = None if X_fit is None else as_rows(forest, X_fit)
         if fit_rows is not None and len(fit_rows) == 0:
@@ -214,21 +238,29 @@ class Calibration:
             raise InputError("groups are for a promise, and without a confidence there is none", argument="groups")
         if groups is not None and options.shuffle == "row":
             raise InputError('groups need one order of trees for all rows: shuffle="fixed"', argument="groups")
+        if by is not None and not options.is_promised:
+            raise InputError("by is for a promise, and without a confidence there is none", argument="by")
+        parts = None if by is None else read_parts(by, X_cal, sample.n_rows)
         rows = CheckedRows(sample=sample, y=y)
         if options.is_promised:
-            rows = check_rows(forest, sample, y, groups, fit_rows)
+            rows = check_rows(forest, sample, y, groups, fit_rows, parts)
         return cls(
             forest=forest,
             rows=rows,
             n_rows_given=sample.n_rows,
             fit_rows=fit_rows,
-            promise=options.labels if groups is None else replace(options.labels, holds="groups"),
+            promise=asked if groups is None else asked.about_groups(),
             options=options,
             costs=costs,
             seed=draw_seed(options.random_state),
-            data=_name_data(y_cal=y_cal, X_fit=X_fit, groups=groups),
+            data=_name_data(X_cal=X_cal, y_cal=y_cal, X_fit=X_fit, groups=groups, by=by),
             has_fit_rows=fit_rows is not None,
         )
+
+    @property
+    def labels(self) -> Labels:
+        """The promise, where it is about the share of all labels that change."""
+        return _as_labels(self.promise)
 
     @property
     def sample(self) -> Sample:
@@ -254,7 +286,9 @@ class Calibration:
         return sample.sums(partial(_node_tests, self.forest)) / sample.n_rows
 
     @cached_property
-    def _row_summary(self) -> RowSummary:
+    def _row_summary(self) -> RowSummary | None:
+        if self.sample.n_rows == 0:
+            return None
         # An even selection of rows, the same wherever they lie.
         n_rows = self.sample.n_rows
         chosen = np.zeros(n_rows, np.bool_)
@@ -266,13 +300,19 @@ class Calibration:
     def certificate(
         self, method: str, promise: Promise | None, *, n_rows: int = 0, n_broken: int = 0, **known: Any
     ) -> Certificate:
-        """Return the certificate of a plan by `method`; with `n_rows`, the bound from an exact binomial test."""
+        """Return the certificate of a plan by `method`.
+
+        With `n_rows` and no `bound` among what is `known`, the bound is that of an exact binomial test.
+        """
         confidence, note = self.promise.confidence, known.pop("note", "")
         if promise is not None and promise.rows_needed() and self.rows.warned:
             promise, n_rows, n_broken, note = None, 0, 0, "The calibration rows look like rows that trained the model."
+            for tested in ("bound", "tests", "n_gained"):
+                known.pop(tested, None)
         if self.options.keep_scores is not None:
             note = f"{note} Rows of the second class get their full score.".strip()
-        is_tested = n_rows > 0 and confidence is not None
+        if n_rows > 0 and confidence is not None and "bound" not in known:
+            known["bound"] = certified_rate(n_broken, n_rows, confidence)
         # Methods on scores draw no more than an order. A seed that nobody gave is written only where it would lead to
         # another plan.
         draws = method in VOTE_METHODS or (isinstance(self.options.order, str) and self.options.order == "random")
@@ -283,7 +323,6 @@ class Calibration:
             n_rows=n_rows,
             n_broken=n_broken,
             unit=self.rows.unit if n_rows else "row",
-            bound=certified_rate(n_broken, n_rows, confidence) if is_tested and confidence is not None else None,
             n_calibration_rows=self.n_rows_given,
             n_shared_rows=self.rows.n_shared,
             threshold=None if self.options.threshold is None else float(self.options.threshold),
@@ -306,8 +345,14 @@ def check_classifier(forest: Forest) -> None:
         raise InputError(f"the model knows only the class {only!r} and answers it at once; pass one of two or more")
 
 
+def _as_labels(promise: Promise) -> Labels:
+    if not isinstance(promise, Labels):
+        raise InputError(f"this method cannot promise {promise!r}", argument="promise")
+    return promise
+
+
 def _name_data(**given: Any) -> tuple[str, ...]:
-    return ("X_cal", *(f"{name}={name}" for name, value in given.items() if value is not None))
+    return tuple(name if name == "X_cal" else f"{name}={name}" for name, value in given.items() if value is not None)
 
 
 def _is_same(value: Any, default: Any) -> bool:

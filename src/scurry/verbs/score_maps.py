@@ -27,7 +27,7 @@ _MAX_SCORES = 1 << 18  # that fit a map: enough, and quickly brought together fr
 
 def with_score_map(calibration: Calibration, plan: Plan) -> Plan:
     """Return the plan with a score map, and with the quality of its probabilities where labels are known."""
-    if plan.exit_rule is None:
+    if plan.exit_rule is None or calibration.sample.n_rows == 0:
         return plan
     forest, sample = calibration.forest, calibration.sample
     # An even selection of rows, the same wherever they lie.
