@@ -143,6 +143,37 @@ class LeaderExit:
     @property
     def bytes(self) -> int: ...
 
+class SentinelExit:
+    def __init__(
+        self,
+        forest: ForestArrays,
+        *,
+        classes: NDArray[np.int64],
+        order: NDArray[np.int32],
+        lanes: NDArray[np.int32],
+        spread_lane: int,
+        sentinels: NDArray[np.int32],
+        lane: NDArray[np.int32],
+        scale: NDArray[np.float64],
+        offset: NDArray[np.float64],
+        square: NDArray[np.float64],
+        edge_offset: NDArray[np.uint32],
+        edges: NDArray[np.int32],
+        limits: NDArray[np.float64],
+    ) -> None: ...
+    def run(
+        self,
+        rows: NDArray[Any],
+        n_threads: int,
+        *,
+        stops: NDArray[np.int32] | None = None,
+        scores: NDArray[np.float64] | None = None,
+        labels: NDArray[np.int64] | None = None,
+        probabilities: NDArray[np.float64] | None = None,
+    ) -> None: ...
+    @property
+    def bytes(self) -> int: ...
+
 class ScoreMap:
     def __init__(
         self,

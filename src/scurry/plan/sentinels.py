@@ -99,9 +99,23 @@ class SentinelRule(StopRule):
         if falls.any():
             raise InputError("edges must rise at each sentinel")
 
+    def estimates(self, j: int, sums: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return the estimates at sentinel `j` of rows with these sums, shape (n_rows, n_lanes)."""
+        return np.asarray(self.offset[j] + self.scale[j] * sums[:, self.lane[j]])
+
+    def stops(self, j: int, sums: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return whether rows with these sums, shape (n_rows, n_lanes), stop at sentinel `j`."""
+        of_lane = sums[:, self.lane[j]].astype(np.float64)
+        spread = -self.square[j] * (of_lane * of_lane)
+        if self.spread_lane != NO_LANE:
+            spread = sums[:, self.spread_lane] + spread
+        first, last = int(self.edge_offset[j]), int(self.edge_offset[j + 1])
+        interval = np.searchsorted(self.edges[first:last], of_lane, side="right")
+        return np.asarray(spread <= self.limits[first + j + interval])
+
     def check(self, forest: Forest) -> None:
         """Raise an error unless this rule can stop `forest`."""
-        if forest.n_classes > 2 or forest.n_outputs > 2:
+        if forest.n_outputs > (2 if forest.n_classes == 2 else 1) or forest.n_classes not in (0, 2):
             raise InputError("the plan is for a regressor or for two classes")
         if len(self.lanes) != forest.n_nodes:
             raise InputError(f"the plan has lanes for {len(self.lanes)} nodes, the forest has {forest.n_nodes}")

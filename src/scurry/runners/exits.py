@@ -206,7 +206,7 @@ class ExitRunner:
             return _count_tests(
                 self.forest, rows, n_threads, lambda depth, some: np.rint(depth.mean(axis=1) * trees[some])
             )
-        return _count_tests_in_order(self.forest, rows, n_threads, self.order, trees)
+        return count_tests_in_order(self.forest, rows, n_threads, self.order, trees)
 
 
 class LeaderRunner:
@@ -258,7 +258,7 @@ class LeaderRunner:
             trees=trees,
             reason_codes=_REASON_CODES[1 - decided.view(np.uint8)],
             find_scores=find_scores,
-            count_steps=lambda: _count_tests_in_order(self.forest, rows, n_threads, self.order, trees),
+            count_steps=lambda: count_tests_in_order(self.forest, rows, n_threads, self.order, trees),
         )
 
     def probabilities(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[np.float64]:
@@ -323,7 +323,7 @@ def _count_tests(
     return tests
 
 
-def _count_tests_in_order(
+def count_tests_in_order(
     forest: Forest, rows: NDArray[Any], n_threads: int, order: NDArray[np.int32], trees: NDArray[np.int32]
 ) -> NDArray[np.int64]:
     """Return node tests of rows that evaluate their first `trees` trees in `order`."""
