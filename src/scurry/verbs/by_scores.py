@@ -9,7 +9,7 @@ were fitted, in the same order of trees, for larger shares of the promise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,16 +21,18 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest, score_step
 from scurry.formatting import round_up
 from scurry.plan import Plan
-from scurry.promises import ExitMeasurement
-from scurry.runners.rules import ScoreRule, score_plan
+from scurry.promises import Certificate, ExitMeasurement
+from scurry.runners.rules import ScoreRule, score_plan, sentinel_plan
 from scurry.stopping import FanFit, LeaderFit, MarginFit, fan, multiclass_qwyc, qwyc
 from scurry.stopping.guarantee import certified_rate, certify_rates, rows_needed
 from scurry.stopping.independence import hash_rows, split_rows
 from scurry.stopping.sample import InMemory, Sample, Sums
+from scurry.stopping.sentinels.labels import keep_apart, label_rule
 from scurry.verbs.assumptions import CheckedRows
 from scurry.verbs.options import Calibration
+from scurry.verbs.sentinels import check_refit, count_increments, decision_score, fit_labels
 
-SCORE_METHODS = ("qwyc", "fan", "natural")
+SCORE_METHODS = ("qwyc", "fan", "natural", "sentinels")
 # How far thresholds are moved outwards, in units of the spread of full scores (or of gamma): from "as fitted" to
 # "hardly ever stop".
 _AMOUNTS = np.concatenate([[0.0], np.geomspace(1e-3, 10.0, 120)])
@@ -41,28 +43,17 @@ _BIN_WIDTH = 0.1  # Fan's, in units of the score
 _MIN_BIN_ROWS = 5  # bins of fewer rows show no deviation, and would stop rows at any gamma
 
 
-def plans_by_scores(calibration: Calibration, methods: Sequence[str]) -> list[Plan]:
-    """Return certified plans by several methods: "qwyc", "fan", or "natural" (thresholds on the trees' own order).
-
-    Rows are scored once for all methods. Methods whose promise cannot be certified are left out.
+def plan_by_scores(calibration: Calibration, method: str) -> Plan:
+    """Return a certified plan by "qwyc", "fan", "natural" (thresholds on the trees' own order) or "sentinels".
 
     Raises
     ------
     InfeasibleError
-        If no method can be certified.
+        If the promise cannot be certified.
     """
-    search = _Search.of(calibration)
-    fits = [search.fit(method, calibration.labels.max_changed * search.fit_share) for method in methods]
-    exits = search.count_exits(fits, search.amounts)
-    plans, failures = [], []
-    for method, fit, counts in zip(methods, fits, exits, strict=True):
-        try:
-            plans.append(search.certify(method, fit, counts))
-        except InfeasibleError as error:
-            failures.append(error)
-    if not plans:
-        raise failures[0]
-    return plans
+    search = _Search.at_sentinels(calibration) if method == "sentinels" else _Search.of(calibration)
+    fit = search.fit(method, calibration.labels.max_changed * search.fit_share)
+    return search.certify(method, fit, search.count_exits([fit], search.amounts)[0])
 
 
 class _Member(NamedTuple):
@@ -86,27 +77,57 @@ class _Search:
     """Rows that fit rules and rows that certify them, with what both have in common."""
 
     calibration: Calibration
-    step: float
     rows: NDArray[Any]
     y: NDArray[Any] | None
     scores: NDArray[np.float64]
     decisions: NDArray[Any]
+    threshold: float  # of the sum of scores, for two classes
     costs: NDArray[np.float64]
+    n_trees: NDArray[np.float64]  # behind each score
     held_out: Sample
+    score_rows: Callable[[NDArray[Any]], NDArray[np.float64]]
+    make_plan: Callable[[Any, Certificate], Plan]
 
     @classmethod
     def of(cls, calibration: Calibration) -> _Search:
         forest, step = calibration.forest, score_step(calibration.forest)
-        rows, y, held_out = _split(calibration)
+        rows, y, held_out = split_to_fit(calibration)
+        scores = forest.tree_scores(rows)
         return cls(
             calibration=calibration,
-            step=step,
             rows=rows,
             y=y,
-            scores=forest.tree_scores(rows),
+            scores=scores,
             decisions=_decisions(forest, rows),
+            threshold=float(np.rint(forest.score_threshold / step) * step) if forest.n_classes == 2 else 0.0,
             costs=calibration.tree_costs(InMemory(rows)),
+            n_trees=np.full(scores.shape[1], forest.n_trees / scores.shape[1]),
             held_out=held_out,
+            score_rows=forest.tree_scores,
+            make_plan=lambda fit, certificate: score_plan(forest, fit, step, certificate),
+        )
+
+    @classmethod
+    def at_sentinels(cls, calibration: Calibration) -> _Search:
+        """Return a search whose scores are not those of trees, but what sentinels add to an estimate of their sum."""
+        forest = calibration.forest
+        check_refit(forest)
+        rows, y, held_out = split_to_fit(calibration)
+        fit, scores = fit_labels(forest, rows)
+        starts = np.concatenate([[0], fit.sentinels])
+        costs = calibration.tree_costs(InMemory(rows))[fit.order]
+        return cls(
+            calibration=calibration,
+            rows=rows,
+            y=y,
+            scores=scores,
+            decisions=_decisions(forest, rows),
+            threshold=decision_score(forest),
+            costs=np.add.reduceat(costs, starts),
+            n_trees=np.diff(np.append(starts, forest.n_trees)).astype(np.float64),
+            held_out=held_out,
+            score_rows=partial(count_increments, forest, fit),
+            make_plan=lambda thresholds, certificate: sentinel_plan(label_rule(fit, thresholds), certificate),
         )
 
     @property
@@ -130,7 +151,7 @@ class _Search:
 
     def count_exits(self, fits: Sequence[ScoreRule], amounts: NDArray[np.float64]) -> Sums:
         """Count exits on the rows that certify, for all fits and amounts of widening, in one pass."""
-        return self.held_out.sums(partial(_count_exits, self.calibration.forest, fits, amounts))
+        return self.held_out.sums(partial(_count_exits, self.calibration.forest, self.score_rows, fits, amounts))
 
     def certify(self, method: str, fit: ScoreRule, exits: Sums) -> Plan:
         """Return the plan of the cheapest member of the family of `fit` that keeps the promise."""
@@ -148,10 +169,10 @@ class _Search:
         costs = family[0].fit.costs
         best = min(reversed(family), key=lambda member: member.mean_cost(costs))
         in_trees = calibration.options.cost_unit == "trees"
-        mean_cost, each = best.mean_cost(costs), np.full(fit.n_models, calibration.forest.n_trees / fit.n_models)
+        mean_cost = best.mean_cost(costs)
         measured = ExitMeasurement(
             changed=best.n_mistakes / n_rows,
-            mean_trees=mean_cost if in_trees else best.mean_cost(each),
+            mean_trees=mean_cost if in_trees else best.mean_cost(self.n_trees),
             mean_cost=None if in_trees else mean_cost,
         )
         tested = {"n_rows": n_rows, "n_broken": best.n_mistakes} if self.is_tested else {}
@@ -164,7 +185,7 @@ class _Search:
             measured=measured,
             **tested,
         )
-        return score_plan(calibration.forest, best.fit.widen(best.amount), self.step, certificate)
+        return self.make_plan(best.fit.widen(best.amount), certificate)
 
     def _certified(self, family: Sequence[_Member]) -> list[_Member]:
         """Return the members before the first that fails its test; all of them keep the promise at once."""
@@ -183,7 +204,7 @@ class _Search:
         return [_Member(bold, 0.0, exits[:, 0]) for bold, exits in zip(fits, counts, strict=True)]
 
 
-def _split(calibration: Calibration) -> tuple[NDArray[Any], NDArray[Any] | None, Sample]:
+def split_to_fit(calibration: Calibration) -> tuple[NDArray[Any], NDArray[Any] | None, Sample]:
     """Return rows and labels that fit the rule, and rows that certify it; the same rows where nothing is certified."""
     rows, sample = calibration.rows, calibration.sample
     if calibration.fit_rows is not None:
@@ -243,12 +264,12 @@ def _fit_two_classes(
     search: _Search, method: str, max_rate: float, order: NDArray[np.int64] | None
 ) -> MarginFit | FanFit:
     forest, options = search.calibration.forest, search.calibration.options
-    decisions, step, y = search.decisions, search.step, search.y
+    decisions, step, y = search.decisions, score_step(forest), search.y
     keep_scores, given = options.keep_scores, options.order if order is None else order
     if decisions.all() or not decisions.any():
         raise _one_class(forest, decisions)
     shared: dict[str, Any] = {
-        "decision_threshold": float(np.rint(forest.score_threshold / step) * step),
+        "decision_threshold": search.threshold,
         "decisions": decisions,
         "costs": search.costs,
         "y": None if y is None or forest.classes is None else np.asarray(y == forest.classes[1]),
@@ -263,13 +284,14 @@ def _fit_two_classes(
             max_rate if options.gamma is None else options.gamma
         )
         return fan(search.scores, bin_width=width, order=preset, min_rows=_MIN_BIN_ROWS, **shared)
-    return qwyc(
+    fit = qwyc(
         search.scores,
-        order="natural" if method == "natural" else given,
+        order="natural" if method in ("natural", "sentinels") else given,
         negative_only=keep_scores == "positive",
         max_disagreement=max_rate,
         **shared,
     )
+    return keep_apart(fit) if method == "sentinels" else fit
 
 
 def _one_class(forest: Forest, decisions: NDArray[np.bool_]) -> InputError:
@@ -304,9 +326,15 @@ def _fit_many_classes(search: _Search, method: str, max_rate: float, order: NDAr
     )
 
 
-def _count_exits(forest: Forest, fits: Sequence[ScoreRule], amounts: NDArray[np.float64], rows: NDArray[Any]) -> Sums:
+def _count_exits(
+    forest: Forest,
+    score_rows: Callable[[NDArray[Any]], NDArray[np.float64]],
+    fits: Sequence[ScoreRule],
+    amounts: NDArray[np.float64],
+    rows: NDArray[Any],
+) -> Sums:
     """Count, for every fit and every amount of widening, the rows that leave after each tree, and those changed."""
-    scores, decisions = forest.tree_scores(rows), _decisions(forest, rows)
+    scores, decisions = score_rows(rows), _decisions(forest, rows)
     return np.stack([fit.widening_exits(scores, amounts, decisions=decisions) for fit in fits])
 
 

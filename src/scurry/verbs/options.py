@@ -20,7 +20,7 @@ from scurry.stopping.scores.matrix import PRESETS, check_costs
 from scurry.verbs.assumptions import CheckedRows, check_rows, read_parts
 
 VOTE_METHODS = ("minimax", "minimean", "minimixed", "schwing")
-METHODS = ("auto", *VOTE_METHODS, "qwyc", "fan")
+METHODS = ("auto", *VOTE_METHODS, "qwyc", "fan", "sentinels")
 DEFAULT_RATE, DEFAULT_CONFIDENCE = 1e-3, 0.95
 _ALWAYS_WRITTEN = ("max_disagreement", "method", "confidence")  # in the call that made a plan: a reader looks for them
 _MAX_SUMMARISED = 4096  # rows: enough for quantiles, and quickly brought together from files

@@ -16,7 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from scurry.stopping.sentinels.leaves import FloatArray, Leaves
 from scurry.stopping.sentinels.prefix import PrefixFit
 
-_LARGEST_SUM = 2**31 - 2
+# Half of what an int32 holds: the core wants the largest lanes of all trees to add up to no more than that, whichever
+# lanes they are, and there are two kinds, of estimates and of spreads.
+_LARGEST_SUM = 2**30 - 2
 NO_LANE = -1
 
 
@@ -129,7 +131,7 @@ def prefix_lanes(leaves: Leaves, fit: PrefixFit, *, with_spread: bool) -> Sentin
     comes_at = np.repeat(position, np.diff(leaves.offset))
     lanes = fit.slope[:, None] * fit.values + fit.corrections
     lanes[comes_at >= fit.sentinels[:, None]] = 0.0
-    unit = max((sum_unit(leaves, lane) for lane in lanes), default=1.0)
+    unit = sum_unit(leaves, np.abs(lanes).max(axis=0, initial=0.0))
     columns = [np.rint(lane / unit) for lane in lanes]
     spread_lane = NO_LANE
     if with_spread:
@@ -153,7 +155,12 @@ def prefix_lanes(leaves: Leaves, fit: PrefixFit, *, with_spread: bool) -> Sentin
 
 
 def sum_unit(leaves: Leaves, lane: FloatArray) -> float:
-    """Return the smallest power of two in which no sum of a lane over trees leaves the range of int32."""
-    largest = float(np.maximum.reduceat(np.abs(lane), leaves.offset[:-1]).sum())
-    room = _LARGEST_SUM - 2 * leaves.n_trees  # every leaf may be rounded up
-    return float(2.0 ** -np.floor(np.log2(room / largest))) if largest > 0 else 1.0
+    """Return the smallest power of two in which no sum of a lane over trees is too large."""
+    return power_unit(float(np.maximum.reduceat(np.abs(lane), leaves.offset[:-1]).sum()), leaves.n_trees, 1)
+
+
+def power_unit(largest: float, n_trees: int, n_times: int | None = None) -> float:
+    """Return the smallest power of two in which `n_times` (`n_trees` by default) times `largest` is an int32."""
+    room = _LARGEST_SUM - 2 * n_trees  # every leaf may be rounded up
+    most = largest * (n_trees if n_times is None else n_times)
+    return float(2.0 ** -np.floor(np.log2(room / most))) if most > 0 else 1.0

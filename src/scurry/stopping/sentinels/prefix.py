@@ -51,6 +51,8 @@ class PrefixFit:
         How large the squared errors of a leaf's rows are, 1 on average over all rows.
     values : float64 array of shape (n_leaves,)
         What each leaf adds to the full score.
+    tested : float64 array of shape (n_sentinels, n_rows)
+        Estimates of rows by corrections that were not fitted to them.
     """
 
     order: NDArray[np.int64]
@@ -61,6 +63,7 @@ class PrefixFit:
     sigma: FloatArray
     spread: FloatArray
     values: FloatArray
+    tested: FloatArray
 
     def estimates(self, leaves: Leaves, reached: NDArray[np.unsignedinteger]) -> Iterator[FloatArray]:
         """Yield the estimates of rows at each sentinel; `reached` has shape (n_trees, n_rows)."""
@@ -213,10 +216,11 @@ def fit_prefix(
 
     tested = refit if spread is None else spread
     final = correct(refit, ones, tested)
-    missed = final.missed
+    estimates = final.estimates
     for fold in range(n_folds):
         out = folds == fold
-        missed[:, out] = correct(_where(refit, ~out), ones[~out], _where(refit, out)).missed
+        estimates[:, out] = correct(_where(refit, ~out), ones[~out], _where(refit, out)).estimates
+    missed = np.square(tested.target - estimates)
     sigma = np.sqrt(missed.mean(axis=1))
     scaled = np.divide(missed, sigma[:, None] ** 2, out=np.zeros_like(missed), where=sigma[:, None] > 0)
     return PrefixFit(
@@ -228,6 +232,7 @@ def fit_prefix(
         sigma=sigma,
         spread=leaf_spread(leaves, tested.leaves, np.minimum(scaled, _LARGEST_DEVIATION).mean(axis=0)),
         values=values,
+        tested=estimates,
     )
 
 
@@ -235,7 +240,7 @@ class _Corrected(NamedTuple):
     slope: FloatArray
     intercept: FloatArray
     corrections: FloatArray
-    missed: FloatArray  # squared errors of the tested rows, shape (n_sentinels, n_tested_rows)
+    estimates: FloatArray  # of the tested rows, shape (n_sentinels, n_tested_rows)
 
 
 def _correct(
@@ -252,7 +257,7 @@ def _correct(
     """Fit lines to `tested` and corrections to `refit`, and measure on `tested`."""
     n_sentinels = len(sentinels)
     slope, intercept = np.ones(n_sentinels), np.zeros(n_sentinels)
-    corrections, missed = np.zeros((n_sentinels, len(values))), np.zeros((n_sentinels, len(tested.target)))
+    corrections, estimates = np.zeros((n_sentinels, len(values))), np.zeros((n_sentinels, len(tested.target)))
     sums = [np.zeros(len(rows.target)) for rows in (refit, tested)]
     done = 0
     for at, n_trees in enumerate(sentinels):
@@ -272,9 +277,9 @@ def _correct(
             progress=None,
         )[0]
         corrected = _sum(leaves, corrections[at], order[:n_trees], tested.leaves)
-        missed[at] = np.square(tested.target - slope[at] * sums[1] - intercept[at] - corrected)
+        estimates[at] = slope[at] * sums[1] + intercept[at] + corrected
         report()
-    return _Corrected(slope, intercept, corrections, missed)
+    return _Corrected(slope, intercept, corrections, estimates)
 
 
 def _where(rows: RowLeaves, chosen: NDArray[np.bool_]) -> RowLeaves:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.stopping.sentinels.lanes import SentinelFit, prefix_lanes, sum_unit
+from scurry.stopping.sentinels.lanes import SentinelFit, power_unit, prefix_lanes, sum_unit
 from scurry.stopping.sentinels.leaves import FloatArray, Leaves
 from scurry.stopping.sentinels.prefix import PrefixFit, fit_line
 
@@ -145,3 +145,53 @@ def _link_bins(link: Callable[[FloatArray], FloatArray] | None, scores: FloatArr
     middle = np.concatenate([[edges[0] - width / 2], edges + width / 2])
     slope = np.abs(link(middle + width / 2) - link(middle - width / 2)) / width
     return edges, np.maximum(slope, max(_LEAST_SLOPE * slope.max(), np.finfo(np.float64).tiny))
+
+
+def mean_family(
+    values: FloatArray, nodes: NDArray[np.integer], target: FloatArray, max_error: float
+) -> ValueFamily:
+    """Return the family for trees that are averaged, with a sentinel after every tree from the second on.
+
+    Parameters
+    ----------
+    values : float64 array of shape (n_nodes,)
+        What each node, as a leaf, answers.
+    nodes : int array of shape (n_rows, n_trees)
+        The leaf that each fitting row reaches in each tree.
+    target : float64 array of shape (n_rows,)
+        The full model's value of each fitting row.
+    max_error : float
+        How far an estimate may be from the full value.
+
+    Returns
+    -------
+    ValueFamily
+    """
+    n_rows, n_trees = nodes.shape
+    sentinels = np.arange(2, n_trees)
+    slope, intercept = np.ones(len(sentinels)), np.zeros(len(sentinels))
+    total, squares = np.zeros(n_rows), np.zeros(n_rows)
+    for tree in range(n_trees):
+        seen = values[nodes[:, tree]]
+        total += seen
+        squares += seen * seen
+        if 2 <= tree + 1 < n_trees:
+            slope[tree - 1], intercept[tree - 1] = fit_line(total / (tree + 1), target)
+    variance = float(np.maximum(squares - total * total / n_trees, 0.0).mean()) / max(n_trees - 1, 1)
+    unit, square_unit = (power_unit(float(np.abs(each).max(initial=0.0)), n_trees) for each in (values, values * values))
+    lanes = np.stack([np.rint(values / unit), np.rint(values * values / square_unit)], axis=1)
+    room = (max_error**2 * (_PRIOR_TREES + sentinels)) / (1.0 / sentinels - 1.0 / n_trees) / square_unit
+    fit = SentinelFit(
+        order=np.arange(n_trees),
+        sentinels=sentinels,
+        lanes=lanes.astype(np.int32),
+        lane=np.zeros(len(sentinels), np.int64),
+        scale=slope * unit / sentinels,
+        offset=intercept,
+        spread_lane=1,
+        square=unit**2 / square_unit / sentinels,
+        edges=[np.empty(0, np.int64)] * len(sentinels),
+        limits=[np.full(1, -np.inf)] * len(sentinels),
+    )
+    known = np.full(len(sentinels), _PRIOR_TREES * variance / square_unit)
+    return ValueFamily(fit=fit, room=[np.full(1, each) for each in room], known=known)
