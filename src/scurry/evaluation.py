@@ -117,9 +117,9 @@ def feature_bill(
 def _uses_until_exit(predictor: Predictor, X: Any) -> NDArray[np.int32]:
     """Count how often rows read features in the trees that a predictor evaluates."""
     forest, plan = predictor.forest, predictor.plan
-    if plan.exit_rule is None:
+    if plan.stop is None or plan.by_step:
         return feature_uses(forest, X)
-    if plan.exit_rule.shuffles_rows:
+    if plan.exit_rule is not None and plan.exit_rule.shuffles_rows:
         raise InputError(
             'every row evaluates trees in an order of its own, so its features are not known; use shuffle="fixed"'
         )

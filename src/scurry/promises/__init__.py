@@ -13,7 +13,9 @@ from scurry.promises.measurements import (
     ExitMeasurement,
     RowSummary,
     StepMeasurement,
+    ValueMeasurement,
 )
+from scurry.promises.values import Values
 
 __all__ = [
     "BudgetMeasurement",
@@ -25,4 +27,6 @@ __all__ = [
     "Promise",
     "RowSummary",
     "StepMeasurement",
+    "ValueMeasurement",
+    "Values",
 ]

@@ -14,8 +14,9 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.promises import Labels, Promise
+from scurry.promises import Labels, Promise, Values
 from scurry.verbs.by_scores import SCORE_METHODS, plan_by_scores, split_to_choose
+from scurry.verbs.by_values import plan_by_values
 from scurry.verbs.by_votes import plan_by_votes, plan_without_rows
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
 from scurry.verbs.score_maps import with_score_map
@@ -238,4 +239,4 @@ def _spent(plan: Plan | None) -> float:
 
 
 # What makes a plan for each kind of promise: one function of a calibration, in a module of its own.
-_PLANNERS: dict[type[Promise], Callable[[Calibration], Plan]] = {Labels: _plan_labels}
+_PLANNERS: dict[type[Promise], Callable[[Calibration], Plan]] = {Labels: _plan_labels, Values: plan_by_values}
