@@ -21,6 +21,7 @@ namespace scurry {
 namespace nb = nanobind;
 
 void bind_anytime(nb::module_& m);
+void bind_cells(nb::module_& m);
 void bind_closure(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_exits(nb::module_& m);

@@ -8,6 +8,7 @@ NB_MODULE(_core, m) {
   const auto threading = scurry::nb::module_::import_("threading");
   scurry::main_thread = scurry::nb::cast<unsigned long>(threading.attr("main_thread")().attr("ident"));
   scurry::bind_anytime(m);
+  scurry::bind_cells(m);
   scurry::bind_closure(m);
   scurry::bind_engine(m);
   scurry::bind_exits(m);

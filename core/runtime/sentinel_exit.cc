@@ -14,8 +14,9 @@
 namespace scurry {
 namespace {
 
-// The leaves of a block in all trees should stay in the caches near a core.
-constexpr std::size_t kLeafBytes = 4 * 1024 * 1024, kMaxRows = 4096;
+// The leaves of a block in all trees should stay in the caches near a core. Large trees are not there when a block comes
+// to them, which pays if it has many rows, even after some have stopped.
+constexpr std::size_t kLeafBytes = 4 * 1024 * 1024, kMaxRows = 4096, kLargeTree = 16 * 1024;
 
 // Rows that stopped stay in the block until they are this share of it: moving rows together takes as long as walking
 // them down a few trees.
@@ -153,8 +154,10 @@ Leaves SentinelExit::make_leaves(const ForestView& forest, std::span<const std::
 }
 
 void SentinelExit::run(const RowsView& rows, const SentinelOutcome& outcome, std::size_t n_threads) const {
-  const std::size_t fitting = kLeafBytes / sizeof(std::uint32_t) / plan_.size() / kChunk * kChunk;
-  for_each_range(rows.n_rows, std::clamp(fitting, kChunk, kMaxRows), n_threads, [&](std::size_t first, std::size_t n) {
+  const std::size_t factor = walker_.bytes() / plan_.size() < kLargeTree ? 1 : 4;
+  const std::size_t fitting = factor * kLeafBytes / sizeof(std::uint32_t) / plan_.size() / kChunk * kChunk;
+  const std::size_t most = std::clamp(fitting, kChunk, factor * kMaxRows);
+  for_each_range(rows.n_rows, most, n_threads, [&](std::size_t first, std::size_t n) {
     if (n <= AliveRows::kFew) {
       for (std::size_t row = first; row < first + n; ++row) run_row(rows, row, outcome);
     } else {

@@ -68,6 +68,55 @@ class Categories:
     @property
     def has_rounded(self) -> bool: ...
 
+class CellExit:
+    def __init__(
+        self,
+        forest_and_router: ForestArrays,
+        *,
+        increments: NDArray[np.int32],
+        order: NDArray[np.int32],
+        lower: NDArray[np.int32],
+        upper: NDArray[np.int32],
+        first_open: NDArray[np.int32],
+    ) -> None: ...
+    def run(
+        self,
+        rows: NDArray[Any],
+        sums: NDArray[np.int32],
+        n_trees: NDArray[np.int32],
+        sides: NDArray[np.uint8],
+        cells: NDArray[np.int32],
+        n_threads: int,
+        /,
+    ) -> None: ...
+    def labels(
+        self,
+        rows: NDArray[Any],
+        out: NDArray[np.int64],
+        exact: Engine,
+        negative_label: int,
+        positive_label: int,
+        threshold: int,
+        tolerance: int,
+        n_threads: int,
+        /,
+    ) -> None: ...
+    @property
+    def bytes(self) -> int: ...
+
+def find_router(
+    forest: ForestArrays,
+    *,
+    increments: NDArray[np.int32],
+    rows: NDArray[np.float64],
+    n_cells: int,
+    progress: Callable[[int, int], object] | None,
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]: ...
+def draw_rows(forest: ForestArrays, *, cover: NDArray[np.float64], n_rows: int, seed: int) -> NDArray[np.float64]: ...
+def bound_cells(
+    forest_and_router: ForestArrays, *, increments: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]: ...
+
 class EarlyExit:
     def __init__(
         self,

@@ -12,6 +12,7 @@ from scurry.checks import check_instance
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
 from scurry.forest.storage import Container
+from scurry.plan.cells import CellRule
 from scurry.plan.rules import ExitRule, LeaderRule, StepRule, StopRule, SumRule
 from scurry.plan.sentinels import SentinelRule
 from scurry.promises import Certificate
@@ -50,7 +51,7 @@ class Plan:
     Attributes
     ----------
     order : int32 array of shape (n_trees,), or (n_steps,) with a StepRule
-    stop : ExitRule, LeaderRule, SentinelRule, StepRule or None
+    stop : CellRule, ExitRule, LeaderRule, SentinelRule, StepRule or None
         None evaluates every tree.
     certificate : Certificate or None
         What was promised, on which rows it was tested, and what came out.
@@ -152,7 +153,9 @@ def _score_map(container: Container) -> ScoreMap:
     return ScoreMap(slope=slope, intercept=intercept)
 
 
-_RULES: dict[str, type[StopRule]] = {rule.TAG: rule for rule in (ExitRule, LeaderRule, SentinelRule, StepRule)}
+_RULES: dict[str, type[StopRule]] = {
+    rule.TAG: rule for rule in (CellRule, ExitRule, LeaderRule, SentinelRule, StepRule)
+}
 
 
 def _stop_rule(container: Container, header: dict[str, Any]) -> StopRule:

@@ -5,7 +5,9 @@ them. A `Certificate` says on which rows a promise was tested and what came out;
 with it. Neither knows the algorithm that made the plan, and nothing that runs or shows a plan has to.
 """
 
-from scurry.promises.certificate import Certificate
+from scurry.promises.accuracy import Accuracy
+from scurry.promises.certain import Certain
+from scurry.promises.certificate import Certificate, GroupTest
 from scurry.promises.kinds import Cost, Labels, Promise
 from scurry.promises.measurements import (
     BudgetMeasurement,
@@ -15,16 +17,22 @@ from scurry.promises.measurements import (
     StepMeasurement,
     ValueMeasurement,
 )
+from scurry.promises.per_class import LabelsPerClass, Recall
 from scurry.promises.values import Values
 
 __all__ = [
+    "Accuracy",
     "BudgetMeasurement",
+    "Certain",
     "Certificate",
     "Cost",
     "CostMeasurement",
     "ExitMeasurement",
+    "GroupTest",
     "Labels",
+    "LabelsPerClass",
     "Promise",
+    "Recall",
     "RowSummary",
     "StepMeasurement",
     "ValueMeasurement",

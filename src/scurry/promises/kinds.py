@@ -82,6 +82,10 @@ class Promise(ABC):
         """Return the same promise about one row of each new group, so that every group counts the same."""
         raise InputError(f"groups= cannot be used with {type(self).__name__}", argument="groups")
 
+    def with_confidence(self, confidence: float | None) -> Promise:
+        """Return the same promise with another confidence."""
+        return replace(self, confidence=confidence)
+
     @classmethod
     def read_text(cls, text: str, classes: Sequence[Any]) -> Promise | None:
         """Return the promise of this kind that `text` asks for; None if it asks for another kind."""
@@ -113,7 +117,7 @@ class Promise(ABC):
         for kind in _KINDS.values():
             found = kind.read_text(text.strip(), classes)
             if found is not None:
-                return replace(found, confidence=confidence)
+                return found.with_confidence(confidence)
         examples = ", ".join(repr(kind.EXAMPLE) for kind in _KINDS.values() if kind.EXAMPLE)
         raise InputError(f"promise must be written like one of {examples}, got {text!r}", argument="promise")
 

@@ -23,7 +23,7 @@ from scurry.predictor import Predictor
 from scurry.promises import ValueMeasurement, Values
 from scurry.runners.rules import sentinel_plan
 from scurry.stopping.guarantee import certified_rate, certify_rates, rows_needed
-from scurry.stopping.sample import InMemory, Sample, Sums
+from scurry.stopping.sample import InMemory, Sums
 from scurry.stopping.sentinels.lanes import SentinelFit
 from scurry.stopping.sentinels.leaves import RowLeaves
 from scurry.stopping.sentinels.prefix import even_sentinels, fit_prefix
@@ -48,7 +48,8 @@ def plan_by_values(calibration: Calibration) -> Plan:
     _check_asked(forest, promise, calibration.options)
     if calibration.rows.parts is not None:
         raise InputError("by= cannot be used with Values; calibrate a predictor for each subgroup", argument="by")
-    rows, _, held_out = split_to_fit(calibration)
+    rows, _, tests = split_to_fit(calibration)
+    held_out = calibration.sample if tests.all() else calibration.sample.where(tests)
     full = full_scores(forest, rows)
     if np.ptp(full) == 0:
         raise InputError(

@@ -14,16 +14,16 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.promises import Labels, Promise, Values
-from scurry.verbs.by_scores import SCORE_METHODS, plan_by_scores, split_to_choose
+from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Promise, Recall, Values
+from scurry.verbs.by_accuracy import plan_by_accuracy
+from scurry.verbs.by_bounds import plan_by_bounds
+from scurry.verbs.by_class import plan_by_class
+from scurry.verbs.by_scores import SCORE_METHODS, WORTH_IT, plan_in_full, plan_by_scores, spent_by, split_to_choose
 from scurry.verbs.by_values import plan_by_values
 from scurry.verbs.by_votes import plan_by_votes, plan_without_rows
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
 from scurry.verbs.score_maps import with_score_map
 from scurry.verbs.sentinels import can_refit
-
-# Below this share of trees saved, the full evaluation's simpler loop is as fast.
-_WORTH_IT = 0.9
 
 
 def early_exit(
@@ -176,6 +176,8 @@ def calibrate(calibration: Calibration) -> Predictor:
 
 
 def _plan_labels(calibration: Calibration) -> Plan:
+    if calibration.rows.parts is not None:
+        return plan_by_class(calibration)
     method = calibration.options.method
     return _choose_plan(calibration) if method == "auto" else _plan_by(method, calibration)
 
@@ -202,24 +204,19 @@ def _choose_plan(calibration: Calibration) -> Plan:
         methods.append("sentinels")
     if options.is_promised:
         choosing, certifying = split_to_choose(calibration)
-        spent = {method: _spent(_try_plan(method, choosing)) for method in methods}
+        spent = {method: spent_by(_try_plan(method, choosing)) for method in methods}
         best = min(spent, key=lambda method: spent[method])  # the first if so few rows do not tell
         plan, where = _plan_by(best, certifying), "rows that fitted none of them"
     else:
         plans = {method: _plan_by(method, calibration) for method in methods}
-        spent = {method: _spent(plan) for method, plan in plans.items()}
+        spent = {method: spent_by(plan) for method, plan in plans.items()}
         best = min(spent, key=lambda method: spent[method])
         plan, where = plans[best], "the rows that fitted them"
     if plan.certificate is None:
         return plan
     full_cost, unit = float(calibration.tree_costs(calibration.sample).sum()), options.cost_unit
-    if _spent(plan) > _WORTH_IT * full_cost:
-        certificate = calibration.certificate(
-            "full",
-            replace(calibration.labels, max_changed=0.0),
-            why=f"early exit would not pay; of {full_cost:.4g} {unit}, a row needs {_spent(plan):.1f} by {best}",
-        )
-        return Plan.full(forest, certificate)
+    if spent_by(plan) > WORTH_IT * full_cost:
+        return plan_in_full(calibration, f"of {full_cost:.4g} {unit}, a row needs {spent_by(plan):.1f} by {best}")
     shown = ", ".join(f"{method} {cost:.1f}" for method, cost in spent.items() if np.isfinite(cost))
     why = f"fewest {unit} per row on {where}: {shown}" if shown else "too few rows to compare it with others"
     return replace(plan, certificate=replace(plan.certificate, why=why))
@@ -232,11 +229,12 @@ def _try_plan(method: str, choosing: Calibration) -> Plan | None:
         return None  # all rows may do, and if not, their error says what is wrong
 
 
-def _spent(plan: Plan | None) -> float:
-    """Return what a plan spent per row on the rows that tested it; infinity if there is none."""
-    measured = None if plan is None or plan.certificate is None else plan.certificate.exits
-    return np.inf if measured is None else measured.spent
-
-
 # What makes a plan for each kind of promise: one function of a calibration, in a module of its own.
-_PLANNERS: dict[type[Promise], Callable[[Calibration], Plan]] = {Labels: _plan_labels, Values: plan_by_values}
+_PLANNERS: dict[type[Promise], Callable[[Calibration], Plan]] = {
+    Labels: _plan_labels,
+    LabelsPerClass: plan_by_class,
+    Recall: plan_by_class,
+    Accuracy: plan_by_accuracy,
+    Certain: plan_by_bounds,
+    Values: plan_by_values,
+}
