@@ -103,7 +103,7 @@ def make(folder: Path, data: Path, wanted: str) -> None:
             scurry.Predictor(forest, plan).save(folder / f"{kind}@{share}.scurry")
 
 
-def refitted(forest: scurry.Forest, order: NDArray[np.int32], X: NDArray[np.float32], share: float) -> SentinelRule:
+def refitted(forest: scurry.Forest, order: NDArray[np.int32], X: NDArray, share: float) -> SentinelRule:
     """A value, a spread, and corrections for each of 13 sentinels."""
     rng = np.random.default_rng(1)
     sentinels, n = np.unique(np.rint(forest.n_trees * AT)).astype(np.int32), len(AT)

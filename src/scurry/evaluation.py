@@ -117,7 +117,7 @@ def feature_bill(
 def _uses_until_exit(predictor: Predictor, X: Any) -> NDArray[np.int32]:
     """Count how often rows read features in the trees that a predictor evaluates."""
     forest, plan = predictor.forest, predictor.plan
-    if plan.stop is None or plan.by_step:
+    if not plan.exits_early:
         return feature_uses(forest, X)
     if plan.exit_rule is not None and plan.exit_rule.shuffles_rows:
         raise InputError(

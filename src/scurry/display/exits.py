@@ -89,11 +89,16 @@ class EarlyExitDisplay:
         if kind == "work" and self.trees is None:
             raise InputError('kind="work" needs rows: EarlyExitDisplay.from_predictor(predictor, X)', argument="X")
         rule = self.predictor.plan.exit_rule
-        if rule is None:
+        if not self.predictor.plan.exits_early:
             raise InputError("this predictor stops no row early; make one with scurry.early_exit", argument="predictor")
+        if rule is None and kind == "thresholds":
+            raise InputError(
+                'this predictor stops rows at sentinels, each by a sum of its own; pass rows and draw kind="work"',
+                argument="kind",
+            )
         self.ax_ = axes_of(ax)
         self.figure_ = self.ax_.figure
-        if kind == "work":
+        if kind == "work" or rule is None:
             self._plot_work()
             return self
         match rule.regions(self.predictor.forest):

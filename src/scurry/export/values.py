@@ -176,9 +176,10 @@ def lower_plan(forest: Forest, plan: Plan, bits: int) -> Values:
             values = _lower_scores(forest, rule.weights(forest), bits, is_anytime=True)
         case None:
             values = _lower_scores(forest, np.empty(0), bits, is_anytime=False)
-        case _:
+        case other:
             raise UnsupportedModelError(
-                'plans that stop at sentinels are not exported as C; calibrate with method="qwyc"'
+                f"plans with a {other.TAG} are not exported as C; export the forest, or an early exit made with "
+                'method="qwyc"'
             )
     # The code of a vote is a class, not an amount: each tree adds 1.
     largest = np.maximum.reduceat(np.abs(values.codes).max(axis=1), forest.tree_offset[:-1]).sum()

@@ -94,8 +94,13 @@ class Plan:
         return self.stop is not None and self.stop.by_step
 
     @property
+    def exits_early(self) -> bool:
+        """Whether rows may stop after some trees of `order`, and have then evaluated the first of them."""
+        return self.stop is not None and not self.stop.by_step
+
+    @property
     def exit_rule(self) -> SumRule | None:
-        """The rule by which rows exit early, None if the plan has none."""
+        """The rule by which rows exit early on sums of votes or scores, None if the plan has none."""
         return self.stop if isinstance(self.stop, SumRule) else None
 
     @property
@@ -116,7 +121,9 @@ class Plan:
         if self.score_map is None:
             return
         if self.exit_rule is None:
-            raise InputError("a score map is for rows that exit early, and the plan has no rule for that")
+            raise InputError(
+                "a score map is for rows that exit early on sums of votes or scores, and the plan has no such rule"
+            )
         if self.score_map.slope.shape[1] != self.exit_rule.n_positions:
             n_mapped = self.score_map.slope.shape[1]
             raise InputError(f"the score map has {n_mapped} positions, not {self.exit_rule.n_positions}")

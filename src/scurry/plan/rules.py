@@ -86,6 +86,8 @@ class StopRule(ABC):
     ARRAYS: ClassVar[dict[str, type]] = {}
     # Whether the plan's order names the tree of each step, and a row may stop after any of them.
     by_step: ClassVar[bool] = False
+    # Whether rows must be known as a whole: features cannot be bought while such a plan runs.
+    needs_whole_rows: ClassVar[bool] = False
 
     @abstractmethod
     def check(self, forest: Forest) -> None:
