@@ -277,7 +277,6 @@ def fit_margins(
     slack: float,
     progress: Callable[[int, int], Any] | None,
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]: ...
-
 def greedy_order(
     leaves: NDArray[Any],
     offset: NDArray[Any],

@@ -300,7 +300,8 @@ def _measurement(data: Any) -> Measurement | None:
     if data is None:
         return None
     kinds: dict[str, type[Measurement]] = {
-        kind.TAG: kind for kind in (ExitMeasurement, ValueMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement)
+        kind.TAG: kind
+        for kind in (ExitMeasurement, ValueMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement)
     }
     kind = kinds.get(str(data.get("kind"))) if isinstance(data, Mapping) else None
     if kind is None:

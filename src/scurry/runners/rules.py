@@ -192,7 +192,7 @@ def score_plan(forest: Forest, fit: ScoreRule, step: float, certificate: Certifi
     return Plan(order=order.astype(np.int32), stop=stop, certificate=certificate)
 
 
-def sentinel_plan(fit: SentinelFit, certificate: Certificate) -> Plan:
+def sentinel_plan(fit: SentinelFit, certificate: Certificate | None) -> Plan:
     """Return the plan of a fit that stops rows at sentinels."""
     stop = SentinelRule(
         sentinels=fit.sentinels.astype(np.int32),
@@ -203,7 +203,7 @@ def sentinel_plan(fit: SentinelFit, certificate: Certificate) -> Plan:
         spread_lane=fit.spread_lane,
         square=fit.square,
         edge_offset=np.cumsum([0, *map(len, fit.edges)]).astype(np.uint32),
-        edges=np.concatenate([np.empty(0, np.int32), *map(to_int32, fit.edges)]),
+        edges=np.concatenate([np.empty(0, np.int32), *(to_int32(edges.astype(np.float64)) for edges in fit.edges)]),
         limits=np.concatenate([np.empty(0), *fit.limits]),
     )
     return Plan(order=fit.order.astype(np.int32), stop=stop, certificate=certificate)

@@ -110,7 +110,7 @@ def _check_asked(forest: Forest, promise: Values, options: ExitOptions) -> None:
         )
     if promise.of == "log-odds" and forest.link == "identity":
         raise InputError(
-            'the model averages the probabilities of its trees, which may be 0 or 1, so that log-odds are infinite; '
+            "the model averages the probabilities of its trees, which may be 0 or 1, so that log-odds are infinite; "
             'promise Values(…, of="probability")',
             argument="promise",
         )
@@ -215,8 +215,8 @@ def _infeasible(calibration: Calibration, promise: Values, n_broken: int, n_rows
     achievable = certified_rate(n_broken, n_rows, confidence)
     return InfeasibleError(
         f"Values({promise.max_error:g}, max_share={promise.max_share:g}) cannot be certified with confidence "
-        f"{confidence:g} on {n_rows} rows; a share of {achievable:.3g} can. Pass a larger max_share or max_error, or at "
-        f"least {needed} calibration rows",
+        f"{confidence:g} on {n_rows} rows; a share of {achievable:.3g} can. Pass a larger max_share or max_error, or "
+        f"at least {needed} calibration rows",
         achievable,
         n_rows_needed=needed,
         argument="promise",

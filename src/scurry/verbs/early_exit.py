@@ -18,7 +18,7 @@ from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Promise, 
 from scurry.verbs.by_accuracy import plan_by_accuracy
 from scurry.verbs.by_bounds import plan_by_bounds
 from scurry.verbs.by_class import plan_by_class
-from scurry.verbs.by_scores import SCORE_METHODS, WORTH_IT, plan_in_full, plan_by_scores, spent_by, split_to_choose
+from scurry.verbs.by_scores import SCORE_METHODS, WORTH_IT, plan_by_scores, plan_in_full, spent_by, split_to_choose
 from scurry.verbs.by_values import plan_by_values
 from scurry.verbs.by_votes import plan_by_votes, plan_without_rows
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions

@@ -10,7 +10,15 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.checks import RandomState, check_choice, check_confidence, check_number, check_numbers, check_rate, draw_seed
+from scurry.checks import (
+    RandomState,
+    check_choice,
+    check_confidence,
+    check_number,
+    check_numbers,
+    check_rate,
+    draw_seed,
+)
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
 from scurry.promises import Certificate, Labels, Promise, RowSummary

@@ -43,6 +43,8 @@ def full_scores(forest: Forest, rows: NDArray[Any]) -> FloatArray:
 
 def link_of(forest: Forest, scores: FloatArray) -> FloatArray:
     """Return the values of a regressor with these scores, or the probabilities of the second class."""
+    if forest.score_dtype == "float32":  # answers are rounded as the model rounds its own
+        scores = scores.astype(np.float32).astype(np.float64)
     if forest.n_outputs == 2 and forest.aggregation == "sum":
         return forest.link_scores(np.column_stack([-scores, scores]) / 2)[:, 1]
     if forest.n_outputs == 2:

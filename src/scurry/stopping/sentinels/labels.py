@@ -48,7 +48,7 @@ def increments(estimates: FloatArray, full: FloatArray) -> FloatArray:
 
 
 def keep_apart(fit: MarginFit) -> MarginFit:
-    """Return the fit with thresholds on both sides of the decision, so that an estimate says the label it stops with."""
+    """Return the fit with thresholds on both sides of the decision, so that an estimate implies its label."""
     margin = max(_MARGIN * fit.spread, 4.0 * float(np.spacing(np.float32(abs(fit.decision_threshold)))))
     return replace(
         fit,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from scurry.stopping.sentinels.leaves import FloatArray, Leaves
 from scurry.stopping.sentinels.prefix import PrefixFit

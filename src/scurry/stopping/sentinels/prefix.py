@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -283,7 +283,8 @@ def _correct(
 
 
 def _where(rows: RowLeaves, chosen: NDArray[np.bool_]) -> RowLeaves:
-    return RowLeaves(np.ascontiguousarray(rows.leaves[:, chosen]), rows.target[chosen])
+    leaves: NDArray[Any] = np.ascontiguousarray(rows.leaves[:, chosen])
+    return RowLeaves(leaves, rows.target[chosen])
 
 
 def leaf_spread(leaves: Leaves, reached: NDArray[np.unsignedinteger], misses: FloatArray) -> FloatArray:

@@ -124,7 +124,9 @@ def prefix_family(
     sigma = np.maximum(fit.sigma, 1e-12 * max(float(fit.sigma.max(initial=0.0)), np.finfo(np.float64).tiny))
     room = fit.sentinels * (max_error / sigma) ** 2 / unit
     edges, slope = _link_bins(link, scores)
-    cuts = [np.unique(np.ceil((edges - lanes.offset[at]) / lanes.scale[at])).astype(np.int64) for at in range(len(room))]
+    cuts = [
+        np.unique(np.ceil((edges - lanes.offset[at]) / lanes.scale[at])).astype(np.int64) for at in range(len(room))
+    ]
     if any(len(cut) != len(edges) for cut in cuts):  # bins finer than the integers: as good as no bins
         cuts, slope = [np.empty(0, np.int64)] * len(room), slope.max(keepdims=True)
     return ValueFamily(
@@ -134,11 +136,14 @@ def prefix_family(
     )
 
 
-def _link_bins(link: Callable[[FloatArray], FloatArray] | None, scores: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+def _link_bins(
+    link: Callable[[FloatArray], FloatArray] | None, scores: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
     """Return edges between bins of the score, and the slope of the link in each bin."""
     if link is None or scores is None or np.ptp(scores) == 0:
         return np.empty(0), np.ones(1)
-    edges = np.linspace(*np.quantile(scores, [0.001, 0.999]), _N_BINS - 1)
+    first, last = np.quantile(scores, [0.001, 0.999]).tolist()
+    edges = np.linspace(first, last, _N_BINS - 1)
     width = edges[1] - edges[0] if len(edges) > 1 else 1.0
     if not width > 0:
         return np.empty(0), np.ones(1)
@@ -147,9 +152,7 @@ def _link_bins(link: Callable[[FloatArray], FloatArray] | None, scores: FloatArr
     return edges, np.maximum(slope, max(_LEAST_SLOPE * slope.max(), np.finfo(np.float64).tiny))
 
 
-def mean_family(
-    values: FloatArray, nodes: NDArray[np.integer], target: FloatArray, max_error: float
-) -> ValueFamily:
+def mean_family(values: FloatArray, nodes: NDArray[np.integer], target: FloatArray, max_error: float) -> ValueFamily:
     """Return the family for trees that are averaged, with a sentinel after every tree from the second on.
 
     Parameters
@@ -178,7 +181,9 @@ def mean_family(
         if 2 <= tree + 1 < n_trees:
             slope[tree - 1], intercept[tree - 1] = fit_line(total / (tree + 1), target)
     variance = float(np.maximum(squares - total * total / n_trees, 0.0).mean()) / max(n_trees - 1, 1)
-    unit, square_unit = (power_unit(float(np.abs(each).max(initial=0.0)), n_trees) for each in (values, values * values))
+    unit, square_unit = (
+        power_unit(float(np.abs(each).max(initial=0.0)), n_trees) for each in (values, values * values)
+    )
     lanes = np.stack([np.rint(values / unit), np.rint(values * values / square_unit)], axis=1)
     room = (max_error**2 * (_PRIOR_TREES + sentinels)) / (1.0 / sentinels - 1.0 / n_trees) / square_unit
     fit = SentinelFit(
