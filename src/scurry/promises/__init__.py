@@ -15,9 +15,11 @@ from scurry.promises.measurements import (
     ExitMeasurement,
     RowSummary,
     StepMeasurement,
+    ValueMeasurement,
 )
 from scurry.promises.outcomes import Count, Outcomes
 from scurry.promises.per_class import LabelsPerClass, Recall
+from scurry.promises.values import Values
 
 __all__ = [
     "Accuracy",
@@ -36,4 +38,6 @@ __all__ = [
     "Recall",
     "RowSummary",
     "StepMeasurement",
+    "ValueMeasurement",
+    "Values",
 ]

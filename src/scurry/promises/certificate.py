@@ -18,6 +18,7 @@ from scurry.promises.measurements import (
     Measurement,
     RowSummary,
     StepMeasurement,
+    ValueMeasurement,
 )
 
 UNITS = ("row", "distinct row", "group")
@@ -101,7 +102,7 @@ class Certificate:
         What else a reader must know about the promise.
     recipe : str
         The call that made the plan, with every option, as Python. Empty where it is not known.
-    measured : ExitMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement or None
+    measured : ExitMeasurement, ValueMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement or None
     rows : RowSummary or None
         Quantiles of the calibration rows.
 
@@ -299,7 +300,8 @@ def _measurement(data: Any) -> Measurement | None:
     if data is None:
         return None
     kinds: dict[str, type[Measurement]] = {
-        kind.TAG: kind for kind in (ExitMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement)
+        kind.TAG: kind
+        for kind in (ExitMeasurement, ValueMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement)
     }
     kind = kinds.get(str(data.get("kind"))) if isinstance(data, Mapping) else None
     if kind is None:
