@@ -57,7 +57,9 @@ def main() -> None:
                 sys.exit(done.stderr)
             rows += [{"level": level} | json.loads(line) for line in done.stdout.splitlines()]
     for row in rows:
-        print("{level:7} {model:32} share {share:.2f}  full {full_us:.2f} plan {plan_us:.2f} us/row".format(**row), end="")
+        print(
+            "{level:7} {model:32} share {share:.2f}  full {full_us:.2f} plan {plan_us:.2f} us/row".format(**row), end=""
+        )
         print("  efficiency {efficiency:.2f}, one row {row_full_us:.1f} {row_plan_us:.1f} us".format(**row))
     result = {
         "title": "Sentinel plans",
@@ -94,18 +96,20 @@ def make(folder: Path, data: Path, wanted: str) -> None:
         kind = name.replace(",", "").replace(" ", "-")
         np.save(folder / f"{kind}.npy", X)
         for share in SHARES:
-            rule = running_variance(forest, X, share) if "forest" in name else refitted(forest, X, share)
-            plan = scurry.Plan(order=np.arange(forest.n_trees, dtype=np.int32), stop=rule)
+            # In the own order of boosted trees the first are the deepest, and a tree is not like any other.
+            order = np.random.default_rng(2).permutation(forest.n_trees).astype(np.int32)
+            make_rule = running_variance if "forest" in name else refitted
+            plan = scurry.Plan(order=order, stop=make_rule(forest, order, X, share))
             scurry.Predictor(forest, plan).save(folder / f"{kind}@{share}.scurry")
 
 
-def refitted(forest: scurry.Forest, X: NDArray[np.float32], share: float) -> SentinelRule:
+def refitted(forest: scurry.Forest, order: NDArray[np.int32], X: NDArray, share: float) -> SentinelRule:
     """A value, a spread, and corrections for each of 13 sentinels."""
     rng = np.random.default_rng(1)
     sentinels, n = np.unique(np.rint(forest.n_trees * AT)).astype(np.int32), len(AT)
     lanes = rng.integers(-1000, 1001, (forest.n_nodes, n + 2)).astype(np.int32)
     lanes[:, n + 1] = rng.integers(0, 2000, forest.n_nodes)
-    leaves = forest.apply(X[:4000])
+    leaves = forest.apply(X[:4000])[:, order]
     spread = lanes[:, n + 1][leaves].cumsum(axis=1)[:, sentinels - 1]
     return SentinelRule(
         sentinels=sentinels,
@@ -121,14 +125,16 @@ def refitted(forest: scurry.Forest, X: NDArray[np.float32], share: float) -> Sen
     )
 
 
-def running_variance(forest: scurry.Forest, X: NDArray[np.float32], share: float) -> SentinelRule:
+def running_variance(
+    forest: scurry.Forest, order: NDArray[np.int32], X: NDArray[np.float32], share: float
+) -> SentinelRule:
     """The sum and the sum of squares of the trees' values, compared after every tree."""
     values, T = forest.value[:, 0], forest.n_trees
     unit = np.abs(values).max() * T / 2**22
     lanes = np.column_stack([np.rint(values / unit), np.rint((values / np.abs(values).max()) ** 2 * 2**24)])
     sentinels = np.arange(2, T, dtype=np.int32)
     square = (unit / np.abs(values).max()) ** 2 * 2**24 / sentinels
-    sums = lanes[forest.apply(X[:4000])].cumsum(axis=1)[:, sentinels - 1]
+    sums = lanes[forest.apply(X[:4000])[:, order]].cumsum(axis=1)[:, sentinels - 1]
     spread = sums[:, :, 1] - square * sums[:, :, 0] ** 2
     return SentinelRule(
         sentinels=sentinels,

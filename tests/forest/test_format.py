@@ -19,7 +19,7 @@ from scurry.forest.storage import FORMAT_VERSION
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "format"
 FILES = sorted(GOLDEN.glob("*.scurry"))
-KINDS = ("forest", "exit-votes", "exit-scores", "exit-pieces", "leader", "anytime")
+KINDS = ("forest", "exit-votes", "exit-scores", "exit-pieces", "leader", "sentinels", "anytime")
 
 
 def rows(n_features: int) -> np.ndarray:
@@ -43,12 +43,34 @@ def make(folder: Path) -> None:
         "leader": scurry.early_exit(
             RandomForestClassifier(5, max_depth=3, random_state=0).fit(X, three), X, method="qwyc", **settings
         ),
+        "sentinels": _with_sentinels(scurry.from_model(boosted)),
         "anytime": scurry.anytime(forest, X, two, readout="weighted"),
     }
     for kind, subject in subjects.items():
         path = folder / f"v{FORMAT_VERSION}-{kind}.scurry"
         subject.save(path)
         path.with_suffix(".json").write_text(json.dumps(answers(subject), indent=1) + "\n")
+
+
+def _with_sentinels(forest: scurry.Forest) -> scurry.Predictor:
+    """A sentinel with two intervals of its lane and a spread, and one at which the estimate alone decides."""
+    units = np.rint(forest.value[:, 0] * 1000)
+    rule = scurry.plan.SentinelRule(
+        sentinels=np.array([2, 4], np.int32),
+        lanes=np.column_stack([2 * units, units, units**2 // 100]).astype(np.int32),
+        lane=np.array([0, 1], np.int32),
+        scale=np.array([0.001, 0.0012]),
+        offset=np.array([-0.1, 0.05]),
+        spread_lane=2,
+        square=np.array([0.001, 0.0]),
+        edge_offset=np.array([0, 1, 3], np.uint32),
+        edges=np.array([100, -300, 300], np.int32),
+        limits=np.array([100.0, 65.0, 760.0, -np.inf, np.inf]),
+    )
+    order = np.array([1, 0, 4, 2, 3], np.int32)
+    return scurry.Predictor(
+        forest, scurry.Plan(order=order, stop=rule, certificate=scurry.promises.Certificate(method="by hand"))
+    )
 
 
 def _with_categories() -> scurry.Forest:
@@ -112,7 +134,7 @@ def test_probabilities_of_old_files_agree_with_their_labels(path):
     X = rows(forest.n_features)
     probabilities, labels = subject.predict_proba(X), forest.codes_of(subject.predict(X))
     np.testing.assert_array_equal(probabilities.argmax(axis=1), labels)
-    if isinstance(subject, scurry.Predictor) and subject.plan.exit_rule.kind == "scores":
+    if isinstance(subject, scurry.Predictor) and getattr(subject.plan.stop, "kind", "scores") == "scores":
         complete = subject.run(X).complete
         np.testing.assert_array_equal(probabilities[complete], forest.predict_proba(X)[complete])
 

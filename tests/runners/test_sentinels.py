@@ -1,12 +1,17 @@
 """Sentinel plans against a plain replay of their definition, for any batch, order of rows and number of threads."""
 
+import pickle
+
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import scurry
 from scurry import Forest, Plan, Predictor
-from scurry.errors import InputError
+from scurry.display import EarlyExitDisplay
+from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import reference
 from support.sentinel_oracle import random_rule, sentinel_answers
 from support.strategies import complete_forest
@@ -162,3 +167,57 @@ def test_regressors_have_no_probabilities():
     rule = random_rule(np.random.default_rng(0), forest, order, np.zeros((9, 6)))
     with pytest.raises(InputError, match="has no probabilities; use predict"):
         Predictor(forest, Plan(order=order, stop=rule)).predict_proba(np.zeros((2, 6)))
+
+
+@pytest.fixture(params=["boosted regressor", "boosted"])
+def fast(request):
+    """A predictor, rows, and targets."""
+    rng = np.random.default_rng(1)
+    forest, order, X = forest_of(request.param, 4, 1), rng.permutation(30).astype(np.int32), rng.normal(size=(400, 6))
+    rule = random_rule(rng, forest, order, X, share=0.1)
+    return Predictor(forest, Plan(order=order, stop=rule)), X, forest.predict(X)
+
+
+def test_files_and_other_processes_answer_alike(fast, tmp_path):
+    predictor, X, _ = fast
+    predictor.save(tmp_path / "plan.scurry")
+    run = predictor.run(X)
+    for other in (scurry.load(tmp_path / "plan.scurry"), pickle.loads(pickle.dumps(predictor))):
+        assert other.digest == predictor.digest
+        np.testing.assert_array_equal(other.run(X).scores, run.scores)
+        np.testing.assert_array_equal(other.predict(X), run.labels)
+
+
+def test_batches_of_files(fast, tmp_path):
+    predictor, X, _ = fast
+    pd.DataFrame(X, columns=[f"x{i}" for i in range(6)]).to_parquet(tmp_path / "rows.parquet")
+    answer = "label" if predictor.forest.is_classifier else "prediction"
+    scurry.batch.score(tmp_path / "rows.parquet", predictor, tmp_path / "out", columns=[answer, "trees"])
+    out, run = pd.read_parquet(tmp_path / "out"), predictor.run(X)
+    np.testing.assert_array_equal(out[answer], run.labels)
+    np.testing.assert_array_equal(out["trees"], run.trees)
+
+
+def test_reports_plots_and_bills(fast, tmp_path):
+    predictor, X, y = fast
+    text = scurry.report.write(predictor, tmp_path / "page.html", X, y).read_text(encoding="utf-8")
+    assert "trees evaluated per row" in text
+    display = EarlyExitDisplay.from_predictor(predictor, X)
+    assert display.ax_.get_ylabel() == "share of rows"
+    with pytest.raises(InputError, match='draw kind="work"'):
+        EarlyExitDisplay.from_predictor(predictor)
+    bill = scurry.evaluation.feature_bill(predictor, X)
+    assert bill.mean_cost <= scurry.evaluation.feature_bill(predictor.forest, X).mean_cost
+    assert "forest" in str(predictor.summary())
+
+
+def test_what_sentinels_refuse(fast, tmp_path):
+    predictor, X, _ = fast
+    with pytest.raises(InputError, match="needs all features of a row before it starts"):
+        predictor.start_row()
+    with pytest.raises(InputError, match="stops rows at sentinels"):
+        predictor.acquire(lambda row, feature: 0.0)
+    with pytest.raises(InputError, match="need a plan that can stop after any step"):
+        predictor.predict(X, max_steps=3)
+    with pytest.raises(UnsupportedModelError, match="SentinelRule are not exported as C"):
+        scurry.export.to_c(predictor, tmp_path, layout="float32")

@@ -4,6 +4,7 @@ Algorithms make plans. What runs or shows a plan (the native core, exports, the 
 rules in this folder and asks them for what it needs; it never knows which algorithm made the plan.
 """
 
+from scurry.plan.cells import CellRule
 from scurry.plan.plan import Plan, ScoreMap
 from scurry.plan.rules import (
     NEVER_ABOVE,
@@ -29,6 +30,7 @@ __all__ = [
     "READOUTS",
     "Band",
     "Bins",
+    "CellRule",
     "ExitRule",
     "ExitSide",
     "LeaderRule",

@@ -61,6 +61,7 @@ class SentinelRule(StopRule):
     limits: NDArray[np.float64]
 
     TAG: ClassVar[str] = "SentinelRule"
+    needs_whole_rows: ClassVar[bool] = True
     ARRAYS: ClassVar[dict[str, type]] = {
         "sentinels": np.int32,
         "lanes": np.int32,
@@ -115,7 +116,7 @@ class SentinelRule(StopRule):
 
     def check(self, forest: Forest) -> None:
         """Raise an error unless this rule can stop `forest`."""
-        if forest.n_outputs > (2 if forest.n_classes == 2 else 1) or forest.n_classes not in (0, 2):
+        if forest.n_classes not in (0, 2):
             raise InputError("the plan is for a regressor or for two classes")
         if len(self.lanes) != forest.n_nodes:
             raise InputError(f"the plan has lanes for {len(self.lanes)} nodes, the forest has {forest.n_nodes}")

@@ -5,7 +5,9 @@ them. A `Certificate` says on which rows a promise was tested and what came out;
 with it. Neither knows the algorithm that made the plan, and nothing that runs or shows a plan has to.
 """
 
-from scurry.promises.certificate import Certificate
+from scurry.promises.accuracy import Accuracy
+from scurry.promises.certain import Certain
+from scurry.promises.certificate import Certificate, GroupTest
 from scurry.promises.kinds import Cost, Labels, Promise
 from scurry.promises.measurements import (
     BudgetMeasurement,
@@ -13,16 +15,29 @@ from scurry.promises.measurements import (
     ExitMeasurement,
     RowSummary,
     StepMeasurement,
+    ValueMeasurement,
 )
+from scurry.promises.outcomes import Count, Outcomes
+from scurry.promises.per_class import LabelsPerClass, Recall
+from scurry.promises.values import Values
 
 __all__ = [
+    "Accuracy",
     "BudgetMeasurement",
+    "Certain",
     "Certificate",
     "Cost",
     "CostMeasurement",
+    "Count",
     "ExitMeasurement",
+    "GroupTest",
     "Labels",
+    "LabelsPerClass",
+    "Outcomes",
     "Promise",
+    "Recall",
     "RowSummary",
     "StepMeasurement",
+    "ValueMeasurement",
+    "Values",
 ]

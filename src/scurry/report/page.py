@@ -152,7 +152,7 @@ def _tell(
         return tell_whole(subject, test)
     if subject.plan.by_step:
         return steps.tell(subject, test)
-    if subject.plan.exit_rule is not None:
+    if subject.plan.exits_early:
         return exits.tell(subject, subject.plan.exit_rule, test)
     return tell_whole(subject.forest, test, subject.certificate)
 

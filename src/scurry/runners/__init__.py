@@ -10,7 +10,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from scurry.forest import Forest
-from scurry.plan import ExitRule, LeaderRule, Plan, SentinelRule, StepRule
+from scurry.plan import CellRule, ExitRule, LeaderRule, Plan, SentinelRule, StepRule
+from scurry.runners.cells import CellRunner
 from scurry.runners.exits import ExitRunner, FullRunner, LeaderRunner
 from scurry.runners.partial import Stops
 from scurry.runners.runner import Runner
@@ -23,6 +24,8 @@ __all__ = ["runner_of", "stops_of"]
 def runner_of(forest: Forest, plan: Plan) -> Runner:
     """Return what runs `forest` by `plan`. The only place that maps kinds of rules to native code."""
     match plan.stop:
+        case CellRule() as rule:
+            return CellRunner(forest, rule)
         case ExitRule() as rule:
             return ExitRunner(forest, plan.order, rule, plan.score_map)
         case LeaderRule() as rule:
