@@ -11,6 +11,7 @@ namespace scurry {
 namespace {
 
 constexpr std::size_t kMaxThresholds = 255;  // so that a rank is a byte
+constexpr std::size_t kLeastPadded = 32;  // thresholds that a kernel may read
 constexpr std::size_t kMaxColumns = 4096;
 constexpr std::size_t kNearestCacheBytes = 24 * 1024;
 constexpr std::size_t kMinRows = 4 * kChunk, kMaxRows = 32 * kChunk;
@@ -76,7 +77,7 @@ struct Symmetric::Lowering {
       keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
       if (keys.size() > kMaxThresholds) return false;
       numeric[column] = static_cast<std::uint16_t>(out.columns_.size());
-      const std::size_t padded = std::bit_ceil(keys.size() + 1), first = out.thresholds_.size();
+      const std::size_t padded = std::max(std::bit_ceil(keys.size() + 1), kLeastPadded), first = out.thresholds_.size();
       out.columns_.push_back({column, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(keys.size())});
       out.thresholds_.insert(out.thresholds_.end(), keys.begin(), keys.end());
       out.thresholds_.resize(first + padded, kNanKey);  // no key exceeds it
