@@ -141,18 +141,21 @@ void walk(const SymmetricTree& tree, const RankTest* tests, const Ranks& ranks, 
   }
 }
 
-// One row in kRowTrees trees at once: their tests of a level lie next to each other.
+// One row in all trees. Their tests are independent, so that the processor makes several at once; a vector of them
+// would have to gather its keys, which takes longer (the compiler is kept from that).
 void walk_row(const RowTest* tests, u32 depth, std::span<const SymmetricTree> trees, const u32* keys,
               const u32* payload_of_leaf, u32* payload) {
-  for (std::size_t first = 0; first < trees.size(); first += kRowTrees) {
-    u32 leaf[kRowTrees] = {};
-    for (u32 level = 0; level < depth; ++level, ++tests) {
-      for (std::size_t t = 0; t < kRowTrees; ++t) {
-        leaf[t] |= (keys[tests->column[t]] > tests->key[t] ? 1u : 0u) << level;
-      }
-    }
+  for (std::size_t first = 0; first < trees.size(); first += kRowTrees, tests += depth) {
     const std::size_t n_trees = std::min(kRowTrees, trees.size() - first);
-    for (std::size_t t = 0; t < n_trees; ++t) payload[first + t] = payload_of_leaf[trees[first + t].first_leaf + leaf[t]];
+    for (std::size_t t = 0; t < n_trees; ++t) {
+      u32 leaf = 0;
+      for (u32 level = 0; level < depth; ++level) {
+        u32 yes = keys[tests[level].column[t]] > tests[level].key[t];
+        asm("" : "+r"(yes));
+        leaf |= yes << level;
+      }
+      payload[first + t] = payload_of_leaf[trees[first + t].first_leaf + leaf];
+    }
   }
 }
 
