@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 #include <map>
 #include <tuple>
 
@@ -13,8 +12,6 @@ namespace {
 constexpr std::size_t kMaxThresholds = 255;  // so that a rank is a byte
 constexpr std::size_t kLeastPadded = 32;  // thresholds that a kernel may read
 constexpr std::size_t kMaxColumns = 4096;
-constexpr std::size_t kNearestCacheBytes = 24 * 1024;
-constexpr std::size_t kMinRows = 4 * kChunk, kMaxRows = 32 * kChunk;
 
 bool ask_the_same(const ForestView& forest, std::int32_t a, std::int32_t b) {
   return forest.feature[a] == forest.feature[b] && forest.category_set[a] == forest.category_set[b] &&
@@ -192,17 +189,11 @@ std::optional<SymmetricSums> SymmetricSums::make(const Symmetric& symmetric, con
 }
 
 void SymmetricSums::add(const Symmetric& symmetric, const Block& block, double* sums) const {
-  if (width_ > 1) {  // leaves take more room than rows
-    return kernels().symmetric.add_vectors(symmetric.trees(), symmetric.tests().data(), block.ranks, block.n,
-                                           values_.data(), width_, sums);
-  }
-  // A part of the block at a time, whose ranks and sums stay in the nearest cache while all trees are added.
-  const std::size_t row_bytes = symmetric.n_columns() + sizeof(double);
-  const std::size_t n_rows = std::clamp(kNearestCacheBytes / row_bytes / kChunk * kChunk, kMinRows, kMaxRows);
-  for (std::size_t first = 0; first < block.n; first += n_rows) {
-    const Ranks part{block.ranks.of_rows + first, block.ranks.stride, block.ranks.n_columns};
-    kernels().symmetric.add_doubles(symmetric.trees(), symmetric.tests().data(), part,
-                                    std::min(n_rows, block.n - first), values_.data(), sums + first);
+  const RankTest* tests = symmetric.tests().data();
+  if (width_ == 1) {
+    kernels().symmetric.add_doubles(symmetric.trees(), tests, block.ranks, block.n, values_.data(), sums);
+  } else {
+    kernels().symmetric.add_vectors(symmetric.trees(), tests, block.ranks, block.n, values_.data(), width_, sums);
   }
 }
 
