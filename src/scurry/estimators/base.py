@@ -209,8 +209,8 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
             if name not in self.BUDGETS:
                 raise InputError(
                     f"{type(self).__name__} knows the budgets {', '.join(self.BUDGETS)}, not {name!r}; "
-                    "max_disagreement is EarlyExitClassifier's, max_error is EarlyExitRegressor's, max_steps and time_us "
-                    "are AnytimeClassifier's, max_cost is FeatureBudgetClassifier's",
+                    "max_disagreement is EarlyExitClassifier's, max_error is EarlyExitRegressor's, max_steps and "
+                    "time_us are AnytimeClassifier's, max_cost is FeatureBudgetClassifier's",
                     argument=name,
                 )
         return self._apply_budget(budget)
