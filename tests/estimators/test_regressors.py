@@ -100,4 +100,5 @@ def test_what_cannot_be_promised_is_evaluated_in_full(rows):
     assert few.run(X).mean_trees == 5
     same = EarlyExitRegressor(GradientBoostingRegressor(n_estimators=5), max_error=0.1).fit(X[:200], np.ones(200))
     assert "same value" in same.predictor_.certificate.why
-    assert isinstance(same.predictor_, scurry.Predictor) and (same.predict(X) == 1).all()
+    assert isinstance(same.predictor_, scurry.Predictor)
+    assert (same.predict(X) == 1).all()

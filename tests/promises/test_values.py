@@ -19,9 +19,11 @@ def test_it_says_itself_in_one_sentence():
 
 
 def test_rows_needed_certify_without_a_mistake():
-    assert Values(1, 0.05).rows_needed() == 59 and 0.95**59 <= 0.05 < 0.95**58
+    assert Values(1, 0.05).rows_needed() == 59
+    assert 0.95**59 <= 0.05 < 0.95**58
     assert Values(1, 0.01, confidence=None).rows_needed() == 0
-    assert Values(1, 0.01, confidence=None).max_rate is None and Values(1, 0.01).max_rate == 0.01
+    assert Values(1, 0.01, confidence=None).max_rate is None
+    assert Values(1, 0.01).max_rate == 0.01
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,8 @@ def test_files_keep_it_and_what_was_measured():
     measured = ValueMeasurement(beyond=0.03, mean_trees=12.5, mean_error=0.1, largest_error=2.0, caution=1.8)
     certificate = Certificate(method="sentinels", promise=Values(0.5), n_rows=100, n_broken=3, measured=measured)
     again = Certificate.from_json(certificate.to_json())
-    assert again.promise == Values(0.5) and again.measured == measured
+    assert again.promise == Values(0.5)
+    assert again.measured == measured
     assert "0.1 on average, 2 at most" in certificate.describe()
     with pytest.raises(FormatError):
         Promise.from_json(Values(0.5).to_json() | {"max_error": -1})

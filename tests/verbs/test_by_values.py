@@ -57,8 +57,10 @@ def test_certified_values_are_those_that_run(rows, name):
     certificate, measured = fast.certificate, fast.certificate.measured
     run = fast.run(cal)
     missed = np.abs(run.labels - forest.predict(cal))
-    assert certificate.n_rows == len(cal) and certificate.n_broken == (missed > error).sum()
-    assert certificate.bound <= 0.1 and certificate.method == "sentinels"
+    assert certificate.n_rows == len(cal)
+    assert certificate.n_broken == (missed > error).sum()
+    assert certificate.bound <= 0.1
+    assert certificate.method == "sentinels"
     assert measured.mean_trees == pytest.approx(run.mean_trees, rel=1e-12)
     assert measured.mean_error == pytest.approx(missed.mean(), rel=1e-6)
     assert measured.largest_error == pytest.approx(missed.max(), rel=1e-6)
@@ -87,10 +89,7 @@ def test_certified_probabilities_are_those_that_run(rows, name, of):
     fast = scurry.early_exit(forest, cal[1200:], labels[N + 1200 : N + 3000], X_fit=cal[:1200], promise=promise)
     run, p = fast.run(cal[1200:]), forest.predict_proba(cal[1200:])[:, 1]
     found = fast.predict_proba(cal[1200:])[:, 1]
-    if of == "probability":
-        missed = np.abs(found - p)
-    else:
-        missed = np.abs(np.log(found / (1 - found)) - np.log(p / (1 - p)))
+    missed = np.abs(found - p) if of == "probability" else np.abs(np.log(found / (1 - found)) - np.log(p / (1 - p)))
     assert abs(fast.certificate.n_broken - (missed > promise.max_error).sum()) <= (0 if of == "probability" else 1)
     assert run.mean_trees < 0.95 * forest.n_trees
     assert fast.certificate.measured.fast_auc == pytest.approx(fast.certificate.measured.full_auc, abs=0.02)
@@ -103,7 +102,8 @@ def test_without_rows_to_fit_half_of_the_rows_do(rows):
     X, y = rows
     model = regressors()["lightgbm"].fit(X[:N], y[:N])
     fast = scurry.early_exit(model, X[N : N + 2000], promise=Values(0.4))
-    assert fast.certificate.n_rows == 1000 and fast.certificate.n_fit_rows == 1000
+    assert fast.certificate.n_rows == 1000
+    assert fast.certificate.n_fit_rows == 1000
     again = scurry.early_exit(model, X[N : N + 2000], promise=Values(0.4))
     assert np.array_equal(fast.plan.stop.lanes, again.plan.stop.lanes)
     assert np.array_equal(fast.plan.stop.limits, again.plan.stop.limits)
@@ -127,7 +127,8 @@ def test_without_a_confidence_the_limit_holds_for_the_rows_themselves(rows):
     forest = scurry.from_model(regressors()["lightgbm"].fit(X[:N], y[:N]))
     cal = X[N : N + 1000]
     fast = scurry.early_exit(forest, cal, promise=Values(0.3, 0.1, confidence=None))
-    assert fast.certificate.n_rows == 0 and fast.certificate.bound is None
+    assert fast.certificate.n_rows == 0
+    assert fast.certificate.bound is None
     assert (np.abs(fast.predict(cal) - forest.predict(cal)) > 0.3).mean() <= 0.1
 
 
@@ -135,7 +136,8 @@ def test_groups_are_certified_by_one_row_each(rows):
     X, y = rows
     model = regressors()["forest"].fit(X[:N], y[:N])
     fast = scurry.early_exit(model, X[N : N + 2000], groups=np.arange(2000) // 4, promise=Values(0.3, 0.1))
-    assert fast.certificate.n_rows == 250 and fast.certificate.unit == "group"
+    assert fast.certificate.n_rows == 250
+    assert fast.certificate.unit == "group"
     assert fast.certificate.promise.holds == "groups"
 
 
@@ -156,7 +158,7 @@ class TestMisuse:
 
     def test_what_is_compared_must_fit_the_model(self, rows, regressor):
         X, y = rows
-        with pytest.raises(InputError, match='promise Values.*of="value"'):
+        with pytest.raises(InputError, match=r'promise Values.*of="value"'):
             scurry.early_exit(regressor, X, promise=Values(0.1, of="probability"))
         model = classifiers()["boosting"].fit(X[:N], y[:N] > 0)
         with pytest.raises(InputError, match='of="probability" or of="log-odds"'):

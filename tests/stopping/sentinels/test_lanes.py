@@ -28,7 +28,8 @@ def test_sums_of_integers_are_the_estimates_up_to_their_unit(fitted):
     leaves, fit, rows = fitted
     lanes = prefix_lanes(leaves, fit, with_spread=True)
     unit = lanes.scale[0]
-    assert (lanes.scale == unit).all() and np.log2(unit) == np.rint(np.log2(unit))
+    assert (lanes.scale == unit).all()
+    assert np.log2(unit) == np.rint(np.log2(unit))
     assert np.array_equal(np.rint(lanes.offset / unit), lanes.offset / unit)
     spread = np.zeros(len(rows.target))
     spread_unit = sum_unit(leaves, fit.spread)
@@ -90,7 +91,8 @@ def test_squares_are_taken_from_the_spread():
         limits=[np.full(1, 2.0)],
     )
     ((total, spread),) = fit.sums(np.array([[0, 1, 2]]))
-    assert total.tolist() == [8] and spread.tolist() == [34 - 32]
+    assert total.tolist() == [8]
+    assert spread.tolist() == [34 - 32]
     assert fit.stop(np.array([[0, 1, 2]])).estimate.tolist() == [4.0]
     assert replace(fit, spread_lane=NO_LANE, square=np.zeros(1)).stop(np.array([[0, 1, 2]])).sentinel.tolist() == [0]
     assert fit.n_trees_at_stop.tolist() == [2, 3]

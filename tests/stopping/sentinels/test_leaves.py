@@ -23,7 +23,9 @@ def test_leaves_are_numbered_within_their_trees(forest):
     assert np.array_equal(np.sort(leaves.node), np.flatnonzero(forest.is_leaf))
     nodes = forest.apply(X)
     reached = leaves.encode(nodes)
-    assert reached.shape == nodes.T.shape and reached.dtype == np.uint16 and reached.flags.c_contiguous
+    assert reached.shape == nodes.T.shape
+    assert reached.dtype == np.uint16
+    assert reached.flags.c_contiguous
     assert np.array_equal(leaves.node[leaves.offset[:-1, None] + reached], nodes.T)
 
 

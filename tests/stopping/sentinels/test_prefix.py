@@ -163,7 +163,8 @@ def test_progress_rises_to_its_total_and_may_stop_the_work(boosted):
     seen = []
     fit_prefix(leaves, values, rows, sentinels=np.array([3, 20]), progress=lambda *n: seen.append(n))
     done = [n_done for n_done, _ in seen]
-    assert done == sorted(done) and seen[-1][0] == seen[-1][1]
+    assert done == sorted(done)
+    assert seen[-1][0] == seen[-1][1]
 
     def stop(n_done, n_total):
         raise KeyboardInterrupt
@@ -176,7 +177,8 @@ def test_constant_targets_have_estimates_that_miss_nothing(boosted):
     leaves, values, rows = boosted
     fit = fit_prefix(leaves, values, rows._replace(target=np.full(1500, 3.0)), sentinels=np.array([5]))
     assert np.allclose(next(fit.estimates(leaves, rows.leaves)), 3.0)
-    assert fit.sigma[0] < 1e-9 and np.isfinite(fit.spread).all()
+    assert fit.sigma[0] < 1e-9
+    assert np.isfinite(fit.spread).all()
 
 
 @pytest.mark.parametrize("n_trees", [1, 2, 3, 10, 21, 60, 200, 1000])

@@ -103,7 +103,8 @@ def test_counts_are_those_of_single_members(with_link):
         assert counts[at, -1] == is_far(stops.estimate[stopped], new.target[stopped]).sum()
     # A bolder rule stops no row later.
     assert (np.diff(counts[:, :-1].cumsum(axis=1), axis=0) >= 0).all()
-    assert counts[0, -1] <= counts[-1, -1] and counts[-1, :-1].argmax() < 3
+    assert counts[0, -1] <= counts[-1, -1]
+    assert counts[-1, :-1].argmax() < 3
 
 
 def test_where_a_link_is_flat_larger_errors_of_the_score_are_allowed():
