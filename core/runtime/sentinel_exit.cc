@@ -38,11 +38,12 @@ struct SentinelExit::Buffers {
   AlignedVector<std::uint32_t> ids;
   AlignedVector<std::int32_t> sums;
   std::vector<std::uint64_t> stopped, removed;
-  AlignedVector<std::uint32_t> leaves;  // [tree of the plan][room]
-  std::vector<std::uint32_t> places;    // [epoch][room]: where the row with this id stood
-  std::vector<std::size_t> epoch_of_tree;
+  AlignedVector<std::uint32_t> leaves;       // of each tree walked, from first_of_tree on, those of the rows in the block
+  std::vector<std::size_t> first_of_tree;    // [tree of the plan]
+  std::vector<std::size_t> epoch_of_tree;    // [tree of the plan]
+  std::vector<std::uint32_t> places;         // [epoch][room]: where the row with this id stood
   std::vector<std::uint32_t> leaves_of_row;  // [tree of the plan]
-  std::size_t room, n_epochs;
+  std::size_t room, n_epochs, n_leaves, apart;  // apart: of one tree's leaves and the next one's
 
   static Buffers& of_this_thread() {
     thread_local Buffers buffers;
@@ -51,13 +52,13 @@ struct SentinelExit::Buffers {
 
   void start(std::size_t n, std::size_t n_trees, std::size_t width) {
     room = round_up(n, kChunk) + kChunk;
-    n_epochs = 0;
+    n_epochs = n_leaves = 0;
     ids.resize(room);
     std::iota(ids.begin(), ids.end(), 0u);
     sums.assign(room * width, 0);
     stopped.assign(room / kChunk, 0);
     removed.assign(room / kChunk, 0);
-    if (leaves.size() < n_trees * room) leaves.resize(n_trees * room);
+    first_of_tree.resize(n_trees);
     epoch_of_tree.resize(n_trees);
     leaves_of_row.resize(n_trees);
   }
@@ -69,8 +70,20 @@ struct SentinelExit::Buffers {
     for (std::size_t at = 0; at < n; ++at) place[ids[at]] = static_cast<std::uint32_t>(at);
   }
 
+  // For the leaves of n rows in the next trees, in whole chunks.
+  void make_space(std::size_t first_tree, std::size_t n_trees, std::size_t n) {
+    apart = round_up(n, kChunk);
+    for (std::size_t tree = first_tree; tree < first_tree + n_trees; ++tree, n_leaves += apart) {
+      first_of_tree[tree] = n_leaves;
+      epoch_of_tree[tree] = n_epochs - 1;
+    }
+    if (leaves.size() < n_leaves) leaves.resize(std::max(n_leaves, leaves.size() + leaves.size() / 2));
+  }
+
+  std::uint32_t* leaves_of(std::size_t tree) { return leaves.data() + first_of_tree[tree]; }
+  const std::uint32_t* leaves_of(std::size_t tree) const { return leaves.data() + first_of_tree[tree]; }
   std::uint32_t leaf(std::size_t tree, std::uint32_t id) const {
-    return leaves[tree * room + places[epoch_of_tree[tree] * room + id]];
+    return leaves_of(tree)[places[epoch_of_tree[tree] * room + id]];
   }
 };
 
@@ -153,16 +166,47 @@ Leaves SentinelExit::make_leaves(const ForestView& forest, std::span<const std::
   return leaves;
 }
 
-void SentinelExit::run(const RowsView& rows, const SentinelOutcome& outcome, std::size_t n_threads) const {
+std::size_t SentinelExit::rows_at_once() const {
   const std::size_t factor = walker_.bytes() / plan_.size() < kLargeTree ? 1 : 4;
   const std::size_t fitting = factor * kLeafBytes / sizeof(std::uint32_t) / plan_.size() / kChunk * kChunk;
-  const std::size_t most = std::clamp(fitting, kChunk, factor * kMaxRows);
-  for_each_range(rows.n_rows, most, n_threads, [&](std::size_t first, std::size_t n) {
+  return std::clamp(fitting, kChunk, factor * kMaxRows);
+}
+
+void SentinelExit::run(const RowsView& rows, const SentinelOutcome& outcome, std::size_t n_threads) const {
+  const auto test = [&](std::size_t j, const AliveRows& alive, Buffers& buffers) {
+    const Sentinel& sentinel = sentinels_[j];
+    kernels().sums.test_lanes({sentinel.lane, static_cast<std::size_t>(spread_lane_), spread_lane_ != kNoLane,
+                               sentinel.square, sentinel.edges.data(), sentinel.edges.size(), sentinel.limits.data()},
+                              alive.sums, width_, alive.n, buffers.stopped.data());
+  };
+  for_each_range(rows.n_rows, rows_at_once(), n_threads, [&](std::size_t first, std::size_t n) {
     if (n <= AliveRows::kFew) {
       for (std::size_t row = first; row < first + n; ++row) run_row(rows, row, outcome);
     } else {
-      run_block(rows, first, n, outcome);
+      run_block(rows, first, n, AliveRows::kFew, test, outcome);
     }
+  });
+}
+
+void SentinelExit::rank(const RowsView& rows, std::span<const std::int64_t> offset, const TopK& top,
+                        const SentinelOutcome& outcome, std::size_t n_threads) const {
+  // A block has whole queries, at least one.
+  const auto row_of = [&](std::size_t query) { return static_cast<std::size_t>(offset[query]); };
+  const std::size_t most = std::min(rows_at_once(), rows.n_rows / (n_threads > 1 ? 4 * n_threads : 1) + 1);
+  std::vector<std::size_t> blocks{0};  // the first query of each block
+  for (std::size_t query = 1; query < offset.size(); ++query) {
+    const bool is_last = query + 1 == offset.size();
+    if (is_last || row_of(query + 1) - row_of(blocks.back()) > most) blocks.push_back(query);
+  }
+  parallel_for(blocks.size() - 1, n_threads, [&](std::size_t block) {
+    const std::size_t begin = blocks[block], end = blocks[block + 1], first = row_of(begin);
+    thread_local TopRanks ranks;
+    ranks.start(top, offset.subspan(begin, end - begin + 1), first);
+    const auto test = [&](std::size_t j, const AliveRows& alive, Buffers& buffers) {
+      ranks.test(alive, sentinels_[j].lane, sentinels_[j].limits[0], buffers.removed.data(), buffers.stopped.data());
+    };
+    if (row_of(end) > first) run_block(rows, first, row_of(end) - first, 0, test, outcome);
+    ranks.settle(outcome.scores + first);
   });
 }
 
@@ -180,7 +224,8 @@ bool SentinelExit::stops(const Sentinel& sentinel, const std::int32_t* sums) con
   return spread - sentinel.square * (wide * wide) <= sentinel.limits[static_cast<std::size_t>(interval)];
 }
 
-void SentinelExit::run_block(const RowsView& rows, std::size_t first, std::size_t n,
+template <class Test>
+void SentinelExit::run_block(const RowsView& rows, std::size_t first, std::size_t n, std::size_t few, const Test& test,
                              const SentinelOutcome& outcome) const {
   Scratch& scratch = Scratch::of_this_thread();
   Buffers& buffers = Buffers::of_this_thread();
@@ -206,20 +251,16 @@ void SentinelExit::run_block(const RowsView& rows, std::size_t first, std::size_
   };
   const auto walk = [&](const Segment& segment) {
     alive.fit_block();
+    buffers.make_space(segment.first_tree, segment.n_trees, alive.n);
     for (std::size_t tree = segment.first_tree; tree < segment.first_tree + segment.n_trees; ++tree) {
-      walker_.walk(plan_[tree], scratch, buffers.leaves.data() + tree * buffers.room);
-      buffers.epoch_of_tree[tree] = buffers.n_epochs - 1;
+      walker_.walk(plan_[tree], scratch, buffers.leaves_of(tree));
     }
   };
   std::size_t j = 0;
-  for (; j < sentinels_.size() && alive.n - n_removed > AliveRows::kFew; ++j) {
-    const Sentinel& sentinel = sentinels_[j];
+  for (; j < sentinels_.size() && alive.n - n_removed > few; ++j) {
     walk(segments_[j]);
-    add(segments_[j], buffers.leaves.data() + segments_[j].first_tree * buffers.room, buffers.room, alive.n,
-        alive.sums);
-    kernels().sums.test_lanes({sentinel.lane, static_cast<std::size_t>(spread_lane_), spread_lane_ != kNoLane,
-                               sentinel.square, sentinel.edges.data(), sentinel.edges.size(), sentinel.limits.data()},
-                              alive.sums, width_, alive.n, buffers.stopped.data());
+    add(segments_[j], buffers.leaves_of(segments_[j].first_tree), buffers.apart, alive.n, alive.sums);
+    test(j, alive, buffers);
     for (std::size_t word = 0; word * kChunk < alive.n; ++word) {
       const std::uint64_t stopped = buffers.stopped[word] & ~buffers.removed[word];
       buffers.removed[word] |= stopped;
@@ -232,7 +273,7 @@ void SentinelExit::run_block(const RowsView& rows, std::size_t first, std::size_
     if (n_removed * kWorthRemoving >= alive.n) remove();
   }
   if (n_removed > 0) remove();
-  if (alive.n > AliveRows::kFew) {
+  if (alive.n > few) {
     walk(segments_.back());
     values_.in_float32() ? complete_rows<float>(buffers, alive.n, first, outcome)
                          : complete_rows<double>(buffers, alive.n, first, outcome);
@@ -314,7 +355,7 @@ void SentinelExit::complete_rows(const Buffers& buffers, std::size_t n, std::siz
   for (std::size_t tree = 0; tree < plan_.size(); ++tree) {
     poll_interrupt_now_and_then();
     const std::size_t in_plan = place_of_tree_[tree];
-    const std::uint32_t *value = values_of(in_plan), *leaves = buffers.leaves.data() + in_plan * buffers.room,
+    const std::uint32_t *value = values_of(in_plan), *leaves = buffers.leaves_of(in_plan),
                         *place = places.data() + buffers.epoch_of_tree[in_plan] * n;
     for (std::size_t at = 0; at < n; ++at) values[at] = value[leaves[place[at]]];
     values_.add(walker_.trees()[tree], values.data(), n, sums.data());

@@ -12,11 +12,10 @@
 
 #include "runtime/answers.h"
 #include "runtime/node_values.h"
+#include "runtime/top_ranks.h"
 #include "runtime/walker.h"
 
 namespace scurry {
-
-struct AliveRows;
 
 // After n_trees trees, with the sums s: a row stops if s[spread] - square * s[lane]^2 is at most the limit of the
 // interval between edges that holds s[lane]; without a spread lane, if 0 is.
@@ -45,6 +44,11 @@ class SentinelExit {
                std::span<const std::int32_t> lanes, std::int32_t spread_lane, std::vector<Sentinel> sentinels);
 
   void run(const RowsView& rows, const SentinelOutcome& outcome, std::size_t n_threads) const;
+  // Instead of the tests of single rows: documents leave when they cannot change the k best of their query any more, by
+  // the first limit of each sentinel. Query q has the rows from offset[q] to offset[q + 1]. Outcomes are stops and
+  // scores; in each query the k best have higher scores than the others.
+  void rank(const RowsView& rows, std::span<const std::int64_t> offset, const TopK& top, const SentinelOutcome& outcome,
+            std::size_t n_threads) const;
   std::size_t n_features() const { return n_features_; }
   std::size_t n_trees() const { return plan_.size(); }
   std::size_t n_probabilities() const { return answers_.n_probabilities(); }
@@ -62,7 +66,11 @@ class SentinelExit {
 
   Leaves make_leaves(const ForestView& forest, std::span<const std::int32_t> order, std::span<const std::int32_t> lanes);
   std::size_t sort_lanes(std::size_t n_lanes);
-  void run_block(const RowsView& rows, std::size_t first, std::size_t n, const SentinelOutcome& outcome) const;
+  std::size_t rows_at_once() const;
+  // test(sentinel, alive, buffers) sets the bits of the rows that stop. This few rows or fewer finish one by one.
+  template <class Test>
+  void run_block(const RowsView& rows, std::size_t first, std::size_t n, std::size_t few, const Test& test,
+                 const SentinelOutcome& outcome) const;
   void run_row(const RowsView& rows, std::size_t row, const SentinelOutcome& outcome) const;
   bool finish_row(const std::uint32_t* keys, std::size_t j, std::int32_t* sums, std::uint32_t* leaves, std::size_t row,
                   const SentinelOutcome& outcome) const;

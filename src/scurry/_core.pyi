@@ -220,6 +220,17 @@ class SentinelExit:
         labels: NDArray[np.int64] | None = None,
         probabilities: NDArray[np.float64] | None = None,
     ) -> None: ...
+    def rank(
+        self,
+        rows: NDArray[Any],
+        offset: NDArray[np.int64],
+        *,
+        k: int,
+        as_set: bool,
+        stops: NDArray[np.int32],
+        scores: NDArray[np.float64],
+        n_threads: int,
+    ) -> None: ...
     @property
     def bytes(self) -> int: ...
 

@@ -17,6 +17,7 @@ from scurry.promises.measurements import (
     StepMeasurement,
     ValueMeasurement,
 )
+from scurry.promises.outcomes import Count, Outcomes
 from scurry.promises.per_class import LabelsPerClass, Recall
 from scurry.promises.values import Values
 
@@ -27,10 +28,12 @@ __all__ = [
     "Certificate",
     "Cost",
     "CostMeasurement",
+    "Count",
     "ExitMeasurement",
     "GroupTest",
     "Labels",
     "LabelsPerClass",
+    "Outcomes",
     "Promise",
     "Recall",
     "RowSummary",

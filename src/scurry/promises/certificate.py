@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, Self
 
 from scurry.checks import is_number
@@ -308,7 +308,8 @@ def _measurement(data: Any) -> Measurement | None:
         raise FormatError("its certificate has a measurement of an unknown kind")
     values = {name: value for name, value in data.items() if name != "kind"}
     for one in fields(kind):
-        value = values.get(one.name)
+        # Files of older versions lack what was added later.
+        value = values.get(one.name, None if one.default is MISSING else one.default)
         wanted = isinstance(value, str) if one.type == "str" else is_number(value) or value is None
         if not wanted:
             raise FormatError(f"its certificate has a measured {one.name} of the wrong type, {value!r}")

@@ -164,21 +164,32 @@ class CostMeasurement:
         Mean cost of the rows that chose the forest, which flatters it.
     largest_cost : float
         What a row can pay at most.
+    single_label : str
+        The label that every row gets that chose the forest; empty if there are several.
+    candidate, recalls : str
+        How the forest was grown, and the share of each class's rows that it finds; empty where that is not known.
     """
 
     mean_cost: float
     validation_cost: float
     largest_cost: float
+    single_label: str = ""
+    candidate: str = ""
+    recalls: str = ""
 
     TAG: ClassVar[str] = "cost"
 
     def describe(self) -> dict[str, str]:
         """Return what was measured, by name."""
-        return {
+        lines = {
             "cost per row": f"{format_number(self.mean_cost)}, "
             f"and {format_number(self.validation_cost)} on the rows that chose the forest",
             "most a row can pay": format_number(self.largest_cost),
+            "found of each class": self.recalls,
+            "grown as": self.candidate,
+            "warning": _warn_of(self.single_label),
         }
+        return {name: text for name, text in lines.items() if text}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,8 +227,13 @@ class BudgetMeasurement:
             "found of each class": self.recalls,
             "weighted error": f"{self.error:.4g}",
             "grown as": self.candidate,
+            "warning": _warn_of(self.single_label),
         }
-        return lines | ({"warning": f"answers {self.single_label} for every row"} if self.single_label else {})
+        return {name: text for name, text in lines.items() if text}
+
+
+def _warn_of(single_label: str) -> str:
+    return f"answers {single_label} for every row" if single_label else ""
 
 
 def _describe_scores(measured: ExitMeasurement | ValueMeasurement) -> dict[str, str]:

@@ -437,35 +437,45 @@ def as_rule(fit: ScoreFit) -> ScoreRule:
     return fit
 
 
-def find_methods(calibration: Calibration) -> tuple[str, ...]:
-    """Return the methods on scores that a promise of another kind than `Labels` is tried with."""
-    method, kind = calibration.options.method, type(calibration.promise).__name__
-    if method not in ("auto", "qwyc"):
-        raise InputError(f'method must be "auto" or "qwyc" for {kind}, got {method!r}', argument="method")
-    if calibration.options.shuffle != "fixed":
-        raise InputError(f'shuffle must be "fixed" for {kind}', argument="shuffle")
-    return ("qwyc", "natural") if method == "auto" else ("qwyc",)
+def choose_method(calibration: Calibration, rate: float) -> tuple[str, str]:
+    """Return the method on scores to keep a promise of another kind than `Labels` with, and why.
 
-
-def choose_cheapest(calibration: Calibration, plans: Mapping[str, Plan]) -> Plan:
-    """Return the plan that spends least on the rows that certified it, or one that evaluates every tree.
-
-    Each plan must have been certified at its share of the risk, because the same rows certify and choose.
+    The order of trees that stops rows soonest where `rate` of all labels may change is taken. Rows that do not certify
+    tell which one that is, without labels, so that the whole risk is left for the method that is chosen.
     """
-    spent = {method: spent_by(plan) for method, plan in plans.items()}
-    best = min(spent, key=lambda method: spent[method])
+    options, kind = calibration.options, type(calibration.promise).__name__
+    if options.method not in ("auto", "qwyc"):
+        raise InputError(f'method must be "auto" or "qwyc" for {kind}, got {options.method!r}', argument="method")
+    if options.shuffle != "fixed":
+        raise InputError(f'shuffle must be "fixed" for {kind}', argument="shuffle")
+    if options.method == "qwyc":
+        return "qwyc", ""
+    about_labels = replace(calibration, promise=Labels(rate, confidence=calibration.promise.confidence))
+    choosing, _ = split_to_choose(about_labels)
+    spent = {method: spent_by(try_plan(choosing, method)) for method in ("qwyc", "natural")}
+    return min(spent, key=lambda method: spent[method]), explain_choice(options.cost_unit, spent)
+
+
+def try_plan(choosing: Calibration, method: str) -> Plan | None:
+    """Return the plan of a method on scores for rows that compare methods; None if they are too few."""
+    try:
+        return plan_by_scores(choosing, method)
+    except (InfeasibleError, InputError):
+        return None  # all rows may do, and if not, their error says what is wrong
+
+
+def explain_choice(unit: str, spent: Mapping[str, float], where: str = "rows that fitted none of them") -> str:
+    """Return why the method that spends least was chosen."""
+    shown = ", ".join(f"{method} {cost:.1f}" for method, cost in spent.items() if np.isfinite(cost))
+    return f"fewest {unit} per row on {where}: {shown}" if shown else "too few rows to compare it with others"
+
+
+def keep_if_worth_it(calibration: Calibration, plan: Plan) -> Plan:
+    """Return the plan, or one that evaluates every tree if it saves too little."""
     full_cost, unit = float(calibration.tree_costs(calibration.sample).sum()), calibration.options.cost_unit
-    if spent[best] > WORTH_IT * full_cost:
-        return plan_in_full(calibration, f"of {full_cost:.4g} {unit}, a row needs {spent[best]:.1f} by {best}")
-    plan = plans[best]
-    assert plan.certificate is not None
-    shown = ", ".join(f"{method} {cost:.1f}" for method, cost in spent.items())
-    why = f"fewest {unit} per row, each with its share of the risk: {shown}" if len(plans) > 1 else ""
-    return replace(plan, certificate=replace(plan.certificate, why=why))
-
-
-def plan_in_full(calibration: Calibration, why: str) -> Plan:
-    """Return the plan that evaluates every tree, which changes no label."""
+    if calibration.options.method != "auto" or spent_by(plan) <= WORTH_IT * full_cost or plan.certificate is None:
+        return plan
+    why = f"of {full_cost:.4g} {unit}, a row needs {spent_by(plan):.1f} by {plan.certificate.method}"
     certificate = calibration.certificate("full", Labels(0.0), why=f"early exit would not pay; {why}")
     return Plan.full(calibration.forest, certificate)
 

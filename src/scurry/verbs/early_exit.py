@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from scurry.checks import RandomState
@@ -18,7 +17,14 @@ from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Promise, 
 from scurry.verbs.by_accuracy import plan_by_accuracy
 from scurry.verbs.by_bounds import plan_by_bounds
 from scurry.verbs.by_class import plan_by_class
-from scurry.verbs.by_scores import SCORE_METHODS, WORTH_IT, plan_by_scores, plan_in_full, spent_by, split_to_choose
+from scurry.verbs.by_scores import (
+    SCORE_METHODS,
+    explain_choice,
+    keep_if_worth_it,
+    plan_by_scores,
+    spent_by,
+    split_to_choose,
+)
 from scurry.verbs.by_values import plan_by_values
 from scurry.verbs.by_votes import plan_by_votes, plan_without_rows
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
@@ -59,7 +65,7 @@ def early_exit(
         ``confidence=None`` "minimean" and "schwing" promise nothing.
     y_cal : array of shape (n_rows,), optional
         Labels. They measure AUC and log-loss for the summary, and order the trees of ``method="fan"`` (not together
-        with `X_fit`, whose labels are not known).
+        with `X_fit`, whose labels are not known). The promises `Recall` and `Accuracy` need them.
     X_fit : array or DataFrame, optional
         Rows that find the order of trees and the rule to stop, so that all of `X_cal` is left to certify them. By
         default a part of `X_cal`: half of it for methods on scores, a fifth or a quarter for methods on votes. The
@@ -214,12 +220,8 @@ def _choose_plan(calibration: Calibration) -> Plan:
         plan, where = plans[best], "the rows that fitted them"
     if plan.certificate is None:
         return plan
-    full_cost, unit = float(calibration.tree_costs(calibration.sample).sum()), options.cost_unit
-    if spent_by(plan) > WORTH_IT * full_cost:
-        return plan_in_full(calibration, f"of {full_cost:.4g} {unit}, a row needs {spent_by(plan):.1f} by {best}")
-    shown = ", ".join(f"{method} {cost:.1f}" for method, cost in spent.items() if np.isfinite(cost))
-    why = f"fewest {unit} per row on {where}: {shown}" if shown else "too few rows to compare it with others"
-    return replace(plan, certificate=replace(plan.certificate, why=why))
+    why = explain_choice(options.cost_unit, spent, where)
+    return keep_if_worth_it(calibration, replace(plan, certificate=replace(plan.certificate, why=why)))
 
 
 def _try_plan(method: str, choosing: Calibration) -> Plan | None:

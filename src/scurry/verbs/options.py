@@ -229,6 +229,7 @@ class Calibration:
         costs = None if isinstance(options.costs, str) else check_costs(options.costs, forest.n_trees)
         if options.threshold is not None:
             forest = with_threshold(forest, options.threshold)
+        data = _name_data(X_cal=X_cal, y_cal=y_cal, X_fit=X_fit, groups=groups, by=by)
         if X_cal is None:
             X_cal = InMemory(np.empty((0, forest.n_features), forest.input_dtype))
         sample = X_cal if isinstance(X_cal, Sample) else InMemory(as_rows(forest, X_cal))
@@ -267,7 +268,7 @@ class Calibration:
             options=options,
             costs=costs,
             seed=draw_seed(options.random_state),
-            data=_name_data(X_cal=X_cal, y_cal=y_cal, X_fit=X_fit, groups=groups, by=by),
+            data=data,
             has_fit_rows=fit_rows is not None,
         )
 
