@@ -315,7 +315,7 @@ class BudgetedClassifier(ClassifierMixin, BudgetedEstimator):
         such_as = f", such as {instead}" if instead != name else ""
         raise InputError(
             f"{type(self).__name__} chooses among classes, and this {name} is a regressor; pass a classifier{such_as}. "
-            "scurry.anytime takes regressors too",
+            "EarlyExitRegressor and scurry.anytime take regressors",
             argument="estimator",
         )
 
