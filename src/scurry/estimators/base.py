@@ -124,7 +124,7 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
         """
         model = self._default_estimator() if self.estimator is None else self.estimator
         if not isinstance(model, Forest) and (isinstance(model, type) or not hasattr(model, "get_params")):
-            kind = "regressor" if is_regressor(self) else "classifier"
+            kind = "classifier" if isinstance(self, ClassifierMixin) else "regressor"
             raise InputError(f"estimator must be a {kind} or a Forest, got {model!r}", argument="estimator")
         self._refuse(model)
         rng, fitted = check_random_state(self.random_state), _is_fitted(model)
@@ -315,7 +315,7 @@ class BudgetedClassifier(ClassifierMixin, BudgetedEstimator):
         such_as = f", such as {instead}" if instead != name else ""
         raise InputError(
             f"{type(self).__name__} chooses among classes, and this {name} is a regressor; pass a classifier{such_as}. "
-            "scurry.anytime takes regressors too",
+            "EarlyExitRegressor and scurry.anytime take regressors",
             argument="estimator",
         )
 
