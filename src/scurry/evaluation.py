@@ -123,6 +123,11 @@ def _uses_until_exit(predictor: Predictor, X: Any) -> NDArray[np.int32]:
         raise InputError(
             'every row evaluates trees in an order of its own, so its features are not known; use shuffle="fixed"'
         )
+    if plan.stop is not None and not plan.stop.in_plan_order:
+        raise InputError(
+            "rows of different cells evaluate trees in different orders, so their features are not known; pass the "
+            "forest for what all trees read"
+        )
     leaves, trees = forest.apply(X), predictor.run(X).trees
     rank = np.empty(forest.n_trees, np.int64)
     rank[plan.order] = np.arange(forest.n_trees)

@@ -47,6 +47,7 @@ class CellRule(StopRule):
     right: NDArray[np.int32]
 
     TAG: ClassVar[str] = "CellRule"
+    in_plan_order: ClassVar[bool] = False
     ARRAYS: ClassVar[dict[str, type]] = {
         "feature": np.int32,
         "threshold": np.float64,

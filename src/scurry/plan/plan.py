@@ -13,6 +13,7 @@ from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
 from scurry.forest.storage import Container
 from scurry.plan.cells import CellRule
+from scurry.plan.ranks import TopKRule
 from scurry.plan.rules import ExitRule, LeaderRule, StepRule, StopRule, SumRule
 from scurry.plan.sentinels import SentinelRule
 from scurry.promises import Certificate
@@ -51,7 +52,7 @@ class Plan:
     Attributes
     ----------
     order : int32 array of shape (n_trees,), or (n_steps,) with a StepRule
-    stop : CellRule, ExitRule, LeaderRule, SentinelRule, StepRule or None
+    stop : CellRule, ExitRule, LeaderRule, SentinelRule, StepRule, TopKRule or None
         None evaluates every tree.
     certificate : Certificate or None
         What was promised, on which rows it was tested, and what came out.
@@ -95,7 +96,7 @@ class Plan:
 
     @property
     def exits_early(self) -> bool:
-        """Whether rows may stop after some trees of `order`, and have then evaluated the first of them."""
+        """Whether rows may stop after some of the trees."""
         return self.stop is not None and not self.stop.by_step
 
     @property
@@ -161,7 +162,7 @@ def _score_map(container: Container) -> ScoreMap:
 
 
 _RULES: dict[str, type[StopRule]] = {
-    rule.TAG: rule for rule in (CellRule, ExitRule, LeaderRule, SentinelRule, StepRule)
+    rule.TAG: rule for rule in (CellRule, ExitRule, LeaderRule, SentinelRule, StepRule, TopKRule)
 }
 
 

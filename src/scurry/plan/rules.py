@@ -88,6 +88,8 @@ class StopRule(ABC):
     by_step: ClassVar[bool] = False
     # Whether rows must be known as a whole: features cannot be bought while such a plan runs.
     needs_whole_rows: ClassVar[bool] = False
+    # Whether every row that evaluates n trees evaluates the first n of the plan's order.
+    in_plan_order: ClassVar[bool] = True
 
     @abstractmethod
     def check(self, forest: Forest) -> None:
