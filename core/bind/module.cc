@@ -15,6 +15,7 @@ NB_MODULE(_core, m) {
   scurry::bind_grow(m);
   scurry::bind_margins(m);
   scurry::bind_orders(m);
+  scurry::bind_prefix(m);
   scurry::bind_score_map(m);
   scurry::bind_tables(m);
   scurry::bind_testing(m);

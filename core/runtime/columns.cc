@@ -47,7 +47,9 @@ std::uint32_t stride_for(std::uint32_t n_columns) {
 
 double last_left(const ForestView& forest, std::size_t node) {
   const double threshold = forest.threshold[node];
-  return forest.strict_comparison ? std::nextafter(threshold, -std::numeric_limits<double>::infinity()) : threshold;
+  const double last =
+      forest.strict_comparison ? std::nextafter(threshold, -std::numeric_limits<double>::infinity()) : threshold;
+  return forest.float32_input ? static_cast<double>(round_down(last)) : last;
 }
 
 Columns::Columns(const ForestView& forest)

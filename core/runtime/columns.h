@@ -38,7 +38,7 @@ struct Column {
 
 constexpr double kZeroThreshold = static_cast<double>(1e-35f);  // LightGBM's: up to here a number counts as zero
 
-// The largest number that still goes left at a numeric node.
+// The largest number that still goes left at a numeric node; a float if the source compares floats.
 double last_left(const ForestView& forest, std::size_t node);
 
 // A float's bits as an unsigned integer of the same order; -0.0 and 0.0 are one key.

@@ -288,6 +288,30 @@ def fit_margins(
     slack: float,
     progress: Callable[[int, int], Any] | None,
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]: ...
+def greedy_order(
+    leaves: NDArray[Any],
+    offset: NDArray[Any],
+    weight: NDArray[Any],
+    target: NDArray[Any],
+    *,
+    ridge: float,
+    n_steps: int,
+    shrink: float,
+    exact: bool,
+    progress: Callable[[int, int], Any] | None,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]: ...
+def refit_leaves(
+    leaves: NDArray[Any],
+    offset: NDArray[Any],
+    weight: NDArray[Any],
+    target: NDArray[Any],
+    *,
+    ridge: float,
+    trees: NDArray[Any],
+    n_sweeps: int,
+    rate: float,
+    progress: Callable[[int, int], Any] | None,
+) -> tuple[NDArray[Any], NDArray[Any]]: ...
 
 class VoteSweep:
     def __init__(self, n_voters: int, time_measures: NDArray[Any], risk_measures: NDArray[Any]) -> None: ...

@@ -3,7 +3,13 @@
 A message says what was wrong with the value received, what is accepted, and what to do next.
 """
 
+import os
+import sys
+import warnings
+from pathlib import Path
 from typing import Self
+
+_PACKAGE = f"{Path(__file__).parent}{os.sep}"
 
 
 class ScurryError(Exception):
@@ -105,3 +111,11 @@ class MissingDependencyError(ScurryError, ImportError):
 
 class ScurryWarning(UserWarning):
     """A result is valid but probably not what was wanted; the message says what to do."""
+
+
+def warn(message: str, category: type[Warning] = ScurryWarning) -> None:
+    """Warn, and name the line outside scurry whose call led here, however many of our functions lie between."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -69,9 +69,7 @@ def _with_sentinels(forest: scurry.Forest) -> scurry.Predictor:
         limits=np.array([100.0, 65.0, 760.0, -np.inf, np.inf]),
     )
     order = np.array([1, 0, 4, 2, 3], np.int32)
-    return scurry.Predictor(
-        forest, scurry.Plan(order=order, stop=rule, certificate=scurry.promises.Certificate(method="by hand"))
-    )
+    return scurry.Predictor(forest, scurry.Plan(order=order, stop=rule))
 
 
 def _with_ranks() -> scurry.Predictor:
@@ -97,10 +95,7 @@ def _with_ranks() -> scurry.Predictor:
         offset=np.array([-0.1, 0.05]),
         limits=np.array([250.0, 100.0]),
     )
-    certificate = scurry.promises.Certificate(method="by hand")
-    return scurry.Predictor(
-        forest, scurry.Plan(order=np.array([3, 0, 2, 1], np.int32), stop=rule, certificate=certificate)
-    )
+    return scurry.Predictor(forest, scurry.Plan(order=np.array([3, 0, 2, 1], np.int32), stop=rule))
 
 
 def _with_categories() -> scurry.Forest:
@@ -147,7 +142,7 @@ def answers(subject: scurry.Forest | scurry.Predictor) -> dict:
     found = {"digest": subject.digest, "labels": subject.predict(X).tolist()}
     found["probabilities"] = subject.predict_proba(X).tolist()
     if isinstance(subject, scurry.Predictor):
-        budget = {"max_steps": 4} if subject.plan.certificate.method == "anytime" else {}
+        budget = {"max_steps": 4} if subject.plan.method == "anytime" else {}
         found |= {"trees": subject.run(X, **budget).trees.tolist(), "steps": subject.run(X, **budget).steps.tolist()}
     return found
 

@@ -213,7 +213,7 @@ def test_reports_plots_and_bills(fast, tmp_path):
 
 def test_what_sentinels_refuse(fast, tmp_path):
     predictor, X, _ = fast
-    with pytest.raises(InputError, match="stops rows at sentinels, which needs all of their features"):
+    with pytest.raises(InputError, match="needs all features of a row before it starts"):
         predictor.start_row()
     with pytest.raises(InputError, match="stops rows at sentinels"):
         predictor.acquire(lambda row, feature: 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,12 @@ from scurry.forest.structure import ForestFields
 _LARGEST_SUM = 2**31 - 2  # early exits count in 32-bit integers
 
 
-class TreeAnswers(ForestFields):
+class TreeAnswers(ForestFields, ABC):
     """What single trees answer: a part of `Forest`."""
 
+    @abstractmethod
     def apply(self, X: Any, n_threads: int | None = 1) -> NDArray[np.int32]:
         """Return the leaf of each row in each tree."""
-        raise NotImplementedError  # `Forest`, of which this is a part, has the engine that does it
 
     def leaf_values(self) -> NDArray[np.float64]:
         """Return what each node, as a leaf, adds to the sums: its values, or its one-hot vote.

@@ -48,6 +48,7 @@ class CellRule(StopRule):
 
     TAG: ClassVar[str] = "CellRule"
     in_plan_order: ClassVar[bool] = False
+    needs_whole_rows: ClassVar[bool] = True
     ARRAYS: ClassVar[dict[str, type]] = {
         "feature": np.int32,
         "threshold": np.float64,

@@ -15,8 +15,11 @@ from scurry.promises.measurements import (
     ExitMeasurement,
     RowSummary,
     StepMeasurement,
+    ValueMeasurement,
 )
+from scurry.promises.outcomes import Count, Outcomes
 from scurry.promises.per_class import LabelsPerClass, Recall
+from scurry.promises.values import Values
 
 __all__ = [
     "Accuracy",
@@ -25,12 +28,16 @@ __all__ = [
     "Certificate",
     "Cost",
     "CostMeasurement",
+    "Count",
     "ExitMeasurement",
     "GroupTest",
     "Labels",
     "LabelsPerClass",
+    "Outcomes",
     "Promise",
     "Recall",
     "RowSummary",
     "StepMeasurement",
+    "ValueMeasurement",
+    "Values",
 ]

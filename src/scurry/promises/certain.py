@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from scurry.promises.kinds import Promise
+from scurry.promises.outcomes import Count, Outcomes
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ class Certain(Promise):
     def describe(self) -> str:
         """Return the promise as one plain sentence."""
         return "Every possible input gets the model's label, which is proven from the trees."
+
+    def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
+        """Return how many labels changed."""
+        changed = outcomes.changed
+        return (Count("labels other than the model's", len(changed), int(changed.sum()), 0.0),)
 
     def rows_needed(self) -> int:
         """Return 0: no row is needed to prove it."""

@@ -9,7 +9,6 @@ independent draws like the rows to come.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -17,15 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.costs import FeatureCosts
-from scurry.errors import InfeasibleError, InputError
+from scurry.errors import InfeasibleError, InputError, warn
 from scurry.forest import Forest, as_rows
 from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, Cost, CostMeasurement, RowSummary
+from scurry.pruning.offers import ValidationRows, advise
 from scurry.stopping.guarantee import certified_mean, last_certified, loss_p_value
 from scurry.stopping.independence import are_copied, find_shared, hash_rows
-
-_STACK = 4  # from here to the caller of PruningPath.at: warnings name that line
 
 
 class Candidate(NamedTuple):
@@ -47,7 +45,7 @@ def certify_cost(
     promise: Cost,
     X_cal: Any,
     costs: FeatureCosts,
-    chosen_on: NDArray[Any] | None,
+    validation: ValidationRows | None,
     method: str,
 ) -> Predictor:
     """Return the last of the candidates before the first whose cost is not certified.
@@ -59,15 +57,16 @@ def certify_cost(
     promise : Cost
     X_cal : array or DataFrame of shape (n_rows, n_features)
     costs : FeatureCosts
-    chosen_on : array of shape (n_rows, n_features) or None
-        The rows that chose the candidates, where they are known. They must not be among those of `X_cal`.
+    validation : ValidationRows or None
+        The rows that chose the candidates, where they are known. They must not be among those of `X_cal`. Warns if the
+        forest gives them all one label.
     method : str
         What made the prunings.
 
     Returns
     -------
     Predictor
-        It evaluates every tree of the pruning, and has the certificate.
+        It evaluates every tree of the pruning, and has the certificate and the prices.
 
     Raises
     ------
@@ -90,11 +89,12 @@ def certify_cost(
     """
     if promise.confidence is None:
         forest, cost = list(candidates)[-1]
-        measured = CostMeasurement(mean_cost=cost, validation_cost=cost, largest_cost=largest_cost(costs, forest))
-        certificate = Certificate(method=method, promise=promise, measured=measured)
-        return Predictor(forest, Plan.full(forest, certificate))
+        certificate = Certificate(
+            method=method, promise=promise, measured=_measure(forest, cost, cost, costs, validation)
+        )
+        return Predictor(forest, Plan.full(forest, certificate, costs))
     cheapest, *others = candidates
-    rows, unit, n_given, n_shared = _check_rows(cheapest.forest, X_cal, chosen_on)
+    rows, unit, n_given, n_shared = _check_rows(cheapest.forest, X_cal, None if validation is None else validation.rows)
 
     def p_value_of(candidate: Candidate) -> float:
         paid, most = costs.of_rows(candidate.forest, rows), largest_cost(costs, candidate.forest)
@@ -102,8 +102,8 @@ def certify_cost(
 
     found = last_certified([cheapest, *others], p_value_of, promise.confidence)
     forest, cost = cheapest if found is None else found
-    paid, most = costs.of_rows(forest, rows), largest_cost(costs, forest)
-    bound = certified_mean(paid, promise.confidence, max_loss=most)
+    paid = costs.of_rows(forest, rows)
+    bound = certified_mean(paid, promise.confidence, max_loss=largest_cost(costs, forest))
     if found is None:
         raise InfeasibleError(
             f"a mean cost of {promise.max_cost:g} cannot be promised with confidence {promise.confidence:g}: "
@@ -119,10 +119,25 @@ def certify_cost(
         bound=bound,
         n_calibration_rows=n_given,
         n_shared_rows=n_shared,
-        measured=CostMeasurement(mean_cost=float(paid.mean()), validation_cost=cost, largest_cost=most),
+        measured=_measure(forest, float(paid.mean()), cost, costs, validation),
         rows=RowSummary.of(rows),
     )
-    return Predictor(forest, Plan.full(forest, certificate))
+    return Predictor(forest, Plan.full(forest, certificate, costs))
+
+
+def _measure(
+    forest: Forest, mean_cost: float, validation_cost: float, costs: FeatureCosts, validation: ValidationRows | None
+) -> CostMeasurement:
+    """Return what a forest costs; warn if it answers one label alone."""
+    single_label = None if validation is None else validation.single_label(forest)
+    if single_label is not None:
+        warn(f"the forest at {mean_cost:g} per row is of little use: {advise(single_label)}")
+    return CostMeasurement(
+        mean_cost=mean_cost,
+        validation_cost=validation_cost,
+        largest_cost=largest_cost(costs, forest),
+        single_label="" if single_label is None else repr(single_label),
+    )
 
 
 def largest_cost(costs: FeatureCosts, forest: Forest) -> float:
@@ -166,20 +181,18 @@ def _check_rows(forest: Forest, X_cal: Any, chosen_on: NDArray[Any] | None) -> t
                     "pass other rows",
                     argument="X_cal",
                 )
-            warnings.warn(
+            warn(
                 f"{n_shared:,} of {n_given:,} rows of X_cal are among those of X_val too, by whose costs the prunings "
                 "were chosen. They are left out of the certificate",
                 UserWarning,
-                stacklevel=_STACK,
             )
             rows, digests = rows[~shared], digests[~shared]
     if are_copied(digests):
         unit, first = "distinct row", np.sort(np.unique(digests, return_index=True)[1])
-        warnings.warn(
+        warn(
             f"rows of X_cal are copies of others: {len(rows):,} rows, {len(first):,} of them different. A copy proves "
             "nothing new, so each row counts once",
             UserWarning,
-            stacklevel=_STACK,
         )
         rows = rows[first]
     return rows, unit, n_given, n_shared

@@ -73,7 +73,7 @@ class Terms:
         check_choice("order", order, ORDERS)
         if predictor.plan.stop is not None and predictor.plan.stop.needs_whole_rows:
             raise InputError(
-                "this plan stops rows at sentinels, which needs all of their features; to buy them one at a time, use "
+                "this plan needs all features of a row before it starts; to buy them one at a time, use "
                 'Predictor.full(forest), or an early exit made with method="qwyc"'
             )
         if order != "plan" and predictor.plan.exit_rule is not None:
@@ -116,8 +116,9 @@ class Terms:
 
 
 def digest_of(predictor: Runs) -> str:
-    """Return the SHA-256 of a forest and of what its plan does with it, as hex. A certificate changes no answer."""
-    header, arrays = replace(predictor.plan, certificate=None).to_parts()
+    """Return the SHA-256 of a forest and of what its plan does with it, as hex."""
+    # Neither a certificate nor prices change an answer.
+    header, arrays = replace(predictor.plan, certificate=None, feature_costs=None).to_parts()
     return digest(header | {"forest": predictor.forest.digest}, arrays)
 
 

@@ -2,13 +2,11 @@
 
 A family of rules is walked from the most cautious to the boldest while each passes its test on labelled rows. For
 accuracy that is the exact paired test of `scurry.stopping.paired`. For other costs a bet on each row is: its stake is
-learned for each member on labelled rows that fitted the rules, where there are any. With ``method="auto"``, the trees'
-own order and the one of "qwyc" each get half of the risk, and the cheaper is taken.
+learned for each member on labelled rows that fitted the rules, where there are any.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +21,7 @@ from scurry.stopping.guarantee import best_stake, certified_mean, last_certified
 from scurry.stopping.paired import certified_drop, paired_p_value
 from scurry.stopping.sample import InMemory, Sample, Sums
 from scurry.stopping.scores.family import Family
-from scurry.verbs.by_scores import ScoreSearch, as_rule, choose_cheapest, decide_in_full, find_methods
+from scurry.verbs.by_scores import ScoreSearch, as_rule, choose_method, decide_in_full, keep_if_worth_it
 from scurry.verbs.options import Calibration
 
 # Labels may change far more often than accuracy may fall, where gains make up for losses. So the family goes on to
@@ -101,27 +99,25 @@ def plan_by_accuracy(calibration: Calibration) -> Plan:
             f"costs of the promise are for {len(promise.costs)} classes, the model has {forest.n_classes}",
             argument="promise",
         )
-    search, methods = ScoreSearch.of(calibration), find_methods(calibration)
-    risk = (1.0 - promise.confidence) / len(methods)
+    search, risk = ScoreSearch.of(calibration), 1.0 - promise.confidence
     allowed = min(promise.max_loss / promise.largest_rise, _MOST_CHANGED)
+    method, why = choose_method(calibration, allowed)
     shares = [share for share in _BOLD_SHARES if share * allowed <= _MOST_CHANGED]
-    plans = {}
-    for method in methods:
-        family = search.family(method, allowed, _FIT_SHARE, shares)
-        test = _make_test(search, family, promise, risk)
-        last = last_certified(range(len(family)), test.p_value, 1.0 - risk)
-        if last is not None:
-            at = search.cheapest_of(family, last)
-            plans[method] = search.plan(
-                method,
-                as_rule(family[at]),
-                n_broken=int(test.n_worse[at]),
-                n_gained=int(test.n_better[at]),
-                bound=test.bound(at),
-            )
-    if not plans:
-        raise _infeasible(calibration, promise, search.held_out.n_rows, len(methods))
-    return choose_cheapest(calibration, plans)
+    family = search.family(method, allowed, _FIT_SHARE, shares)
+    test = _make_test(search, family, promise, risk)
+    last = last_certified(range(len(family)), test.p_value, promise.confidence)
+    if last is None:
+        raise _infeasible(calibration, promise, search.held_out.n_rows)
+    at = search.cheapest_of(family, last)
+    plan = search.plan(
+        method,
+        as_rule(family[at]),
+        n_broken=int(test.n_worse[at]),
+        n_gained=int(test.n_better[at]),
+        bound=test.bound(at),
+        why=why,
+    )
+    return keep_if_worth_it(calibration, plan)
 
 
 def _make_test(search: ScoreSearch, family: Family, promise: Accuracy, risk: float) -> _PairedTest | _CostTest:
@@ -155,11 +151,9 @@ def _count_labels(forest: Forest, family: Family, rows: NDArray[Any]) -> Sums:
     return counts
 
 
-def _infeasible(calibration: Calibration, promise: Accuracy, n_rows: int, n_methods: int) -> InfeasibleError:
-    assert promise.confidence is not None
-    alone = replace(promise, confidence=1.0 - (1.0 - promise.confidence) / n_methods)
+def _infeasible(calibration: Calibration, promise: Accuracy, n_rows: int) -> InfeasibleError:
     # Without rows to fit, half of the calibration rows are used for that.
-    needed = alone.rows_needed() if calibration.has_fit_rows else 2 * alone.rows_needed() - 1
+    needed = promise.rows_needed() if calibration.has_fit_rows else 2 * promise.rows_needed() - 1
     what = "a rise of the mean cost" if promise.costs is not None else "a fall in accuracy"
     enough = needed <= calibration.n_rows_given
     advice = "more calibration rows" if enough else f"at least {needed:,} calibration rows"

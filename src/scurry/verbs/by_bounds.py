@@ -9,6 +9,9 @@ and bounds over all inputs stop rows as soon as a majority is certain.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +24,7 @@ from scurry.promises import Certain, Certificate, ExitMeasurement
 from scurry.runners import runner_of
 from scurry.runners.cells import CellPlans
 from scurry.runners.runner import NO_LIMIT
+from scurry.stopping.sample import Sums
 from scurry.verbs.options import Calibration
 
 N_CELLS = 1024  # more save little, and groups of rows become too small to be fast
@@ -31,9 +35,15 @@ _METHOD = "bounds"
 def plan_by_bounds(calibration: Calibration) -> Plan:
     """Return a plan whose labels are the model's for every input; calibration rows, if any, are only measured."""
     forest, options = calibration.forest, calibration.options
-    for name, usual in (("method", "auto"), ("shuffle", "fixed"), ("keep_scores", None), ("costs", "trees")):
-        if getattr(options, name) != usual:
-            raise InputError(f"{name} has no meaning for Certain(), which stops rows by bounds", argument=name)
+    usual = {
+        "method": options.method == "auto",
+        "shuffle": options.shuffle == "fixed",
+        "keep_scores": options.keep_scores is None,
+        "costs": options.cost_unit == "trees",
+    }
+    for name, is_usual in usual.items():
+        if not is_usual:
+            raise InputError(f"{name} cannot be chosen for Certain(), which stops rows by bounds", argument=name)
     _check_decision(forest)
     plan = _plan(forest, calibration.fit_rows)
     known = {"n_fit_rows": 0 if calibration.fit_rows is None else len(calibration.fit_rows)}
@@ -52,10 +62,15 @@ def _plan(forest: Forest, fit_rows: NDArray[np.float64] | None) -> Plan:
 def _certificate(calibration: Calibration, plan: Plan, known: dict[str, int]) -> Certificate:
     measured = None
     if calibration.sample.n_rows:
-        runner = runner_of(calibration.forest, plan)
-        trees = calibration.sample.each(lambda rows: runner.run(rows, 1, NO_LIMIT).trees)
-        measured = ExitMeasurement(changed=0.0, mean_trees=float(trees.mean()))
+        total = calibration.sample.sums(partial(_measure, calibration.forest, plan)) / calibration.sample.n_rows
+        measured = ExitMeasurement(changed=float(total[0]), mean_trees=float(total[1]))
     return calibration.certificate(_METHOD, Certain(), measured=measured, **known)
+
+
+def _measure(forest: Forest, plan: Plan, rows: NDArray[Any]) -> Sums:
+    """Return how many labels of rows change, and how many trees they evaluate."""
+    run = runner_of(forest, plan).run(rows, 1, NO_LIMIT)
+    return np.array([(run.labels != forest.predict(rows)).sum(), run.trees.sum()], np.int64)
 
 
 def _check_decision(forest: Forest) -> None:

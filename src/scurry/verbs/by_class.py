@@ -12,7 +12,7 @@ risks of the tests multiply to the risk of the promise (`split_risk`); no union 
   fixed sequence at the group's own risk, so a member that breaks the promise for a group is accepted with at most that
   probability, and with independent groups all promises hold at once with the confidence asked for.
 
-With ``method="auto"``, the trees' own order and the one of "qwyc" each get half of the risk, and the cheaper is taken.
+Which order of trees is taken is decided on rows that certify nothing; see `scurry.verbs.by_scores.choose_method`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from scurry.stopping import ScoreFit
 from scurry.stopping.guarantee import certified_rate, split_risk
 from scurry.stopping.scores.family import Family, last_accepted
 from scurry.stopping.scores.qwyc import MarginFit
-from scurry.verbs.by_scores import ScoreSearch, as_rule, choose_cheapest, decide_in_full, find_methods
+from scurry.verbs.by_scores import ScoreSearch, as_rule, choose_method, decide_in_full, keep_if_worth_it
 from scurry.verbs.options import Calibration
 
 _FIT_SHARE = 0.3  # of the mistakes that the promise allows, spent by the fit that is widened
@@ -74,25 +74,20 @@ class _Group:
 def plan_by_class(calibration: Calibration) -> Plan:
     """Return the plan with the fewest trees that keeps a promise for every group of rows."""
     search = ScoreSearch.of(calibration)
-    methods = find_methods(calibration)
     groups = _find_groups(search)
-    risk = (1.0 - (calibration.promise.confidence or 0.0)) / len(methods)
+    risk = 1.0 - (calibration.promise.confidence or 0.0)
     risks = split_risk([group.n_rows for group in groups], [group.max_rate for group in groups], risk)
-    _check_enough(calibration, groups, risk)
+    _check_enough(calibration, groups, risks)
     allowed = min(group.max_rate * group.fit_share for group in groups)
-    plans = {}
-    for method in methods:
-        family = search.family(method, allowed, _FIT_SHARE, _BOLD_SHARES)
-        has_sides = isinstance(family.first, MarginFit) and all(group.label is not None for group in groups)
-        walk = _walk_sides if has_sides else _walk_whole
-        chosen = walk(search, family, groups, risks)
-        if chosen is not None:
-            tests = _test_groups(search, chosen, groups, risks)
-            n_broken = sum(test.n_broken for test in tests)
-            plans[method] = search.plan(method, chosen, n_broken=n_broken, bound=None, tests=tests)
-    if not plans:
+    method, why = choose_method(calibration, allowed)
+    family = search.family(method, allowed, _FIT_SHARE, _BOLD_SHARES)
+    has_sides = isinstance(family.first, MarginFit) and all(group.label is not None for group in groups)
+    rule = (_walk_sides if has_sides else _walk_whole)(search, family, groups, risks)
+    if rule is None:
         raise _infeasible(calibration, groups, risk)
-    return choose_cheapest(calibration, plans)
+    tests = _test_groups(search, rule, groups, risks)
+    n_broken = sum(test.n_broken for test in tests)
+    return keep_if_worth_it(calibration, search.plan(method, rule, n_broken=n_broken, bound=None, tests=tests, why=why))
 
 
 def _walk_sides(
@@ -230,12 +225,10 @@ def _find_code(forest: Forest, label: Any) -> int:
         ) from error
 
 
-def _check_enough(calibration: Calibration, groups: Sequence[_Group], risk: float) -> None:
+def _check_enough(calibration: Calibration, groups: Sequence[_Group], risks: NDArray[np.float64]) -> None:
     """Raise an error if a group has too few rows for its promise, even if none of them changed."""
-    risks = split_risk([group.n_rows for group in groups], [group.max_rate for group in groups], risk)
-    for group, own in zip(groups, risks, strict=True):
-        if (1.0 - group.max_rate) ** group.n_rows > own:
-            raise _infeasible(calibration, groups, risk)
+    if any(group.n_rows * np.log1p(-group.max_rate) > np.log(risk) for group, risk in zip(groups, risks, strict=True)):
+        raise _infeasible(calibration, groups, float(-np.expm1(np.log1p(-risks).sum())))
 
 
 def _infeasible(calibration: Calibration, groups: Sequence[_Group], risk: float) -> InfeasibleError:
@@ -255,7 +248,7 @@ def _infeasible(calibration: Calibration, groups: Sequence[_Group], risk: float)
         )
     needed = factor * more[worst]
     return InfeasibleError(
-        f"{asked}. Add at least {needed:,} more {unit}s of it to X_cal (rows of one class alone may be added), or "
+        f"{asked}. Add at least {needed:,} more calibration {unit}s of it (rows of one class alone may be added), or "
         "promise a larger share",
         n_rows_needed=factor * (group.n_rows + more[worst]),
         argument="promise",

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from scurry.checks import RandomState
@@ -14,14 +13,23 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Promise, Recall
+from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Promise, Recall, Values
 from scurry.verbs.by_accuracy import plan_by_accuracy
 from scurry.verbs.by_bounds import plan_by_bounds
 from scurry.verbs.by_class import plan_by_class
-from scurry.verbs.by_scores import SCORE_METHODS, WORTH_IT, plan_in_full, plans_by_scores, spent_by, split_to_choose
+from scurry.verbs.by_scores import (
+    SCORE_METHODS,
+    explain_choice,
+    keep_if_worth_it,
+    plan_by_scores,
+    spent_by,
+    split_to_choose,
+)
+from scurry.verbs.by_values import plan_by_values
 from scurry.verbs.by_votes import plan_by_votes, plan_without_rows
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
 from scurry.verbs.score_maps import with_score_map
+from scurry.verbs.sentinels import can_refit
 
 
 def early_exit(
@@ -57,7 +65,7 @@ def early_exit(
         ``confidence=None`` "minimean" and "schwing" promise nothing.
     y_cal : array of shape (n_rows,), optional
         Labels. They measure AUC and log-loss for the summary, and order the trees of ``method="fan"`` (not together
-        with `X_fit`, whose labels are not known).
+        with `X_fit`, whose labels are not known). The promises `Recall` and `Accuracy` need them.
     X_fit : array or DataFrame, optional
         Rows that find the order of trees and the rule to stop, so that all of `X_cal` is left to certify them. By
         default a part of `X_cal`: half of it for methods on scores, a fifth or a quarter for methods on votes. The
@@ -74,8 +82,10 @@ def early_exit(
         the short form of ``scurry.promises.Labels(0.005, confidence=0.95)``; pass one or the other.
     max_disagreement : float in [0, 1), default 0.001
         The largest share of rows whose label may change: 0.001 is one in a thousand.
-    method : {"auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan"}
-        "qwyc" and "fan" put thresholds on the running score. The others stop a majority vote of the trees, and promise
+    method : {"auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan", "sentinels"}
+        "qwyc" and "fan" put thresholds on the running score. "sentinels" is for boosted trees with two classes: rows
+        stop after one of a few numbers of trees, by an estimate of the full score that was fitted for that number.
+        The others stop a majority vote of the trees, and promise
         agreement with the full vote; the summary says how often that is the model's own label. "auto" takes the method
         that saves most on a part of the fitting rows that no method was fitted to, with a promise about the model's own
         labels.
@@ -180,7 +190,7 @@ def _plan_labels(calibration: Calibration) -> Plan:
 
 def _plan_by(method: str, calibration: Calibration) -> Plan:
     if method in SCORE_METHODS:
-        return plans_by_scores(calibration, [method])[0]
+        return plan_by_scores(calibration, method)
     return plan_by_votes(calibration, method)
 
 
@@ -196,6 +206,8 @@ def _choose_plan(calibration: Calibration) -> Plan:
     may_vote = forest.aggregation == "vote" and forest.n_classes == 2
     if may_vote and options.keep_scores is None and options.cost_unit == "trees":
         methods.append("minimean")
+    if forest.n_classes == 2 and can_refit(forest):
+        methods.append("sentinels")
     if options.is_promised:
         choosing, certifying = split_to_choose(calibration)
         spent = {method: spent_by(_try_plan(method, choosing)) for method in methods}
@@ -208,12 +220,8 @@ def _choose_plan(calibration: Calibration) -> Plan:
         plan, where = plans[best], "the rows that fitted them"
     if plan.certificate is None:
         return plan
-    full_cost, unit = float(calibration.tree_costs(calibration.sample).sum()), options.cost_unit
-    if spent_by(plan) > WORTH_IT * full_cost:
-        return plan_in_full(calibration, f"of {full_cost:.4g} {unit}, a row needs {spent_by(plan):.1f} by {best}")
-    shown = ", ".join(f"{method} {cost:.1f}" for method, cost in spent.items() if np.isfinite(cost))
-    why = f"fewest {unit} per row on {where}: {shown}" if shown else "too few rows to compare it with others"
-    return replace(plan, certificate=replace(plan.certificate, why=why))
+    why = explain_choice(options.cost_unit, spent, where)
+    return keep_if_worth_it(calibration, replace(plan, certificate=replace(plan.certificate, why=why)))
 
 
 def _try_plan(method: str, choosing: Calibration) -> Plan | None:
@@ -230,4 +238,5 @@ _PLANNERS: dict[type[Promise], Callable[[Calibration], Plan]] = {
     Recall: plan_by_class,
     Accuracy: plan_by_accuracy,
     Certain: plan_by_bounds,
+    Values: plan_by_values,
 }
