@@ -4,7 +4,7 @@ Six data sets with two classes, LightGBM with 200 trees of 31 leaves, trained on
 are new rows. `Certain()` is asked for with the training rows to shape the router, and without any rows. Hostile rows
 have most of their values on a threshold of the model, on the next float or double, at NaN, an infinity, -0.0 or a huge
 number, and random categories. Two more models have category splits, missing values and zeros that count as missing.
-Times are of one thread, of both programs in turn, the least of several rounds; new rows are repeated to make up batches.
+Times are of one thread, of both programs in turn, the least of several rounds; batches repeat the new rows.
 
     SCURRY_DATA=data python benchmarks/certain.py                # --only magic, --hostile 1000000
     SCURRY_DATA=data python benchmarks/certain.py --cache npz    # then SCURRY_DATA=npz needs no pyarrow
