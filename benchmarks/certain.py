@@ -55,21 +55,20 @@ def hostile_rows(forest: scurry.Forest, X: NDArray[np.float64], n: int, seed: in
     rows = X[rng.integers(0, len(X), n)]
     inner = forest.left >= 0
     for feature in range(forest.n_features):
+        bits = rng.integers(0, 2**62, n)  # all that is random about a value
         of_feature = inner & (forest.feature == feature)
         thresholds = forest.threshold[of_feature & (forest.category_set < 0)]
+        replaced = bits % 10 < 6
         if len(thresholds):
-            chosen = rng.choice(thresholds, n)
-            side = rng.choice([-np.inf, np.inf], n)
-            as_float = chosen.astype(np.float32)
-            floats = np.where(rng.random(n) < 0.5, as_float, np.nextafter(as_float, side.astype(np.float32)))
-            doubles = np.where(rng.random(n) < 0.5, chosen, np.nextafter(chosen, side))
-            picked = rng.random(n) < 0.6
-            rows[picked, feature] = np.where(rng.random(n) < 0.5, doubles, floats)[picked]
+            at = thresholds[bits[replaced] // 10 % len(thresholds)]
+            kind = bits[replaced] >> 40 & 7
+            side, floats = np.where(kind & 1, np.inf, -np.inf), at.astype(np.float32)
+            near = np.where(kind & 4, np.nextafter(floats, side.astype(np.float32)), np.nextafter(at, side))
+            rows[replaced, feature] = np.where(kind & 2, near, np.where(kind & 4, floats, at))
         if (of_feature & (forest.category_set >= 0)).any():
-            picked = rng.random(n) < 0.6
-            rows[picked, feature] = rng.integers(-3, 70, n)[picked] + rng.choice([0.0, 0.5], n)[picked]
-        picked = rng.random(n) < 0.1
-        rows[picked, feature] = rng.choice(SPECIAL, n)[picked]
+            rows[replaced, feature] = (bits[replaced] // 10 % 146) / 2 - 3
+        special = (bits >> 44) % 10 == 0
+        rows[special, feature] = SPECIAL[(bits[special] >> 48) % len(SPECIAL)]
     return rows
 
 
