@@ -10,7 +10,7 @@ import scurry
 from scurry.predictor import Predictor
 from scurry.report import exits
 from scurry.report.exits import FACTORS
-from scurry.report.story import TestRows
+from scurry.report.story import TestRows, judge
 
 
 @pytest.fixture(scope="module", params=["qwyc", "fan", "minimixed", "minimean"])
@@ -91,7 +91,7 @@ def test_verdict_and_interval(forest, data, exit_by):
     )
     assert exits._find_interval(n_changed, n) == pytest.approx(tuple(interval))
     assert claim.promised == "at most 5 %"
-    assert [exits._judge(m, low, 0.01) for m, low in ((0.01, 0.005), (0.012, 0.008), (0.03, 0.02))] == [
+    assert [judge(m, low, 0.01) for m, low in ((0.01, 0.005), (0.012, 0.008), (0.03, 0.02))] == [
         "kept",
         "above it, perhaps by chance",
         "not kept on these rows",

@@ -17,11 +17,22 @@ from scurry.plan import Band, Bins, Leads, SumRule
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, Labels
 from scurry.report.charts import Axis, Chart
-from scurry.report.story import BLOCK, Claim, Column, Curve, Effort, Picture, Story, TestRows, Tile
+from scurry.report.story import (
+    BLOCK,
+    CONFIDENCE,
+    Claim,
+    Column,
+    Curve,
+    Effort,
+    Picture,
+    Story,
+    TestRows,
+    Tile,
+    judge,
+)
 from scurry.stopping.guarantee import certified_rate
 from scurry.timing import Runner
 
-_CONFIDENCE = 0.95  # of the interval around a measured rate
 # Trees evaluated for the curve, and rows whose node tests are counted on it: a few seconds.
 _MAX_TREES, _MIN_ROWS, _N_COUNTED = 300_000_000, 2_000, 2_000
 # From 16 times as bold to 16 times as cautious. The middle factor is 1, so that the predictor itself is on the curve.
@@ -81,27 +92,20 @@ def _claim_changes(rule: SumRule, bound: float | None, test: TestRows, labels: N
         low, high = _find_interval(n_changed, n_rows)
         measured = (
             f"{format_share(n_changed / n_rows)} ({format_share(low)} to {format_share(high)} "
-            f"with {format_percent(_CONFIDENCE)} confidence)"
+            f"with {format_percent(CONFIDENCE)} confidence)"
         )
         what = f"labels other than {whose}"
         if claims or bound is None:
             claims.append(Claim(what, "nothing", measured))
         else:
-            verdict = _judge(n_changed / n_rows, low, bound)
+            verdict = judge(n_changed / n_rows, low, bound)
             claims.append(Claim(what, f"at most {format_percent(bound)}", measured, verdict))
     return claims
 
 
-def _judge(measured: float, low: float, bound: float) -> str:
-    if measured <= bound:
-        return "kept"
-    # A few test rows exceed a kept promise now and then; only an interval above the bound speaks against it.
-    return "above it, perhaps by chance" if low <= bound else "not kept on these rows"
-
-
 def _find_interval(n_changed: int, n_rows: int) -> tuple[float, float]:
     """Return Clopper and Pearson's interval of a rate."""
-    tail = (1 - _CONFIDENCE) / 2
+    tail = (1 - CONFIDENCE) / 2
     low = float(beta.ppf(tail, n_changed, n_rows - n_changed + 1)) if n_changed else 0.0
     return low, certified_rate(n_changed, n_rows, 1 - tail)
 
@@ -157,7 +161,7 @@ def _measure_curve(predictor: Predictor, rule: SumRule, test: TestRows) -> Curve
         from_vote = Column("labels other than the full vote's", np.array(n_changed) / len(test), format_share)
         columns.insert(0 if test.y is None else 1, from_vote)
     certificate = plan.certificate or Certificate(method="by hand")
-    confidence = (certificate.promise and certificate.promise.confidence) or _CONFIDENCE
+    confidence = (certificate.promise and certificate.promise.confidence) or CONFIDENCE
     provable = np.array([certified_rate(n, len(test), confidence) for n in n_changed])
     recipe = _write_recipe(certificate)
     calls = _write_calls(recipe, [round_up(float(rate), 2) for rate in provable], confidence)
