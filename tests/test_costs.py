@@ -120,6 +120,7 @@ def test_features_without_names_go_by_number():
         ({"groups": [0, 1]}, r"groups must be 3 integers.*got shape \(2,\)"),
         ({"groups": [0.5, 1, 1]}, r"groups must be 3 integers.*float64"),
         ({"groups": [0, -2, 1]}, r"groups\[1\] is -2; a group is 0, 1, …, and -1 means none"),
+        ({"groups": [0, 2**60, 1]}, r"groups\[1\] is 1152921504606846976; number the groups 0, 1, …, below 1,000,000"),
         (
             {"groups": [0, 1, 1], "group_costs": [1]},
             r"group_costs has shape \(1,\), expected \(2,\): one cost for every group",

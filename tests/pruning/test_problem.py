@@ -58,3 +58,11 @@ def test_other_fractions_are_rounded_finely_and_reported():
 def test_fractions_without_room_are_refused():
     with pytest.raises(InputError, match=r"costs have more digits than exact arithmetic has room for.*Round them"):
         choose_scales(np.array([1e12]), np.array([1 / 3]), 1e6)
+
+
+def test_costs_without_end_are_refused():
+    instance = random_instance(np.random.default_rng(0))
+    with pytest.raises(InputError, match="add up to infinity; divide all costs by a factor"):
+        exact_path(
+            instance.forest, instance.X, node_errors=instance.node_errors, n_error=instance.n_error, step_cost=1e308
+        )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from scurry.errors import InfeasibleError
+from scurry.errors import InfeasibleError, warn
 from scurry.estimators.base import BudgetedClassifier, Train
 from scurry.forest import Forest
 from scurry.plan import Plan
@@ -143,7 +142,7 @@ class EarlyExitClassifier(BudgetedClassifier):
                 random_state=calibration.seed,
             )
         except InfeasibleError as error:
-            warnings.warn(f"{error}. For now, every tree is evaluated", UserWarning, stacklevel=4)  # names `fit`
+            warn(f"{error}. For now, every tree is evaluated", UserWarning)
             return _evaluate_all(forest, str(error))
         if self.confidence is not None and fast.certificate is not None and fast.certificate.promise is None:
             return _evaluate_all(forest, fast.certificate.note)  # a promise was asked for, and there is none

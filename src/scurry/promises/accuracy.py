@@ -13,6 +13,7 @@ from scurry.checks import check_choice, check_number, check_numbers
 from scurry.errors import InputError
 from scurry.formatting import format_number
 from scurry.promises.kinds import Promise, read_rate
+from scurry.promises.outcomes import Count, Outcomes
 
 _FEW = 8.0  # expected losses below which losses alone are tested; see `scurry.stopping.paired`
 
@@ -110,6 +111,14 @@ class Accuracy(Promise):
             return f"{units} that had no part in the fit: {n_broken:,} cost more{most}"
         most = "" if bound is None else f" (accuracy falls by at most {100 * bound:.3g} points on new rows)"
         return f"{units} that had no part in the fit: {n_broken:,} are wrong where the model is right{most}"
+
+    def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
+        """Return how many rows became wrong and right; nothing for costs, whose mean is no count."""
+        if outcomes.y is None or self.costs is not None:
+            return ()
+        is_right, was_right = outcomes.answers == outcomes.y, outcomes.full == outcomes.y
+        n_lost, n_gained = int((was_right & ~is_right).sum()), int((is_right & ~was_right).sum())
+        return (Count("fall of accuracy", len(is_right), n_lost, self.max_loss, n_gained),)
 
     def rows_needed(self) -> int:
         """Return how many calibration rows it takes to certify the promise when no label changes.

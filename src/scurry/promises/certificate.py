@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, Self
 
 from scurry.checks import is_number
@@ -16,8 +16,10 @@ from scurry.promises.measurements import (
     CostMeasurement,
     ExitMeasurement,
     Measurement,
+    RankMeasurement,
     RowSummary,
     StepMeasurement,
+    ValueMeasurement,
 )
 
 UNITS = ("row", "distinct row", "group")
@@ -101,7 +103,7 @@ class Certificate:
         What else a reader must know about the promise.
     recipe : str
         The call that made the plan, with every option, as Python. Empty where it is not known.
-    measured : ExitMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement or None
+    measured : ExitMeasurement, ValueMeasurement, RankMeasurement, … or None
     rows : RowSummary or None
         Quantiles of the calibration rows.
 
@@ -299,14 +301,23 @@ def _measurement(data: Any) -> Measurement | None:
     if data is None:
         return None
     kinds: dict[str, type[Measurement]] = {
-        kind.TAG: kind for kind in (ExitMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement)
+        kind.TAG: kind
+        for kind in (
+            ExitMeasurement,
+            ValueMeasurement,
+            RankMeasurement,
+            StepMeasurement,
+            CostMeasurement,
+            BudgetMeasurement,
+        )
     }
     kind = kinds.get(str(data.get("kind"))) if isinstance(data, Mapping) else None
     if kind is None:
         raise FormatError("its certificate has a measurement of an unknown kind")
     values = {name: value for name, value in data.items() if name != "kind"}
     for one in fields(kind):
-        value = values.get(one.name)
+        # Files of older versions lack what was added later.
+        value = values.get(one.name, None if one.default is MISSING else one.default)
         wanted = isinstance(value, str) if one.type == "str" else is_number(value) or value is None
         if not wanted:
             raise FormatError(f"its certificate has a measured {one.name} of the wrong type, {value!r}")

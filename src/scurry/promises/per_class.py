@@ -7,10 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from scurry.checks import check_choice, check_rate
 from scurry.errors import InputError
 from scurry.formatting import format_percent
 from scurry.promises.kinds import Promise, read_rate
+from scurry.promises.outcomes import Count, Outcomes
 
 _HOLDS = ("rows", "groups")
 
@@ -70,6 +74,13 @@ class LabelsPerClass(Promise):
     def describe_test(self, units: str, n_broken: int, bound: float | None) -> str:
         """Return how the promise was tested, as a part of a sentence."""
         return f"{units} that had no part in the fit: {n_broken:,} got another label"
+
+    def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
+        """Return how many labels of each class changed."""
+        return tuple(
+            _count_changed(outcomes, f"labels of rows that the model labels {label!r}", outcomes.full == label, rate)
+            for label, rate in self.rates
+        )
 
     def rows_needed(self) -> int:
         """Return how many calibration rows it takes, at the least, of the class that needs most of them.
@@ -155,6 +166,19 @@ class Recall(Promise):
         """Return how the promise was tested, as a part of a sentence."""
         return f"{units} that had no part in the fit: {n_broken:,} got another label"
 
+    def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
+        """Return how many rows of the class are lost, and how many other labels changed."""
+        if outcomes.y is None:
+            return ()
+        is_given, name = outcomes.full == self.class_, repr(self.class_)
+        found = is_given & (outcomes.y == self.class_)
+        lost = f"rows of class {name} that the model finds and this does not"
+        others = f"labels of rows that the model does not label {name}"
+        return (
+            _count_changed(outcomes, lost, found, self.max_loss),
+            _count_changed(outcomes, others, ~is_given, self.max_changed),
+        )
+
     def rows_needed(self) -> int:
         """Return how many calibration rows it takes, at the least, of the kind that needs most of them."""
         return max(_rows_without_mistake(rate, self.confidence) for rate in (self.max_loss, self.max_changed))
@@ -229,6 +253,10 @@ def _check_confident(promise: Promise) -> None:
             "max_disagreement with confidence=None limits changes on the calibration rows alone",
             argument="confidence",
         )
+
+
+def _count_changed(outcomes: Outcomes, what: str, rows: NDArray[np.bool_], max_rate: float) -> Count:
+    return Count(what, int(rows.sum()), int(outcomes.changed[rows].sum()), max_rate)
 
 
 def _rows_without_mistake(rate: float, confidence: float | None) -> int:

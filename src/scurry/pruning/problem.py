@@ -31,7 +31,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
-from math import floor, gcd, log2
+from math import floor, gcd, isfinite, log2
 from typing import Any
 
 import numpy as np
@@ -216,6 +216,8 @@ def pose(
         raise InputError("X_val has no rows; pass rows like those to be predicted", argument="X_val")
     prices = np.array([*costs.feature_costs, *costs.group_costs, costs.step_cost])
     largest_cost = charges.n_rows * float(prices[:-1].sum() + costs.step_cost * float(forest.tree_depth.sum()))
+    if not isfinite(largest_cost):
+        raise InputError(f"all costs of {charges.n_rows:,} rows add up to infinity; divide all costs by a factor")
     error_scale, cost_scale = choose_scales(node_errors, prices, largest_cost)
     errors, error_step, error_rounding = round_to_units(node_errors, error_scale)
     units, cost_step, cost_rounding = round_to_units(prices, cost_scale)

@@ -9,7 +9,7 @@ were fitted, in the same order of trees, for larger shares of the promise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,17 +21,19 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest, score_step
 from scurry.formatting import round_up
 from scurry.plan import Plan
-from scurry.promises import ExitMeasurement, Labels
-from scurry.runners.rules import ScoreRule, score_plan
+from scurry.promises import Certificate, ExitMeasurement, Labels
+from scurry.runners.rules import ScoreRule, score_plan, sentinel_plan
 from scurry.stopping import FanFit, LeaderFit, MarginFit, ScoreFit, fan, multiclass_qwyc, qwyc
 from scurry.stopping.guarantee import certified_rate, certify_rates, rows_needed
 from scurry.stopping.independence import hash_rows, split_rows
 from scurry.stopping.sample import InMemory, Sample, Sums
 from scurry.stopping.scores.family import Family
+from scurry.stopping.sentinels.labels import keep_apart, label_rule
 from scurry.verbs.assumptions import CheckedRows
 from scurry.verbs.options import Calibration
+from scurry.verbs.sentinels import check_refit, count_increments, decision_score, fit_labels
 
-SCORE_METHODS = ("qwyc", "fan", "natural")
+SCORE_METHODS = ("qwyc", "fan", "natural", "sentinels")
 # How far thresholds are moved outwards, in units of the spread of full scores (or of gamma): from "as fitted" to
 # "hardly ever stop".
 _AMOUNTS = np.concatenate([[0.0], np.geomspace(1e-3, 10.0, 120)])
@@ -43,28 +45,17 @@ _BIN_WIDTH = 0.1  # Fan's, in units of the score
 _MIN_BIN_ROWS = 5  # bins of fewer rows show no deviation, and would stop rows at any gamma
 
 
-def plans_by_scores(calibration: Calibration, methods: Sequence[str]) -> list[Plan]:
-    """Return certified plans by several methods: "qwyc", "fan", or "natural" (thresholds on the trees' own order).
-
-    Rows are scored once for all methods. Methods whose promise cannot be certified are left out.
+def plan_by_scores(calibration: Calibration, method: str) -> Plan:
+    """Return a certified plan by "qwyc", "fan", "natural" (thresholds on the trees' own order) or "sentinels".
 
     Raises
     ------
     InfeasibleError
-        If no method can be certified.
+        If the promise cannot be certified.
     """
-    search = ScoreSearch.of(calibration)
-    fits = [search.fit(method, calibration.labels.max_changed * search.fit_share) for method in methods]
-    exits = search.count_exits(fits, search.amounts)
-    plans, failures = [], []
-    for method, fit, counts in zip(methods, fits, exits, strict=True):
-        try:
-            plans.append(search.certify(method, fit, counts))
-        except InfeasibleError as error:
-            failures.append(error)
-    if not plans:
-        raise failures[0]
-    return plans
+    search = ScoreSearch.at_sentinels(calibration) if method == "sentinels" else ScoreSearch.of(calibration)
+    fit = search.fit(method, calibration.labels.max_changed * search.fit_share)
+    return search.certify(method, fit, search.count_exits([fit], search.amounts)[0])
 
 
 class _Member(NamedTuple):
@@ -90,42 +81,79 @@ class ScoreSearch:
     Attributes
     ----------
     calibration : Calibration
-    step : float
-        The grid unit of scores.
     rows, y, scores, decisions
-        The rows that fit rules, their labels where they are known, the scores of each tree, the model's own labels.
-    costs : float64 array of shape (n_trees,)
+        The rows that fit rules, their labels where they are known, the scores of each tree or of what stands for
+        several, the model's own labels.
+    threshold : float
+        The sum of scores from which on a row gets the second of two classes.
+    costs, n_trees : float64 arrays of shape (n_models,)
+        What each score costs, and how many trees are behind it.
     held_out : Sample
         The rows that certify.
     tests : bool array of shape (n_rows,)
         Which of the calibration rows they are.
+    score_rows : callable
+        Makes the scores of rows.
+    make_plan : callable
+        Makes the plan of a fit and a certificate.
     """
 
     calibration: Calibration
-    step: float
     rows: NDArray[Any]
     y: NDArray[Any] | None
     scores: NDArray[np.float64]
     decisions: NDArray[Any]
+    threshold: float
     costs: NDArray[np.float64]
+    n_trees: NDArray[np.float64]
     held_out: Sample
     tests: NDArray[np.bool_]
+    score_rows: Callable[[NDArray[Any]], NDArray[np.float64]]
+    make_plan: Callable[[Any, Certificate], Plan]
 
     @classmethod
     def of(cls, calibration: Calibration) -> ScoreSearch:
         """Divide the rows of a calibration, and score those that fit rules."""
         forest, step = calibration.forest, score_step(calibration.forest)
-        rows, y, tests = _split(calibration)
+        rows, y, tests = split_to_fit(calibration)
+        scores = forest.tree_scores(rows)
         return cls(
             calibration=calibration,
-            step=step,
             rows=rows,
             y=y,
-            scores=forest.tree_scores(rows),
+            scores=scores,
             decisions=decide_in_full(forest, rows),
+            threshold=float(np.rint(forest.score_threshold / step) * step) if forest.n_classes == 2 else 0.0,
             costs=calibration.tree_costs(InMemory(rows)),
+            n_trees=np.full(scores.shape[1], forest.n_trees / scores.shape[1]),
             held_out=calibration.sample if tests.all() else calibration.sample.where(tests),
             tests=tests,
+            score_rows=forest.tree_scores,
+            make_plan=lambda fit, certificate: score_plan(forest, fit, step, certificate),
+        )
+
+    @classmethod
+    def at_sentinels(cls, calibration: Calibration) -> ScoreSearch:
+        """Return a search whose scores are not those of trees, but what sentinels add to an estimate of their sum."""
+        forest = calibration.forest
+        check_refit(forest)
+        rows, y, tests = split_to_fit(calibration)
+        fit, scores = fit_labels(forest, rows)
+        starts = np.concatenate([[0], fit.sentinels])
+        costs = calibration.tree_costs(InMemory(rows))[fit.order]
+        return cls(
+            calibration=calibration,
+            rows=rows,
+            y=y,
+            scores=scores,
+            decisions=decide_in_full(forest, rows),
+            threshold=decision_score(forest),
+            costs=np.add.reduceat(costs, starts),
+            n_trees=np.diff(np.append(starts, forest.n_trees)).astype(np.float64),
+            held_out=calibration.sample if tests.all() else calibration.sample.where(tests),
+            tests=tests,
+            score_rows=partial(count_increments, forest, fit),
+            make_plan=lambda thresholds, certificate: sentinel_plan(label_rule(fit, thresholds), certificate),
         )
 
     @property
@@ -151,7 +179,7 @@ class ScoreSearch:
 
     def count_exits(self, fits: Sequence[ScoreRule], amounts: NDArray[np.float64]) -> Sums:
         """Count exits on the rows that certify, for all fits and amounts of widening, in one pass."""
-        return self.held_out.sums(partial(_count_exits, self.calibration.forest, fits, amounts))
+        return self.held_out.sums(partial(_count_exits, self.calibration.forest, self.score_rows, fits, amounts))
 
     def certify(self, method: str, fit: ScoreRule, exits: Sums) -> Plan:
         """Return the plan of the cheapest member of the family of `fit` that keeps the promise."""
@@ -169,10 +197,10 @@ class ScoreSearch:
         costs = family[0].fit.costs
         best = min(reversed(family), key=lambda member: member.mean_cost(costs))
         in_trees = calibration.options.cost_unit == "trees"
-        mean_cost, each = best.mean_cost(costs), np.full(fit.n_models, calibration.forest.n_trees / fit.n_models)
+        mean_cost = best.mean_cost(costs)
         measured = ExitMeasurement(
             changed=best.n_mistakes / n_rows,
-            mean_trees=mean_cost if in_trees else best.mean_cost(each),
+            mean_trees=mean_cost if in_trees else best.mean_cost(self.n_trees),
             mean_cost=None if in_trees else mean_cost,
         )
         tested = {"n_rows": n_rows, "n_broken": best.n_mistakes} if self.is_tested else {}
@@ -185,7 +213,7 @@ class ScoreSearch:
             measured=measured,
             **tested,
         )
-        return score_plan(calibration.forest, best.fit.widen(best.amount), self.step, certificate)
+        return self.make_plan(best.fit.widen(best.amount), certificate)
 
     def family(self, method: str, allowed: float, share: float, bolder: Sequence[float]) -> Family:
         """Return rules in one order of trees, from the most cautious to the boldest.
@@ -207,7 +235,7 @@ class ScoreSearch:
     def count(self, family: Family, rows: NDArray[np.bool_] | None = None) -> Sums:
         """Count what each member does to the rows that certify, or to some of them; see `count_members`."""
         sample = self.held_out if rows is None else self.held_out.where(rows)
-        return sample.sums(partial(count_members, self.calibration.forest, family))
+        return sample.sums(partial(count_members, self.calibration.forest, self.score_rows, family))
 
     def cheapest_of(self, family: Family, last: int) -> int:
         """Return which of the members up to `last` is the cheapest; the boldest of equal ones."""
@@ -218,9 +246,7 @@ class ScoreSearch:
     def plan(self, method: str, rule: ScoreRule, **tested: Any) -> Plan:
         """Return the plan of a rule, with what was measured on the rows that tested it."""
         calibration, n_rows = self.calibration, self.held_out.n_rows
-        forest, n_models = calibration.forest, rule.n_models
-        counts = self.count(Family(rule, np.zeros(1)))[0]
-        trees = np.arange(1, n_models + 1) * (forest.n_trees / n_models)
+        counts, trees = self.count(Family(rule, np.zeros(1)))[0], np.cumsum(self.n_trees)
         in_trees = calibration.options.cost_unit == "trees"
         measured = ExitMeasurement(
             changed=int(counts[-1]) / n_rows,
@@ -230,7 +256,7 @@ class ScoreSearch:
         certificate = calibration.certificate(
             method, calibration.promise, n_rows=n_rows, n_fit_rows=len(self.rows), measured=measured, **tested
         )
-        return score_plan(forest, rule, self.step, certificate)
+        return self.make_plan(rule, certificate)
 
     def _certified(self, family: Sequence[_Member]) -> list[_Member]:
         """Return the members before the first that fails its test; all of them keep the promise at once."""
@@ -249,7 +275,7 @@ class ScoreSearch:
         return [_Member(bold, 0.0, exits[:, 0]) for bold, exits in zip(fits, counts, strict=True)]
 
 
-def _split(calibration: Calibration) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.bool_]]:
+def split_to_fit(calibration: Calibration) -> tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.bool_]]:
     """Return rows and labels that fit the rule, and which rows certify it; all of them where nothing is certified."""
     rows, sample = calibration.rows, calibration.sample
     if calibration.fit_rows is not None:
@@ -310,12 +336,12 @@ def _fit_two_classes(
     search: ScoreSearch, method: str, max_rate: float, order: NDArray[np.int64] | None
 ) -> MarginFit | FanFit:
     forest, options = search.calibration.forest, search.calibration.options
-    decisions, step, y = search.decisions, search.step, search.y
+    decisions, step, y = search.decisions, score_step(forest), search.y
     keep_scores, given = options.keep_scores, options.order if order is None else order
     if decisions.all() or not decisions.any():
         raise _one_class(forest, decisions)
     shared: dict[str, Any] = {
-        "decision_threshold": float(np.rint(forest.score_threshold / step) * step),
+        "decision_threshold": search.threshold,
         "decisions": decisions,
         "costs": search.costs,
         "y": None if y is None or forest.classes is None else np.asarray(y == forest.classes[1]),
@@ -330,13 +356,14 @@ def _fit_two_classes(
             max_rate if options.gamma is None else options.gamma
         )
         return fan(search.scores, bin_width=width, order=preset, min_rows=_MIN_BIN_ROWS, **shared)
-    return qwyc(
+    fit = qwyc(
         search.scores,
-        order="natural" if method == "natural" else given,
+        order="natural" if method in ("natural", "sentinels") else given,
         negative_only=keep_scores == "positive",
         max_disagreement=max_rate,
         **shared,
     )
+    return keep_apart(fit) if method == "sentinels" else fit
 
 
 def _one_class(forest: Forest, decisions: NDArray[np.bool_]) -> InputError:
@@ -371,13 +398,21 @@ def _fit_many_classes(search: ScoreSearch, method: str, max_rate: float, order: 
     )
 
 
-def _count_exits(forest: Forest, fits: Sequence[ScoreRule], amounts: NDArray[np.float64], rows: NDArray[Any]) -> Sums:
+def _count_exits(
+    forest: Forest,
+    score_rows: Callable[[NDArray[Any]], NDArray[np.float64]],
+    fits: Sequence[ScoreRule],
+    amounts: NDArray[np.float64],
+    rows: NDArray[Any],
+) -> Sums:
     """Count, for every fit and every amount of widening, the rows that leave after each tree, and those changed."""
-    scores, decisions = forest.tree_scores(rows), decide_in_full(forest, rows)
+    scores, decisions = score_rows(rows), decide_in_full(forest, rows)
     return np.stack([fit.widening_exits(scores, amounts, decisions=decisions) for fit in fits])
 
 
-def count_members(forest: Forest, family: Family, rows: NDArray[Any]) -> Sums:
+def count_members(
+    forest: Forest, score_rows: Callable[[NDArray[Any]], NDArray[np.float64]], family: Family, rows: NDArray[Any]
+) -> Sums:
     """Count, for each member, the rows that leave after each tree, and last those with another label than the model's.
 
     Returns
@@ -385,7 +420,7 @@ def count_members(forest: Forest, family: Family, rows: NDArray[Any]) -> Sums:
     int64 array of shape (n_members, n_models + 1)
         Counts of parts of the rows add up.
     """
-    scores, labels = forest.tree_scores(rows), decide_in_full(forest, rows).astype(np.intp)
+    scores, labels = score_rows(rows), decide_in_full(forest, rows).astype(np.intp)
     n_models, n_classes = family.first.n_models, forest.n_classes
     counts = np.zeros((len(family), n_models + 1), np.int64)
     for label in np.unique(labels):
@@ -424,7 +459,7 @@ def choose_method(calibration: Calibration, rate: float) -> tuple[str, str]:
 def try_plan(choosing: Calibration, method: str) -> Plan | None:
     """Return the plan of a method on scores for rows that compare methods; None if they are too few."""
     try:
-        return plans_by_scores(choosing, [method])[0]
+        return plan_by_scores(choosing, method)
     except (InfeasibleError, InputError):
         return None  # all rows may do, and if not, their error says what is wrong
 

@@ -13,20 +13,24 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.promises import Accuracy, Labels, LabelsPerClass, Promise, Recall
+from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Promise, Recall, TopK, Values
 from scurry.verbs.by_accuracy import plan_by_accuracy
+from scurry.verbs.by_bounds import plan_by_bounds
 from scurry.verbs.by_class import plan_by_class
+from scurry.verbs.by_ranks import plan_by_ranks
 from scurry.verbs.by_scores import (
     SCORE_METHODS,
     explain_choice,
     keep_if_worth_it,
-    plans_by_scores,
+    plan_by_scores,
     spent_by,
     split_to_choose,
 )
+from scurry.verbs.by_values import plan_by_values
 from scurry.verbs.by_votes import plan_by_votes, plan_without_rows
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
 from scurry.verbs.score_maps import with_score_map
+from scurry.verbs.sentinels import can_refit
 
 
 def early_exit(
@@ -70,7 +74,8 @@ def early_exit(
         on the rows they were trained on. Rows of `X_cal` that are among them too are left out of the certificate.
     groups : array of shape (n_rows,), optional
         The group that each row of `X_cal` belongs to, such as the patient, where rows of a group are no independent
-        draws. A group is not divided, one row of each certifies, and the promise is about a row of a new group.
+        draws. A group is not divided, one row of each certifies, and the promise is about a row of a new group. For
+        the promise `TopK`, the query of each row: all rows of a query run together.
     by : str or array of shape (n_rows,), optional
         The subgroup of each row of `X_cal`, such as the region, or the name of a column of a frame `X_cal`. The promise
         then holds in every subgroup at once. For promises about labels that change.
@@ -79,8 +84,10 @@ def early_exit(
         the short form of ``scurry.promises.Labels(0.005, confidence=0.95)``; pass one or the other.
     max_disagreement : float in [0, 1), default 0.001
         The largest share of rows whose label may change: 0.001 is one in a thousand.
-    method : {"auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan"}
-        "qwyc" and "fan" put thresholds on the running score. The others stop a majority vote of the trees, and promise
+    method : {"auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan", "sentinels"}
+        "qwyc" and "fan" put thresholds on the running score. "sentinels" is for boosted trees with two classes: rows
+        stop after one of a few numbers of trees, by an estimate of the full score that was fitted for that number.
+        The others stop a majority vote of the trees, and promise
         agreement with the full vote; the summary says how often that is the model's own label. "auto" takes the method
         that saves most on a part of the fitting rows that no method was fitted to, with a promise about the model's own
         labels.
@@ -185,7 +192,7 @@ def _plan_labels(calibration: Calibration) -> Plan:
 
 def _plan_by(method: str, calibration: Calibration) -> Plan:
     if method in SCORE_METHODS:
-        return plans_by_scores(calibration, [method])[0]
+        return plan_by_scores(calibration, method)
     return plan_by_votes(calibration, method)
 
 
@@ -201,6 +208,8 @@ def _choose_plan(calibration: Calibration) -> Plan:
     may_vote = forest.aggregation == "vote" and forest.n_classes == 2
     if may_vote and options.keep_scores is None and options.cost_unit == "trees":
         methods.append("minimean")
+    if forest.n_classes == 2 and can_refit(forest):
+        methods.append("sentinels")
     if options.is_promised:
         choosing, certifying = split_to_choose(calibration)
         spent = {method: spent_by(_try_plan(method, choosing)) for method in methods}
@@ -230,4 +239,7 @@ _PLANNERS: dict[type[Promise], Callable[[Calibration], Plan]] = {
     LabelsPerClass: plan_by_class,
     Recall: plan_by_class,
     Accuracy: plan_by_accuracy,
+    Certain: plan_by_bounds,
+    TopK: plan_by_ranks,
+    Values: plan_by_values,
 }

@@ -179,3 +179,8 @@ def test_the_same_seed_gives_the_same_rule_and_parts_bring_it_back():
 def test_bad_input_is_refused(answers, options, message):
     with pytest.raises(InputError, match=message):
         fit_plurality(answers, 0.1, **options)
+
+
+def test_weights_that_no_float_holds_are_refused():
+    with pytest.raises(InputError, match="weights must be numbers"):
+        fit_plurality([["a", "b"]] * 50, 0.1, weights=10**400)

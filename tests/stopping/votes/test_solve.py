@@ -188,6 +188,7 @@ def test_weights_need_not_sum_to_one():
         ({"distribution": [1.0, float("nan")] + [0.0] * 10}, r"finite and not negative, got nan for n = 1"),
         ({"distribution": [0.0] * 12}, "positive weight somewhere; pass None for a uniform one"),
         ({"distribution": ["a"] * 12}, r"distribution must be an array of numbers of shape \(12,\)"),
+        ({"distribution": 10**400}, r"distribution must be an array of numbers of shape \(12,\)"),
         ({"max_conditional": 0.1}, 'max_conditional applies to method="minimean" only'),
         ({"max_conditional": 10, "method": "minimean"}, r"Did you mean 0.1 \(10 %\)\?"),
         ({"n_voters": 202, "solver": "lp"}, 'solver="lp" takes at most 201 voters, got 202; solver="sweep"'),

@@ -433,7 +433,7 @@ def _check_answer_weights(weights: ArrayLike, shape: tuple[int, ...]) -> FloatAr
     """Return positive finite weights of that shape."""
     try:
         values = np.asarray(weights, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"weights must be numbers: {error}", argument="weights") from error
     if values.shape != shape or not np.isfinite(values).all() or (values <= 0.0).any():
         raise InputError(

@@ -79,7 +79,7 @@ def check_distribution(distribution: ArrayLike | None, possible: BoolArray) -> F
     """
     try:
         weights = np.array(possible if distribution is None else distribution, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(
             f"distribution must be an array of numbers of shape {possible.shape}: {error}", argument="distribution"
         ) from error
