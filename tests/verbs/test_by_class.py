@@ -49,10 +49,11 @@ def check_tests(predictor, X, y=None):
     return full, fast
 
 
-def test_two_classes(model):
+@pytest.mark.parametrize("method", ["auto", "qwyc", "sentinels"])
+def test_two_classes(model, method):
     X, _ = draw(6000, 1)
     fit, cal = X[:2000], X[2000:]
-    fast = scurry.early_exit(model, cal, X_fit=fit, promise=RARE)
+    fast = scurry.early_exit(model, cal, X_fit=fit, promise=RARE, method=method)
     full, labels = check_tests(fast, cal)
     assert [test.group for test in fast.certificate.tests] == ["class 'no'", "class 'yes'"]
     for test, label in zip(fast.certificate.tests, ("no", "yes"), strict=True):
