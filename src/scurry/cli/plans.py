@@ -63,7 +63,9 @@ def early_exit(
     max_disagreement: Annotated[
         float, typer.Option(help="Largest share of rows whose label may change: 0.005 is five in a thousand.")
     ] = 0.001,
-    method: Annotated[str, typer.Option(help="auto, minimax, minimean, minimixed, schwing, qwyc, fan or sentinels.")] = "auto",
+    method: Annotated[
+        str, typer.Option(help="auto, minimax, minimean, minimixed, schwing, qwyc, fan or sentinels.")
+    ] = "auto",
     confidence: Annotated[float, typer.Option(help="Probability with which the promise holds for new rows.")] = 0.95,
     no_promise: Annotated[
         bool, typer.Option("--no-promise", help="Keep the limit on ROWS only; promise nothing for new rows.")
