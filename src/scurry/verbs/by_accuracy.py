@@ -24,10 +24,10 @@ from scurry.stopping.scores.family import Family
 from scurry.verbs.by_scores import ScoreSearch, as_rule, choose_method, decide_in_full, keep_if_worth_it
 from scurry.verbs.options import Calibration
 
-# Labels may change far more often than accuracy may fall, where gains make up for losses. So the family goes on to
-# rules that change many times `max_loss` of the labels.
-_FIT_SHARE = 0.5
-_BOLD_SHARES = tuple(float(share) for share in np.geomspace(0.6, 40.0, 25))
+# Labels may change far more often than accuracy may fall, where gains make up for losses. So the order of trees is
+# found for a rule that changes several times `max_loss` of the labels, and the family goes on to bolder ones.
+_FIT_SHARE = 3.0
+_BOLD_SHARES = tuple(float(share) for share in np.geomspace(3.6, 60.0, 20))
 _MOST_CHANGED = 0.3  # of the rows that fit rules, by the boldest member
 
 
@@ -100,8 +100,8 @@ def plan_by_accuracy(calibration: Calibration) -> Plan:
             argument="promise",
         )
     search, risk = ScoreSearch.of(calibration), 1.0 - promise.confidence
-    allowed = min(promise.max_loss / promise.largest_rise, _MOST_CHANGED)
-    method, why = choose_method(calibration, allowed)
+    allowed = min(promise.max_loss / promise.largest_rise, _MOST_CHANGED / _FIT_SHARE)
+    method, why = choose_method(calibration, _FIT_SHARE * allowed)
     shares = [share for share in _BOLD_SHARES if share * allowed <= _MOST_CHANGED]
     family = search.family(method, allowed, _FIT_SHARE, shares)
     test = _make_test(search, family, promise, risk)
