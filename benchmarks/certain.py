@@ -85,8 +85,9 @@ def attack(predictors: list[scurry.Predictor], X: NDArray[np.float64], n_rows: i
 
 
 def fit(X: NDArray[np.float64], y: NDArray[np.int64], **options: Any) -> LGBMClassifier:
+    categories = options.pop("categorical_feature", "auto")
     model = LGBMClassifier(n_estimators=200, num_leaves=31, n_jobs=1, verbose=-1, random_state=0, **options)
-    return model.fit(X, y)
+    return model.fit(X, y, categorical_feature=categories)
 
 
 def certain(model: LGBMClassifier, X_fit: NDArray[np.float64] | None) -> tuple[scurry.Predictor, float]:
