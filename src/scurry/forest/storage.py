@@ -279,10 +279,10 @@ def _size_of_values_in(json_text: bytes) -> int:
 
 
 def _size_of_text(data: bytes) -> int:
-    """Return what a manifest takes at most as one text, and as the texts that it holds."""
+    """Return what a manifest takes at most as one text, as the texts that it holds, and as pieces between escapes."""
     if not data.isascii():
         return 8 * len(data)
-    return (1 + (4 if _WIDE.search(data) else 2 if b"\\u" in data else 1)) * len(data)
+    return len(data) * (7 if _WIDE.search(data) else 4 if b"\\u" in data else 2)
 
 
 def _refuse_constant(name: str) -> None:
