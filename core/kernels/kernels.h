@@ -71,6 +71,22 @@ struct EncodeKernels {
                      std::uint32_t* keys);
 };
 
+// What the leaves of some trees add to a row's sums: the first `width` of them, 1, 2, 4, 8 or a multiple of kIntLanes.
+struct LaneTable {
+  const std::int32_t* lanes;  // [payload][width], aligned like vectors of that many lanes, up to 64 bytes
+  std::size_t width;
+};
+
+// Whether sums stop a row, see Sentinel (runtime/sentinel_exit.h).
+struct LaneTest {
+  std::size_t lane, spread;
+  bool has_spread;
+  double square;
+  const std::int32_t* edges;
+  std::size_t n_edges;
+  const double* limits;
+};
+
 struct SumKernels {
   // scores[row] += table[payload[row]]
   void (*add_doubles)(const double* table, const std::uint32_t* payload, std::size_t n, double* scores);
@@ -94,6 +110,15 @@ struct SumKernels {
   // The largest and the second largest of sums[row][0..width).
   void (*top_two)(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first,
                   std::int32_t* second);
+
+  // sums[row][0..table.width) += what the leaf payload[tree * spacing + row] adds, for each of n_trees trees. A row has
+  // `width` sums, aligned like the table.
+  void (*add_lanes)(const LaneTable& table, const std::uint32_t* payload, std::size_t spacing, std::size_t n_trees,
+                    std::size_t n, std::int32_t* sums, std::size_t width);
+  // The bit of each row in exits (kChunk bits per word) says whether its sums stop it. Arrays over rows have space for n
+  // rounded up to a multiple of kChunk.
+  void (*test_lanes)(const LaneTest& test, const std::int32_t* sums, std::size_t width, std::size_t n,
+                     std::uint64_t* exits);
 };
 
 // The next tree step of every tree, for rows of several classes (orders/rivals.h).

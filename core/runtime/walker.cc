@@ -112,9 +112,9 @@ void Walker::index_columns(Scratch& scratch) const {
   block.by_column = by_column;
 }
 
-void Walker::walk(const Tree& tree, Scratch& scratch) const {
+void Walker::walk(const Tree& tree, Scratch& scratch, std::uint32_t* payload) const {
   poll_interrupt_now_and_then();
-  std::uint32_t *payload = scratch.payload.data(), *rows = scratch.walk.data();
+  std::uint32_t* rows = scratch.walk.data();
   if (trees_.is_wide()) {
     kernels().wide.tree(wide_, tree, scratch.block, payload, rows);
   } else {

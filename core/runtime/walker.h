@@ -47,7 +47,8 @@ class Walker {
   // Makes the by-column copy of the block, which pays from half a chunk of rows on.
   void index_columns(Scratch& scratch) const;
   // payload[row] of the leaf each row of the block reaches in a tree.
-  void walk(const Tree& tree, Scratch& scratch) const;
+  void walk(const Tree& tree, Scratch& scratch) const { walk(tree, scratch, scratch.payload.data()); }
+  void walk(const Tree& tree, Scratch& scratch, std::uint32_t* payload) const;
   // payload[row] becomes the place in the tree of the node each row reaches after `levels` levels; a leaf is not left.
   void descend(const Tree& tree, std::uint32_t levels, Scratch& scratch) const;
 

@@ -119,9 +119,11 @@ def feature_bill(
 def _uses_until_exit(predictor: Predictor, X: Any) -> NDArray[np.int32]:
     """Count how often rows read features in the trees that a predictor evaluates."""
     forest, plan = predictor.forest, predictor.plan
-    if plan.exit_rule is None:
+    if not plan.in_plan_order:
+        raise InputError("this plan reads features to choose an order of trees for each row, which is not counted here")
+    if not plan.exits_early:
         return feature_uses(forest, X)
-    if plan.exit_rule.shuffles_rows:
+    if plan.exit_rule is not None and plan.exit_rule.shuffles_rows:
         raise InputError(
             'every row evaluates trees in an order of its own, so its features are not known; use shuffle="fixed"'
         )

@@ -60,7 +60,7 @@ class Calibration:
     certifying_rows: NDArray[Any] | None
 
 
-class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
     """Base of the estimators that predict within a budget.
 
     A subclass names its budgets and makes predictors for them.
@@ -88,11 +88,23 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         `train` takes indices of the rows given to `fit` and trains the estimator anew on these.
         """
 
+    @abstractmethod
     def _divide(
         self, labels: NDArray[Any], copies: NDArray[np.intp] | None, rng: np.random.RandomState
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the indices of the rows to train on, and of those to calibrate on."""
-        return _split(labels, self.calibration_size, rng, copies)
+
+    @abstractmethod
+    def _default_estimator(self) -> Any:
+        """Return what is trained where no estimator is given."""
+
+    @abstractmethod
+    def _check_targets(self, y: Any) -> NDArray[Any]:
+        """Return what rows are trained on, checked by scikit-learn's rules."""
+
+    @abstractmethod
+    def _refuse(self, model: Any) -> None:
+        """Raise an error that says what to pass instead if the model is of the wrong kind."""
 
     @abstractmethod
     def _apply_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
@@ -115,18 +127,18 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        model = RandomForestClassifier() if self.estimator is None else self.estimator
+        model = self._default_estimator() if self.estimator is None else self.estimator
         if not isinstance(model, Forest) and (isinstance(model, type) or not hasattr(model, "get_params")):
-            raise InputError(f"estimator must be a classifier or a Forest, got {model!r}", argument="estimator")
-        self._refuse_regressor(model)
+            kind = "classifier" if isinstance(self, ClassifierMixin) else "regressor"
+            raise InputError(f"estimator must be a {kind} or a Forest, got {model!r}", argument="estimator")
+        self._refuse(model)
         rng, fitted = check_random_state(self.random_state), _is_fitted(model)
         # First: what cannot be imported is the mistake, whatever is wrong with the rows.
         forest = self._import_model(model) if fitted else None
         self._allow_nan = bool(get_tags(self).input_tags.allow_nan)
         labels: NDArray[Any] | None = None
         if y is not None or not fitted or self._NEEDS_LABELS:
-            labels = validate_data(self, y=y)
-            check_classification_targets(labels)
+            labels = self._check_targets(y)
         table = self._check_rows(X, reset=True, ensure_min_samples=1 if fitted else 2)
         check_consistent_length(table, labels)
         certifying = None
@@ -150,7 +162,8 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             training, calibrating = self._divide(labels, _find_copies(table), rng)
             model = train(training)
         self.estimator_, self.forest_ = model, self._import_model(model) if forest is None else forest
-        self.classes_ = self.forest_.classes
+        if self.forest_.classes is not None:
+            self.classes_ = self.forest_.classes
         rows = as_rows(self.forest_, table)
         self._calibration = Calibration(
             rows=rows[calibrating],
@@ -179,23 +192,6 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         predictor, limits = self._check_budget(budget)
         return predictor.predict(self._prepare_rows(X), self.n_threads, **limits)
-
-    def predict_proba(self, X: Any, **budget: Any) -> NDArray[np.float64]:
-        """Return the class probabilities of each row, estimated from the trees or steps evaluated for it.
-
-        Those of an early exit never speak for another class than `predict` answers.
-
-        Parameters
-        ----------
-        X, **budget
-            See `predict`.
-
-        Returns
-        -------
-        float64 array of shape (n_rows, n_classes)
-        """
-        predictor, limits = self._check_budget(budget)
-        return predictor.predict_proba(self._prepare_rows(X), self.n_threads, **limits)
 
     def run(self, X: Any, **budget: Any) -> Run:
         """Predict, and report for each row how much work that took and why it ended.
@@ -229,7 +225,7 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        model = RandomForestClassifier() if self.estimator is None else self.estimator
+        model = self._default_estimator() if self.estimator is None else self.estimator
         tags.input_tags.allow_nan = isinstance(model, Forest) or get_tags(model).input_tags.allow_nan
         tags.input_tags.sparse = False
         return tags
@@ -242,8 +238,8 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             if name not in self.BUDGETS:
                 raise InputError(
                     f"{type(self).__name__} knows the budgets {', '.join(self.BUDGETS)}, not {name!r}; "
-                    "max_disagreement is EarlyExitClassifier's, max_steps and time_us are AnytimeClassifier's, "
-                    "max_cost is FeatureBudgetClassifier's",
+                    "max_disagreement is EarlyExitClassifier's, max_error is EarlyExitRegressor's, max_steps and "
+                    "time_us are AnytimeClassifier's, max_cost is FeatureBudgetClassifier's",
                     argument=name,
                 )
         return self._apply_budget(budget)
@@ -284,18 +280,6 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         finite = "allow-nan" if self._allow_nan else True
         return validate_data(self, X, reset=reset, ensure_all_finite=finite, ensure_min_samples=ensure_min_samples)
 
-    def _refuse_regressor(self, model: Any) -> None:
-        if not (model.classes is None if isinstance(model, Forest) else is_regressor(model)):
-            return
-        name = type(model).__name__
-        instead = name.replace("Regressor", "Classifier")
-        such_as = f", such as {instead}" if instead != name else ""
-        raise InputError(
-            f"{type(self).__name__} chooses among classes, and this {name} is a regressor; pass a classifier{such_as}. "
-            "scurry.anytime takes regressors too",
-            argument="estimator",
-        )
-
     def _import_model(self, model: Any) -> Forest:
         try:
             return from_model(model)
@@ -307,6 +291,62 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 f"{error}; or put the estimator into the pipeline: "
                 f"make_pipeline(pipeline[:-1], {type(self).__name__}(pipeline[-1]))"
             ) from error
+
+
+class BudgetedClassifier(ClassifierMixin, BudgetedEstimator):
+    """Base of the classifiers that predict within a budget.
+
+    Parameters
+    ----------
+    estimator, calibration_size, n_threads, random_state
+        See `scurry.EarlyExitClassifier`.
+    """
+
+    def predict_proba(self, X: Any, **budget: Any) -> NDArray[np.float64]:
+        """Return the class probabilities of each row, estimated from the trees or steps evaluated for it.
+
+        Those of an early exit never speak for another class than `predict` answers.
+
+        Parameters
+        ----------
+        X, **budget
+            See `predict`.
+
+        Returns
+        -------
+        float64 array of shape (n_rows, n_classes)
+        """
+        predictor, limits = self._check_budget(budget)
+        return predictor.predict_proba(self._prepare_rows(X), self.n_threads, **limits)
+
+    def _divide(
+        self, labels: NDArray[Any], copies: NDArray[np.intp] | None, rng: np.random.RandomState
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the indices of the rows to train on, and of those to calibrate on."""
+        parts = split(labels, self.calibration_size, rng, copies)
+        if (labels == labels[0]).all():
+            raise InputError(f"y has the single class {labels[0]!r}; pass rows of two classes or more", argument="y")
+        return parts
+
+    def _default_estimator(self) -> Any:
+        return RandomForestClassifier()
+
+    def _check_targets(self, y: Any) -> NDArray[Any]:
+        labels: NDArray[Any] = validate_data(self, y=y)
+        check_classification_targets(labels)
+        return labels
+
+    def _refuse(self, model: Any) -> None:
+        if not (model.classes is None if isinstance(model, Forest) else is_regressor(model)):
+            return
+        name = type(model).__name__
+        instead = name.replace("Regressor", "Classifier")
+        such_as = f", such as {instead}" if instead != name else ""
+        raise InputError(
+            f"{type(self).__name__} chooses among classes, and this {name} is a regressor; pass a classifier{such_as}. "
+            "EarlyExitRegressor and scurry.anytime take regressors",
+            argument="estimator",
+        )
 
 
 def _is_fitted(model: Any) -> bool:
@@ -339,7 +379,7 @@ def _find_copies(table: Any) -> NDArray[np.intp] | None:
     return np.unique(digests, return_inverse=True)[1] if are_copied(digests) else None
 
 
-def _split(
+def split(
     labels: NDArray[Any], size: float, rng: np.random.RandomState, copies: NDArray[np.intp] | None = None
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the indices of the training and the calibration rows.
@@ -348,8 +388,6 @@ def _split(
     Rows with the same number in `copies` go the same way: a copy proves nothing about what the other trained.
     """
     share, n_rows = _check_share(size, len(labels)), len(labels)
-    if (labels == labels[0]).all():
-        raise InputError(f"y has the single class {labels[0]!r}; pass rows of two classes or more", argument="y")
     held_out = [np.empty(0, np.intp)]
     for label in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == label))

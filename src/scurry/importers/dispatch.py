@@ -15,7 +15,8 @@ from scurry.forest.storage import read_container
 
 _ACCEPTED = (
     "scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting and HistGradientBoosting estimators, "
-    "XGBoost and LightGBM models, and XGBoost (.json, .ubj), LightGBM (.txt), skops and .scurry files"
+    "XGBoost, LightGBM and CatBoost models, and XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm, .json), skops "
+    "and .scurry files"
 )
 
 
@@ -31,14 +32,16 @@ def from_model(
     ----------
     model_or_path : estimator, booster, path or Forest
         A fitted scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting or HistGradientBoosting
-        estimator (also frozen, or last in a Pipeline whose other steps pass data through), an XGBoost or LightGBM
-        model, or the path of a model file: XGBoost JSON or UBJ, LightGBM text, skops, ``.scurry``. Also a fitted
-        classifier of `scurry.growing`, and any object whose ``__scurry_forest__()`` returns a Forest.
+        estimator (also frozen, or last in a Pipeline whose other steps pass data through), an XGBoost, LightGBM or
+        CatBoost model, or the path of a model file: XGBoost JSON or UBJ, LightGBM text, CatBoost ``.cbm`` or JSON,
+        skops, ``.scurry``. Also a fitted classifier of `scurry.growing`, and any object whose ``__scurry_forest__()``
+        returns a Forest.
     feature_names : sequence of str, optional
         For a model trained on arrays, which has no names: columns of tables are then matched by name, and reports and
         plots show the names.
     categories : mapping of str to array, optional
         For features trained on as codes: the values that codes 0, 1, … stand for. Columns may then hold the values.
+        For categorical features of CatBoost, which keeps only their hashes: the values in the training table.
 
     Returns
     -------
@@ -56,12 +59,10 @@ def from_model(
     >>> bool((forest.predict(X) == model.predict(X)).all())
     True
     """
-    forest = _import(model_or_path)
-    if feature_names is None and categories is None:
-        return forest
-    given = {} if categories is None else categories
-    check_instance("categories", given, Mapping)
-    return _add_names(forest, feature_names, given)
+    check_instance("categories", {} if categories is None else categories, Mapping)
+    given = dict(categories or {})
+    forest = _import(model_or_path, given)
+    return forest if feature_names is None and not given else _add_names(forest, feature_names, given)
 
 
 def _add_names(forest: Forest, feature_names: Sequence[str] | None, categories: Mapping[str, ArrayLike]) -> Forest:
@@ -77,14 +78,15 @@ def _add_names(forest: Forest, feature_names: Sequence[str] | None, categories: 
     return forest.replace(feature_names=names or None, categories={**forest.categories, **codes})
 
 
-def _import(model_or_path: Any) -> Forest:
+def _import(model_or_path: Any, categories: dict[str, ArrayLike]) -> Forest:
+    """Import a model; an importer that needs `categories` to read it removes them."""
     if isinstance(model_or_path, Forest):
         return model_or_path
     if isinstance(model_or_path, str | os.PathLike):
-        return _from_file(os.fspath(model_or_path))
+        return _from_file(os.fspath(model_or_path), categories)
     if hasattr(type(model_or_path), "__scurry_forest__"):
-        forest: Forest = model_or_path.__scurry_forest__()
-        return forest
+        own: Forest = model_or_path.__scurry_forest__()
+        return own
     # By the name of the class's module, so that no framework is imported for another's model; by all base classes,
     # because users derive their own.
     for cls in type(model_or_path).__mro__:
@@ -97,18 +99,24 @@ def _import(model_or_path: Any) -> Forest:
                 from scurry.importers import lightgbm
 
                 return lightgbm.import_model(model_or_path)
+            case "catboost":
+                from scurry.importers import catboost
+
+                forest = catboost.import_model(model_or_path, categories)
+                categories.clear()
+                return forest
             case "sklearn":
                 from scurry.importers import sklearn
 
                 inner = sklearn.unwrap(model_or_path)
                 # What a pipeline ends in may be of another framework.
-                return sklearn.import_model(inner) if inner is model_or_path else _import(inner)
+                return sklearn.import_model(inner) if inner is model_or_path else _import(inner, categories)
     raise UnsupportedModelError(f"cannot import a {type(model_or_path).__name__}; accepted are {_ACCEPTED}")
 
 
-def _from_skops(path: str, estimator: Any) -> Forest:
+def _from_skops(path: str, estimator: Any, categories: dict[str, ArrayLike]) -> Forest:
     try:
-        return _import(estimator)
+        return _import(estimator, categories)
     except (UnsupportedModelError, MissingDependencyError):
         raise
     # A file may lack any attribute of an estimator, or give it any value.
@@ -116,7 +124,7 @@ def _from_skops(path: str, estimator: Any) -> Forest:
         raise FormatError(f"{path} holds an estimator with missing or impossible fields: {error}") from error
 
 
-def _from_file(path: str) -> Forest:
+def _from_file(path: str, categories: dict[str, ArrayLike]) -> Forest:
     try:
         with open(path, "rb") as stream:
             head = stream.read(64)
@@ -126,12 +134,18 @@ def _from_file(path: str) -> Forest:
         from scurry.importers import skops
 
         if skops.holds_estimator(path):
-            return _from_skops(path, skops.load_estimator(path))
+            return _from_skops(path, skops.load_estimator(path), categories)
         return Forest.from_container(read_container(path))
     if head.startswith((b"tree\n", b"tree\r\n")):
         from scurry.importers import lightgbm
 
         return lightgbm.import_file(path)
+    if head.startswith(b"CBM1") or any(member in head for member in (b'"features_info"', b'"ctr_data"')):
+        from scurry.importers import catboost
+
+        forest = catboost.import_file(path, categories)
+        categories.clear()
+        return forest
     if head.lstrip()[:1] == b"{" or head.startswith(b"binf"):
         from scurry.importers import xgboost
 

@@ -13,6 +13,8 @@ from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
 from scurry.forest.storage import Container
+from scurry.plan.cells import CellRule
+from scurry.plan.ranks import TopKRule
 from scurry.plan.rules import ExitRule, LeaderRule, StepRule, StopRule, SumRule
 from scurry.plan.sentinels import SentinelRule
 from scurry.promises import Certificate
@@ -51,7 +53,7 @@ class Plan:
     Attributes
     ----------
     order : int32 array of shape (n_trees,), or (n_steps,) with a StepRule
-    stop : ExitRule, LeaderRule, SentinelRule, StepRule or None
+    stop : CellRule, ExitRule, LeaderRule, SentinelRule, StepRule, TopKRule or None
         None evaluates every tree.
     certificate : Certificate or None
         What was promised, on which rows it was tested, and what came out.
@@ -102,8 +104,18 @@ class Plan:
         return self.stop is not None and self.stop.by_step
 
     @property
+    def exits_early(self) -> bool:
+        """Whether rows may stop before every tree is evaluated, by a rule of the plan."""
+        return self.stop is not None and not self.stop.by_step
+
+    @property
+    def in_plan_order(self) -> bool:
+        """Whether every row evaluates trees in the plan's order; else the rule has several."""
+        return self.stop is None or self.stop.in_plan_order
+
+    @property
     def exit_rule(self) -> SumRule | None:
-        """The rule by which rows exit early, None if the plan has none."""
+        """The rule by which rows exit early on sums of votes or scores, None if the plan has none."""
         return self.stop if isinstance(self.stop, SumRule) else None
 
     @property
@@ -127,7 +139,9 @@ class Plan:
         if self.score_map is None:
             return
         if self.exit_rule is None:
-            raise InputError("a score map is for rows that exit early, and the plan has no rule for that")
+            raise InputError(
+                "a score map is for rows that exit early on sums of votes or scores, and the plan has no such rule"
+            )
         if self.score_map.slope.shape[1] != self.exit_rule.n_positions:
             n_mapped = self.score_map.slope.shape[1]
             raise InputError(f"the score map has {n_mapped} positions, not {self.exit_rule.n_positions}")
@@ -170,7 +184,9 @@ def _score_map(container: Container) -> ScoreMap:
     return ScoreMap(slope=slope, intercept=intercept)
 
 
-_RULES: dict[str, type[StopRule]] = {rule.TAG: rule for rule in (ExitRule, LeaderRule, SentinelRule, StepRule)}
+_RULES: dict[str, type[StopRule]] = {
+    rule.TAG: rule for rule in (CellRule, ExitRule, LeaderRule, SentinelRule, StepRule, TopKRule)
+}
 
 
 def _stop_rule(container: Container, header: dict[str, Any]) -> StopRule:

@@ -54,11 +54,55 @@ class ExitMeasurement:
             lines["cost per row"] = format_number(self.mean_cost)
         if self.vote_agreement is not None:
             lines["full vote gives the model's label"] = f"{format_share(self.vote_agreement)} of rows"
-        if self.fast_auc is not None and self.full_auc is not None:
-            lines["AUC"] = f"{self.fast_auc:.4f}, full model {self.full_auc:.4f}"
-        if self.fast_log_loss is not None and self.full_log_loss is not None:
-            lines["log-loss"] = f"{self.fast_log_loss:.4f}, full model {self.full_log_loss:.4f}"
-        return lines
+        return lines | _describe_scores(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueMeasurement:
+    """What an early exit that estimates values did on the rows that certified it.
+
+    Attributes
+    ----------
+    beyond : float
+        Share of rows whose value differs from the model's by more than the promised error.
+    mean_trees : float
+        Trees evaluated per row.
+    mean_error, largest_error : float
+        How far values are from the model's, on average over all rows and at most. Rows that did not stop early have an
+        error of 0.
+    caution : float
+        The rule stops a row where this many times its expected error is at most the promised one.
+    full_rmse, fast_rmse : float or None
+        Root mean squared error of the full model and of the plan, where a regressor's targets were given.
+    full_auc, fast_auc, full_log_loss, fast_log_loss : float or None
+        How good probabilities are, where a classifier's labels were given.
+    """
+
+    beyond: float
+    mean_trees: float
+    mean_error: float
+    largest_error: float
+    caution: float
+    full_rmse: float | None = None
+    fast_rmse: float | None = None
+    full_auc: float | None = None
+    fast_auc: float | None = None
+    full_log_loss: float | None = None
+    fast_log_loss: float | None = None
+
+    TAG: ClassVar[str] = "values"
+
+    def describe(self) -> dict[str, str]:
+        """Return what was measured, by name."""
+        lines = {
+            "error beyond the promised one": f"{format_share(self.beyond)} of rows",
+            "error": f"{format_number(self.mean_error)} on average, {format_number(self.largest_error)} at most",
+            "trees per row": format_number(self.mean_trees),
+            "caution": f"{self.caution:.3g} times the expected error",
+        }
+        if self.fast_rmse is not None and self.full_rmse is not None:
+            lines["RMSE"] = f"{format_number(self.fast_rmse)}, full model {format_number(self.full_rmse)}"
+        return lines | _describe_scores(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +150,38 @@ class StepMeasurement:
                 f"{self.same_tree_step_ns:.3g} ns in the same tree, {self.other_tree_step_ns:.3g} ns in another"
             )
         return lines
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankMeasurement:
+    """What a plan for the k best documents did on the queries that certified it.
+
+    Attributes
+    ----------
+    changed : float
+        Share of queries whose k best are others than the model's.
+    mean_trees : float
+        Trees evaluated per document.
+    mean_documents : float
+        Documents per query.
+    caution : float
+        How many times its expected error a document must be away to leave.
+    """
+
+    changed: float
+    mean_trees: float
+    mean_documents: float
+    caution: float
+
+    TAG: ClassVar[str] = "ranks"
+
+    def describe(self) -> dict[str, str]:
+        """Return what was measured, by name."""
+        return {
+            "queries changed": format_share(self.changed),
+            "trees per document": format_number(self.mean_trees),
+            "documents per query": format_number(self.mean_documents),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +268,18 @@ def _warn_of(single_label: str) -> str:
     return f"answers {single_label} for every row" if single_label else ""
 
 
-Measurement: TypeAlias = ExitMeasurement | StepMeasurement | CostMeasurement | BudgetMeasurement
+def _describe_scores(measured: ExitMeasurement | ValueMeasurement) -> dict[str, str]:
+    lines: dict[str, str] = {}
+    if measured.fast_auc is not None and measured.full_auc is not None:
+        lines["AUC"] = f"{measured.fast_auc:.4f}, full model {measured.full_auc:.4f}"
+    if measured.fast_log_loss is not None and measured.full_log_loss is not None:
+        lines["log-loss"] = f"{measured.fast_log_loss:.4f}, full model {measured.full_log_loss:.4f}"
+    return lines
+
+
+Measurement: TypeAlias = (
+    ExitMeasurement | ValueMeasurement | RankMeasurement | StepMeasurement | CostMeasurement | BudgetMeasurement
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -185,7 +185,7 @@ def _tell(
         return tell_whole(subject, test)
     if subject.plan.by_step:
         return steps.tell(subject, test)
-    if subject.plan.exit_rule is not None:
+    if subject.plan.exits_early:
         return exits.tell(subject, subject.plan.exit_rule, test)
     if prunings.is_about_costs(subject):
         return prunings.tell_chosen(subject, test, currency)
