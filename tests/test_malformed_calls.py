@@ -15,7 +15,7 @@ NOT_CALLED = {
     "AnswerRule", "AnswerStopper", "PluralityFit", "CostMeasurement", "Visit",
     "BudgetMeasurement", "Offer", "Offers", "App", "create_app", "serve",
     "AbortFlag", "PruningPath", "PruningProblem", "PrunedPoint", "FeatureCosts", "StepOrder", "Export", "Verification",
-    "Certificate", "ExitMeasurement", "StepMeasurement", "RowSummary", "Promise", "Dataset", "cache_folder", "names",
+    "Certificate", "ExitMeasurement", "RankMeasurement", "StepMeasurement", "RowSummary", "Promise", "Dataset", "cache_folder", "names",
     "Report", "FeatureBill", "ExactOptimum", "FanFit", "FanRule", "LeadRule", "LeaderFit", "MarginFit", "MarginRule",
     "OrderFit", "PluralityRule", "ScoreFit", "ScoreRule", "VoteFit", "VotePolicy", "VotePromise", "VoteRule", "METHODS",
     "AnytimeDisplay", "FeatureUsageDisplay", "PruningPathDisplay", "verify", "distributed.anytime",

@@ -232,6 +232,7 @@ def entries() -> tuple[Entry, ...]:
         "export.to_c": (s.export.to_c, {"pred": forest, "directory": folder / "c2", "X_cal": X}),
         "promises.Cost": (s.promises.Cost, {"max_cost": 40.0}),
         "promises.Labels": (s.promises.Labels, {"max_changed": 0.01}),
+        "promises.TopK": (s.promises.TopK, {"k": 3, "max_changed": 0.01}),
         "promises.Certificate.from_json": (s.promises.Certificate.from_json, {"data": fast.certificate.to_json()}),
         "growing.BudgetedForestClassifier": (partial(fit, s.growing.BudgetedForestClassifier), dict(grown)),
         "growing.GreedyMiserClassifier": (partial(fit, s.growing.GreedyMiserClassifier), {"n_estimators": 3}),
