@@ -8,6 +8,18 @@ import sys
 import warnings
 from typing import Self
 
+__all__ = [
+    "FormatError",
+    "InfeasibleError",
+    "InputError",
+    "MissingDependencyError",
+    "MissingFileError",
+    "OutputError",
+    "ScurryError",
+    "ScurryWarning",
+    "UnsupportedModelError",
+]
+
 _PACKAGE = os.path.join(os.path.dirname(__file__), "")
 
 

@@ -363,3 +363,40 @@ def test_what_is_no_file(tmp_path):
     assert isinstance(caught.value, FileNotFoundError)
     with pytest.raises(InputError, match="cannot be read"):
         load("a\0b")
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        b"1234," * 800_000,
+        b'"ab",' * 800_000,
+        b'"",' * 1_300_000,
+        b'"' + b"x" * 4_000_000 + rb'\ud83d\ude00",',
+        b'"' + b"x" * 4_000_000 + "\U0001f600".encode() + b'",',
+    ],
+    ids=["numbers", "texts", "empty texts", "one wide escape", "one wide character"],
+)
+def test_manifests_of_small_values(items, tmp_path):
+    """Such a file took 4 to 10 times its size, and 14 times with an object of short keys."""
+    body = b'{"format": "scurry", "version": 1, "header": {"classes": [' + items + b"0]}}"
+    assert "more memory than 4 times" in refused(tmp_path, changed(saved(), raw_manifest=lambda whole: body))
+
+
+def test_manifests_of_short_keys(tmp_path):
+    body = b'{"format": "scurry", "header": {' + b",".join(b'"%x":0' % i for i in range(400_000)) + b"}}"
+    assert "more memory than 4 times" in refused(tmp_path, changed(saved(), raw_manifest=lambda whole: body))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        np.array([f"{i:05d}" for i in range(100_000)]),
+        np.array([f"a, b: {i}, ,,,::::" for i in range(60_000)]),
+        np.array([f"город {i}" for i in range(60_000)]),
+    ],
+    ids=["short", "commas", "not ascii"],
+)
+def test_many_categories_are_no_attack(names, tmp_path):
+    """The largest header that a file without other content may have is far beyond what models hold."""
+    FOREST.replace(categories={0: names}).save(tmp_path / "f.scurry")
+    assert load(tmp_path / "f.scurry").categories[0].tolist() == names.tolist()
