@@ -51,8 +51,8 @@ class TestLabelsPerClass:
     def test_what_it_says(self):
         promise = LabelsPerClass({0: 0.002, 1: 0.02, 2: 0.5}, confidence=0.9)
         assert promise.describe() == (
-            "With confidence 0.9, of new rows at most 0.2 % that the model labels 0, 2 % that it labels 1 and 50 % that "
-            "it labels 2 get another."
+            "With confidence 0.9, of new rows at most 0.2 % that the model labels 0, 2 % that it labels 1 and 50 % "
+            "that it labels 2 get another."
         )
         assert "new groups" in promise.about_groups().describe()
         assert promise.max_rate == 0.5

@@ -7,6 +7,7 @@ learned for each member on labelled rows that fitted the rules, where there are 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -99,9 +100,9 @@ def plan_by_accuracy(calibration: Calibration) -> Plan:
             f"costs of the promise are for {len(promise.costs)} classes, the model has {forest.n_classes}",
             argument="promise",
         )
-    search, risk = ScoreSearch.of(calibration), 1.0 - promise.confidence
     allowed = min(promise.max_loss / promise.largest_rise, _MOST_CHANGED / _FIT_SHARE)
     method, why = choose_method(calibration, _FIT_SHARE * allowed)
+    search, risk = ScoreSearch.by(method, calibration), 1.0 - promise.confidence
     shares = [share for share in _BOLD_SHARES if share * allowed <= _MOST_CHANGED]
     family = search.family(method, allowed, _FIT_SHARE, shares)
     test = _make_test(search, family, promise, risk)
@@ -123,26 +124,26 @@ def plan_by_accuracy(calibration: Calibration) -> Plan:
 def _make_test(search: ScoreSearch, family: Family, promise: Accuracy, risk: float) -> _PairedTest | _CostTest:
     forest, y = search.calibration.forest, search.calibration.rows.y
     assert y is not None
-    answers = _count_answers(search.held_out, forest.codes_of(y[search.tests]), forest, family)
+    count = partial(_count_labels, forest, search.score_rows, family)
+    answers = _count_answers(search.held_out, forest.codes_of(y[search.tests]), forest.n_classes, count)
     if promise.costs is None:
         return _PairedTest(promise, answers, risk)
     fitting = None
     if search.y is not None:
-        fitting = _count_answers(InMemory(search.rows), forest.codes_of(search.y), forest, family)
+        fitting = _count_answers(InMemory(search.rows), forest.codes_of(search.y), forest.n_classes, count)
     return _CostTest(promise, answers, risk, fitting)
 
 
-def _count_answers(sample: Sample, y: NDArray[np.int32], forest: Forest, family: Family) -> Sums:
+def _count_answers(sample: Sample, y: NDArray[np.int32], n_classes: int, count: Callable[[NDArray[Any]], Sums]) -> Sums:
     """Count rows by member, true label, the model's label and the member's; each an axis of the result."""
-    return np.stack(
-        [sample.where(y == true).sums(partial(_count_labels, forest, family)) for true in range(forest.n_classes)],
-        axis=1,
-    )
+    return np.stack([sample.where(y == true).sums(count) for true in range(n_classes)], axis=1)
 
 
-def _count_labels(forest: Forest, family: Family, rows: NDArray[Any]) -> Sums:
+def _count_labels(
+    forest: Forest, score_rows: Callable[[NDArray[Any]], NDArray[np.float64]], family: Family, rows: NDArray[Any]
+) -> Sums:
     """Count rows by member, the model's label and the member's."""
-    scores, labels = forest.tree_scores(rows), decide_in_full(forest, rows).astype(np.intp)
+    scores, labels = score_rows(rows), decide_in_full(forest, rows).astype(np.intp)
     counts = np.zeros((len(family), forest.n_classes, forest.n_classes), np.int64)
     for label in np.unique(labels):
         chosen = labels == label
