@@ -11,7 +11,7 @@ from support.strategies import complete_forest
 
 # The parameters that the estimators keep for themselves.
 OWN = {"estimator", "calibration_size", "n_threads", "random_state", "max_steps", "time_us", "max_cost"}
-OWN |= {"candidates", "n_folds"}
+OWN |= {"candidates", "n_folds", "promise"}
 
 
 class Called(Exception):
