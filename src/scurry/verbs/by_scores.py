@@ -31,6 +31,7 @@ from scurry.stopping.scores.family import Family
 from scurry.stopping.sentinels.labels import keep_apart, label_rule
 from scurry.verbs.assumptions import CheckedRows
 from scurry.verbs.options import Calibration
+from scurry.verbs.score_maps import with_quality
 from scurry.verbs.sentinels import can_refit, check_refit, count_increments, decision_score, fit_labels
 
 SCORE_METHODS = ("qwyc", "fan", "natural", "sentinels")
@@ -158,7 +159,9 @@ class ScoreSearch:
             held_out=calibration.sample if tests.all() else calibration.sample.where(tests),
             tests=tests,
             score_rows=partial(count_increments, forest, fit),
-            make_plan=lambda thresholds, certificate: sentinel_plan(label_rule(fit, thresholds), certificate),
+            make_plan=lambda thresholds, certificate: with_quality(
+                calibration, tests, sentinel_plan(label_rule(fit, thresholds), certificate)
+            ),
         )
 
     @property
