@@ -234,6 +234,7 @@ def entries() -> tuple[Entry, ...]:
         "promises.Cost": (s.promises.Cost, {"max_cost": 40.0}),
         "promises.Labels": (s.promises.Labels, {"max_changed": 0.01}),
         "promises.Values": (s.promises.Values, {"max_error": 0.1, "max_share": 0.05}),
+        "promises.TopK": (s.promises.TopK, {"k": 3, "max_changed": 0.01}),
         "promises.Certificate.from_json": (s.promises.Certificate.from_json, {"data": fast.certificate.to_json()}),
         "growing.BudgetedForestClassifier": (partial(fit, s.growing.BudgetedForestClassifier), dict(grown)),
         "growing.GreedyMiserClassifier": (partial(fit, s.growing.GreedyMiserClassifier), {"n_estimators": 3}),
