@@ -39,6 +39,24 @@ void check_sums(const ForestView& forest, std::span<const std::int32_t> incremen
   if (most >= kNeverAbove) throw std::invalid_argument("sums of increments need 32 bits or more");
 }
 
+// The same for each lane by itself, from 0 on.
+void check_lanes(const ForestView& forest, std::span<const std::int32_t> lanes) {
+  const std::size_t width = lanes.size() / forest.n_nodes();
+  std::vector<std::int64_t> most(width), of_tree(width);
+  for (std::size_t tree = 0; tree < forest.n_trees(); ++tree) {
+    std::ranges::fill(of_tree, 0);
+    for (auto node = forest.tree_offset[tree]; node < forest.tree_offset[tree + 1]; ++node) {
+      if (forest.left[node] >= 0) continue;
+      const auto leaf = lanes.subspan(static_cast<std::size_t>(node) * width, width);
+      for (std::size_t i = 0; i < width; ++i) of_tree[i] = std::max(of_tree[i], std::abs(std::int64_t{leaf[i]}));
+    }
+    for (std::size_t i = 0; i < width; ++i) most[i] += of_tree[i];
+  }
+  if (std::ranges::any_of(most, [](std::int64_t sum) { return sum >= kNeverAbove; })) {
+    throw std::invalid_argument("sums of lanes need 32 bits or more");
+  }
+}
+
 void check_exact(std::size_t n_features, const Engine& exact) {
   if (exact.n_features() != n_features) throw std::invalid_argument("the exact engine is of another forest");
 }
@@ -98,7 +116,7 @@ SentinelExit make_sentinel_exit(const ForestArrays& forest, const Array<std::int
       spread_lane >= static_cast<std::int64_t>(lanes.shape(1))) {
     throw std::invalid_argument("the parts of a sentinel rule do not fit together");
   }
-  check_sums(forest.view, adds, {});
+  check_lanes(forest.view, adds);
   std::vector<Sentinel> tests;
   for (std::size_t j = 0; j < n; ++j) {
     const std::int32_t* edge = edges.data() + edge_offset(j);

@@ -17,6 +17,9 @@ namespace {
 // kernels; a group is run in pieces that fit the second-level cache.
 constexpr std::size_t kEntryBytes = 24 * 1024, kPartBytes = 16 * 1024 * 1024, kGroupBytes = 256 * 1024;
 constexpr std::size_t kMaxPart = std::size_t{1} << 17;
+// Trees of a single row that are walked before its sum is tested: at least as many as the kernel walks together.
+constexpr std::size_t kAhead = 2 * kLanes, kMostAhead = 4 * kAhead;
+constexpr std::size_t kFewInCell = 8;  // rows: fewer than this are faster one by one
 
 Leaves leaves_of(std::span<const std::int32_t> increments) {
   Leaves leaves;
@@ -182,7 +185,7 @@ void CellExit::run_group(AliveRows& alive, std::size_t cell, bool has_missing, c
     }
     if (side != ExitSide::kContinue) return;
   }
-  while (n_trees < n_trees_ && alive.n > AliveRows::kFew) {
+  while (n_trees < n_trees_ && alive.n > kFewInCell) {
     alive.fit_block();
     walker_.walk(walker_.trees()[order[n_trees++]], scratch);
     const std::uint32_t* payload = scratch.payload.data();
@@ -220,10 +223,13 @@ void CellExit::run_row(std::size_t cell, const std::uint32_t* keys, std::size_t 
                                           : ExitSide::kContinue;
   };
   ExitSide side = side_of();
-  Tree trees[kLanes];
-  std::uint32_t payload[kLanes];
+  Tree trees[kMostAhead];
+  std::uint32_t payload[kMostAhead];
+  const auto first_open = static_cast<std::size_t>(first_open_[cell]);
   while (n_trees < n_trees_ && side == ExitSide::kContinue) {
-    const std::size_t ahead = std::min(kLanes, n_trees_ - n_trees);
+    // Up to the first tree after which the row may stop, none is evaluated in vain.
+    const std::size_t sure = first_open > n_trees ? std::min(kMostAhead, first_open - n_trees) : 0;
+    const std::size_t ahead = std::min(std::max(sure, kAhead), n_trees_ - n_trees);
     for (std::size_t i = 0; i < ahead; ++i) trees[i] = walker_.trees()[order[n_trees + i]];
     walker_.walk_row(trees, ahead, keys, payload);
     for (std::size_t i = 0; i < ahead && side == ExitSide::kContinue; ++i) {

@@ -6,10 +6,21 @@ A message says what was wrong with the value received, what is accepted, and wha
 import os
 import sys
 import warnings
-from pathlib import Path
 from typing import Self
 
-_PACKAGE = f"{Path(__file__).parent}{os.sep}"
+__all__ = [
+    "FormatError",
+    "InfeasibleError",
+    "InputError",
+    "MissingDependencyError",
+    "MissingFileError",
+    "OutputError",
+    "ScurryError",
+    "ScurryWarning",
+    "UnsupportedModelError",
+]
+
+_PACKAGE = os.path.join(os.path.dirname(__file__), "")
 
 
 class ScurryError(Exception):

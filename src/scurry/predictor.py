@@ -25,6 +25,7 @@ from scurry.runners.known import read_known
 from scurry.runners.ledger import Ledger
 from scurry.runners.row_walk import Terms
 from scurry.runners.runner import NO_LIMIT, AbortFlag, Budget, Run, Runner
+from scurry.runners.sentinels import TopKRunner
 from scurry.runners.steps import Answer, StepRunner
 from scurry.runners.visit import Visit
 
@@ -204,17 +205,23 @@ class Predictor:
         X: Any,
         n_threads: int | None = 1,
         *,
+        groups: Any = None,
         max_steps: int | None = None,
         time_us: float | None = None,
         abort: AbortFlag | None = None,
     ) -> NDArray[Any]:
-        """Predict the label of each row, stopping early where the plan or the budget says.
+        """Predict the label or the value of each row, stopping early where the plan or the budget says.
+
+        A regressor whose row stops early answers with the plan's estimate of the full value.
 
         Parameters
         ----------
         X : array or DataFrame of shape (n_rows, n_features)
         n_threads : int or None, default 1
             None uses all cores.
+        groups : array of shape (n_rows,), optional
+            For a plan that keeps the top k: the query of each row, a number or text. Rows are then scored so that the
+            promised k of every query have higher scores than its other rows.
         max_steps : int, optional
             For an anytime plan: the number of steps each row may take. With 0 all rows are answered from the roots.
         time_us : float, optional
@@ -226,7 +233,8 @@ class Predictor:
         -------
         array of shape (n_rows,)
         """
-        return self._runner.labels(*self._work(X, n_threads, max_steps, time_us, abort))
+        work = self._work(X, n_threads, max_steps, time_us, abort)
+        return self._runner.labels(*work) if groups is None else self._rank(work, groups).labels
 
     def predict_proba(
         self,
@@ -261,6 +269,7 @@ class Predictor:
         X: Any,
         n_threads: int | None = 1,
         *,
+        groups: Any = None,
         max_steps: int | None = None,
         time_us: float | None = None,
         abort: AbortFlag | None = None,
@@ -274,14 +283,25 @@ class Predictor:
         ----------
         X : array or DataFrame of shape (n_rows, n_features)
         n_threads : int or None, default 1
-        max_steps, time_us, abort : optional
+        groups, max_steps, time_us, abort : optional
             As for `predict`.
 
         Returns
         -------
         Run
         """
-        return self._runner.run(*self._work(X, n_threads, max_steps, time_us, abort))
+        work = self._work(X, n_threads, max_steps, time_us, abort)
+        return self._runner.run(*work) if groups is None else self._rank(work, groups)
+
+    def _rank(self, work: tuple[NDArray[Any], int, Budget], groups: Any) -> Run:
+        if not isinstance(self._runner, TopKRunner):
+            raise InputError(
+                "groups are for plans that keep the top k of queries, and this one answers each row by itself; leave "
+                "them out",
+                argument="groups",
+            )
+        rows, n_threads, _ = work
+        return self._runner.rank(rows, groups, n_threads)
 
     def stream(self, x: Any, *, every: int = 1) -> Iterator[Answer]:
         """Yield the answers of an anytime plan for one row: before the first step, after each `every`, after the last.

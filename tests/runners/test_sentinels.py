@@ -215,7 +215,7 @@ def test_what_sentinels_refuse(fast, tmp_path):
     predictor, X, _ = fast
     with pytest.raises(InputError, match="needs all features of a row before it starts"):
         predictor.start_row()
-    with pytest.raises(InputError, match="stops rows at sentinels"):
+    with pytest.raises(InputError, match="needs all features of a row"):
         predictor.acquire(lambda row, feature: 0.0)
     with pytest.raises(InputError, match="need a plan that can stop after any step"):
         predictor.predict(X, max_steps=3)

@@ -56,14 +56,16 @@ def early_exit(
         str | None,
         typer.Option(
             help="What may change: labels<=0.5%, yes<=2%,no<=0.2% (of each class), recall(yes)<=1% or accuracy<=0.3% "
-            "(both need --label).",
+            "(both need --label), values<=12 for 95% (of rows, for regressors), probabilities<=0.02 for 95%.",
             show_default="as --max-disagreement says",
         ),
     ] = None,
     max_disagreement: Annotated[
         float, typer.Option(help="Largest share of rows whose label may change: 0.005 is five in a thousand.")
     ] = 0.001,
-    method: Annotated[str, typer.Option(help="auto, minimax, minimean, minimixed, schwing, qwyc or fan.")] = "auto",
+    method: Annotated[
+        str, typer.Option(help="auto, minimax, minimean, minimixed, schwing, qwyc, fan or sentinels.")
+    ] = "auto",
     confidence: Annotated[float, typer.Option(help="Probability with which the promise holds for new rows.")] = 0.95,
     no_promise: Annotated[
         bool, typer.Option("--no-promise", help="Keep the limit on ROWS only; promise nothing for new rows.")

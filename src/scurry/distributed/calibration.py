@@ -88,7 +88,6 @@ def early_exit(
     """
     forest = from_model(model)
     check_count("max_fit_rows", max_fit_rows)
-    partitions = [Partition(fragment.absolute(), label) for fragment in find(source)]
     asked = ExitOptions(**options)
     if asked.asked.NEEDS_LABELS:
         raise InputError(
@@ -96,6 +95,7 @@ def early_exit(
             "scurry.early_exit on rows in memory, or promise Labels or LabelsPerClass, which need none",
             argument="promise",
         )
+    partitions = [Partition(fragment.absolute(), label) for fragment in find(source)]
     with connect(cluster) as client:
         sample = FileSample.of(client, forest, partitions, int(max_fit_rows), progress)
         predictor = calibrate(Calibration.of(forest, sample, None, X_fit, asked))

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any, ClassVar, Self, TypeAlias
 
 import narwhals.stable.v1 as nw
@@ -23,7 +24,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import Forest, as_rows
 from scurry.importers import from_model
-from scurry.predictor import Predictor
+from scurry.predictor import Predictor, Summary
 from scurry.runners.runner import Run
 from scurry.stopping.independence import are_copied, hash_rows
 
@@ -47,6 +48,8 @@ class Calibration:
     training_labels : array of shape (n_training_rows,)
         Empty if it was trained elsewhere.
     seed : int
+    certifying_rows : array of shape (n_certifying_rows, n_features) or None
+        Rows that nothing else has seen, where a promise needs them.
     """
 
     rows: NDArray[Any]
@@ -54,6 +57,7 @@ class Calibration:
     training_rows: NDArray[Any] | None
     training_labels: NDArray[Any]
     seed: int
+    certifying_rows: NDArray[Any] | None
 
 
 class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
@@ -69,6 +73,7 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
 
     BUDGETS: ClassVar[tuple[str, ...]]
     _NEEDS_LABELS: ClassVar[bool] = False
+    _certifies_apart: bool = False  # whether a promise needs rows that neither trained nor chose anything
 
     def __init__(self, estimator: Any, *, calibration_size: float, n_threads: int | None, random_state: Any) -> None:
         self.estimator = estimator
@@ -124,7 +129,7 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
         """
         model = self._default_estimator() if self.estimator is None else self.estimator
         if not isinstance(model, Forest) and (isinstance(model, type) or not hasattr(model, "get_params")):
-            kind = "regressor" if is_regressor(self) else "classifier"
+            kind = "classifier" if isinstance(self, ClassifierMixin) else "regressor"
             raise InputError(f"estimator must be a {kind} or a Forest, got {model!r}", argument="estimator")
         self._refuse(model)
         rng, fitted = check_random_state(self.random_state), _is_fitted(model)
@@ -136,6 +141,14 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
             labels = self._check_targets(y)
         table = self._check_rows(X, reset=True, ensure_min_samples=1 if fitted else 2)
         check_consistent_length(table, labels)
+        certifying = None
+        if self._certifies_apart:
+            # Before anything else sees them.
+            n_given, copies = len(table), _find_copies(table)
+            rest, apart = _set_apart(n_given, labels, self.calibration_size, rng, copies)
+            fit_params = {name: _select(value, rest, n_given) for name, value in fit_params.items()}
+            certifying, table = _select(table, apart, n_given), _select(table, rest, n_given)
+            labels = None if labels is None else labels[rest]
         training, calibrating = np.empty(0, np.intp), np.arange(len(table))
         unfitted = model
 
@@ -158,8 +171,9 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
             training_rows=None if fitted else rows[training],
             training_labels=np.empty(0) if labels is None else labels[training],
             seed=int(rng.randint(_N_SEEDS)),
+            certifying_rows=None if certifying is None else as_rows(self.forest_, certifying),
         )
-        self._by_budget: dict[float, Predictor] = {}
+        self._by_budget: dict[Any, Predictor] = {}
         self.predictor_ = self._make_predictor(train)
         return self
 
@@ -194,6 +208,21 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
         predictor, limits = self._check_budget(budget)
         return predictor.run(self._prepare_rows(X), self.n_threads, **limits)
 
+    def summary(self) -> Summary:
+        """Return what the fitted predictor promises and what was measured when it was made; print it."""
+        return self._check_budget({})[0].summary()
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted predictor to a ``.scurry`` file: `scurry.load` returns it as a `Predictor`.
+
+        Budgets that are given at prediction time, such as `max_steps`, are given to its `predict` then.
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        self._check_budget({})[0].save(path)
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         model = self._default_estimator() if self.estimator is None else self.estimator
@@ -215,7 +244,7 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
                 )
         return self._apply_budget(budget)
 
-    def _get_predictor(self, budget: float | None, make: Callable[[float], Predictor]) -> Predictor:
+    def _get_predictor(self, budget: Any, make: Callable[[Any], Predictor]) -> Predictor:
         """Return the predictor for a budget, made at its first use; None stands for the fitted one."""
         if budget is None:
             return self.predictor_
@@ -315,7 +344,7 @@ class BudgetedClassifier(ClassifierMixin, BudgetedEstimator):
         such_as = f", such as {instead}" if instead != name else ""
         raise InputError(
             f"{type(self).__name__} chooses among classes, and this {name} is a regressor; pass a classifier{such_as}. "
-            "scurry.anytime takes regressors too",
+            "EarlyExitRegressor and scurry.anytime take regressors",
             argument="estimator",
         )
 
@@ -358,14 +387,8 @@ def split(
     Each class has the same share of calibration rows, but keeps at least one training row: the model must know it.
     Rows with the same number in `copies` go the same way: a copy proves nothing about what the other trained.
     """
-    n_rows = len(labels)
-    whole = isinstance(size, Integral) and not isinstance(size, bool)
-    if not isinstance(size, Real) or not 0 < size < (n_rows if whole else 1):
-        raise InputError(
-            f"calibration_size must be a share between 0 and 1, or a number of rows below {n_rows}, got {size!r}",
-            argument="calibration_size",
-        )
-    share, held_out = (size / n_rows if whole else float(size)), [np.empty(0, np.intp)]
+    share, n_rows = _check_share(size, len(labels)), len(labels)
+    held_out = [np.empty(0, np.intp)]
     for label in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == label))
         if copies is not None:
@@ -374,7 +397,40 @@ def split(
     calibration = np.sort(np.concatenate(held_out))
     if copies is not None:
         calibration = np.flatnonzero(np.isin(copies, copies[calibration]))
-    if len(calibration) == 0:
+    return _parts(calibration, n_rows, size)
+
+
+def _set_apart(
+    n_rows: int,
+    labels: NDArray[Any] | None,
+    size: float,
+    rng: np.random.RandomState,
+    copies: NDArray[np.intp] | None,
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the indices of the rows to work with, and of independent draws to certify a promise on."""
+    # Not stratified: a promise is about draws as they come. Copies of a row go the same way.
+    kinds = np.arange(n_rows) if copies is None else copies
+    drawn = rng.permutation(kinds.max() + 1)[: round(_check_share(size, n_rows) * (kinds.max() + 1))]
+    apart = np.isin(kinds, drawn)
+    if labels is not None:
+        # Nothing could be learnt of a class whose few rows were all drawn.
+        apart &= np.isin(labels, labels[~apart])
+    return _parts(np.flatnonzero(apart), n_rows, size)
+
+
+def _check_share(size: Any, n_rows: int) -> float:
+    """Return the share of rows that `calibration_size` asks for."""
+    whole = isinstance(size, Integral) and not isinstance(size, bool)
+    if not isinstance(size, Real) or not 0 < float(size) < (n_rows if whole else 1):
+        raise InputError(
+            f"calibration_size must be a share between 0 and 1, or a number of rows below {n_rows}, got {size!r}",
+            argument="calibration_size",
+        )
+    return float(size) / n_rows if whole else float(size)
+
+
+def _parts(calibration: NDArray[np.intp], n_rows: int, size: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    if len(calibration) in (0, n_rows):
         raise InputError(
             f"calibration_size={size!r} leaves none of n_samples={n_rows} rows to calibrate on; pass more rows, or a "
             "larger calibration_size",

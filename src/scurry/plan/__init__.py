@@ -6,6 +6,7 @@ rules in this folder and asks them for what it needs; it never knows which algor
 
 from scurry.plan.cells import CellRule
 from scurry.plan.plan import Plan, ScoreMap
+from scurry.plan.ranks import TopKRule
 from scurry.plan.rules import (
     NEVER_ABOVE,
     NEVER_BELOW,
@@ -42,5 +43,6 @@ __all__ = [
     "StepRule",
     "StopRule",
     "SumRule",
+    "TopKRule",
     "to_int32",
 ]

@@ -14,6 +14,7 @@ from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
 from scurry.forest.storage import Container
 from scurry.plan.cells import CellRule
+from scurry.plan.ranks import TopKRule
 from scurry.plan.rules import ExitRule, LeaderRule, StepRule, StopRule, SumRule
 from scurry.plan.sentinels import SentinelRule
 from scurry.promises import Certificate
@@ -52,7 +53,7 @@ class Plan:
     Attributes
     ----------
     order : int32 array of shape (n_trees,), or (n_steps,) with a StepRule
-    stop : CellRule, ExitRule, LeaderRule, SentinelRule, StepRule or None
+    stop : CellRule, ExitRule, LeaderRule, SentinelRule, StepRule, TopKRule or None
         None evaluates every tree.
     certificate : Certificate or None
         What was promised, on which rows it was tested, and what came out.
@@ -184,7 +185,7 @@ def _score_map(container: Container) -> ScoreMap:
 
 
 _RULES: dict[str, type[StopRule]] = {
-    rule.TAG: rule for rule in (CellRule, ExitRule, LeaderRule, SentinelRule, StepRule)
+    rule.TAG: rule for rule in (CellRule, ExitRule, LeaderRule, SentinelRule, StepRule, TopKRule)
 }
 
 

@@ -13,12 +13,14 @@ from scurry.promises.measurements import (
     BudgetMeasurement,
     CostMeasurement,
     ExitMeasurement,
+    RankMeasurement,
     RowSummary,
     StepMeasurement,
     ValueMeasurement,
 )
 from scurry.promises.outcomes import Count, Outcomes
 from scurry.promises.per_class import LabelsPerClass, Recall
+from scurry.promises.ranks import TopK
 from scurry.promises.values import Values
 
 __all__ = [
@@ -35,9 +37,11 @@ __all__ = [
     "LabelsPerClass",
     "Outcomes",
     "Promise",
+    "RankMeasurement",
     "Recall",
     "RowSummary",
     "StepMeasurement",
+    "TopK",
     "ValueMeasurement",
     "Values",
 ]

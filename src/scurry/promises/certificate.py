@@ -16,6 +16,7 @@ from scurry.promises.measurements import (
     CostMeasurement,
     ExitMeasurement,
     Measurement,
+    RankMeasurement,
     RowSummary,
     StepMeasurement,
     ValueMeasurement,
@@ -102,7 +103,7 @@ class Certificate:
         What else a reader must know about the promise.
     recipe : str
         The call that made the plan, with every option, as Python. Empty where it is not known.
-    measured : ExitMeasurement, ValueMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement or None
+    measured : ExitMeasurement, ValueMeasurement, RankMeasurement, … or None
     rows : RowSummary or None
         Quantiles of the calibration rows.
 
@@ -301,7 +302,14 @@ def _measurement(data: Any) -> Measurement | None:
         return None
     kinds: dict[str, type[Measurement]] = {
         kind.TAG: kind
-        for kind in (ExitMeasurement, ValueMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement)
+        for kind in (
+            ExitMeasurement,
+            ValueMeasurement,
+            RankMeasurement,
+            StepMeasurement,
+            CostMeasurement,
+            BudgetMeasurement,
+        )
     }
     kind = kinds.get(str(data.get("kind"))) if isinstance(data, Mapping) else None
     if kind is None:

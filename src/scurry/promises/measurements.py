@@ -153,6 +153,38 @@ class StepMeasurement:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RankMeasurement:
+    """What a plan for the k best documents did on the queries that certified it.
+
+    Attributes
+    ----------
+    changed : float
+        Share of queries whose k best are others than the model's.
+    mean_trees : float
+        Trees evaluated per document.
+    mean_documents : float
+        Documents per query.
+    caution : float
+        How many times its expected error a document must be away to leave.
+    """
+
+    changed: float
+    mean_trees: float
+    mean_documents: float
+    caution: float
+
+    TAG: ClassVar[str] = "ranks"
+
+    def describe(self) -> dict[str, str]:
+        """Return what was measured, by name."""
+        return {
+            "queries changed": format_share(self.changed),
+            "trees per document": format_number(self.mean_trees),
+            "documents per query": format_number(self.mean_documents),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class CostMeasurement:
     """What rows pay for the features that a forest reads.
 
@@ -245,7 +277,9 @@ def _describe_scores(measured: ExitMeasurement | ValueMeasurement) -> dict[str, 
     return lines
 
 
-Measurement: TypeAlias = ExitMeasurement | ValueMeasurement | StepMeasurement | CostMeasurement | BudgetMeasurement
+Measurement: TypeAlias = (
+    ExitMeasurement | ValueMeasurement | RankMeasurement | StepMeasurement | CostMeasurement | BudgetMeasurement
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -10,7 +10,7 @@ independent draws like the rows to come.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from scurry.forest import Forest, as_rows
 from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, Cost, CostMeasurement, RowSummary
-from scurry.pruning.offers import ValidationRows, advise
+from scurry.pruning.offers import Offer, ValidationRows, advise
 from scurry.stopping.guarantee import certified_mean, last_certified, loss_p_value
 from scurry.stopping.independence import are_copied, find_shared, hash_rows
 
@@ -34,10 +34,19 @@ class Candidate(NamedTuple):
     forest : Forest
     cost : float
         Mean cost of the rows that chose it.
+    name, found : str
+        How it was grown, and the share of each class's rows that it finds, where that is known.
     """
 
     forest: Forest
     cost: float
+    name: str = ""
+    found: str = ""
+
+    @classmethod
+    def of(cls, offer: Offer) -> Self:
+        """Return an offer as a candidate."""
+        return cls(offer.forest, offer.cost, offer.name, offer.found)
 
 
 def certify_cost(
@@ -88,11 +97,9 @@ def certify_cost(
     True
     """
     if promise.confidence is None:
-        forest, cost = list(candidates)[-1]
-        certificate = Certificate(
-            method=method, promise=promise, measured=_measure(forest, cost, cost, costs, validation)
-        )
-        return Predictor(forest, Plan.full(forest, certificate, costs))
+        chosen = list(candidates)[-1]
+        measured = _measure(chosen, chosen.cost, costs, validation)
+        return _evaluate_all(chosen, Certificate(method=method, promise=promise, measured=measured), costs)
     cheapest, *others = candidates
     rows, unit, n_given, n_shared = _check_rows(cheapest.forest, X_cal, None if validation is None else validation.rows)
 
@@ -101,9 +108,9 @@ def certify_cost(
         return loss_p_value(paid, promise.max_cost, max_loss=most)
 
     found = last_certified([cheapest, *others], p_value_of, promise.confidence)
-    forest, cost = cheapest if found is None else found
-    paid = costs.of_rows(forest, rows)
-    bound = certified_mean(paid, promise.confidence, max_loss=largest_cost(costs, forest))
+    chosen = cheapest if found is None else found
+    paid = costs.of_rows(chosen.forest, rows)
+    bound = certified_mean(paid, promise.confidence, max_loss=largest_cost(costs, chosen.forest))
     if found is None:
         raise InfeasibleError(
             f"a mean cost of {promise.max_cost:g} cannot be promised with confidence {promise.confidence:g}: "
@@ -119,24 +126,30 @@ def certify_cost(
         bound=bound,
         n_calibration_rows=n_given,
         n_shared_rows=n_shared,
-        measured=_measure(forest, float(paid.mean()), cost, costs, validation),
+        measured=_measure(chosen, float(paid.mean()), costs, validation),
         rows=RowSummary.of(rows),
     )
-    return Predictor(forest, Plan.full(forest, certificate, costs))
+    return _evaluate_all(chosen, certificate, costs)
+
+
+def _evaluate_all(chosen: Candidate, certificate: Certificate, costs: FeatureCosts) -> Predictor:
+    return Predictor(chosen.forest, Plan.full(chosen.forest, certificate, costs))
 
 
 def _measure(
-    forest: Forest, mean_cost: float, validation_cost: float, costs: FeatureCosts, validation: ValidationRows | None
+    chosen: Candidate, mean_cost: float, costs: FeatureCosts, validation: ValidationRows | None
 ) -> CostMeasurement:
     """Return what a forest costs; warn if it answers one label alone."""
-    single_label = None if validation is None else validation.single_label(forest)
+    single_label = None if validation is None else validation.single_label(chosen.forest)
     if single_label is not None:
         warn(f"the forest at {mean_cost:g} per row is of little use: {advise(single_label)}")
     return CostMeasurement(
         mean_cost=mean_cost,
-        validation_cost=validation_cost,
-        largest_cost=largest_cost(costs, forest),
+        validation_cost=chosen.cost,
+        largest_cost=largest_cost(costs, chosen.forest),
         single_label="" if single_label is None else repr(single_label),
+        candidate=chosen.name,
+        recalls=chosen.found,
     )
 
 

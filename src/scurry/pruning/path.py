@@ -320,7 +320,7 @@ class PruningPath:
         limit = self._cost_limit(promise.max_cost) * self.problem.cost_unit
         self._within_cost(promise.max_cost)  # an error if there are none
         if self.validation is not None and self.validation.codes is not None:
-            return [Candidate(offer.forest, offer.cost) for offer in self.offers if offer.cost <= _widen(limit)]
+            return [Candidate.of(offer) for offer in self.offers.within(float(limit))]
         least, most = float(self.costs.min()), min(float(limit), float(self.costs.max()))
         budgets = sorted({least + share * (most - least) for share in _SHARES} | set(self.costs[self.costs <= most]))
         distinct = {id(kept): kept for kept in self.spread(budgets, refine=True)}.values()

@@ -10,11 +10,9 @@ from scipy.stats import beta
 
 from scurry.formatting import format_percent, format_share
 from scurry.promises import Certificate, Count, Labels, Outcomes
-from scurry.report.story import Claim, TestRows
+from scurry.report.story import CONFIDENCE, Claim, TestRows, judge
 from scurry.stopping.guarantee import certified_rate
 from scurry.stopping.paired import certified_drop
-
-CONFIDENCE = 0.95  # of the interval around a measured rate
 
 
 def claim_promise(
@@ -69,14 +67,6 @@ def find_interval(count: Count) -> tuple[float, float]:
     return low, certified_rate(count.n_broken, count.n_rows, 1 - tail)
 
 
-def judge(count: Count, low: float) -> str:
-    """Return whether a promise was kept, given the lower end of the interval."""
-    if count.rate <= count.max_rate:
-        return "kept"
-    # A few test rows exceed a kept promise now and then; only an interval above the bound speaks against it.
-    return "above it, perhaps by chance" if low <= count.max_rate else "not kept on these rows"
-
-
 def _claim(count: Count, *, is_promised: bool) -> Claim:
     low, high = find_interval(count)
     of_rows = "" if count.n_broken == 0 and count.n_mended == 0 else f"{count.n_broken - count.n_mended:,} of "
@@ -87,4 +77,4 @@ def _claim(count: Count, *, is_promised: bool) -> Claim:
     if not is_promised:
         return Claim(count.what, "nothing", measured)
     most = f"at most {format_percent(count.max_rate)}" if count.max_rate else "none"
-    return Claim(count.what, most, measured, judge(count, low))
+    return Claim(count.what, most, measured, judge(count.rate, low, count.max_rate))

@@ -16,8 +16,8 @@ from scurry.plan import Band, Bins, Leads, SumRule
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, Labels
 from scurry.report.charts import Axis, Chart
-from scurry.report.claims import CONFIDENCE, claim_promise
-from scurry.report.story import BLOCK, Column, Curve, Effort, Picture, Story, TestRows, Tile
+from scurry.report.claims import claim_promise
+from scurry.report.story import BLOCK, CONFIDENCE, Column, Curve, Effort, Picture, Story, TestRows, Tile
 from scurry.stopping.guarantee import certified_rate
 from scurry.timing import Runner
 

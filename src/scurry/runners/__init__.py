@@ -10,12 +10,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from scurry.forest import Forest
-from scurry.plan import CellRule, ExitRule, LeaderRule, Plan, SentinelRule, StepRule
+from scurry.plan import CellRule, ExitRule, LeaderRule, Plan, SentinelRule, StepRule, TopKRule
 from scurry.runners.cells import CellRunner
 from scurry.runners.exits import ExitRunner, FullRunner, LeaderRunner
 from scurry.runners.partial import Stops
 from scurry.runners.runner import Runner
-from scurry.runners.sentinels import SentinelRunner
+from scurry.runners.sentinels import SentinelRunner, TopKRunner
 from scurry.runners.steps import StepRunner
 
 __all__ = ["runner_of", "stops_of"]
@@ -34,6 +34,8 @@ def runner_of(forest: Forest, plan: Plan) -> Runner:
             return SentinelRunner(forest, plan.order, rule)
         case StepRule() as rule:
             return StepRunner(forest, plan.order, rule)
+        case TopKRule() as rule:
+            return TopKRunner(forest, plan.order, rule)
     return FullRunner(forest)
 
 

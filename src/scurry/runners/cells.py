@@ -79,6 +79,8 @@ class CellRunner:
     def __init__(self, forest: Forest, rule: CellRule) -> None:
         self.forest, self.rule = forest, rule
         self._threshold, self._slack = rule.sum_threshold(forest), decision_slack(forest, rule.step)
+        negative, positive = map(int, forest.engine_labels)
+        self._decision = negative, positive, self._threshold, self._slack
 
     @cached_property
     def _arrays(self) -> _core.ForestArrays:
@@ -128,10 +130,7 @@ class CellRunner:
     def labels(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[Any]:
         """Return the label of each row."""
         codes = np.empty(len(rows), np.int64)
-        negative, positive = map(int, self.forest.engine_labels)
-        self._native.labels(
-            rows, codes, self.forest.engine, negative, positive, self._threshold, self._slack, n_threads
-        )
+        self._native.labels(rows, codes, self.forest.engine, *self._decision, n_threads)
         return self.forest.decode(codes)
 
     def run(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> Run:

@@ -7,6 +7,7 @@ learned for each member on labelled rows that fitted the rules, where there are 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -24,10 +25,10 @@ from scurry.stopping.scores.family import Family
 from scurry.verbs.by_scores import ScoreSearch, as_rule, choose_method, decide_in_full, keep_if_worth_it
 from scurry.verbs.options import Calibration
 
-# Labels may change far more often than accuracy may fall, where gains make up for losses. So the family goes on to
-# rules that change many times `max_loss` of the labels.
-_FIT_SHARE = 0.5
-_BOLD_SHARES = tuple(float(share) for share in np.geomspace(0.6, 40.0, 25))
+# Labels may change far more often than accuracy may fall, where gains make up for losses. So the order of trees is
+# found for a rule that changes several times `max_loss` of the labels, and the family goes on to bolder ones.
+_FIT_SHARE = 3.0
+_BOLD_SHARES = tuple(float(share) for share in np.geomspace(3.6, 60.0, 20))
 _MOST_CHANGED = 0.3  # of the rows that fit rules, by the boldest member
 
 
@@ -99,9 +100,9 @@ def plan_by_accuracy(calibration: Calibration) -> Plan:
             f"costs of the promise are for {len(promise.costs)} classes, the model has {forest.n_classes}",
             argument="promise",
         )
-    search, risk = ScoreSearch.of(calibration), 1.0 - promise.confidence
-    allowed = min(promise.max_loss / promise.largest_rise, _MOST_CHANGED)
-    method, why = choose_method(calibration, allowed)
+    allowed = min(promise.max_loss / promise.largest_rise, _MOST_CHANGED / _FIT_SHARE)
+    method, why = choose_method(calibration, _FIT_SHARE * allowed)
+    search, risk = ScoreSearch.by(method, calibration), 1.0 - promise.confidence
     shares = [share for share in _BOLD_SHARES if share * allowed <= _MOST_CHANGED]
     family = search.family(method, allowed, _FIT_SHARE, shares)
     test = _make_test(search, family, promise, risk)
@@ -123,26 +124,26 @@ def plan_by_accuracy(calibration: Calibration) -> Plan:
 def _make_test(search: ScoreSearch, family: Family, promise: Accuracy, risk: float) -> _PairedTest | _CostTest:
     forest, y = search.calibration.forest, search.calibration.rows.y
     assert y is not None
-    answers = _count_answers(search.held_out, forest.codes_of(y[search.tests]), forest, family)
+    count = partial(_count_labels, forest, search.score_rows, family)
+    answers = _count_answers(search.held_out, forest.codes_of(y[search.tests]), forest.n_classes, count)
     if promise.costs is None:
         return _PairedTest(promise, answers, risk)
     fitting = None
     if search.y is not None:
-        fitting = _count_answers(InMemory(search.rows), forest.codes_of(search.y), forest, family)
+        fitting = _count_answers(InMemory(search.rows), forest.codes_of(search.y), forest.n_classes, count)
     return _CostTest(promise, answers, risk, fitting)
 
 
-def _count_answers(sample: Sample, y: NDArray[np.int32], forest: Forest, family: Family) -> Sums:
+def _count_answers(sample: Sample, y: NDArray[np.int32], n_classes: int, count: Callable[[NDArray[Any]], Sums]) -> Sums:
     """Count rows by member, true label, the model's label and the member's; each an axis of the result."""
-    return np.stack(
-        [sample.where(y == true).sums(partial(_count_labels, forest, family)) for true in range(forest.n_classes)],
-        axis=1,
-    )
+    return np.stack([sample.where(y == true).sums(count) for true in range(n_classes)], axis=1)
 
 
-def _count_labels(forest: Forest, family: Family, rows: NDArray[Any]) -> Sums:
+def _count_labels(
+    forest: Forest, score_rows: Callable[[NDArray[Any]], NDArray[np.float64]], family: Family, rows: NDArray[Any]
+) -> Sums:
     """Count rows by member, the model's label and the member's."""
-    scores, labels = forest.tree_scores(rows), decide_in_full(forest, rows).astype(np.intp)
+    scores, labels = score_rows(rows), decide_in_full(forest, rows).astype(np.intp)
     counts = np.zeros((len(family), forest.n_classes, forest.n_classes), np.int64)
     for label in np.unique(labels):
         chosen = labels == label

@@ -80,6 +80,7 @@ def plan_by_class(calibration: Calibration) -> Plan:
     _check_enough(calibration, groups, risks)
     allowed = min(group.max_rate * group.fit_share for group in groups)
     method, why = choose_method(calibration, allowed)
+    search = search if method != "sentinels" else ScoreSearch.by(method, calibration)
     family = search.family(method, allowed, _FIT_SHARE, _BOLD_SHARES)
     has_sides = isinstance(family.first, MarginFit) and all(group.label is not None for group in groups)
     rule = (_walk_sides if has_sides else _walk_whole)(search, family, groups, risks)

@@ -31,7 +31,8 @@ from scurry.stopping.scores.family import Family
 from scurry.stopping.sentinels.labels import keep_apart, label_rule
 from scurry.verbs.assumptions import CheckedRows
 from scurry.verbs.options import Calibration
-from scurry.verbs.sentinels import check_refit, count_increments, decision_score, fit_labels
+from scurry.verbs.score_maps import with_quality
+from scurry.verbs.sentinels import can_refit, check_refit, count_increments, decision_score, fit_labels
 
 SCORE_METHODS = ("qwyc", "fan", "natural", "sentinels")
 # How far thresholds are moved outwards, in units of the spread of full scores (or of gamma): from "as fitted" to
@@ -53,7 +54,7 @@ def plan_by_scores(calibration: Calibration, method: str) -> Plan:
     InfeasibleError
         If the promise cannot be certified.
     """
-    search = ScoreSearch.at_sentinels(calibration) if method == "sentinels" else ScoreSearch.of(calibration)
+    search = ScoreSearch.by(method, calibration)
     fit = search.fit(method, calibration.labels.max_changed * search.fit_share)
     return search.certify(method, fit, search.count_exits([fit], search.amounts)[0])
 
@@ -112,6 +113,11 @@ class ScoreSearch:
     make_plan: Callable[[Any, Certificate], Plan]
 
     @classmethod
+    def by(cls, method: str, calibration: Calibration) -> ScoreSearch:
+        """Return the search that a method makes."""
+        return cls.at_sentinels(calibration) if method == "sentinels" else cls.of(calibration)
+
+    @classmethod
     def of(cls, calibration: Calibration) -> ScoreSearch:
         """Divide the rows of a calibration, and score those that fit rules."""
         forest, step = calibration.forest, score_step(calibration.forest)
@@ -153,7 +159,9 @@ class ScoreSearch:
             held_out=calibration.sample if tests.all() else calibration.sample.where(tests),
             tests=tests,
             score_rows=partial(count_increments, forest, fit),
-            make_plan=lambda thresholds, certificate: sentinel_plan(label_rule(fit, thresholds), certificate),
+            make_plan=lambda thresholds, certificate: with_quality(
+                calibration, tests, sentinel_plan(label_rule(fit, thresholds), certificate)
+            ),
         )
 
     @property
@@ -220,7 +228,7 @@ class ScoreSearch:
 
         Parameters
         ----------
-        method : {"qwyc", "natural"}
+        method : {"qwyc", "natural", "sentinels"}
         allowed : float
             The share of rows that may change as far as the rows that fit rules can tell.
         share : float
@@ -444,15 +452,19 @@ def choose_method(calibration: Calibration, rate: float) -> tuple[str, str]:
     tell which one that is, without labels, so that the whole risk is left for the method that is chosen.
     """
     options, kind = calibration.options, type(calibration.promise).__name__
-    if options.method not in ("auto", "qwyc"):
-        raise InputError(f'method must be "auto" or "qwyc" for {kind}, got {options.method!r}', argument="method")
+    if options.method not in ("auto", "qwyc", "sentinels"):
+        raise InputError(
+            f'method must be "auto", "qwyc" or "sentinels" for {kind}, got {options.method!r}', argument="method"
+        )
     if options.shuffle != "fixed":
         raise InputError(f'shuffle must be "fixed" for {kind}', argument="shuffle")
-    if options.method == "qwyc":
-        return "qwyc", ""
+    if options.method != "auto":
+        return options.method, ""
+    forest = calibration.forest
+    methods = ["qwyc", "natural", "sentinels"] if forest.n_classes == 2 and can_refit(forest) else ["qwyc", "natural"]
     about_labels = replace(calibration, promise=Labels(rate, confidence=calibration.promise.confidence))
     choosing, _ = split_to_choose(about_labels)
-    spent = {method: spent_by(try_plan(choosing, method)) for method in ("qwyc", "natural")}
+    spent = {method: spent_by(try_plan(choosing, method)) for method in methods}
     return min(spent, key=lambda method: spent[method]), explain_choice(options.cost_unit, spent)
 
 

@@ -13,10 +13,11 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Promise, Recall, Values
+from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Promise, Recall, TopK, Values
 from scurry.verbs.by_accuracy import plan_by_accuracy
 from scurry.verbs.by_bounds import plan_by_bounds
 from scurry.verbs.by_class import plan_by_class
+from scurry.verbs.by_ranks import plan_by_ranks
 from scurry.verbs.by_scores import (
     SCORE_METHODS,
     explain_choice,
@@ -73,7 +74,8 @@ def early_exit(
         on the rows they were trained on. Rows of `X_cal` that are among them too are left out of the certificate.
     groups : array of shape (n_rows,), optional
         The group that each row of `X_cal` belongs to, such as the patient, where rows of a group are no independent
-        draws. A group is not divided, one row of each certifies, and the promise is about a row of a new group.
+        draws. A group is not divided, one row of each certifies, and the promise is about a row of a new group. For
+        the promise `TopK`, the query of each row: all rows of a query run together.
     by : str or array of shape (n_rows,), optional
         The subgroup of each row of `X_cal`, such as the region, or the name of a column of a frame `X_cal`. The promise
         then holds in every subgroup at once. For promises about labels that change.
@@ -238,5 +240,6 @@ _PLANNERS: dict[type[Promise], Callable[[Calibration], Plan]] = {
     Recall: plan_by_class,
     Accuracy: plan_by_accuracy,
     Certain: plan_by_bounds,
+    TopK: plan_by_ranks,
     Values: plan_by_values,
 }
