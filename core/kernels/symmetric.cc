@@ -109,8 +109,8 @@ void rank_rows(const Ranking& ranking, const u32* by_row, std::size_t key_stride
 // Sets a bit of the numbers of leaves where a rank is high enough.
 inline Bytes answer(Bytes leaf, Bytes rank, u8 least, u8 bit) {
 #if defined(__AVX512F__)
-  const __mmask64 yes = _mm512_cmpge_epu8_mask(reinterpret_cast<__m512i>(rank), _mm512_set1_epi8(static_cast<char>(least)));
-  const __m512i old = reinterpret_cast<__m512i>(leaf);
+  const __m512i old = reinterpret_cast<__m512i>(leaf), given = reinterpret_cast<__m512i>(rank);
+  const __mmask64 yes = _mm512_cmpge_epu8_mask(given, _mm512_set1_epi8(static_cast<char>(least)));
   return reinterpret_cast<Bytes>(_mm512_mask_add_epi8(old, yes, old, _mm512_set1_epi8(static_cast<char>(bit))));
 #else
   return leaf | (reinterpret_cast<Bytes>(rank >= least) & bit);

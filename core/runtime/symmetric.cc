@@ -46,7 +46,8 @@ struct Symmetric::Lowering {
     for (const std::int32_t node : level) {
       if (forest.left[node] >= 0) return false;
     }
-    out.trees_.push_back({0, static_cast<std::uint32_t>(asked.size()), static_cast<std::uint32_t>(out.payloads_.size())});
+    const auto depth = static_cast<std::uint32_t>(asked.size());
+    out.trees_.push_back({0, depth, static_cast<std::uint32_t>(out.payloads_.size())});
     for (const std::int32_t leaf : level) out.payloads_.push_back(payload_of_node[leaf]);
     return true;
   }

@@ -46,7 +46,8 @@ class Walker {
             std::size_t ahead = 0) const;
   // Whether rows that stop soon are walked faster without a by-column copy.
   bool prefers_rows() const {
-    return !symmetric_ && !trees_.is_wide() && !columns_.has_categories() && columns_.stride() <= kernels().max_register_stride;
+    return !symmetric_ && !trees_.is_wide() && !columns_.has_categories() &&
+           columns_.stride() <= kernels().max_register_stride;
   }
   // Makes the by-column copy of the block that walks are fastest with: keys, or ranks in symmetric trees. It pays from
   // half a chunk of rows on.
