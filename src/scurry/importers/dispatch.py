@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from scurry.checks import check_instance
+from scurry.checks import check_choice, check_instance
 from scurry.errors import FormatError, InputError, MissingDependencyError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.forest.storage import read_container
@@ -24,6 +24,7 @@ def from_model(
     *,
     feature_names: Sequence[str] | None = None,
     categories: Mapping[str, ArrayLike] | None = None,
+    rows: str | None = None,
 ) -> Forest:
     """Import a trained tree ensemble exactly.
 
@@ -31,14 +32,19 @@ def from_model(
     ----------
     model_or_path : estimator, booster, path or Forest
         A fitted scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting or HistGradientBoosting
-        estimator (also frozen, or last in a Pipeline whose other steps pass data through), an XGBoost or LightGBM
-        model, or the path of a model file: XGBoost JSON or UBJ, LightGBM text, skops, ``.scurry``. Also a fitted
-        classifier of `scurry.growing`, and any object whose ``__scurry_forest__()`` returns a Forest.
+        estimator, an XGBoost or LightGBM model, or a fitted Pipeline that ends in one (also frozen, or found by a
+        GridSearchCV): its transformers are folded into the trees, or kept as ``forest.front``. Or the path of a model
+        file: XGBoost JSON or UBJ, LightGBM text, skops, ``.scurry``. Also a fitted classifier of `scurry.growing`, and
+        any object whose ``__scurry_forest__()`` returns a Forest.
     feature_names : sequence of str, optional
         For a model trained on arrays, which has no names: columns of tables are then matched by name, and reports and
         plots show the names.
     categories : mapping of str to array, optional
         For features trained on as codes: the values that codes 0, 1, … stand for. Columns may then hold the values.
+
+    rows : {None, "float32", "float64"}
+        For a pipeline: the type of the floats in the rows to come, because transformers compute with each in its own
+        precision. None is float64, and float32 as well where that gives the same labels. Other rows are refused.
 
     Returns
     -------
@@ -56,7 +62,9 @@ def from_model(
     >>> bool((forest.predict(X) == model.predict(X)).all())
     True
     """
-    forest = _import(model_or_path)
+    if rows is not None:
+        check_choice("rows", rows, ("float32", "float64"))
+    forest = _import(model_or_path, rows)
     if feature_names is None and categories is None:
         return forest
     given = {} if categories is None else categories
@@ -77,7 +85,7 @@ def _add_names(forest: Forest, feature_names: Sequence[str] | None, categories: 
     return forest.replace(feature_names=names or None, categories={**forest.categories, **codes})
 
 
-def _import(model_or_path: Any) -> Forest:
+def _import(model_or_path: Any, rows: str | None = None) -> Forest:
     if isinstance(model_or_path, Forest):
         return model_or_path
     if isinstance(model_or_path, str | os.PathLike):
@@ -100,9 +108,13 @@ def _import(model_or_path: Any) -> Forest:
             case "sklearn":
                 from scurry.importers import sklearn
 
+                if sklearn.is_pipeline(model_or_path):
+                    from scurry.importers import pipelines
+
+                    return pipelines.import_pipeline(model_or_path, rows, _import)
                 inner = sklearn.unwrap(model_or_path)
-                # What a pipeline ends in may be of another framework.
-                return sklearn.import_model(inner) if inner is model_or_path else _import(inner)
+                # What a wrapper holds may be of another framework.
+                return sklearn.import_model(inner) if inner is model_or_path else _import(inner, rows)
     raise UnsupportedModelError(f"cannot import a {type(model_or_path).__name__}; accepted are {_ACCEPTED}")
 
 
