@@ -10,7 +10,7 @@ from attack.findings import Findings, check_equal
 from scurry.errors import ScurryError
 from support.pipelines import accepted, draw_case, hostile_table
 
-N_ROWS = 4000
+N_ROWS = 20_000
 
 
 def attack(n: int, seed: int) -> Findings:
