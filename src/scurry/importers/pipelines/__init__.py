@@ -68,7 +68,10 @@ def import_pipeline(pipeline: Any, rows: str | None, import_model: Callable[[Any
             raise CannotFoldError("its last step is a pipeline of another kind")
         return _fold(transformer, last, forest, rows, sparse_zero)
     except CannotFoldError as error:
-        return forest.replace(front=Front(transformer, str(error), sparse_zero))
+        why = str(error)
+    except ValueError as error:  # of a transformer, about a number between others that it takes
+        why = f"a step refuses numbers between others that it takes: {error}"
+    return forest.replace(front=Front(transformer, why, sparse_zero))
 
 
 def _flat_steps(pipeline: Any) -> list[tuple[str, Any]]:

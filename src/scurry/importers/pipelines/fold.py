@@ -124,8 +124,10 @@ def _add_knots(probe: Probe, column: int, anchors: Keys, knots: Any) -> Keys:
         return answers
 
     first = reached[at] <= knots.values[value]
-    last = probe.bisect(np.full(len(at), column), anchors[at], anchors[at + 1], first, decide, stage)
-    return np.unique(np.concatenate([anchors, last, last + 1]))
+    columns = np.full(len(at), column)
+    high = probe.skip_refused(columns, anchors[at], anchors[at + 1])
+    last = probe.bisect(columns, anchors[at], high, first, decide, stage)
+    return probe.usable(column, np.unique(np.concatenate([anchors, last, last + 1])))
 
 
 def _numbers(table: Any, position: int) -> NDArray[np.float64]:
@@ -162,6 +164,7 @@ def _find_changes(
         at, one = np.nonzero(answers[:-1] != answers[1:])
         pairs.append((which[one], keys[at], keys[at + 1], answers[at, one]))
     which, low, high, first = (np.concatenate(part) for part in zip(*pairs, strict=True)) if pairs else _no_pairs()
+    high = probe.skip_refused(column[which], low, high)
 
     def decide(outputs: NDArray[Any], rows: NDArray[np.intp], searches: NDArray[np.intp]) -> NDArray[np.bool_]:
         at = which[searches]
@@ -172,6 +175,7 @@ def _find_changes(
     begin = np.searchsorted(which[order], np.arange(len(asked) + 1)).tolist()
     changes: list[Keys] = [last[order[begin[one] : begin[one + 1]]] for one in range(len(asked))]
     unsure = np.array([not one.is_proven for one in source.traces], np.bool_)[asked["output"][which]]
+    unsure &= high.view(np.uint64) - low.view(np.uint64) > 1  # between two adjacent anchors nothing is left to try
     near = _try_neighbours(probe, asked, column, which[unsure], low[unsure], high[unsure], last[unsure], answer)
     for question, (lowest, highest), more in near:
         kept = changes[question][(changes[question] < lowest) | (changes[question] > highest)]

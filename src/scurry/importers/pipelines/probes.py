@@ -63,6 +63,7 @@ class Probe:
     ) -> None:
         self.transform, self.names, self.n_columns, self.dtype = transform, names, n_columns, dtype
         self._has_texts, self._ordinary = has_texts, dict(examples)
+        self._refused: set[tuple[int, int]] = set()  # columns and keys
         self.numeric = [column for column in range(n_columns) if column not in examples]
         self._find_ordinary()
 
@@ -138,6 +139,25 @@ class Probe:
                 low, high = (middle, high) if works else (low, middle)
             ends.append(low)
         return ends[0], ends[1]
+
+    def usable(self, column: int, keys: Keys) -> Keys:
+        """Return the keys without those that the transformer refuses, each of which its neighbours take the place of.
+
+        A logarithm of 0, which is infinite, is refused by most later steps, although numbers around it are taken.
+        """
+        if self.works(column, values_of(keys, self.dtype)):
+            return keys
+        refused = [key for key in keys.tolist() if not self.works(column, values_of(np.array([key]), self.dtype))]
+        self._refused |= {(column, key) for key in refused}
+        tried = {near for key in refused for near in (key - 1, key + 1)} - set(keys.tolist())
+        taken = [key for key in sorted(tried) if self.works(column, values_of(np.array([key]), self.dtype))]
+        return np.union1d(np.setdiff1d(keys, refused), np.array(taken, np.int64))
+
+    def skip_refused(self, column: NDArray[np.intp], low: Keys, high: Keys) -> Keys:
+        """Return the upper ends of searches, lowered where nothing but a refused key lies in between."""
+        pairs = zip(column.tolist(), low.tolist(), strict=True)
+        alone = np.array([(at, key + 1) in self._refused for at, key in pairs], np.bool_) & (high == low + 2)
+        return np.where(alone, low + 1, high)
 
     def bisect(
         self,
