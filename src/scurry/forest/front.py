@@ -32,6 +32,16 @@ class RawRows:
         For features in which missing values are a category of their own: its code.
     known_only : tuple of int
         Features whose unknown categories are refused, as by an encoder with ``handle_unknown="error"``.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> pipeline = make_pipeline(StandardScaler(), DecisionTreeClassifier()).fit([[1.0], [2.0], [4.0]], [0, 0, 1])
+    >>> scurry.from_model(pipeline, rows="float64").raw_rows.dtype
+    'float64'
     """
 
     dtype: str | None = None
@@ -104,6 +114,16 @@ class Front:
         What kept them from being folded into the trees.
     sparse_zero : float
         What the model takes an entry for that a sparse matrix does not hold: 0.0, or NaN.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.decomposition import PCA
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> pipeline = make_pipeline(PCA(1), DecisionTreeClassifier()).fit([[1.0, 0.0], [2.0, 1.0], [4.0, 2.0]], [0, 0, 1])
+    >>> scurry.from_model(pipeline).front.why
+    "'pca' is a PCA, whose outputs may depend on several columns at once"
     """
 
     transformer: Any

@@ -41,7 +41,11 @@ def test_unknown_values_that_are_refused():
 def test_a_text_that_an_imputer_replaces_is_a_category_too():
     steps = ColumnTransformer(
         [
-            ("town", make_pipeline(SimpleImputer(missing_values="Oslo", strategy="most_frequent"), OneHotEncoder()), [0]),
+            (
+                "town",
+                make_pipeline(SimpleImputer(missing_values="Oslo", strategy="most_frequent"), OneHotEncoder()),
+                [0],
+            ),
             ("size", StandardScaler(), [1]),
         ]
     )

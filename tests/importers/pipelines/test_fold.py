@@ -147,7 +147,6 @@ def test_functions_of_numpy_compute_with_small_integers_in_low_precision():
 def test_a_map_that_rounding_makes_fall_gets_more_nodes():
     """The normal quantiles of scipy fall by a last bit at places, which nodes then follow."""
 
-
     X = RNG.normal(size=(500, 3))
     steps = QuantileTransformer(n_quantiles=50, output_distribution="normal")
     pipeline = make_pipeline(steps, RandomForestClassifier(5, random_state=0)).fit(X, RNG.integers(0, 2, 500))

@@ -51,7 +51,9 @@ def outputs(transformer, rows):
         SelectKBest(k=2),
         QuantileTransformer(n_quantiles=20),
         FeatureUnion([("a", StandardScaler()), ("b", BINS), ("c", "drop"), ("d", "passthrough")]),
-        ColumnTransformer([("a", BINS, [3, 0]), ("b", "drop", [1]), ("c", OneHotEncoder(), slice(1, 2))], remainder="drop"),
+        ColumnTransformer(
+            [("a", BINS, [3, 0]), ("b", "drop", [1]), ("c", OneHotEncoder(), slice(1, 2))], remainder="drop"
+        ),
         ColumnTransformer([("a", MinMaxScaler(), [True, False, True, False])], remainder=StandardScaler()),
         ColumnTransformer([("a", MinMaxScaler(), lambda rows: [2])], remainder="passthrough"),
     ],
