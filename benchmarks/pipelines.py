@@ -2,8 +2,8 @@
 
     python benchmarks/pipelines.py
 
-Prints, for each pipeline, how many times faster the folded forest answers one row and 20,000 rows, what that takes beside
-the forest alone, how long importing takes, and how many labels differ (which must be 0).
+Prints, for each pipeline, how many times faster the folded forest answers one row and 20,000 rows, what that takes
+beside the forest alone, how long importing takes, and how many labels differ (which must be 0).
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@
 import pickle
 
 import pytest
+from sklearn.tree import DecisionTreeClassifier
 
+import scurry
 from scurry import errors
 from scurry.errors import FormatError, InfeasibleError, InputError, MissingDependencyError, OutputError, ScurryError
 
@@ -72,3 +74,12 @@ def test_they_survive_another_process():
     assert (str(missing), missing.argument) == ("no file", "path")
     error = pickle.loads(pickle.dumps(InfeasibleError("too little", 0.03, n_rows_needed=9, argument="X")))
     assert (str(error), error.achievable, error.n_rows_needed, error.argument) == ("too little", 0.03, 9, "X")
+
+
+def test_warnings_name_the_line_that_called_scurry():
+    forest = scurry.from_model(DecisionTreeClassifier().fit([[0], [1], [2]], [0, 1, 1]))
+    with pytest.warns(errors.ScurryWarning) as caught:
+        scurry.prune(forest, [[0.0], [1.0]]).at(max_cost=0)
+    with pytest.warns(errors.ScurryWarning) as caught_inside:
+        scurry.FeatureBudgetClassifier(forest, max_cost=0).fit([[0.0], [1.0]], [0, 1])
+    assert {warning.filename for warning in [*caught, *caught_inside]} == {__file__}

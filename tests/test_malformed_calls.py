@@ -13,9 +13,10 @@ N_CALLS, SEED = int(os.environ.get("SCURRY_CALLS", "250")), int(os.environ.get("
 # Results of other functions, which nobody makes by hand, and functions without arguments or that need a cluster.
 NOT_CALLED = {
     "AnswerRule", "AnswerStopper", "PluralityFit", "CostMeasurement", "Visit",
-    "BudgetMeasurement", "Offer", "Offers", "App", "create_app", "serve",
+    "BudgetMeasurement", "RankMeasurement", "Offer", "Offers", "App", "create_app", "serve",
     "AbortFlag", "PruningPath", "PruningProblem", "PrunedPoint", "FeatureCosts", "StepOrder", "Export", "Verification",
-    "Certificate", "ExitMeasurement", "StepMeasurement", "RowSummary", "Promise", "Dataset", "cache_folder", "names",
+    "Certificate", "ExitMeasurement", "StepMeasurement", "ValueMeasurement", "RowSummary", "Promise", "Dataset",
+    "cache_folder", "names",
     "Report", "FeatureBill", "ExactOptimum", "FanFit", "FanRule", "LeadRule", "LeaderFit", "MarginFit", "MarginRule",
     "OrderFit", "PluralityRule", "ScoreFit", "ScoreRule", "VoteFit", "VotePolicy", "VotePromise", "VoteRule", "METHODS",
     "AnytimeDisplay", "FeatureUsageDisplay", "PruningPathDisplay", "verify", "distributed.anytime",

@@ -21,12 +21,14 @@ namespace scurry {
 namespace nb = nanobind;
 
 void bind_anytime(nb::module_& m);
+void bind_cells(nb::module_& m);
 void bind_closure(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_exits(nb::module_& m);
 void bind_grow(nb::module_& m);
 void bind_margins(nb::module_& m);
 void bind_orders(nb::module_& m);
+void bind_prefix(nb::module_& m);
 void bind_score_map(nb::module_& m);
 void bind_tables(nb::module_& m);
 void bind_testing(nb::module_& m);

@@ -1,10 +1,14 @@
-// Python's EarlyExit and LeaderExit.
+// Python's EarlyExit, LeaderExit and SentinelExit.
+#include <nanobind/stl/optional.h>
+
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include "bind/bind.h"
 #include "runtime/early_exit.h"
 #include "runtime/leader_exit.h"
+#include "runtime/sentinel_exit.h"
 
 namespace scurry {
 
@@ -33,6 +37,24 @@ void check_sums(const ForestView& forest, std::span<const std::int32_t> incremen
     most += of_tree;
   }
   if (most >= kNeverAbove) throw std::invalid_argument("sums of increments need 32 bits or more");
+}
+
+// The same for each lane by itself, from 0 on.
+void check_lanes(const ForestView& forest, std::span<const std::int32_t> lanes) {
+  const std::size_t width = lanes.size() / forest.n_nodes();
+  std::vector<std::int64_t> most(width), of_tree(width);
+  for (std::size_t tree = 0; tree < forest.n_trees(); ++tree) {
+    std::ranges::fill(of_tree, 0);
+    for (auto node = forest.tree_offset[tree]; node < forest.tree_offset[tree + 1]; ++node) {
+      if (forest.left[node] >= 0) continue;
+      const auto leaf = lanes.subspan(static_cast<std::size_t>(node) * width, width);
+      for (std::size_t i = 0; i < width; ++i) of_tree[i] = std::max(of_tree[i], std::abs(std::int64_t{leaf[i]}));
+    }
+    for (std::size_t i = 0; i < width; ++i) most[i] += of_tree[i];
+  }
+  if (std::ranges::any_of(most, [](std::int64_t sum) { return sum >= kNeverAbove; })) {
+    throw std::invalid_argument("sums of lanes need 32 bits or more");
+  }
 }
 
 void check_exact(std::size_t n_features, const Engine& exact) {
@@ -77,6 +99,40 @@ LeaderExit make_leader_exit(const ForestArrays& forest, const Array<std::int32_t
   check_sums(forest.view, adds, span_of(start));
   return LeaderExit(forest.view, span_of(order), trees_per_round, adds, vector_of(start),
                     {vector_of(lead), {need.data(), need.data() + need.size()}});
+}
+
+SentinelExit make_sentinel_exit(const ForestArrays& forest, const Array<std::int64_t>& classes,
+                                const Array<std::int32_t>& order, const IntMatrix& lanes, std::int32_t spread_lane,
+                                const Array<std::int32_t>& sentinels, const Array<std::int32_t>& lane,
+                                const Array<double>& scale, const Array<double>& offset, const Array<double>& square,
+                                const Array<std::uint32_t>& edge_offset, const Array<std::int32_t>& edges,
+                                const Array<double>& limits) {
+  const std::size_t n = sentinels.size();
+  const std::span<const std::int32_t> adds{lanes.data(), lanes.size()};
+  if (lanes.shape(0) != forest.view.n_nodes()) throw std::invalid_argument("lanes are needed for every node");
+  if (lane.size() != n || scale.size() != n || offset.size() != n || square.size() != n || edge_offset.size() != n + 1 ||
+      edge_offset(0) != 0 || edge_offset(n) != edges.size() || limits.size() != edges.size() + n ||
+      !std::ranges::is_sorted(span_of(edge_offset)) || spread_lane < kNoLane ||
+      spread_lane >= static_cast<std::int64_t>(lanes.shape(1))) {
+    throw std::invalid_argument("the parts of a sentinel rule do not fit together");
+  }
+  check_lanes(forest.view, adds);
+  std::vector<Sentinel> tests;
+  for (std::size_t j = 0; j < n; ++j) {
+    const std::int32_t* edge = edges.data() + edge_offset(j);
+    const std::size_t n_edges = edge_offset(j + 1) - edge_offset(j);
+    if (sentinels(j) < 0 || lane(j) < 0) throw std::invalid_argument("a sentinel has a number of trees and a lane");
+    if (!std::is_sorted(edge, edge + n_edges)) throw std::invalid_argument("edges must rise");
+    const double* limit = limits.data() + edge_offset(j) + j;
+    tests.push_back({static_cast<std::size_t>(sentinels(j)),
+                     static_cast<std::size_t>(lane(j)),
+                     scale(j),
+                     offset(j),
+                     square(j),
+                     {edge, edge + n_edges},
+                     {limit, limit + n_edges + 1}});
+  }
+  return SentinelExit(forest.view, vector_of(classes), span_of(order), adds, spread_lane, std::move(tests));
 }
 
 void bind_early_exit(nb::module_& m) {
@@ -154,11 +210,62 @@ void bind_leader_exit(nb::module_& m) {
       .def_prop_ro("bytes", &LeaderExit::bytes);
 }
 
+void bind_sentinel_exit(nb::module_& m) {
+  nb::class_<SentinelExit>(m, "SentinelExit")
+      .def(
+          "__init__",
+          [](SentinelExit* self, const ForestArrays& forest, const Array<std::int64_t>& classes,
+             const Array<std::int32_t>& order, const IntMatrix& lanes, std::int32_t spread_lane,
+             const Array<std::int32_t>& sentinels, const Array<std::int32_t>& lane, const Array<double>& scale,
+             const Array<double>& offset, const Array<double>& square, const Array<std::uint32_t>& edge_offset,
+             const Array<std::int32_t>& edges, const Array<double>& limits) {
+            nb::gil_scoped_release release;
+            new (self) SentinelExit(make_sentinel_exit(forest, classes, order, lanes, spread_lane, sentinels, lane,
+                                                       scale, offset, square, edge_offset, edges, limits));
+          },
+          "forest"_a, nb::kw_only(), "classes"_a, "order"_a, "lanes"_a, "spread_lane"_a, "sentinels"_a, "lane"_a,
+          "scale"_a, "offset"_a, "square"_a, "edge_offset"_a, "edges"_a, "limits"_a)
+      .def(
+          "run",
+          [](const SentinelExit& exit, const Rows& rows, std::size_t n_threads,
+             const std::optional<Out<std::int32_t>>& stops, const std::optional<Out<double>>& scores,
+             const std::optional<Out<std::int64_t>>& labels, const std::optional<Out<double>>& probabilities) {
+            const RowsView view = view_of(exit, rows);
+            const auto checked = [&](const auto& out, std::size_t width) {
+              if (out) check_output(out->size(), view.n_rows * width);
+              return out ? out->data() : nullptr;
+            };
+            const SentinelOutcome outcome{checked(stops, 1), checked(scores, 1), checked(labels, 1),
+                                          checked(probabilities, exit.n_probabilities())};
+            without_gil(view.n_rows * exit.n_trees(), [&] { exit.run(view, outcome, n_threads); });
+          },
+          "rows"_a, "n_threads"_a, nb::kw_only(), "stops"_a = nb::none(), "scores"_a = nb::none(),
+          "labels"_a = nb::none(), "probabilities"_a = nb::none())
+      .def(
+          "rank",
+          [](const SentinelExit& exit, const Rows& rows, const Array<std::int64_t>& offset, std::size_t k, bool as_set,
+             const Out<std::int32_t>& stops, const Out<double>& scores, std::size_t n_threads) {
+            const RowsView view = view_of(exit, rows);
+            check_output(stops.size(), view.n_rows);
+            check_output(scores.size(), view.n_rows);
+            if (k == 0 || offset.size() == 0 || offset(0) != 0 || !std::ranges::is_sorted(span_of(offset)) ||
+                static_cast<std::size_t>(offset(offset.size() - 1)) != view.n_rows) {
+              throw std::invalid_argument("queries must cover the rows, and k must be above 0");
+            }
+            without_gil(view.n_rows * exit.n_trees(), [&] {
+              exit.rank(view, span_of(offset), {k, as_set}, {stops.data(), scores.data(), nullptr, nullptr}, n_threads);
+            });
+          },
+          "rows"_a, "offset"_a, nb::kw_only(), "k"_a, "as_set"_a, "stops"_a, "scores"_a, "n_threads"_a)
+      .def_prop_ro("bytes", &SentinelExit::bytes);
+}
+
 }  // namespace
 
 void bind_exits(nb::module_& m) {
   bind_early_exit(m);
   bind_leader_exit(m);
+  bind_sentinel_exit(m);
 }
 
 }  // namespace scurry

@@ -37,6 +37,7 @@ extern const EncodeKernels kEncodeKernels;
 extern const RivalKernels kRivalKernels;
 extern const StateKernels kStateKernels;
 extern const SumKernels kSumKernels;
+extern const SymmetricKernels kSymmetricKernels;
 extern const WalkKernels<NarrowNode> kNarrowKernels;
 extern const WalkKernels<WideNode> kWideKernels;
 

@@ -22,13 +22,26 @@ constexpr std::size_t kChunk = 64;  // rows whose top levels are tested together
 // A key whose signed order is the unsigned order of `key`. AVX2 and SSE2 compare signed numbers only.
 constexpr std::int32_t signed_key(std::uint32_t key) { return static_cast<std::int32_t>(key ^ 0x80000000u); }
 
-// A block of encoded rows: by row for the walk, by column for the top levels.
+// The ranks of rows among the thresholds of some columns (runtime/symmetric.h), [column][stride], 64-byte aligned.
+struct Ranks {
+  const std::uint8_t* of_rows = nullptr;
+  std::size_t stride = 0, n_columns = 0;
+};
+
+// A block of encoded rows: by row for the walk, by column for the top levels, as ranks for symmetric trees.
 struct Block {
   const std::uint32_t* by_row;    // [n][stride]
   const std::int32_t* by_column;  // [column][column_stride] of signed_key, 64-byte aligned; null if it does not pay
   std::size_t column_stride;
-  std::size_t n;     // a multiple of kChunk with by_column, else of kLanes; there is space for whole chunks
+  std::size_t n;     // a multiple of kChunk with columns, else of kLanes; there is space for whole chunks
   bool has_missing;  // some row needs the nodes' marks
+  Ranks ranks{};     // null if it does not pay
+
+  bool has_columns() const { return by_column != nullptr || ranks.of_rows != nullptr; }
+  void drop_columns() {
+    by_column = nullptr;
+    ranks = {};
+  }
 };
 
 // What a walk needs, whether of a block of rows or of a single one.
@@ -71,6 +84,22 @@ struct EncodeKernels {
                      std::uint32_t* keys);
 };
 
+// What the leaves of some trees add to a row's sums: the first `width` of them, 1, 2, 4, 8 or a multiple of kIntLanes.
+struct LaneTable {
+  const std::int32_t* lanes;  // [payload][width], aligned like vectors of that many lanes, up to 64 bytes
+  std::size_t width;
+};
+
+// Whether sums stop a row, see Sentinel (runtime/sentinel_exit.h).
+struct LaneTest {
+  std::size_t lane, spread;
+  bool has_spread;
+  double square;
+  const std::int32_t* edges;
+  std::size_t n_edges;
+  const double* limits;
+};
+
 struct SumKernels {
   // scores[row] += table[payload[row]]
   void (*add_doubles)(const double* table, const std::uint32_t* payload, std::size_t n, double* scores);
@@ -94,6 +123,57 @@ struct SumKernels {
   // The largest and the second largest of sums[row][0..width).
   void (*top_two)(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first,
                   std::int32_t* second);
+
+  // sums[row][0..table.width) += what the leaf payload[tree * spacing + row] adds, for each of n_trees trees. A row has
+  // `width` sums, aligned like the table.
+  void (*add_lanes)(const LaneTable& table, const std::uint32_t* payload, std::size_t spacing, std::size_t n_trees,
+                    std::size_t n, std::int32_t* sums, std::size_t width);
+  // The bit of each row in exits (kChunk bits per word) says whether its sums stop it. Arrays over rows have space for n
+  // rounded up to a multiple of kChunk.
+  void (*test_lanes)(const LaneTest& test, const std::int32_t* sums, std::size_t width, std::size_t n,
+                     std::uint64_t* exits);
+};
+
+// Whether a row's rank in a column is at least this.
+struct RankTest {
+  std::uint16_t column;
+  std::uint8_t least;
+};
+
+struct SymmetricTree {
+  std::uint32_t first_test, depth;
+  std::uint32_t first_leaf;  // of all trees; bit i of a leaf's number is the answer of test i
+};
+
+// How the keys of a column become ranks: by thresholds, or by whether they are in no set of categories.
+struct RankColumn {
+  std::uint32_t column;
+  std::uint32_t first;         // threshold, or category test
+  std::uint32_t n_thresholds;  // sorted and padded to a power of two by keys above all; 0 for a category test
+};
+
+struct Ranking {
+  std::span<const RankColumn> columns;
+  const std::uint32_t* thresholds;
+  const CategoryTest* category_tests;
+  const std::uint32_t* category_bits;
+};
+
+struct SymmetricKernels {
+  // ranks[column][row] of n rows, a multiple of kChunk, whose keys are [row][key_stride].
+  void (*rank)(const Ranking&, const std::uint32_t* keys, std::size_t key_stride, std::size_t n, std::uint8_t* ranks,
+               std::size_t stride);
+  // payload[row] of the leaf each row reaches.
+  void (*walk)(const SymmetricTree&, const RankTest* tests, const Ranks&, std::size_t n,
+               const std::uint32_t* payload_of_leaf, std::uint32_t* payload);
+  // sums[row] += the value of the leaf the row reaches in trees[0], then in trees[1], and so on; values are [leaf], or
+  // for each tree [word of a double][leaf], the leaves filled up to at least kChunk.
+  void (*add_doubles)(std::span<const SymmetricTree> trees, const RankTest* tests, const Ranks&, std::size_t n,
+                      const double* values, std::size_t width, double* sums);
+  // The same for sums[row][width] and values [leaf][width], width being 8 or 16.
+  void (*add_vectors)(std::span<const SymmetricTree> trees, const RankTest* tests, const Ranks&, std::size_t n,
+                      const double* values, std::size_t width, double* sums);
+  bool leaves_are_words;  // what add_doubles wants
 };
 
 // The next tree step of every tree, for rows of several classes (orders/rivals.h).
@@ -176,6 +256,7 @@ struct Kernels {
   const SumKernels& sums;
   const RivalKernels& rivals;
   const StateKernels& states;
+  const SymmetricKernels& symmetric;
   std::uint32_t max_register_stride;  // narrow trees need no by-column copy of rows whose stride is at most this
   bool tests_by_column;               // the top levels of trees are tested on by-column copies of rows
   const char* name;

@@ -160,9 +160,100 @@ void top_two(const std::int32_t* sums, std::size_t width, std::size_t n, std::in
   }
 }
 
+using TwoLanes [[gnu::vector_size(8), gnu::may_alias]] = std::int32_t;
+using FourLanes [[gnu::vector_size(16), gnu::may_alias]] = std::int32_t;
+#if SCURRY_VECTOR_BYTES >= 32
+using EightLanes [[gnu::vector_size(32), gnu::may_alias]] = std::int32_t;
+#else
+using EightLanes = FourLanes;  // two of them
+#endif
+
+// Adds kWidth lanes from lane `first` on. A row's sums stay in registers over all trees.
+template <class Part, std::size_t kWidth>
+void add_some_lanes(const LaneTable& table, std::size_t first, const u32* payload, std::size_t spacing,
+                    std::size_t n_trees, std::size_t n, std::int32_t* sums, std::size_t width) {
+  constexpr std::size_t kParts = kWidth * sizeof(std::int32_t) / sizeof(Part);
+  const std::size_t apart = kWidth < kIntLanes ? kWidth : table.width;
+  for (std::size_t row = 0; row < n; ++row) {
+    Part* to = reinterpret_cast<Part*>(sums + row * width + first);
+    Part total[kParts];
+    for (std::size_t part = 0; part < kParts; ++part) total[part] = to[part];
+    for (std::size_t tree = 0; tree < n_trees; ++tree) {
+      const Part* from = reinterpret_cast<const Part*>(table.lanes + payload[tree * spacing + row] * apart + first);
+      for (std::size_t part = 0; part < kParts; ++part) total[part] += from[part];
+    }
+    for (std::size_t part = 0; part < kParts; ++part) to[part] = total[part];
+  }
+}
+
+void add_lanes(const LaneTable& table, const u32* payload, std::size_t spacing, std::size_t n_trees, std::size_t n,
+               std::int32_t* sums, std::size_t width) {
+  switch (table.width) {
+    case 1: return add_some_lanes<std::int32_t, 1>(table, 0, payload, spacing, n_trees, n, sums, width);
+    case 2: return add_some_lanes<TwoLanes, 2>(table, 0, payload, spacing, n_trees, n, sums, width);
+    case 4: return add_some_lanes<FourLanes, 4>(table, 0, payload, spacing, n_trees, n, sums, width);
+    case 8: return add_some_lanes<EightLanes, 8>(table, 0, payload, spacing, n_trees, n, sums, width);
+    default:
+      for (std::size_t first = 0; first < table.width; first += kIntLanes) {
+        add_some_lanes<Signed, kIntLanes>(table, first, payload, spacing, n_trees, n, sums, width);
+      }
+  }
+}
+
+constexpr std::size_t kFewEdges = 64;  // that few are compared with all rows; more are searched row by row
+
+inline u32 interval_of(const LaneTest& test, std::int32_t sum) {
+  u32 first = 0, last = static_cast<u32>(test.n_edges);
+  while (first < last) {
+    const u32 middle = first + (last - first) / 2;
+    if (test.edges[middle] <= sum) {
+      first = middle + 1;
+    } else {
+      last = middle;
+    }
+  }
+  return first;
+}
+
+void test_lanes(const LaneTest& test, const std::int32_t* sums, std::size_t width, std::size_t n,
+                std::uint64_t* exits) {
+  alignas(64) std::int32_t sum[kChunk], spread[kChunk], stops[kChunk];
+  alignas(64) u32 interval[kChunk];
+  alignas(64) double limit[kChunk];
+  for (std::size_t i = 0; i < kChunk; ++i) spread[i] = 0, limit[i] = test.limits[0];
+  for (std::size_t first = 0; first < n; first += kChunk) {
+    const std::int32_t* of_row = sums + first * width;
+    for (std::size_t i = 0; i < kChunk; ++i) sum[i] = of_row[i * width + test.lane];
+    if (test.has_spread) {
+      for (std::size_t i = 0; i < kChunk; ++i) spread[i] = of_row[i * width + test.spread];
+    }
+    if (test.n_edges > 0) {
+      if (test.n_edges <= kFewEdges) {
+        for (std::size_t i = 0; i < kChunk; ++i) interval[i] = 0;
+        for (std::size_t edge = 0; edge < test.n_edges; ++edge) {
+          for (std::size_t i = 0; i < kChunk; ++i) interval[i] += sum[i] >= test.edges[edge];
+        }
+      } else {
+        for (std::size_t i = 0; i < kChunk; ++i) interval[i] = interval_of(test, sum[i]);
+      }
+      for (std::size_t i = 0; i < kChunk; ++i) limit[i] = test.limits[interval[i]];
+    }
+    for (std::size_t i = 0; i < kChunk; ++i) {
+      const double wide = sum[i];
+      stops[i] = -static_cast<std::int32_t>(spread[i] - test.square * (wide * wide) <= limit[i]);
+    }
+    std::uint64_t bits = 0;
+    for (std::size_t i = 0; i < kChunk; i += kVectorLanes) {
+      bits |= bits_of(*reinterpret_cast<const Signed*>(stops + i)) << i;
+    }
+    if (n - first < kChunk) bits &= (std::uint64_t{1} << (n - first)) - 1;
+    exits[first / kChunk] = bits;
+  }
+}
+
 }  // namespace
 
-const SumKernels kSumKernels = {add_doubles,  add_floats,      add_vectors, sum_vectors,
-                                add_and_test, add_int_vectors, top_two};
+const SumKernels kSumKernels = {add_doubles,     add_floats, add_vectors, sum_vectors, add_and_test,
+                                add_int_vectors, top_two,    add_lanes,   test_lanes};
 
 }  // namespace scurry::SCURRY_ISA

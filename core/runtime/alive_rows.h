@@ -57,6 +57,12 @@ struct AliveRows {
       std::int32_t* column = scratch.columns.data();
       for (std::size_t c = 0; c < n_columns; ++c, column += scratch.block.column_stride) column[to] = column[from];
     }
+    if (scratch.block.ranks.of_rows != nullptr) {
+      std::uint8_t* column = scratch.ranks.data();
+      for (std::size_t c = 0; c < scratch.block.ranks.n_columns; ++c, column += scratch.block.ranks.stride) {
+        column[to] = column[from];
+      }
+    }
     ids[to] = ids[from];
     copy(sums + from * width, width, sums + to * width);
   }
@@ -71,8 +77,8 @@ struct AliveRows {
   void fit_block() {
     Block& block = scratch.block;
     block.by_row = keys;
-    if (n < kEnoughForColumns) block.by_column = nullptr;
-    block.n = round_up(n, block.by_column != nullptr ? kChunk : kLanes);
+    if (n < kEnoughForColumns) block.drop_columns();
+    block.n = round_up(n, block.has_columns() ? kChunk : kLanes);
   }
 
   // Whether the by-column copy pays: rows that stop soon hardly use it, and every moved row has to be moved there too.

@@ -250,7 +250,7 @@ void Anytime::run_block(const RowsView& rows, std::size_t first, std::size_t n,
                         const std::vector<std::uint32_t>& levels, const AnytimeOutcome& outcome) const {
   Scratch& scratch = Scratch::of_this_thread();
   walker_.load(rows, first, n, scratch);
-  if (n >= kChunk / 2) walker_.index_columns(scratch);
+  if (n >= kChunk / 2) walker_.index_keys(scratch);  // rows may stop inside trees
   const std::size_t padded = scratch.block.n;
   AlignedVector<Real>& sums = buffer_of_this_thread<Real>();
   values_.start(padded, sums);

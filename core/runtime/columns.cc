@@ -13,7 +13,6 @@
 namespace scurry {
 namespace {
 
-constexpr double kZeroThreshold = static_cast<double>(1e-35f);  // of LightGBM
 constexpr std::uint32_t kLanesOfKeys = 16;
 constexpr std::size_t kTileRows = 16;  // a cache line of floats of each column
 
@@ -25,12 +24,6 @@ Missing missing_of(const ForestView& forest, std::size_t node) {
     case MissingKind::kNan: break;
   }
   return Missing::kNan;
-}
-
-// The largest number that still goes left.
-double last_left(const ForestView& forest, std::size_t node) {
-  const double threshold = forest.threshold[node];
-  return forest.strict_comparison ? std::nextafter(threshold, -std::numeric_limits<double>::infinity()) : threshold;
 }
 
 float round_down(double x) {
@@ -51,6 +44,13 @@ std::uint32_t stride_for(std::uint32_t n_columns) {
 }
 
 }  // namespace
+
+double last_left(const ForestView& forest, std::size_t node) {
+  const double threshold = forest.threshold[node];
+  const double last =
+      forest.strict_comparison ? std::nextafter(threshold, -std::numeric_limits<double>::infinity()) : threshold;
+  return forest.float32_input ? static_cast<double>(round_down(last)) : last;
+}
 
 Columns::Columns(const ForestView& forest)
     : float32_(forest.float32_input), truncate_categories_(forest.truncate_categories) {

@@ -36,6 +36,11 @@ struct Column {
   std::uint32_t n_thresholds = 0;
 };
 
+constexpr double kZeroThreshold = static_cast<double>(1e-35f);  // LightGBM's: up to here a number counts as zero
+
+// The largest number that still goes left at a numeric node; a float if the source compares floats.
+double last_left(const ForestView& forest, std::size_t node);
+
 // A float's bits as an unsigned integer of the same order; -0.0 and 0.0 are one key.
 inline std::uint32_t ordered_key(float x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x + 0.0f);

@@ -259,7 +259,7 @@ void EarlyExit::enter(AliveRows& alive, const Record& record) const {
   for (std::size_t n_trees = 1; n_trees <= first_open_ && alive.n > 0; ++n_trees) {
     walker_.walk(plan_[n_trees - 1], scratch);
     // finish() makes it again, of the rows that continue.
-    if (n_trees == first_open_) scratch.block.by_column = nullptr;
+    if (n_trees == first_open_) scratch.block.drop_columns();
     add(alive, n_trees, record);
   }
 }

@@ -3,6 +3,7 @@
 
 #include <numeric>
 #include <stdexcept>
+#include <type_traits>
 
 namespace scurry {
 namespace {
@@ -20,6 +21,7 @@ Engine::Engine(const ForestView& forest, std::vector<std::int64_t> labels, bool 
       leaf_ids_(leaf_ids),
       values_(forest),
       walker_(forest, make_leaves(forest)),
+      symmetric_sums_(make_symmetric_sums()),
       answers_(forest, std::move(labels)) {}
 
 Leaves Engine::make_leaves(const ForestView& forest) {
@@ -29,9 +31,19 @@ Leaves Engine::make_leaves(const ForestView& forest) {
   return leaves;
 }
 
+std::optional<SymmetricSums> Engine::make_symmetric_sums() const {
+  if (leaf_ids_ || !walker_.symmetric()) return std::nullopt;
+  return SymmetricSums::make(*walker_.symmetric(), values_);
+}
+
 template <class Real>
 void Engine::sum_block(Scratch& scratch, AlignedVector<Real>& sums) const {
   values_.start(scratch.block.n, sums);
+  if constexpr (std::is_same_v<Real, double>) {
+    if (symmetric_sums_ && scratch.block.ranks.of_rows != nullptr) {
+      return symmetric_sums_->add(*walker_.symmetric(), scratch.block, sums.data());
+    }
+  }
   for (const Tree& tree : walker_.trees()) {
     walker_.walk(tree, scratch);
     values_.add(tree, scratch.payload.data(), scratch.block.n, sums.data());

@@ -4,7 +4,8 @@
 //   ForestView     the arrays of a forest as Python holds them
 //   Columns        encodes the values of rows as unsigned keys, so that every numeric split is one comparison
 //   Trees          the nodes in the layout that the kernels (kernels/kernels.h) walk
-//   Walker         both of them: takes blocks of rows to their leaves, on several threads
+//   Symmetric      trees that ask one question per level, which have a faster loop
+//   Walker         all of them: takes blocks of rows to their leaves, on several threads
 //   NodeValues     what nodes add to the sums of rows
 //   Answers        what sums say: scores, probabilities, labels
 // and the four ways to run a forest that are made of them: Engine (every tree), EarlyExit (two classes, rows stop
@@ -12,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "runtime/answers.h"
@@ -35,10 +37,11 @@ class Engine {
   std::size_t n_outputs() const { return answers_.n_outputs(); }
   std::size_t n_probabilities() const { return answers_.n_probabilities(); }
   std::size_t node_bytes() const { return walker_.bytes(); }
-  std::size_t leaf_bytes() const { return values_.bytes(); }
+  std::size_t leaf_bytes() const { return values_.bytes() + (symmetric_sums_ ? symmetric_sums_->bytes() : 0); }
 
  private:
   Leaves make_leaves(const ForestView& forest);
+  std::optional<SymmetricSums> make_symmetric_sums() const;
 
   // Calls finish(first row, rows, sums, spacing of rows, spacing of outputs) once per block.
   template <class Finish>
@@ -54,6 +57,7 @@ class Engine {
   bool leaf_ids_;
   NodeValues values_;
   Walker walker_;
+  std::optional<SymmetricSums> symmetric_sums_;
   Answers answers_;
 };
 

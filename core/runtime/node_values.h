@@ -29,6 +29,9 @@ class NodeValues {
   // Whether the source sums in float32, which it never does with vectors.
   bool in_float32() const { return float32_; }
   bool are_vectors() const { return vectors_; }  // a node adds to every output, not to its tree's one
+  std::size_t n_outputs() const { return base_score_.size(); }
+  // The value that a payload stands for; not in float32.
+  const double* at(std::uint32_t payload) const { return &table_[payload * width_]; }
   double base_score(std::size_t output) const { return base_score_[output]; }
   std::size_t bytes() const { return table_.size() * sizeof(double); }
 

@@ -67,7 +67,8 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
   std::vector<std::int32_t> queue;  // forest indices in breadth-first order; position = lowered index
   for (std::size_t t = 0; t < forest.n_trees(); ++t) {
     const auto root = static_cast<std::int32_t>(forest.tree_offset[t]);
-    Tree tree{static_cast<std::uint32_t>(nodes.size()), 0, top_levels(forest, is_leaf, root), 0, forest.tree_output[t]};
+    Tree tree{static_cast<std::uint32_t>(nodes.size()), 0, top_levels(forest, is_leaf, root), 0, forest.tree_output[t],
+              static_cast<std::uint32_t>(t)};
     queue.assign(1, root);
     std::size_t level_end = 1, leaf_levels = 0, n_leaves = 0;
     for (std::size_t at = 0; at < queue.size(); ++at) {

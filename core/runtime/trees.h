@@ -37,6 +37,7 @@ struct Tree {
   std::uint32_t top;          // levels laid out as a complete binary heap, without leaves or categories
   std::uint32_t first_phase;  // levels that every row walks before the rows that are not at a leaf are gathered
   std::int32_t output;        // the score it adds to, -1: all
+  std::uint32_t index;        // its place in the forest
 };
 
 // What the payload of a leaf means is up to the user of the trees.

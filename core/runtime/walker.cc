@@ -76,6 +76,7 @@ Scratch& Scratch::of_this_thread() {
 
 Walker::Walker(const ForestView& forest, Leaves leaves)
     : columns_(forest),
+      symmetric_(Symmetric::find(forest, columns_, leaves.payload_of_node)),
       trees_(forest, columns_, std::move(leaves)),
       narrow_(walk_of(trees_.narrow(), trees_, columns_)),
       wide_(walk_of(trees_.wide(), trees_, columns_)) {
@@ -99,6 +100,14 @@ void Walker::load(const RowsView& rows, std::size_t first, std::size_t n, Scratc
 }
 
 void Walker::index_columns(Scratch& scratch) const {
+  if (!symmetric_) return index_keys(scratch);
+  const std::size_t stride = scratch.block.n + kChunk;  // padded for the same reason
+  std::uint8_t* ranks = grow_to(scratch.ranks, stride * symmetric_->n_columns());
+  symmetric_->rank(scratch.block, columns_.stride(), ranks, stride);
+  scratch.block.ranks = {ranks, stride, symmetric_->n_columns()};
+}
+
+void Walker::index_keys(Scratch& scratch) const {
   if (!kernels().tests_by_column) return;
   Block& block = scratch.block;
   const std::size_t stride = columns_.stride(), n_columns = columns_.pad() + 1;
@@ -112,9 +121,10 @@ void Walker::index_columns(Scratch& scratch) const {
   block.by_column = by_column;
 }
 
-void Walker::walk(const Tree& tree, Scratch& scratch) const {
+void Walker::walk(const Tree& tree, Scratch& scratch, std::uint32_t* payload) const {
   poll_interrupt_now_and_then();
-  std::uint32_t *payload = scratch.payload.data(), *rows = scratch.walk.data();
+  if (scratch.block.ranks.of_rows != nullptr) return symmetric_->walk(tree.index, scratch.block, payload);
+  std::uint32_t* rows = scratch.walk.data();
   if (trees_.is_wide()) {
     kernels().wide.tree(wide_, tree, scratch.block, payload, rows);
   } else {

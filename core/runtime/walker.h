@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "kernels/kernels.h"
 #include "runtime/aligned.h"
 #include "runtime/columns.h"
+#include "runtime/symmetric.h"
 #include "runtime/trees.h"
 
 namespace scurry {
@@ -18,6 +20,7 @@ namespace scurry {
 struct Scratch {
   AlignedVector<std::uint32_t> keys, payload, walk;
   AlignedVector<std::int32_t> columns;
+  AlignedVector<std::uint8_t> ranks;
   Block block{};
 
   static Scratch& of_this_thread();
@@ -32,7 +35,8 @@ class Walker {
   const Columns& columns() const { return columns_; }
   const std::vector<Tree>& trees() const { return trees_.trees(); }
   std::vector<std::int32_t> take_origins() { return trees_.take_origins(); }
-  std::size_t bytes() const { return trees_.bytes(); }
+  std::size_t bytes() const { return trees_.bytes() + (symmetric_ ? symmetric_->bytes() : 0); }
+  const std::optional<Symmetric>& symmetric() const { return symmetric_; }
 
   // Makes space for n rows, a multiple of kChunk. Loading up to that many moves nothing that is already loaded.
   void reserve(std::size_t n, Scratch& scratch) const;
@@ -42,12 +46,16 @@ class Walker {
             std::size_t ahead = 0) const;
   // Whether rows that stop soon are walked faster without a by-column copy.
   bool prefers_rows() const {
-    return !trees_.is_wide() && !columns_.has_categories() && columns_.stride() <= kernels().max_register_stride;
+    return !symmetric_ && !trees_.is_wide() && !columns_.has_categories() && columns_.stride() <= kernels().max_register_stride;
   }
-  // Makes the by-column copy of the block, which pays from half a chunk of rows on.
+  // Makes the by-column copy of the block that walks are fastest with: keys, or ranks in symmetric trees. It pays from
+  // half a chunk of rows on.
   void index_columns(Scratch& scratch) const;
+  // Makes the copy of keys, which alone helps descend().
+  void index_keys(Scratch& scratch) const;
   // payload[row] of the leaf each row of the block reaches in a tree.
-  void walk(const Tree& tree, Scratch& scratch) const;
+  void walk(const Tree& tree, Scratch& scratch) const { walk(tree, scratch, scratch.payload.data()); }
+  void walk(const Tree& tree, Scratch& scratch, std::uint32_t* payload) const;
   // payload[row] becomes the place in the tree of the node each row reaches after `levels` levels; a leaf is not left.
   void descend(const Tree& tree, std::uint32_t levels, Scratch& scratch) const;
 
@@ -73,6 +81,7 @@ class Walker {
   static constexpr std::size_t kBlockBytes = 512 * 1024, kMinBlockRows = 512, kMaxBlockRows = 4096;
 
   Columns columns_;
+  std::optional<Symmetric> symmetric_;
   Trees trees_;
   Walk<NarrowNode> narrow_;
   Walk<WideNode> wide_;

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         serving,
         stopping,
     )
-    from scurry.estimators import AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier
+    from scurry.estimators import AnytimeClassifier, EarlyExitClassifier, EarlyExitRegressor, FeatureBudgetClassifier
     from scurry.verbs.anytime import anytime
     from scurry.verbs.early_exit import early_exit
     from scurry.verbs.prune import prune
@@ -38,6 +38,7 @@ __all__ = [
     "AbortFlag",
     "AnytimeClassifier",
     "EarlyExitClassifier",
+    "EarlyExitRegressor",
     "Encoder",
     "FeatureBudgetClassifier",
     "Forest",
@@ -69,6 +70,7 @@ __all__ = [
 _LAZY = {
     "AnytimeClassifier": "scurry.estimators",
     "EarlyExitClassifier": "scurry.estimators",
+    "EarlyExitRegressor": "scurry.estimators",
     "FeatureBudgetClassifier": "scurry.estimators",
     "anytime": "scurry.verbs.anytime",
     "batch": "scurry.batch",

@@ -70,6 +70,55 @@ class Categories:
     @property
     def has_rounded(self) -> bool: ...
 
+class CellExit:
+    def __init__(
+        self,
+        forest_and_router: ForestArrays,
+        *,
+        increments: NDArray[np.int32],
+        order: NDArray[np.int32],
+        lower: NDArray[np.int32],
+        upper: NDArray[np.int32],
+        first_open: NDArray[np.int32],
+    ) -> None: ...
+    def run(
+        self,
+        rows: NDArray[Any],
+        sums: NDArray[np.int32],
+        n_trees: NDArray[np.int32],
+        sides: NDArray[np.uint8],
+        cells: NDArray[np.int32],
+        n_threads: int,
+        /,
+    ) -> None: ...
+    def labels(
+        self,
+        rows: NDArray[Any],
+        out: NDArray[np.int64],
+        exact: Engine,
+        negative_label: int,
+        positive_label: int,
+        threshold: int,
+        tolerance: int,
+        n_threads: int,
+        /,
+    ) -> None: ...
+    @property
+    def bytes(self) -> int: ...
+
+def find_router(
+    forest: ForestArrays,
+    *,
+    increments: NDArray[np.int32],
+    rows: NDArray[np.float64],
+    n_cells: int,
+    progress: Callable[[int, int], object] | None,
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]: ...
+def draw_rows(forest: ForestArrays, *, cover: NDArray[np.float64], n_rows: int, seed: int) -> NDArray[np.float64]: ...
+def bound_cells(
+    forest_and_router: ForestArrays, *, increments: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]: ...
+
 class EarlyExit:
     def __init__(
         self,
@@ -145,6 +194,48 @@ class LeaderExit:
     @property
     def bytes(self) -> int: ...
 
+class SentinelExit:
+    def __init__(
+        self,
+        forest: ForestArrays,
+        *,
+        classes: NDArray[np.int64],
+        order: NDArray[np.int32],
+        lanes: NDArray[np.int32],
+        spread_lane: int,
+        sentinels: NDArray[np.int32],
+        lane: NDArray[np.int32],
+        scale: NDArray[np.float64],
+        offset: NDArray[np.float64],
+        square: NDArray[np.float64],
+        edge_offset: NDArray[np.uint32],
+        edges: NDArray[np.int32],
+        limits: NDArray[np.float64],
+    ) -> None: ...
+    def run(
+        self,
+        rows: NDArray[Any],
+        n_threads: int,
+        *,
+        stops: NDArray[np.int32] | None = None,
+        scores: NDArray[np.float64] | None = None,
+        labels: NDArray[np.int64] | None = None,
+        probabilities: NDArray[np.float64] | None = None,
+    ) -> None: ...
+    def rank(
+        self,
+        rows: NDArray[Any],
+        offset: NDArray[np.int64],
+        *,
+        k: int,
+        as_set: bool,
+        stops: NDArray[np.int32],
+        scores: NDArray[np.float64],
+        n_threads: int,
+    ) -> None: ...
+    @property
+    def bytes(self) -> int: ...
+
 class ScoreMap:
     def __init__(
         self,
@@ -199,6 +290,30 @@ def fit_margins(
     slack: float,
     progress: Callable[[int, int], Any] | None,
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]: ...
+def greedy_order(
+    leaves: NDArray[Any],
+    offset: NDArray[Any],
+    weight: NDArray[Any],
+    target: NDArray[Any],
+    *,
+    ridge: float,
+    n_steps: int,
+    shrink: float,
+    exact: bool,
+    progress: Callable[[int, int], Any] | None,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]: ...
+def refit_leaves(
+    leaves: NDArray[Any],
+    offset: NDArray[Any],
+    weight: NDArray[Any],
+    target: NDArray[Any],
+    *,
+    ridge: float,
+    trees: NDArray[Any],
+    n_sweeps: int,
+    rate: float,
+    progress: Callable[[int, int], Any] | None,
+) -> tuple[NDArray[Any], NDArray[Any]]: ...
 
 class VoteSweep:
     def __init__(self, n_voters: int, time_measures: NDArray[Any], risk_measures: NDArray[Any]) -> None: ...

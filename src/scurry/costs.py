@@ -16,6 +16,7 @@ from scurry import _core
 from scurry.checks import check_instance, check_number, check_numbers
 from scurry.errors import InputError
 from scurry.forest import Forest
+from scurry.forest.storage import Container
 
 _MAX_GROUPS = 1_000_000  # every number up to the largest is a group, used or not
 
@@ -87,7 +88,7 @@ class FeatureCosts:
                 "groups with feature_costs needs group_costs: what a row pays once for each group",
                 argument="group_costs",
             )
-        membership, names = _check_groups(forest, groups)
+        membership, names = _check_groups(forest.names, groups)
         if feature_costs is None:
             per_feature = np.full(forest.n_features, 1.0 if groups is None else 0.0)
         else:
@@ -97,6 +98,27 @@ class FeatureCosts:
         else:
             per_group = check_costs("group_costs", group_costs, names, "group")
         return cls(per_feature, membership, per_group, check_number("step_cost", step_cost))
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what a ``.scurry`` file holds of the prices, all but `step_cost`."""
+        return {
+            "feature_costs": self.feature_costs,
+            "groups": self.groups,
+            # Groups behind the last that has a feature, which cost nobody anything, are not in `groups` either.
+            "group_costs": self.group_costs[: self.groups.max(initial=-1) + 1],
+        }
+
+    @classmethod
+    def from_container(cls, container: Container, step_cost: Any = 0.0) -> FeatureCosts:
+        """Return the prices that `to_arrays` gave to a ``.scurry`` file, checked."""
+        per_feature = container.array("feature_costs", np.float64)
+        membership, names = _check_groups(range(per_feature.size), container.array("groups", np.int64))
+        return cls(
+            check_costs("feature_costs", per_feature, range(per_feature.size), "feature"),
+            membership,
+            check_costs("group_costs", container.array("group_costs", np.float64), names, "group"),
+            check_number("step_cost", step_cost),
+        )
 
     @property
     def charges(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -337,16 +359,16 @@ def check_costs(argument: str, given: Any, names: Sequence[Any], kind: str) -> N
     return numbers
 
 
-def _check_groups(forest: Forest, given: Any) -> tuple[NDArray[np.int64], list[Any]]:
+def _check_groups(features: Sequence[Any], given: Any) -> tuple[NDArray[np.int64], Sequence[Any]]:
     """Return the group of every feature, and the groups' names or indices."""
     if given is None:
-        return np.full(forest.n_features, -1), []
+        return np.full(len(features), -1), []
     if isinstance(given, Mapping):
-        return _check_named_groups(forest, given)
+        return _check_named_groups(list(features), given)
     membership = np.asarray(given)
-    if membership.shape != (forest.n_features,) or membership.dtype.kind not in "iu":
+    if membership.shape != (len(features),) or membership.dtype.kind not in "iu":
         raise InputError(
-            f"groups must be {forest.n_features} integers, the group of each feature or -1, or a mapping of group to "
+            f"groups must be {len(features)} integers, the group of each feature or -1, or a mapping of group to "
             f"features; got shape {membership.shape} and dtype {membership.dtype}",
             argument="groups",
         )
@@ -358,17 +380,16 @@ def _check_groups(forest: Forest, given: Any) -> tuple[NDArray[np.int64], list[A
         raise InputError(
             f"groups[{at}] is {membership[at]}; number the groups 0, 1, …, below {_MAX_GROUPS:,}", argument="groups"
         )
-    return membership.astype(np.int64), list(range(int(membership.max(initial=-1)) + 1))
+    return membership.astype(np.int64), range(int(membership.max(initial=-1)) + 1)
 
 
-def _check_named_groups(forest: Forest, given: Mapping[Any, Any]) -> tuple[NDArray[np.int64], list[Any]]:
-    names = list(forest.names)
-    membership = np.full(forest.n_features, -1)
+def _check_named_groups(names: list[Any], given: Mapping[Any, Any]) -> tuple[NDArray[np.int64], list[Any]]:
+    membership = np.full(len(names), -1)
     for group, members in enumerate(given.values()):
         # A string is one feature's name, not a list of letters.
         for member in [members] if isinstance(members, str) else members:
             at = names.index(member) if member in names else member
-            if not isinstance(at, int | np.integer) or not 0 <= at < forest.n_features:
+            if not isinstance(at, int | np.integer) or not 0 <= at < len(names):
                 raise InputError(
                     f"groups names {member!r}, which is no feature; known are {_list_some(names)}", argument="groups"
                 )

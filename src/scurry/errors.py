@@ -3,7 +3,24 @@
 A message says what was wrong with the value received, what is accepted, and what to do next.
 """
 
+import os
+import sys
+import warnings
 from typing import Self
+
+__all__ = [
+    "FormatError",
+    "InfeasibleError",
+    "InputError",
+    "MissingDependencyError",
+    "MissingFileError",
+    "OutputError",
+    "ScurryError",
+    "ScurryWarning",
+    "UnsupportedModelError",
+]
+
+_PACKAGE = os.path.join(os.path.dirname(__file__), "")
 
 
 class ScurryError(Exception):
@@ -105,3 +122,11 @@ class MissingDependencyError(ScurryError, ImportError):
 
 class ScurryWarning(UserWarning):
     """A result is valid but probably not what was wanted; the message says what to do."""
+
+
+def warn(message: str, category: type[Warning] = ScurryWarning) -> None:
+    """Warn, and name the line outside scurry whose call led here, however many of our functions lie between."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -87,7 +87,7 @@ def feature_bill(
         With an early exit, a row pays only for the trees it evaluates.
     X : array or DataFrame of shape (n_rows, n_features)
     feature_costs, groups, group_costs, step_cost : optional
-        As in `scurry.prune`: by default 1 for every feature.
+        As in `scurry.prune`: by default what the predictor has as `feature_costs`, or 1 for every feature.
 
     Returns
     -------
@@ -107,9 +107,11 @@ def feature_bill(
     True
     """
     forest = model.forest if isinstance(model, Predictor) else from_model(model)
-    costs = FeatureCosts.of(
-        forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs, step_cost=step_cost
-    )
+    costs = model.feature_costs if isinstance(model, Predictor) else None
+    if costs is None or step_cost or any(given is not None for given in (feature_costs, groups, group_costs)):
+        costs = FeatureCosts.of(
+            forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs, step_cost=step_cost
+        )
     uses = _uses_until_exit(model, X) if isinstance(model, Predictor) else feature_uses(forest, X)
     return FeatureBill(uses, costs.of_uses(uses))
 
@@ -117,9 +119,11 @@ def feature_bill(
 def _uses_until_exit(predictor: Predictor, X: Any) -> NDArray[np.int32]:
     """Count how often rows read features in the trees that a predictor evaluates."""
     forest, plan = predictor.forest, predictor.plan
-    if plan.exit_rule is None:
+    if not plan.in_plan_order:
+        raise InputError("this plan reads features to choose an order of trees for each row, which is not counted here")
+    if not plan.exits_early:
         return feature_uses(forest, X)
-    if plan.exit_rule.shuffles_rows:
+    if plan.exit_rule is not None and plan.exit_rule.shuffles_rows:
         raise InputError(
             'every row evaluates trees in an order of its own, so its features are not known; use shuffle="fixed"'
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from typing import Any, Self
@@ -24,6 +25,7 @@ from scurry.runners.known import read_known
 from scurry.runners.ledger import Ledger
 from scurry.runners.row_walk import Terms
 from scurry.runners.runner import NO_LIMIT, AbortFlag, Budget, Run, Runner
+from scurry.runners.sentinels import TopKRunner
 from scurry.runners.steps import Answer, StepRunner
 from scurry.runners.visit import Visit
 
@@ -129,6 +131,50 @@ class Predictor:
         """What may change, how much and how surely; None if nothing is promised."""
         return None if self.plan.certificate is None else self.plan.certificate.promise
 
+    @property
+    def feature_costs(self) -> FeatureCosts | None:
+        """What rows pay for features; None if the predictor was made without prices."""
+        return self.plan.feature_costs
+
+    def with_feature_costs(
+        self, feature_costs: Any = None, *, groups: Any = None, group_costs: Any = None, step_cost: float = 0.0
+    ) -> Predictor:
+        """Return the same predictor with prices, which it keeps, saves, and asks of rows by itself.
+
+        Predictors of ``path.at(promise=…)`` and of `FeatureBudgetClassifier` have their prices already.
+
+        Parameters
+        ----------
+        feature_costs, groups, group_costs, step_cost : optional
+            As in `scurry.prune`.
+
+        Returns
+        -------
+        Predictor
+
+        Examples
+        --------
+        >>> import scurry
+        >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+        ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+        >>> priced = scurry.Predictor.full(scurry.Forest.from_trees([stump])).with_feature_costs([12.5])
+        >>> priced.start_row().next_feature.cost
+        12.5
+        """
+        costs = FeatureCosts.of(
+            self.forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs, step_cost=step_cost
+        )
+        return Predictor(self.forest, replace(self.plan, feature_costs=costs))
+
+    def _agree_terms(
+        self, feature_costs: Any, groups: Any, group_costs: Any, max_cost: float | None, order: str
+    ) -> Terms:
+        """Return what rows pay, at most, and in which order: by the prices given, or by those kept."""
+        costs = self.feature_costs
+        if costs is None or any(given is not None for given in (feature_costs, groups, group_costs)):
+            costs = FeatureCosts.of(self.forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs)
+        return Terms.of(self, costs, max_cost, order)
+
     @cached_property
     def coded(self) -> Predictor:
         """The same predictor, whose labels are the numbers of the classes."""
@@ -159,17 +205,23 @@ class Predictor:
         X: Any,
         n_threads: int | None = 1,
         *,
+        groups: Any = None,
         max_steps: int | None = None,
         time_us: float | None = None,
         abort: AbortFlag | None = None,
     ) -> NDArray[Any]:
-        """Predict the label of each row, stopping early where the plan or the budget says.
+        """Predict the label or the value of each row, stopping early where the plan or the budget says.
+
+        A regressor whose row stops early answers with the plan's estimate of the full value.
 
         Parameters
         ----------
         X : array or DataFrame of shape (n_rows, n_features)
         n_threads : int or None, default 1
             None uses all cores.
+        groups : array of shape (n_rows,), optional
+            For a plan that keeps the top k: the query of each row, a number or text. Rows are then scored so that the
+            promised k of every query have higher scores than its other rows.
         max_steps : int, optional
             For an anytime plan: the number of steps each row may take. With 0 all rows are answered from the roots.
         time_us : float, optional
@@ -181,7 +233,8 @@ class Predictor:
         -------
         array of shape (n_rows,)
         """
-        return self._runner.labels(*self._work(X, n_threads, max_steps, time_us, abort))
+        work = self._work(X, n_threads, max_steps, time_us, abort)
+        return self._runner.labels(*work) if groups is None else self._rank(work, groups).labels
 
     def predict_proba(
         self,
@@ -216,6 +269,7 @@ class Predictor:
         X: Any,
         n_threads: int | None = 1,
         *,
+        groups: Any = None,
         max_steps: int | None = None,
         time_us: float | None = None,
         abort: AbortFlag | None = None,
@@ -229,14 +283,25 @@ class Predictor:
         ----------
         X : array or DataFrame of shape (n_rows, n_features)
         n_threads : int or None, default 1
-        max_steps, time_us, abort : optional
+        groups, max_steps, time_us, abort : optional
             As for `predict`.
 
         Returns
         -------
         Run
         """
-        return self._runner.run(*self._work(X, n_threads, max_steps, time_us, abort))
+        work = self._work(X, n_threads, max_steps, time_us, abort)
+        return self._runner.run(*work) if groups is None else self._rank(work, groups)
+
+    def _rank(self, work: tuple[NDArray[Any], int, Budget], groups: Any) -> Run:
+        if not isinstance(self._runner, TopKRunner):
+            raise InputError(
+                "groups are for plans that keep the top k of queries, and this one answers each row by itself; leave "
+                "them out",
+                argument="groups",
+            )
+        rows, n_threads, _ = work
+        return self._runner.rank(rows, groups, n_threads)
 
     def stream(self, x: Any, *, every: int = 1) -> Iterator[Answer]:
         """Yield the answers of an anytime plan for one row: before the first step, after each `every`, after the last.
@@ -273,17 +338,19 @@ class Predictor:
         """Predict rows whose features are not known yet: each feature is requested when a node first needs it.
 
         If `get_feature` raises an error, the trees that need the feature answer with the node they have reached. The
-        other trees continue, and so do the other rows.
+        other trees continue, and so do the other rows. A warning says how many rows failed, and what was raised first.
 
         Parameters
         ----------
         get_feature : callable
-            ``get_feature(row, feature)`` returns the value of a feature (by name; by index in a forest without names)
-            in row 0, 1, …, ``n_rows - 1``. None and NaN are missing values. It may return a mapping of feature to value
-            where several are measured at once: they are kept, and paid for if they are used.
+            ``get_feature(row, feature)`` returns the value of a feature in row 0, 1, …, ``n_rows - 1``. It gets the
+            feature's name if the forest has `feature_names`, as one that was trained on a DataFrame has, and else its
+            column number. None and NaN are missing values. It may return a mapping of feature to value where several
+            are measured at once: they are kept, and paid for if they are used.
         n_rows : int, default 1
         feature_costs, groups, group_costs : optional
-            What a row pays, as in `scurry.prune`; by default 1 for every feature.
+            What a row pays, as in `scurry.prune`; by default the predictor's own `feature_costs`, or 1 for every
+            feature if it has none. Node tests cost nothing here.
         max_cost : float, optional
             The most a row may pay. A tree whose next feature would exceed it answers with the node it has reached.
         order : {"plan", "cheapest", "informative"}
@@ -312,8 +379,7 @@ class Predictor:
         >>> out.ledger
         Ledger(n_rows=2, n_purchases=2, total_cost=4)
         """
-        costs = FeatureCosts.of(self.forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs)
-        terms = Terms.of(self, costs, max_cost, order)
+        terms = self._agree_terms(feature_costs, groups, group_costs, max_cost, order)
         return acquire(terms, get_feature, n_rows, Ledger() if ledger is None else ledger)
 
     def start_row(
@@ -334,7 +400,8 @@ class Predictor:
         known : mapping of feature to value, array of shape (n_features,), or table of one row, optional
             What is known already, and costs nothing. NaN and None are not known yet.
         feature_costs, groups, group_costs : optional
-            What a row pays, as in `scurry.prune`; by default 1 for every feature.
+            What a row pays, as in `scurry.prune`; by default the predictor's own `feature_costs`, or 1 for every
+            feature if it has none. Node tests cost nothing here.
         max_cost : float, optional
             The most the row may pay. A tree whose next feature would exceed it answers with the node it has reached.
         order : {"plan", "cheapest", "informative"}
@@ -361,8 +428,7 @@ class Predictor:
         >>> visit.answer.label, visit.answer.cost, visit.answer.why
         (0, 5.0, 'all 1 trees are evaluated')
         """
-        costs = FeatureCosts.of(self.forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs)
-        terms = Terms.of(self, costs, max_cost, order)
+        terms = self._agree_terms(feature_costs, groups, group_costs, max_cost, order)
         is_randomised = self.plan.exit_rule is not None and self.plan.exit_rule.is_randomised
         if row is None and is_randomised:
             raise InputError(

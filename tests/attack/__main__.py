@@ -1,4 +1,4 @@
-"""Attack scurry: `python -m attack --models 1500 --pipelines 100 --frames 500 --files 20000 --calls 1500 --processes 60`.
+"""Attack scurry: `python -m attack --models 1500 --pipelines 100 --files 20000 --calls 1500 --processes 60`.
 
 Each attack is cut into slices, which children of this process run one after another. A slice that crashes or hangs
 ends its child and is a finding; another child goes on after it. To repeat a finding, run its attack from its seed on,

@@ -60,8 +60,8 @@ def test_missing_column(data, model, folder, fail, tmp_path):
 
 def test_regression_model(data, folder, fail, tmp_path):
     regressor = RandomForestRegressor(5, random_state=0).fit(data.data, data.target)
-    fix = "this model is a regressor; pass a classifier, or use scurry.anytime, which takes regressors too"
-    with pytest.raises(InputError, match=fix):
+    fix = "this model is a regressor; pass promise=scurry.promises.Values(max_error)"
+    with pytest.raises(InputError, match=re.escape(fix)):
         scurry.early_exit(regressor, data.data)
     with pytest.raises(InputError, match="RandomForestRegressor is a regressor; pass a classifier, such as"):
         scurry.EarlyExitClassifier(regressor).fit(data.data, data.target)
@@ -69,7 +69,7 @@ def test_regression_model(data, folder, fail, tmp_path):
     arguments = (tmp_path / "regressor.scurry", folder / "rows.parquet")
     assert fix in fail("early-exit", *arguments, "-o", tmp_path / "x.scurry")
     assert "this model is a regressor; pass a classifier" in fail("prune", *arguments)
-    scurry.anytime(regressor, data.data, data.target)  # as the message says
+    scurry.early_exit(regressor, data.data, promise=scurry.promises.Values(0.3, 0.1, confidence=None))  # as it says
 
 
 @pytest.mark.parametrize(("asked", "meant"), [(5, "0.05 (5 %)"), (0.5 + 1, "0.015 (1.5 %)"), (95, "0.95 (95 %)")])

@@ -185,3 +185,23 @@ def test_options_of_early_exit(run, fail, folder, forest, features, tmp_path):
     (tmp_path / "costs.json").write_text("{}")
     assert "must hold a JSON list" in fail(*arguments, "--costs", tmp_path / "costs.json", *output)
     assert "--costs must be trees, steps or a file" in fail(*arguments, "--costs", "dollars", *output)
+
+
+def test_promises(run, fail, folder, forest, features, table, tmp_path):
+    arguments = ("early-exit", folder / "model.scurry", folder / "rows.parquet", "-o", tmp_path / "fast.scurry")
+    X, y = features[250:500], table.diagnosis[250:500].to_numpy()
+    asked = ("--promise", "accuracy<=10%", "--confidence", "0.9", "--label", "diagnosis")
+    facts = json.loads(run(*arguments, *asked, "--json"))
+    promise = scurry.promises.Accuracy(0.1, confidence=0.9)
+    expected = scurry.early_exit(forest, X, y, promise=promise, random_state=0)
+    assert facts == json.loads(json.dumps({"file": str(tmp_path / "fast.scurry")} | shown(expected)))
+    names = forest.classes_.tolist()
+    run(*arguments, "--promise", f"{names[0]}<=20%, {names[1]}<=20%")
+    assert scurry.load(tmp_path / "fast.scurry").certificate.promise == scurry.promises.LabelsPerClass(
+        dict.fromkeys(names, 0.2)
+    )
+    assert "Recall compares answers with known labels" in fail(*arguments, "--promise", f"recall({names[1]})<=20%")
+    assert "accuracy<=0.3%" in fail(*arguments, "--promise", "nothing")
+    assert "contradict" in fail(*arguments, "--promise", "labels<=5%", "--no-promise")
+    assert "not both" in fail(*arguments, "--promise", "labels<=5%", *EXIT)
+    assert "more calibration rows" in fail(*arguments, "--promise", f"{names[0]}<=1%,{names[1]}<=1%")

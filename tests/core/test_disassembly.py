@@ -41,5 +41,7 @@ def test_comparisons_fill_the_registers(isa, name):
     assert comparisons.count(REGISTERS[isa]) >= 8
     if isa != "avx512":  # masks of smaller types are compared in shorter registers there
         assert set(comparisons) == {REGISTERS[isa]}
+    if name == "sums":  # a row's lanes are added in whole registers
+        assert len(re.findall(rf"\bv?paddd\s.*%{REGISTERS[isa]}", code)) >= 2
     moved_alone = len(re.findall(r"\bv?p(?:ins|ext)r[bwdq]\b", code))
     assert moved_alone < 0.05 * code.count("\n")

@@ -15,6 +15,7 @@ LEVELS = ("portable", "avx2", "avx512")
 SCRIPT = """
 import numpy as np, scurry
 from scurry.forest import reference
+from support.sentinel_oracle import random_rule, sentinel_answers
 from support.strategies import complete_forest
 
 print(scurry._core.kernels())
@@ -45,6 +46,20 @@ for n_features in (1, 3, 7, 8, 9, 15, 16, 17, 33, 70):
                 assert fast.run(X[row : row + 1]).trees[0] == run.trees[row]
                 assert fast.predict(X[row : row + 1])[0] == run.labels[row]
                 np.testing.assert_array_equal(fast.predict_proba(X[row : row + 1])[0], probabilities[row])
+    forest = complete_forest(12, 4, n_features, 1 + n_features % 2, seed=n_features)
+    for n_lanes in (1, 2, 3, 8, 15, 40)[n_features % 2 :: 2]:
+        for n_sentinels, n_edges in ((3, 2), (11, 70)):
+            X = rows[::n_sentinels]
+            options = {"n_lanes": n_lanes, "n_sentinels": n_sentinels, "n_edges": n_edges, "share": 0.05}
+            order = rng.permutation(12).astype(np.int32)
+            rule = random_rule(rng, forest, order, X, **options)
+            run = scurry.Predictor(forest, scurry.Plan(order=order, stop=rule)).run(X)
+            trees, estimates, at = sentinel_answers(forest, order, rule, X)
+            np.testing.assert_array_equal(run.trees, trees)
+            stopped = at < n_sentinels
+            bounds = (0, 1) if forest.n_classes else (-np.inf, np.inf)
+            expected = np.where(stopped, estimates.clip(*bounds), reference.scores(forest, X)[:, -1])
+            np.testing.assert_array_equal(run.scores, expected)
 """
 
 

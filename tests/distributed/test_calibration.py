@@ -125,6 +125,22 @@ def test_any_pieces_in_any_order_give_the_plan_of_the_whole(models, case, data):
     assert calibrate(calibration).digest == alone.digest
 
 
+@pytest.mark.parametrize("name", ["boosted", "classes"])
+def test_pieces_give_the_plan_of_the_whole_for_promises_per_class(models, name):
+    model, X = models[name]
+    promise = scurry.promises.LabelsPerClass(dict.fromkeys(model.classes_.tolist(), 0.05))
+    forest, pieces = scurry.from_model(model), Pieces(np.split(X.astype(np.float32), [1000, 1000, 3300]), [2, 0, 3, 1])
+    calibration = Calibration.of(forest, pieces, None, None, ExitOptions(promise=promise, random_state=5))
+    alone = scurry.early_exit(model, X, promise=promise, random_state=5)
+    assert calibrate(calibration).digest == alone.digest
+    assert calibrate(calibration).certificate.tests == alone.certificate.tests
+
+
+def test_promises_that_need_labels_are_refused(models, tmp_path):
+    with pytest.raises(InputError, match="files are read without theirs"):
+        distributed.early_exit(models["boosted"][0], tmp_path, promise=scurry.promises.Accuracy(0.1))
+
+
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory, models):
     """Calibration rows in files: of one class, of no rows, of one row, and of other formats."""

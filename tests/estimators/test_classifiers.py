@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from scurry import AbortFlag, AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier, early_exit
 from scurry.errors import InputError
+from scurry.promises import Accuracy, LabelsPerClass
 
 WITHOUT_PROMISE = {"max_disagreement": 0.05, "confidence": None}
 
@@ -169,3 +170,26 @@ def test_a_threshold_holds_where_every_tree_is_evaluated(rows):
     expected = model.classes_[(model.predict_proba(X_new)[:, 1] >= 0.15).astype(int)]
     assert (fast.predict(X_new) == expected).all()
     assert (fast.predict(X_new) != model.predict(X_new)).any()
+
+
+class TestPromises:
+    X, y = make_classification(4000, random_state=0)
+
+    def test_a_promise_of_another_kind(self):
+        promise = Accuracy(0.03)
+        fast = EarlyExitClassifier(GradientBoostingClassifier(n_estimators=20), promise=promise, random_state=0)
+        fast.fit(self.X, self.y)
+        assert fast.predictor_.certificate.promise == promise
+        assert clone(fast).promise == promise
+        # A budget at prediction time is one of labels that change.
+        assert fast.run(self.X[:100], max_disagreement=0.2).mean_trees <= 20
+
+    def test_classes_are_checked_and_too_few_rows_evaluate_every_tree(self):
+        estimator = RandomForestClassifier(15, max_depth=4, random_state=0)
+        wrong = EarlyExitClassifier(estimator, promise=LabelsPerClass({"a": 0.1, "b": 0.1}))
+        with pytest.raises(ValueError, match="classes of the model"):
+            wrong.fit(self.X, self.y)
+        few = EarlyExitClassifier(estimator, promise=LabelsPerClass({0: 0.1, 1: 0.001}), random_state=0)
+        with pytest.warns(UserWarning, match="more calibration rows"):
+            few.fit(self.X, self.y)
+        assert few.run(self.X[:50]).mean_trees == 15

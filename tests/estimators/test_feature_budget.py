@@ -7,11 +7,13 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import balanced_accuracy_score
 
 import scurry
 from scurry import FeatureBudgetClassifier
 from scurry.errors import InfeasibleError, InputError, ScurryWarning, UnsupportedModelError
+from scurry.promises import Cost
 
 COSTS = {"feature_costs": [1, 2, 4, 8, 1, 2, 4, 8], "groups": [0, 0, 0, 0, 1, 1, 1, 1], "group_costs": [5, 1]}
 
@@ -188,3 +190,128 @@ def test_mistakes(rows):
         warnings.simplefilter("ignore", ScurryWarning)
         with pytest.raises(InfeasibleError, match="no forest costs -1 or less"):
             model.predict(X, max_cost=-1)
+
+
+class TestPromises:
+    """A cost that new rows keep, certified on rows that the estimator sets apart."""
+
+    def make(self, **options):
+        known = {"promise": Cost(12), "candidates": ["trees"], "random_state": 0} | COSTS
+        return FeatureBudgetClassifier(RandomForestClassifier(5), **(known | options))
+
+    def test_rows_set_apart_certify_it(self, rows):
+        X, y, X_new, y_new = rows
+        model = self.make(calibration_size=0.25).fit(X, y)
+        held, certificate = model._calibration, model.predictor_.certificate
+        apart = {tuple(row) for row in held.certifying_rows}
+        others = {tuple(row) for row in held.rows} | {tuple(row) for row in held.training_rows}
+        assert len(apart) == certificate.n_rows == round(0.25 * len(X))
+        assert not apart & others
+        assert len(apart) + len(others) == len(X)
+        assert certificate.promise == Cost(12)
+        paid = model.cost(held.certifying_rows)
+        assert certificate.measured.mean_cost == pytest.approx(paid.mean())
+        assert paid.mean() < certificate.bound <= 12
+        assert model.cost(X_new).mean() <= 12
+        assert model.score(X_new, y_new) > 0.7
+        assert "found of each class" in str(model.summary())
+
+    def test_it_is_kept_as_often_as_stated(self):
+        """Over draws from a known pool, whose mean cost is the truth."""
+        rng, n_draws, n_broken, n_plain = np.random.default_rng(0), 60, 0, 0
+        pool = rng.random((3000, 3))
+        labels = (pool[:, 0] + 0.5 * (pool[:, 1] > 0.5) * pool[:, 2] > 0.7).astype(int)
+        prices = {"feature_costs": [1.0, 4.0, 20.0]}
+        for draw in range(n_draws):
+            sample = rng.integers(3000, size=160)
+            known = {"random_state": draw, "candidates": ["trees"], "n_folds": 1, **prices}
+            model = FeatureBudgetClassifier(RandomForestClassifier(3, max_depth=3), promise=Cost(6), **known)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                n_broken += model.fit(pool[sample], labels[sample]).cost(pool).mean() > 6
+                n_plain += (
+                    clone(model)
+                    .set_params(promise=None, max_cost=6)
+                    .fit(pool[sample], labels[sample])
+                    .cost(pool)
+                    .mean()
+                    > 6
+                )
+        assert n_broken <= 0.05 * n_draws + 2 * np.sqrt(0.05 * 0.95 * n_draws)
+        assert n_plain > n_broken  # a budget is kept by the rows that chose the forest, not by others
+
+    def test_copies_and_classes(self, rows):
+        X, y, *_ = rows
+        copied, doubled = np.repeat(X[:200], 3, axis=0), np.repeat(y[:200], 3)
+        with pytest.warns(UserWarning, match="copies of others"):
+            model = self.make().fit(copied, doubled)
+        apart = {tuple(row) for row in model._calibration.certifying_rows}
+        assert not apart & {tuple(row) for row in model._calibration.rows}
+        rare = y[:300].copy()
+        rare[5] = 7
+        for seed in range(4):
+            assert self.make(random_state=seed, n_folds=1).fit(X[:300], rare).classes_.tolist() == [0, 1, 7]
+
+    def test_a_fitted_estimator_and_frames(self, rows, fitted):
+        X, y, X_new, _ = rows
+        for labels in (y[1500:], None):
+            model = FeatureBudgetClassifier(fitted, promise=Cost(20), random_state=0, class_weight=None, **COSTS)
+            model.fit(X[1500:], labels)
+            assert model.predictor_.promise == Cost(20)
+            assert model.cost(X_new).mean() <= 20
+        names = [f"x{j}" for j in range(X.shape[1])]
+        framed = self.make().fit(pd.DataFrame(X, columns=names), y)
+        assert (framed.predict(pd.DataFrame(X_new, columns=names)) == self.make().fit(X, y).predict(X_new)).all()
+
+    def test_a_promise_at_prediction_time(self, rows):
+        X, y, X_new, _ = rows
+        model = self.make().fit(X, y)
+        assert model.cost(X_new, promise=Cost(6)).mean() <= 6 < model.cost(X_new).mean()
+        assert (model.predict(X_new, promise=Cost(12)) == model.predict(X_new)).all()
+        plain = self.make(promise=None, max_cost=12).fit(X, y)
+        with pytest.raises(InputError, match="no rows were set apart to certify a promise"):
+            plain.predict(X_new, promise=Cost(6))
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"promise": 12}, "promise must be a scurry.promises.Cost"),
+            ({"promise": scurry.promises.Labels(0.1)}, "promise must be a scurry.promises.Cost"),
+            ({"max_cost": 12}, "give a promise or a budget, not both"),
+            ({"calibration_size": 1.5}, "calibration_size must be a share"),
+        ],
+    )
+    def test_misuse(self, rows, options, message):
+        with pytest.raises(InputError, match=message):
+            self.make(**options).fit(rows[0], rows[1])
+
+
+class TestWhatUsersExpect:
+    def test_save_and_summary(self, rows, tmp_path):
+        X, y, X_new, _ = rows
+        model = FeatureBudgetClassifier(
+            RandomForestClassifier(5), max_cost=12, candidates=["trees"], random_state=0, **COSTS
+        )
+        with pytest.raises(NotFittedError):
+            model.save(tmp_path / "m.scurry")
+        model.fit(X, y).save(tmp_path / "m.scurry")
+        loaded = scurry.load(tmp_path / "m.scurry")
+        assert (loaded.predict(X_new) == model.predict(X_new)).all()
+        assert str(loaded.summary()) == str(model.summary())
+
+    def test_rows_are_bought_at_its_prices(self, rows, fitted):
+        X, y, X_new, _ = rows
+        for model in (
+            FeatureBudgetClassifier(
+                RandomForestClassifier(5), max_cost=12, candidates=["trees"], random_state=0, **COSTS
+            ),
+            FeatureBudgetClassifier(fitted, max_cost=12, **COSTS),
+            FeatureBudgetClassifier(fitted, **COSTS),
+        ):
+            model.fit(X, y)
+            out = model.acquire(lambda row, feature: X_new[row, feature], 20)
+            np.testing.assert_allclose(out.costs, model.cost(X_new[:20]))
+            assert (out.labels == model.predict(X_new[:20])).all()
+            visit = model.start_row(dict(enumerate(X_new[0])))
+            assert visit.answer.label == model.predict(X_new[:1])[0]
+            assert model.start_row(max_cost=0).answer.cost == 0

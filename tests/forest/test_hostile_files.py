@@ -14,7 +14,8 @@ import pytest
 
 from scurry import Forest, Plan, Predictor, load
 from scurry.errors import FormatError, InputError, MissingFileError
-from scurry.plan import ExitRule, LeaderRule
+from scurry.forest.storage import container_bytes
+from scurry.plan import ExitRule, LeaderRule, SentinelRule, TopKRule
 
 STUMP = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}  # fmt: skip
@@ -47,12 +48,30 @@ def leads() -> LeaderRule:
     return LeaderRule(kind="scores", step=0.01, lead=np.full(N_TREES + 1, 9, np.int32))
 
 
+def sentinels() -> SentinelRule:
+    return SentinelRule(
+        sentinels=np.array([1, 2], np.int32),
+        lanes=np.ones((FOREST.n_nodes, 2), np.int32),
+        lane=np.zeros(2, np.int32),
+        scale=np.ones(2),
+        offset=np.zeros(2),
+        spread_lane=1,
+        square=np.zeros(2),
+        edge_offset=np.array([0, 1, 3], np.uint32),
+        edges=np.array([5, 1, 4], np.int32),
+        limits=np.zeros(5),
+    )
+
+
+def ranks() -> TopKRule:
+    parts = {name: getattr(sentinels(), name) for name in ("sentinels", "lanes", "lane", "scale", "offset")}
+    return TopKRule(k=2, limits=np.ones(2), **parts)
+
+
 def saved(rule=None) -> bytes:
     """The bytes of a file with this stop rule, or of the plain forest."""
     subject = FOREST if rule is None else Predictor(FOREST, Plan(order=ORDER, stop=rule))
     header, arrays = subject.to_parts() if rule is None else subject._parts()
-    from scurry.forest.storage import container_bytes
-
     return container_bytes("forest" if rule is None else "predictor", header, arrays)
 
 
@@ -208,6 +227,74 @@ def test_arrays_of_a_leader_rule(arrays, tmp_path):
     refused(tmp_path, changed(saved(leads()), **arrays))
 
 
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"stop_sentinels": np.array([1, N_TREES], np.int32)}, "last sentinel must be below"),
+        ({"stop_sentinels": np.array([0, 1], np.int32)}, "rising numbers of trees"),
+        ({"stop_sentinels": np.array([2, 2], np.int32)}, "rising numbers of trees"),
+        ({"stop_sentinels": np.array([[1, 2]], np.int32)}, "for each sentinel"),
+        ({"stop_sentinels": np.array([1], np.int32)}, "for each sentinel"),
+        ({"stop_lanes": np.ones((1, 2), np.int32)}, "has lanes for 1 nodes"),
+        ({"stop_lanes": np.ones((9, 1), np.int32)}, "spread_lane must be"),
+        ({"stop_lanes": np.ones((9, 0), np.int32)}, "lane must be"),
+        ({"stop_lanes": np.ones(9, np.int32)}, "for each sentinel"),
+        ({"stop_lanes": np.full((9, 2), 2**30, np.int32)}, "more than 2^31"),
+        ({"stop_lanes": np.full((9, 2), -(2**31), np.int32)}, "more than 2^31"),
+        ({"stop_lane": np.array([0, 2], np.int32)}, "lane must be"),
+        ({"stop_lane": np.array([-1, 0], np.int32)}, "lane must be"),
+        ({"stop_scale": np.array([np.nan, 1])}, "must be finite"),
+        ({"stop_offset": np.array([np.inf, 1])}, "must be finite"),
+        ({"stop_square": np.ones(3)}, "for each sentinel"),
+        ({"stop_limits": np.full(5, np.nan)}, "no limit may be NaN"),
+        ({"stop_limits": np.zeros(4)}, "every interval"),
+        ({"stop_limits": np.zeros((5, 1))}, "do not fit"),
+        ({"stop_edges": np.array([5, 4, 1], np.int32)}, "must rise"),
+        ({"stop_edges": np.array([5, 1], np.int32)}, "rise from 0"),
+        ({"stop_edge_offset": np.array([0, 4, 3], np.uint32)}, "rise from 0"),
+        ({"stop_edge_offset": np.array([1, 1, 3], np.uint32)}, "rise from 0"),
+        ({"stop_edge_offset": np.array([0, 3], np.uint32)}, "do not fit"),
+    ],
+    ids=str,
+)
+def test_arrays_of_a_sentinel_rule(arrays, message, tmp_path):
+    assert message in refused(tmp_path, changed(saved(sentinels()), **arrays))
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [{"spread_lane": 2}, {"spread_lane": -2}, {"spread_lane": True}, {"spread_lane": 1.0}, {"extra": 1}],
+    ids=str,
+)
+def test_fields_of_a_sentinel_rule(stop, tmp_path):
+    def with_stop(whole):
+        whole["header"]["plan"]["stop"] |= stop
+        return json.dumps(whole).encode()
+
+    refused(tmp_path, changed(saved(sentinels()), raw_manifest=with_stop))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"stop_limits": np.array([1.0, np.nan])}, "limits must be 0 or more"),
+        ({"stop_limits": np.ones(3)}, "one number for each sentinel"),
+        ({"stop_scale": np.array([1.0, -1.0])}, "scale above 0"),
+        ({"stop_sentinels": np.array([1, 9], np.int32)}, "last sentinel must be below"),
+        ({"stop_lanes": np.full((9, 2), 2**30, np.int32)}, "more than 2^31"),
+        ({"stop_lanes": np.ones((3, 2), np.int32)}, "has lanes for 3 nodes"),
+    ],
+    ids=str,
+)
+def test_arrays_of_a_top_k_rule(arrays, message, tmp_path):
+    regressor = FOREST.replace(value=FOREST.value[:, 1:], classes=None, base_score=[0.0])
+    header, parts = Predictor(regressor, Plan(order=ORDER, stop=ranks()))._parts()
+    assert message in refused(tmp_path, changed(container_bytes("predictor", header, parts), **arrays))
+    for stop in ({"k": 0}, {"k": True}, {"k": 2.0}, {"keep": "best"}, {"keep": 1}, {"extra": 1}):
+        wrong = header | {"plan": header["plan"] | {"stop": header["plan"]["stop"] | stop}}
+        refused(tmp_path, container_bytes("predictor", wrong, parts))
+
+
 def test_votes_of_trees_that_have_one_output():
     boosted = FOREST.replace(value=FOREST.value[:, 1:], tree_output=[0] * N_TREES, base_score=[0.0])
     with pytest.raises(InputError, match="has no vote for every class"):
@@ -276,3 +363,40 @@ def test_what_is_no_file(tmp_path):
     assert isinstance(caught.value, FileNotFoundError)
     with pytest.raises(InputError, match="cannot be read"):
         load("a\0b")
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        b"1234," * 800_000,
+        b'"ab",' * 800_000,
+        b'"",' * 1_300_000,
+        b'"' + b"x" * 4_000_000 + rb'\ud83d\ude00",',
+        b'"' + b"x" * 4_000_000 + "\U0001f600".encode() + b'",',
+    ],
+    ids=["numbers", "texts", "empty texts", "one wide escape", "one wide character"],
+)
+def test_manifests_of_small_values(items, tmp_path):
+    """Such a file took 4 to 10 times its size, and 14 times with an object of short keys."""
+    body = b'{"format": "scurry", "version": 1, "header": {"classes": [' + items + b"0]}}"
+    assert "more memory than 4 times" in refused(tmp_path, changed(saved(), raw_manifest=lambda whole: body))
+
+
+def test_manifests_of_short_keys(tmp_path):
+    body = b'{"format": "scurry", "header": {' + b",".join(b'"%x":0' % i for i in range(400_000)) + b"}}"
+    assert "more memory than 4 times" in refused(tmp_path, changed(saved(), raw_manifest=lambda whole: body))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        np.array([f"{i:05d}" for i in range(100_000)]),
+        np.array([f"a, b: {i}, ,,,::::" for i in range(60_000)]),
+        np.array([f"город {i}" for i in range(60_000)]),
+    ],
+    ids=["short", "commas", "not ascii"],
+)
+def test_many_categories_are_no_attack(names, tmp_path):
+    """The largest header that a file without other content may have is far beyond what models hold."""
+    FOREST.replace(categories={0: names}).save(tmp_path / "f.scurry")
+    assert load(tmp_path / "f.scurry").categories[0].tolist() == names.tolist()

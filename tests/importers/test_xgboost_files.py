@@ -16,8 +16,8 @@ from scurry.errors import FormatError, UnsupportedModelError
 from support.xgboost_models import GOLDEN, REAL, SMALL, X, document, from_document, train, tree_documents
 
 
-@pytest.mark.parametrize("version", ["1.7.6", "2.1.4"])
-def test_files_of_older_releases(version, tmp_path):
+@pytest.mark.parametrize("version", ["1.7.6", "2.1.4", "3.4.1"])
+def test_files_of_other_releases(version, tmp_path):
     golden = json.loads((GOLDEN / f"xgboost-{version}.json").read_text())
     rows = np.array(golden["rows"], np.float32)
     forest = from_document(golden["model"], tmp_path)

@@ -184,7 +184,7 @@ class TestCertificate:
     @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
     def test_files_of_version_1(self, path, tmp_path):
         subject = scurry.load(path)
-        if isinstance(subject, scurry.Forest):
+        if isinstance(subject, scurry.Forest) or subject.certificate is None:
             return
         certificate = subject.certificate
         assert certificate.method in str(certificate.describe())

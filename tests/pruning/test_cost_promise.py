@@ -55,7 +55,7 @@ def test_the_most_expensive_certified_pruning_is_chosen():
     assert fast.certificate.measured.mean_cost == pytest.approx(paid.mean())
     assert loss_p_value(paid, 30, max_loss=largest_cost(costs, fast.forest)) <= 0.05
     # The next one that was looked at is not certified.
-    later = [forest for forest, cost in PATH._candidates(promise) if cost > fast.certificate.measured.validation_cost]
+    later = [one.forest for one in PATH._candidates(promise) if one.cost > fast.certificate.measured.validation_cost]
     assert later
     assert loss_p_value(costs.of_rows(later[0], CAL), 30, max_loss=largest_cost(costs, later[0])) > 0.05
     assert 25 < fast.certificate.measured.validation_cost < 30
@@ -226,3 +226,37 @@ class TestFiles:
         data = self.CERTIFICATE.to_json()
         with pytest.raises(FormatError, match="measured mean_cost of the wrong type"):
             Certificate.from_json(data | {"measured": data["measured"] | {"mean_cost": "x"}})
+
+
+class TestOneLabel:
+    """It is cheap, and useless: said at once, in the summary, and on the page."""
+
+    def make(self):
+        with pytest.warns(scurry.errors.ScurryWarning, match="for every validation row"):
+            return PATH.at(promise=Cost(0), X_cal=CAL)
+
+    def test_summary_and_file(self, tmp_path):
+        fast = self.make()
+        label = fast.predict(TEST)[0]
+        assert f"answers {label} for every row" in str(fast.summary())
+        fast.save(tmp_path / "fast.scurry")
+        assert scurry.load(tmp_path / "fast.scurry").certificate.measured.single_label == repr(int(label))
+        assert "for every row" not in str(PATH.at(promise=Cost(30), X_cal=CAL).summary())
+
+    def test_report(self, tmp_path):
+        page = scurry.report.write(self.make(), tmp_path / "r.html", TEST, Y[1400:]).read_text(encoding="utf-8")
+        assert "Do not use it: every test row gets the label" in page
+        assert "one label for all rows" in page
+
+    def test_measurements_of_older_files_are_read(self):
+        old = TestFiles.CERTIFICATE.to_json()
+        for name in ("single_label", "candidate", "recalls"):
+            del old["measured"][name]
+        assert Certificate.from_json(old).measured == TestFiles.CERTIFICATE.measured
+
+
+def test_the_prices_stay_with_the_promise(tmp_path):
+    fast = PATH.at(promise=Cost(30), X_cal=CAL)
+    fast.save(tmp_path / "fast.scurry")
+    out = scurry.load(tmp_path / "fast.scurry").acquire(lambda row, feature: TEST[row, feature], 30)
+    np.testing.assert_allclose(out.costs, PATH.problem.costs.of_rows(fast.forest, TEST[:30]))

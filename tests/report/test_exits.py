@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 
@@ -81,21 +80,14 @@ def test_leads_of_several_classes(method):
     assert story.curve.columns[story.curve.n_drawn - 1].values[-1] == 0
 
 
-def test_verdict_and_interval(forest, data, exit_by):
+def test_measured_rate_and_promise(forest, data, exit_by):
     fast = exit_by(forest, "qwyc")
     claim = story_of(fast, data).claims[0]
     n_changed, n = int((fast.predict(data["test"][0]) != forest.predict(data["test"][0])).sum()), 1000
-    interval = binomtest(n_changed, n).proportion_ci(0.95, "exact")
     assert claim.measured.startswith(
         f"{100 * n_changed / n:.2f} %" if n_changed >= 10 else f"{100 * n_changed / n:.3f} %"
     )
-    assert exits._find_interval(n_changed, n) == pytest.approx(tuple(interval))
     assert claim.promised == "at most 5 %"
-    assert [exits._judge(m, low, 0.01) for m, low in ((0.01, 0.005), (0.012, 0.008), (0.03, 0.02))] == [
-        "kept",
-        "above it, perhaps by chance",
-        "not kept on these rows",
-    ]
 
 
 @pytest.mark.parametrize("method", ["qwyc", "minimean", "schwing"])

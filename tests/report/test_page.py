@@ -193,7 +193,7 @@ def test_errors(forest, data, tmp_path):
     X, y = data["test"]
     with pytest.raises(
         InputError,
-        match=r"about a Predictor, a PruningPath, Offers or a Forest, got RandomForestClassifier; make one with",
+        match=r"Offers, a Forest or a fitted estimator of scurry, got RandomForestClassifier; make one with",
     ):
         scurry.report.write(RandomForestClassifier(), tmp_path / "r.html", X, y)
     with pytest.raises(InputError, match=r"y_test has shape \(5,\), X_test has 1000 rows"):

@@ -9,7 +9,7 @@ from sklearn.ensemble import RandomForestClassifier
 import scurry
 from scurry.formatting import format_number, format_share
 from scurry.report import prunings
-from scurry.report.story import TestRows, tell_whole
+from scurry.report.story import TestRows
 
 pytestmark = pytest.mark.filterwarnings("ignore::scurry.errors.ScurryWarning")
 
@@ -112,7 +112,7 @@ def test_offers_of_several_candidates(forest, data):
     full = found.path_.problem.costs.of_rows(found.forest_, X).mean()
     assert format_number(full) in story.tiles[0].note
     assert "FeatureBudgetClassifier" in story.recipe
-    alone = tell_whole(found.predictor_.forest, TestRows(found.predictor_.forest, X, y), found.predictor_.certificate)
+    alone = prunings.tell_chosen(found.predictor_, TestRows(found.predictor_.forest, X, y))
     assert alone.promise.startswith("Nothing is promised for new rows.")
     assert alone.tiles[0].name == "cost per row"
     assert not any(claim.verdict == "kept" for claim in alone.claims)
@@ -136,3 +136,95 @@ def _paid(forest, X, costs):
                 node = forest.left[node] if goes_left else forest.right[node]
         paid.append(sum(costs[j] for j in used))
     return np.array(paid)
+
+
+@pytest.fixture(scope="module")
+def priced(forest, data):
+    X = data["cal"][0]
+    path = scurry.prune(forest, X[: len(X) // 2], feature_costs=np.linspace(1, 5, forest.n_features))
+    budget = 0.5 * float(path.costs.max())
+    return path.at(promise=scurry.promises.Cost(budget), X_cal=X[len(X) // 2 :]), path.problem.costs, budget
+
+
+class TestPromisedCost:
+    """The promise is measured on the rows of the report, not repeated from the calibration."""
+
+    def test_it_is_measured_with_an_interval(self, priced, data):
+        (fast, costs, budget), (X, y) = priced, data["test"]
+        story = prunings.tell_chosen(fast, TestRows(fast.forest, X, y), "$")
+        mean = costs.of_rows(fast.forest, X).mean()
+        claim = story.claims[0]
+        assert (claim.what, claim.verdict) == ("mean cost per row", "kept")
+        assert claim.promised == f"at most ${format_number(round(budget, 2))}"
+        measured, low, high = (float(number) for number in re.findall(r"\$([\d.]+)", claim.measured))
+        assert low < measured == float(format_number(round(mean, 2))) < high
+        assert story.tiles[0].value == f"${format_number(round(mean, 2))}"
+        assert mean != fast.certificate.measured.mean_cost
+
+    def test_rows_that_pay_more_break_it(self, priced, data):
+        fast, costs, budget = priced
+        X = data["test"][0]
+        paid = costs.of_rows(fast.forest, X)
+        expensive = np.repeat(X[paid > budget], 50, axis=0)
+        assert len(expensive)
+        claim = prunings.tell_chosen(fast, TestRows(fast.forest, expensive)).claims[0]
+        assert claim.verdict == "not kept on these rows"
+
+    def test_the_interval_covers_the_truth(self, priced):
+        fast, *_ = priced
+        rng, most, n_missed = np.random.default_rng(0), 50.0, 0
+        for _ in range(100):
+            paid = rng.choice([1.0, 5.0, 50.0], 300, p=[0.6, 0.38, 0.02])
+            claim = prunings._claim_cost(fast.certificate, paid, most, str)
+            low, high = (float(number) for number in re.findall(r"[\d.]+", claim.measured)[1:3])
+            n_missed += not low <= 3.5 <= high
+        assert n_missed <= 8
+
+    def test_what_it_is_compared_with_is_named(self, priced, forest, data, tmp_path):
+        (fast, *_), (X, y) = priced, data["test"]
+        alone = scurry.report.write(fast, tmp_path / "r.html", X, y).read_text(encoding="utf-8")
+        assert "full model" not in alone.lower()
+        assert "This forest, every tree" in alone
+        model = RandomForestClassifier(7, random_state=0).fit(*data["fit"])
+        compared = scurry.report.write(fast, tmp_path / "r.html", X, y, model=model).read_text(encoding="utf-8")
+        assert "Original model" in compared
+        assert "full model" not in compared.lower()
+        n_changed = int((fast.predict(X) != model.predict(X)).sum())
+        assert f"{n_changed:,} of {len(X):,} test rows have another answer than the original model" in compared
+
+    def test_a_file_without_prices_says_so(self, priced, data):
+        fast, *_ = priced
+        old = scurry.Predictor(fast.forest, scurry.Plan.full(fast.forest, fast.certificate))
+        story = prunings.tell_chosen(old, TestRows(old.forest, *data["test"]))
+        assert story.claims[0].measured == "nothing: the file does not hold the prices"
+        assert story.claims[0].verdict == ""
+        assert story.tiles[0].note == "of the rows that certified it"
+
+
+class TestEstimators:
+    def test_a_promise_is_compared_with_the_given_estimator(self, data, tmp_path):
+        (X_val, y_val), (X, y) = data["cal"], data["test"]
+        found = scurry.FeatureBudgetClassifier(
+            RandomForestClassifier(5), promise=scurry.promises.Cost(3), candidates=["trees"], random_state=0
+        ).fit(X_val, y_val)
+        page = scurry.report.write(found, tmp_path / "r.html", X, y).read_text(encoding="utf-8")
+        assert "Original model" in page
+        assert "new rows pay at most 3 for features on average" in page
+        assert format_number(float(found.cost(X).mean())) in page
+
+    def test_a_budget_shows_all_offers(self, data, tmp_path):
+        (X_val, y_val), (X, y) = data["cal"], data["test"]
+        found = scurry.FeatureBudgetClassifier(
+            RandomForestClassifier(5), max_cost=3, candidates=["trees"], random_state=0
+        ).fit(X_val, y_val)
+        page = scurry.report.write(found, tmp_path / "r.html", X, y).read_text(encoding="utf-8")
+        assert "The best forest within 3 per row" in page
+
+    def test_an_early_exit_is_told_of_its_predictor(self, data, tmp_path):
+        fast = scurry.EarlyExitClassifier(RandomForestClassifier(15), max_disagreement=0.05, random_state=0)
+        page = scurry.report.write(fast.fit(*data["fit"]), tmp_path / "r.html", *data["test"])
+        assert "Full model" in page.read_text(encoding="utf-8")
+
+    def test_one_that_is_not_fitted(self, data, tmp_path):
+        with pytest.raises(scurry.errors.InputError, match="a fitted estimator of scurry, got EarlyExitClassifier"):
+            scurry.report.write(scurry.EarlyExitClassifier(), tmp_path / "r.html", *data["test"])

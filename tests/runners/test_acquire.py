@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -6,7 +8,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
 import scurry
-from scurry.errors import InputError
+from scurry.errors import InputError, ScurryWarning
 from scurry.plan import StepRule
 from scurry.pruning import FeatureCosts, feature_uses
 from support.acquisition_cases import WINE, WINE_FOREST, from_table, simulate
@@ -314,3 +316,48 @@ def test_no_rows():
     assert out.bought.shape == (0, 13)
     assert out.scores.shape == (0, 3)
     assert repr(out) == "Acquisition(n_rows=0, mean_cost=0)"
+
+
+class TestFailures:
+    """Rows that nothing could be measured for cost nothing, and roots answer: that must not look like success."""
+
+    @pytest.mark.parametrize(
+        ("forest", "mistake", "hint"),
+        [
+            (WINE_FOREST, {"alcohol": 1.0}.__getitem__, "KeyError: 9. It gets a feature by its column number"),
+            (
+                WINE_FOREST,
+                lambda feature: WINE[0][0, feature + "!"],
+                "TypeError.* It gets a feature by its column number",
+            ),
+            (
+                WINE_FOREST.replace(feature_names=[f"test {j}" for j in range(WINE_FOREST.n_features)]),
+                lambda feature: WINE[0][0, feature],
+                "IndexError.* It gets a feature by its name, such as 'test 0'",
+            ),
+        ],
+    )
+    def test_a_function_that_always_raises_is_warned_of_once(self, forest, mistake, hint):
+        predictor = scurry.Predictor.full(forest)
+        with pytest.warns(ScurryWarning, match=f"raised an error in 5 of 5 rows; in row 0, {hint}") as caught:
+            out = predictor.acquire(lambda row, feature: mistake(feature), 5)
+        assert len(caught) == 1
+        assert caught[0].filename == __file__
+        assert (out.costs == 0).all()
+        assert (out.stop_reason == "failed").all()
+
+    def test_other_errors_have_no_hint_and_success_no_warning(self):
+        X, predictor = WINE[0], scurry.Predictor.full(WINE_FOREST)
+
+        def measure(row, feature):
+            if row == 3:
+                raise OSError("the laboratory is closed")
+            return X[row, feature]
+
+        with pytest.warns(
+            ScurryWarning, match="in 1 of 5 rows; in row 3, OSError: the laboratory is closed. Such rows"
+        ):
+            predictor.acquire(measure, 5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            predictor.acquire(measure, 3)

@@ -452,3 +452,72 @@ def test_more_classes():
         finish(visit, x)
         assert visit.answer.label == label
         np.testing.assert_array_equal(visit.answer.probabilities, row)
+
+
+class TestPricesOfThePredictor:
+    """A predictor that was made with prices asks them of every row, also after a file."""
+
+    def test_they_are_asked_by_default_and_saved(self, tmp_path):
+        priced = PREDICTORS["forest"].with_feature_costs(**PRICES)
+        priced.save(tmp_path / "priced.scurry")
+        loaded = scurry.load(tmp_path / "priced.scurry")
+        assert loaded.digest == priced.digest != PREDICTORS["forest"].digest
+        expected = PREDICTORS["forest"].acquire(from_table(X), 20, **PRICES)
+        for predictor in (priced, loaded, pickle.loads(pickle.dumps(priced))):
+            np.testing.assert_array_equal(predictor.acquire(from_table(X), 20).costs, expected.costs)
+            assert predictor.start_row().next_feature == PREDICTORS["forest"].start_row(**PRICES).next_feature
+            assert scurry.evaluation.feature_bill(predictor, X).costs == pytest.approx(
+                FeatureCosts.of(FOREST, **PRICES).of_rows(FOREST, X)
+            )
+
+    def test_prices_that_are_given_replace_all_of_them(self):
+        priced = PREDICTORS["forest"].with_feature_costs(**PRICES)
+        assert priced.start_row(feature_costs=np.full(30, 7.0)).next_feature.cost == 7.0
+        bill = scurry.evaluation.feature_bill(priced, X, feature_costs=np.full(30, 7.0))
+        np.testing.assert_array_equal(
+            bill.costs, FeatureCosts.of(FOREST, feature_costs=np.full(30, 7.0)).of_rows(FOREST, X)
+        )
+
+    def test_without_any_every_feature_costs_1(self):
+        assert PREDICTORS["forest"].feature_costs is None
+        assert PREDICTORS["forest"].start_row().next_feature.cost == 1.0
+
+    @every_predictor
+    def test_answers_and_visits_do_not_depend_on_them(self, predictor, tmp_path):
+        priced = predictor.with_feature_costs(**PRICES)
+        np.testing.assert_array_equal(priced.predict(X), predictor.predict(X))
+        predictor.start_row(row=0).save(tmp_path / "visit.scurry")
+        assert scurry.Visit.load(tmp_path / "visit.scurry", priced).cost == 0
+
+    def test_prices_of_another_forest_do_not_fit(self):
+        costs = FeatureCosts.of(WINE_FOREST)
+        with pytest.raises(InputError, match="the plan has prices of 13 features, the forest has 30"):
+            scurry.Predictor(FOREST, scurry.Plan.full(FOREST, feature_costs=costs))
+
+
+def test_a_missing_value_is_said():
+    visit = scurry.Predictor.full(FOREST).start_row()
+    first = visit.next_feature.name
+    visit.give(first, None)
+    while visit.next_feature is not None:
+        visit.give(visit.next_feature.name, X[0, visit.next_feature.name])
+    assert visit.answer.complete
+    assert f"; {first} is a missing value, which goes where the model sends missing values" in visit.answer.why
+    assert "trained with such" in visit.answer.why
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("tsh", "TSH"), ("free t4", "Free_T4"), ("TSHH", "TSH"), ("free-t4 ", "Free_T4")]
+)
+def test_near_misses_of_names(name, meant):
+    stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1]}
+    forest = scurry.Forest.from_trees([stump | {"value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}], n_features=2)
+    visit = scurry.Predictor.full(forest.replace(feature_names=["TSH", "Free_T4"])).start_row()
+    with pytest.raises(InputError, match=f"did you mean '{meant}'"):
+        visit.give(name, 1.0)
+
+
+def test_a_visit_of_another_predictor_says_what_to_do(tmp_path):
+    scurry.Predictor.full(FOREST).start_row().save(tmp_path / "visit.scurry")
+    with pytest.raises(FormatError, match=r"another predictor.*Pass the one that started it.*or start a new row"):
+        scurry.Visit.load(tmp_path / "visit.scurry", scurry.Predictor.full(BOOSTED))

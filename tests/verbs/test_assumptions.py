@@ -174,6 +174,13 @@ class TestTrainingRows:
         new = scurry.early_exit(model, two_classes(1200, 64)[0], **ASKED)
         assert new.certificate.promise.confidence == 0.95
 
+    def test_half_of_the_training_rows_is_enough(self):
+        """Not the model's own share of rows, and still nearer to its leaves than new ones."""
+        model, X, _ = train(RandomForestClassifier(31, max_depth=12, random_state=0), 4000)
+        with pytest.warns(UserWarning, match="look like rows that trained the model"):
+            assert scurry.early_exit(model, X[:2000], **ASKED).certificate.promise is None
+        assert scurry.early_exit(model, two_classes(2000, 66)[0], **ASKED).certificate.promise is not None
+
     def test_labels_tell_where_leaves_do_not(self):
         """A forest that does not know how many rows its leaves had: that it is nearly always right is the sign."""
         model, X, y = train(RandomForestClassifier(101, random_state=0), 3000)

@@ -52,10 +52,20 @@ def early_exit(
     model: ModelFile,
     output: Output,
     rows: MaybeRows = None,
+    promise: Annotated[
+        str | None,
+        typer.Option(
+            help="What may change: labels<=0.5%, yes<=2%,no<=0.2% (of each class), recall(yes)<=1% or accuracy<=0.3% "
+            "(both need --label), values<=12 for 95% (of rows, for regressors), probabilities<=0.02 for 95%.",
+            show_default="as --max-disagreement says",
+        ),
+    ] = None,
     max_disagreement: Annotated[
         float, typer.Option(help="Largest share of rows whose label may change: 0.005 is five in a thousand.")
     ] = 0.001,
-    method: Annotated[str, typer.Option(help="auto, minimax, minimean, minimixed, schwing, qwyc or fan.")] = "auto",
+    method: Annotated[
+        str, typer.Option(help="auto, minimax, minimean, minimixed, schwing, qwyc, fan or sentinels.")
+    ] = "auto",
     confidence: Annotated[float, typer.Option(help="Probability with which the promise holds for new rows.")] = 0.95,
     no_promise: Annotated[
         bool, typer.Option("--no-promise", help="Keep the limit on ROWS only; promise nothing for new rows.")
@@ -111,6 +121,8 @@ def early_exit(
         forest = read_model(model, trust_pickle=trust_pickle).forest
     options: dict[str, Any] = {"max_disagreement": max_disagreement, "method": method, "random_state": seed}
     options["confidence"] = None if no_promise else confidence
+    if promise is not None:
+        options |= _read_promise(promise, forest.classes, options)
     options |= {"threshold": threshold, "keep_scores": keep_scores, "bin_width": bin_width, "gamma": gamma}
     options["costs"] = _read_numbers("--costs", costs, ("trees", "steps"))
     options["order"] = None if order is None else _read_numbers("--order", order, PRESETS)
@@ -262,6 +274,19 @@ def _read_numbers(option: str, given: str, words: Sequence[str]) -> Any:
     if not isinstance(numbers, list):
         raise InputError(f"{given} must hold a JSON list with a number for each tree")
     return numbers
+
+
+def _read_promise(text: str, classes: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of `scurry.early_exit` that ask for the promise in `text`."""
+    from scurry.promises import Promise
+
+    if options["confidence"] is None:
+        raise InputError("--promise and --no-promise contradict each other; pass one of them")
+    known = () if classes is None else classes.tolist()
+    with _name_options():
+        promise = Promise.parse(text, classes=known, confidence=options["confidence"])
+    # The confidence is part of the promise; a limit given twice is refused by the library.
+    return {"promise": promise, "confidence": 0.95}
 
 
 def _read_costs(path: Path) -> dict[str, Any]:

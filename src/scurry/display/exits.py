@@ -88,12 +88,22 @@ class EarlyExitDisplay:
         check_choice("kind", kind, _KINDS)
         if kind == "work" and self.trees is None:
             raise InputError('kind="work" needs rows: EarlyExitDisplay.from_predictor(predictor, X)', argument="X")
-        rule = self.predictor.plan.exit_rule
-        if rule is None:
+        rule, plan = self.predictor.plan.exit_rule, self.predictor.plan
+        if kind == "thresholds" and not plan.in_plan_order:
+            raise InputError(
+                'this plan has thresholds for each of many cells; pass rows, and kind="work" shows what they do',
+                argument="kind",
+            )
+        if not plan.exits_early:
             raise InputError("this predictor stops no row early; make one with scurry.early_exit", argument="predictor")
+        if rule is None and kind == "thresholds":
+            raise InputError(
+                'this predictor stops rows at sentinels, each by a sum of its own; pass rows and draw kind="work"',
+                argument="kind",
+            )
         self.ax_ = axes_of(ax)
         self.figure_ = self.ax_.figure
-        if kind == "work":
+        if kind == "work" or rule is None:
             self._plot_work()
             return self
         match rule.regions(self.predictor.forest):

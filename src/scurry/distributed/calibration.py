@@ -22,6 +22,7 @@ from scurry.batch.files import Source, find
 from scurry.checks import Progress, check_count
 from scurry.distributed.cluster import connect
 from scurry.distributed.files import FileSample, Partition
+from scurry.errors import InputError
 from scurry.importers import from_model
 from scurry.predictor import Predictor
 from scurry.verbs.early_exit import calibrate
@@ -87,8 +88,14 @@ def early_exit(
     """
     forest = from_model(model)
     check_count("max_fit_rows", max_fit_rows)
-    partitions = [Partition(fragment.absolute(), label) for fragment in find(source)]
     asked = ExitOptions(**options)
+    if asked.asked.NEEDS_LABELS:
+        raise InputError(
+            f"{type(asked.asked).__name__} compares answers with known labels, and files are read without theirs. Call "
+            "scurry.early_exit on rows in memory, or promise Labels or LabelsPerClass, which need none",
+            argument="promise",
+        )
+    partitions = [Partition(fragment.absolute(), label) for fragment in find(source)]
     with connect(cluster) as client:
         sample = FileSample.of(client, forest, partitions, int(max_fit_rows), progress)
         predictor = calibrate(Calibration.of(forest, sample, None, X_fit, asked))

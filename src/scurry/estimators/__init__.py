@@ -8,5 +8,6 @@ calibrates on the others. `clone`, which `GridSearchCV` calls, forgets a fit unl
 
 from scurry.estimators.classifiers import AnytimeClassifier, EarlyExitClassifier
 from scurry.estimators.feature_budget import FeatureBudgetClassifier
+from scurry.estimators.regressors import EarlyExitRegressor
 
-__all__ = ["AnytimeClassifier", "EarlyExitClassifier", "FeatureBudgetClassifier"]
+__all__ = ["AnytimeClassifier", "EarlyExitClassifier", "EarlyExitRegressor", "FeatureBudgetClassifier"]

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any, ClassVar, Self, TypeAlias
 
 import narwhals.stable.v1 as nw
@@ -24,7 +25,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import Forest, as_rows
 from scurry.importers import from_model
-from scurry.predictor import Predictor
+from scurry.predictor import Predictor, Summary
 from scurry.runners.runner import Run
 from scurry.stopping.independence import are_copied, hash_rows
 
@@ -48,6 +49,8 @@ class Calibration:
     training_labels : array of shape (n_training_rows,)
         Empty if it was trained elsewhere.
     seed : int
+    certifying_rows : array of shape (n_certifying_rows, n_features) or None
+        Rows that nothing else has seen, where a promise needs them.
     """
 
     rows: NDArray[Any]
@@ -55,9 +58,10 @@ class Calibration:
     training_rows: NDArray[Any] | None
     training_labels: NDArray[Any]
     seed: int
+    certifying_rows: NDArray[Any] | None
 
 
-class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
     """Base of the estimators that predict within a budget.
 
     A subclass names its budgets and makes predictors for them.
@@ -70,6 +74,7 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     BUDGETS: ClassVar[tuple[str, ...]]
     _NEEDS_LABELS: ClassVar[bool] = False
+    _certifies_apart: bool = False  # whether a promise needs rows that neither trained nor chose anything
 
     def __init__(self, estimator: Any, *, calibration_size: float, n_threads: int | None, random_state: Any) -> None:
         self.estimator = estimator
@@ -84,11 +89,23 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         `train` takes indices of the rows given to `fit` and trains the estimator anew on these.
         """
 
+    @abstractmethod
     def _divide(
         self, labels: NDArray[Any], copies: NDArray[np.intp] | None, rng: np.random.RandomState
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the indices of the rows to train on, and of those to calibrate on."""
-        return _split(labels, self.calibration_size, rng, copies)
+
+    @abstractmethod
+    def _default_estimator(self) -> Any:
+        """Return what is trained where no estimator is given."""
+
+    @abstractmethod
+    def _check_targets(self, y: Any) -> NDArray[Any]:
+        """Return what rows are trained on, checked by scikit-learn's rules."""
+
+    @abstractmethod
+    def _refuse(self, model: Any) -> None:
+        """Raise an error that says what to pass instead if the model is of the wrong kind."""
 
     @abstractmethod
     def _apply_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
@@ -111,10 +128,11 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        model = RandomForestClassifier() if self.estimator is None else self.estimator
+        model = self._default_estimator() if self.estimator is None else self.estimator
         if not isinstance(model, Forest) and (isinstance(model, type) or not hasattr(model, "get_params")):
-            raise InputError(f"estimator must be a classifier or a Forest, got {model!r}", argument="estimator")
-        self._refuse_regressor(model)
+            kind = "classifier" if isinstance(self, ClassifierMixin) else "regressor"
+            raise InputError(f"estimator must be a {kind} or a Forest, got {model!r}", argument="estimator")
+        self._refuse(model)
         rng, fitted = check_random_state(self.random_state), _is_fitted(model)
         # First: what cannot be imported is the mistake, whatever is wrong with the rows.
         forest = self._import_model(model) if fitted else None
@@ -123,10 +141,17 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self._allow_nan = self._is_pipeline or bool(get_tags(self).input_tags.allow_nan)
         labels: NDArray[Any] | None = None
         if y is not None or not fitted or self._NEEDS_LABELS:
-            labels = validate_data(self, y=y)
-            check_classification_targets(labels)
+            labels = self._check_targets(y)
         table = self._check_rows(X, reset=True, ensure_min_samples=1 if fitted else 2)
         check_consistent_length(table, labels)
+        certifying = None
+        if self._certifies_apart:
+            # Before anything else sees them.
+            n_given, copies = len(table), _find_copies(table)
+            rest, apart = _set_apart(n_given, labels, self.calibration_size, rng, copies)
+            fit_params = {name: _select(value, rest, n_given) for name, value in fit_params.items()}
+            certifying, table = _select(table, apart, n_given), _select(table, rest, n_given)
+            labels = None if labels is None else labels[rest]
         training, calibrating = np.empty(0, np.intp), np.arange(len(table))
         unfitted = model
 
@@ -140,7 +165,8 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             training, calibrating = self._divide(labels, _find_copies(table), rng)
             model = train(training)
         self.estimator_, self.forest_ = model, self._import_model(model) if forest is None else forest
-        self.classes_ = self.forest_.classes
+        if self.forest_.classes is not None:
+            self.classes_ = self.forest_.classes
         rows = as_rows(self.forest_, table)
         self._calibration = Calibration(
             rows=rows[calibrating],
@@ -148,8 +174,9 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             training_rows=None if fitted else rows[training],
             training_labels=np.empty(0) if labels is None else labels[training],
             seed=int(rng.randint(_N_SEEDS)),
+            certifying_rows=None if certifying is None else as_rows(self.forest_, certifying),
         )
-        self._by_budget: dict[float, Predictor] = {}
+        self._by_budget: dict[Any, Predictor] = {}
         self.predictor_ = self._make_predictor(train)
         return self
 
@@ -169,23 +196,6 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         predictor, limits = self._check_budget(budget)
         return predictor.predict(self._prepare_rows(X), self.n_threads, **limits)
 
-    def predict_proba(self, X: Any, **budget: Any) -> NDArray[np.float64]:
-        """Return the class probabilities of each row, estimated from the trees or steps evaluated for it.
-
-        Those of an early exit never speak for another class than `predict` answers.
-
-        Parameters
-        ----------
-        X, **budget
-            See `predict`.
-
-        Returns
-        -------
-        float64 array of shape (n_rows, n_classes)
-        """
-        predictor, limits = self._check_budget(budget)
-        return predictor.predict_proba(self._prepare_rows(X), self.n_threads, **limits)
-
     def run(self, X: Any, **budget: Any) -> Run:
         """Predict, and report for each row how much work that took and why it ended.
 
@@ -201,9 +211,24 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         predictor, limits = self._check_budget(budget)
         return predictor.run(self._prepare_rows(X), self.n_threads, **limits)
 
+    def summary(self) -> Summary:
+        """Return what the fitted predictor promises and what was measured when it was made; print it."""
+        return self._check_budget({})[0].summary()
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted predictor to a ``.scurry`` file: `scurry.load` returns it as a `Predictor`.
+
+        Budgets that are given at prediction time, such as `max_steps`, are given to its `predict` then.
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        self._check_budget({})[0].save(path)
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        model = RandomForestClassifier() if self.estimator is None else self.estimator
+        model = self._default_estimator() if self.estimator is None else self.estimator
         tags.input_tags.allow_nan = isinstance(model, Forest) or get_tags(model).input_tags.allow_nan
         tags.input_tags.sparse = False
         return tags
@@ -216,13 +241,13 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             if name not in self.BUDGETS:
                 raise InputError(
                     f"{type(self).__name__} knows the budgets {', '.join(self.BUDGETS)}, not {name!r}; "
-                    "max_disagreement is EarlyExitClassifier's, max_steps and time_us are AnytimeClassifier's, "
-                    "max_cost is FeatureBudgetClassifier's",
+                    "max_disagreement is EarlyExitClassifier's, max_error is EarlyExitRegressor's, max_steps and "
+                    "time_us are AnytimeClassifier's, max_cost is FeatureBudgetClassifier's",
                     argument=name,
                 )
         return self._apply_budget(budget)
 
-    def _get_predictor(self, budget: float | None, make: Callable[[float], Predictor]) -> Predictor:
+    def _get_predictor(self, budget: Any, make: Callable[[Any], Predictor]) -> Predictor:
         """Return the predictor for a budget, made at its first use; None stands for the fitted one."""
         if budget is None:
             return self.predictor_
@@ -261,18 +286,6 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             self, X, reset=reset, dtype=dtype, ensure_all_finite=finite, ensure_min_samples=ensure_min_samples
         )
 
-    def _refuse_regressor(self, model: Any) -> None:
-        if not (model.classes is None if isinstance(model, Forest) else is_regressor(model)):
-            return
-        name = type(model).__name__
-        instead = name.replace("Regressor", "Classifier")
-        such_as = f", such as {instead}" if instead != name else ""
-        raise InputError(
-            f"{type(self).__name__} chooses among classes, and this {name} is a regressor; pass a classifier{such_as}. "
-            "scurry.anytime takes regressors too",
-            argument="estimator",
-        )
-
     def _import_model(self, model: Any) -> Forest:
         try:
             return from_model(model)
@@ -283,6 +296,62 @@ class BudgetedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 f"{error}; or put the estimator into the pipeline: "
                 f"make_pipeline(pipeline[:-1], {type(self).__name__}(pipeline[-1]))"
             ) from error
+
+
+class BudgetedClassifier(ClassifierMixin, BudgetedEstimator):
+    """Base of the classifiers that predict within a budget.
+
+    Parameters
+    ----------
+    estimator, calibration_size, n_threads, random_state
+        See `scurry.EarlyExitClassifier`.
+    """
+
+    def predict_proba(self, X: Any, **budget: Any) -> NDArray[np.float64]:
+        """Return the class probabilities of each row, estimated from the trees or steps evaluated for it.
+
+        Those of an early exit never speak for another class than `predict` answers.
+
+        Parameters
+        ----------
+        X, **budget
+            See `predict`.
+
+        Returns
+        -------
+        float64 array of shape (n_rows, n_classes)
+        """
+        predictor, limits = self._check_budget(budget)
+        return predictor.predict_proba(self._prepare_rows(X), self.n_threads, **limits)
+
+    def _divide(
+        self, labels: NDArray[Any], copies: NDArray[np.intp] | None, rng: np.random.RandomState
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the indices of the rows to train on, and of those to calibrate on."""
+        parts = split(labels, self.calibration_size, rng, copies)
+        if (labels == labels[0]).all():
+            raise InputError(f"y has the single class {labels[0]!r}; pass rows of two classes or more", argument="y")
+        return parts
+
+    def _default_estimator(self) -> Any:
+        return RandomForestClassifier()
+
+    def _check_targets(self, y: Any) -> NDArray[Any]:
+        labels: NDArray[Any] = validate_data(self, y=y)
+        check_classification_targets(labels)
+        return labels
+
+    def _refuse(self, model: Any) -> None:
+        if not (model.classes is None if isinstance(model, Forest) else is_regressor(model)):
+            return
+        name = type(model).__name__
+        instead = name.replace("Regressor", "Classifier")
+        such_as = f", such as {instead}" if instead != name else ""
+        raise InputError(
+            f"{type(self).__name__} chooses among classes, and this {name} is a regressor; pass a classifier{such_as}. "
+            "EarlyExitRegressor and scurry.anytime take regressors",
+            argument="estimator",
+        )
 
 
 def _inner(model: Any) -> Any:
@@ -322,7 +391,7 @@ def _find_copies(table: Any) -> NDArray[np.intp] | None:
     return np.unique(digests, return_inverse=True)[1] if are_copied(digests) else None
 
 
-def _split(
+def split(
     labels: NDArray[Any], size: float, rng: np.random.RandomState, copies: NDArray[np.intp] | None = None
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the indices of the training and the calibration rows.
@@ -330,16 +399,8 @@ def _split(
     Each class has the same share of calibration rows, but keeps at least one training row: the model must know it.
     Rows with the same number in `copies` go the same way: a copy proves nothing about what the other trained.
     """
-    n_rows = len(labels)
-    whole = isinstance(size, Integral) and not isinstance(size, bool)
-    if not isinstance(size, Real) or not 0 < size < (n_rows if whole else 1):
-        raise InputError(
-            f"calibration_size must be a share between 0 and 1, or a number of rows below {n_rows}, got {size!r}",
-            argument="calibration_size",
-        )
-    if (labels == labels[0]).all():
-        raise InputError(f"y has the single class {labels[0]!r}; pass rows of two classes or more", argument="y")
-    share, held_out = (size / n_rows if whole else float(size)), [np.empty(0, np.intp)]
+    share, n_rows = _check_share(size, len(labels)), len(labels)
+    held_out = [np.empty(0, np.intp)]
     for label in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == label))
         if copies is not None:
@@ -348,7 +409,40 @@ def _split(
     calibration = np.sort(np.concatenate(held_out))
     if copies is not None:
         calibration = np.flatnonzero(np.isin(copies, copies[calibration]))
-    if len(calibration) == 0:
+    return _parts(calibration, n_rows, size)
+
+
+def _set_apart(
+    n_rows: int,
+    labels: NDArray[Any] | None,
+    size: float,
+    rng: np.random.RandomState,
+    copies: NDArray[np.intp] | None,
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the indices of the rows to work with, and of independent draws to certify a promise on."""
+    # Not stratified: a promise is about draws as they come. Copies of a row go the same way.
+    kinds = np.arange(n_rows) if copies is None else copies
+    drawn = rng.permutation(kinds.max() + 1)[: round(_check_share(size, n_rows) * (kinds.max() + 1))]
+    apart = np.isin(kinds, drawn)
+    if labels is not None:
+        # Nothing could be learnt of a class whose few rows were all drawn.
+        apart &= np.isin(labels, labels[~apart])
+    return _parts(np.flatnonzero(apart), n_rows, size)
+
+
+def _check_share(size: Any, n_rows: int) -> float:
+    """Return the share of rows that `calibration_size` asks for."""
+    whole = isinstance(size, Integral) and not isinstance(size, bool)
+    if not isinstance(size, Real) or not 0 < float(size) < (n_rows if whole else 1):
+        raise InputError(
+            f"calibration_size must be a share between 0 and 1, or a number of rows below {n_rows}, got {size!r}",
+            argument="calibration_size",
+        )
+    return float(size) / n_rows if whole else float(size)
+
+
+def _parts(calibration: NDArray[np.intp], n_rows: int, size: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    if len(calibration) in (0, n_rows):
         raise InputError(
             f"calibration_size={size!r} leaves none of n_samples={n_rows} rows to calibrate on; pass more rows, or a "
             "larger calibration_size",

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from scurry.errors import InfeasibleError
+from scurry.errors import InfeasibleError, warn
 from scurry.estimators.base import BudgetedClassifier, Train
 from scurry.forest import Forest
 from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.promises import Certificate, Labels
+from scurry.promises import Certificate, Labels, Promise
 from scurry.verbs.anytime import anytime
 from scurry.verbs.early_exit import early_exit
 from scurry.verbs.options import with_threshold
@@ -32,6 +31,9 @@ class EarlyExitClassifier(BudgetedClassifier):
         which for a forest that averages probabilities is not always the label of the estimator; the summary says how
         often it is.
         A budget: ``predict(X, max_disagreement=…)`` calibrates again at the first use of a value.
+    promise : Promise or None
+        Another promise than one about the share of all labels that change, such as
+        ``scurry.promises.Accuracy(0.003)``. Pass it instead of `max_disagreement` and `confidence`.
     method, confidence, shuffle, keep_scores, costs, threshold, order, bin_width, gamma
         See `scurry.early_exit`. With a `threshold`, `predict` answers by it, and the promise is about those labels.
     calibration_size : float or int, default 0.2
@@ -77,6 +79,7 @@ class EarlyExitClassifier(BudgetedClassifier):
         estimator: Any = None,
         *,
         max_disagreement: float = 1e-3,
+        promise: Promise | None = None,
         method: str = "auto",
         confidence: float | None = 0.95,
         shuffle: str = "fixed",
@@ -92,6 +95,7 @@ class EarlyExitClassifier(BudgetedClassifier):
     ) -> None:
         super().__init__(estimator, calibration_size=calibration_size, n_threads=n_threads, random_state=random_state)
         self.max_disagreement = max_disagreement
+        self.promise = promise
         self.method = method
         self.confidence = confidence
         self.shuffle = shuffle
@@ -103,12 +107,12 @@ class EarlyExitClassifier(BudgetedClassifier):
         self.gamma = gamma
 
     def _make_predictor(self, train: Train) -> Predictor:
-        return self._calibrate(self.max_disagreement)
+        return self._calibrate(self.max_disagreement, self.promise)
 
     def _apply_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
         return self._get_predictor(budget.get("max_disagreement"), self._calibrate), {}
 
-    def _calibrate(self, max_disagreement: float) -> Predictor:
+    def _calibrate(self, max_disagreement: float, promise: Promise | None = None) -> Predictor:
         calibration = self._calibration
         forest = self.forest_ if self.threshold is None else with_threshold(self.forest_, self.threshold)
         # The trees agree too much on the rows they were trained on. Such rows may find the rule, but other rows must
@@ -124,6 +128,7 @@ class EarlyExitClassifier(BudgetedClassifier):
                 calibration.rows,
                 calibration.labels,
                 X_fit=X_fit,
+                promise=promise,
                 max_disagreement=max_disagreement,
                 method=self.method,
                 confidence=self.confidence,
@@ -137,7 +142,7 @@ class EarlyExitClassifier(BudgetedClassifier):
                 random_state=calibration.seed,
             )
         except InfeasibleError as error:
-            warnings.warn(f"{error}. For now, every tree is evaluated", UserWarning, stacklevel=4)  # names `fit`
+            warn(f"{error}. For now, every tree is evaluated", UserWarning)
             return _evaluate_all(forest, str(error))
         if self.confidence is not None and fast.certificate is not None and fast.certificate.promise is None:
             return _evaluate_all(forest, fast.certificate.note)  # a promise was asked for, and there is none

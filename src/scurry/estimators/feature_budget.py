@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Collection, Sequence
 from typing import Any, Self
 
@@ -12,15 +11,19 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_choice, check_count, is_number
 from scurry.costs import ErrorCosts, FeatureCosts
-from scurry.errors import InputError, ScurryWarning, UnsupportedModelError
+from scurry.errors import InputError, UnsupportedModelError, warn
 from scurry.estimators.base import BudgetedClassifier, Train
 from scurry.estimators.candidates import KINDS
 from scurry.estimators.search import Search, assign_folds
+from scurry.forest import Forest
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.promises import BudgetMeasurement, Certificate
-from scurry.pruning.offers import Offer, Offers, advise
+from scurry.promises import BudgetMeasurement, Certificate, Cost
+from scurry.pruning.cost_promise import Candidate, certify_cost
+from scurry.pruning.offers import Offer, Offers, ValidationRows, advise
+from scurry.runners.acquire import Acquisition, GetFeature
+from scurry.runners.visit import Visit
 from scurry.verbs.prune import prune
 
 _FEW_ROWS = 2000  # below it, one split leaves too few rows to judge forests on
@@ -40,7 +43,11 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         A classifier, fitted or not. Boosted trees cannot be pruned. None: ``RandomForestClassifier()``.
     max_cost : float or None
         Largest mean cost per row. None: no limit; then a fitted estimator, or one that is the only candidate, is not
-        pruned. A budget: also ``predict(X, max_cost=…)``.
+        pruned. A budget: also ``predict(X, max_cost=…)``. New rows may pay more: a promise is kept by them.
+    promise : scurry.promises.Cost or None
+        Such as ``scurry.promises.Cost(40)``: new rows pay at most 40 on average, with confidence 0.95. In place of
+        `max_cost`. The share `calibration_size` of the rows is set apart first, and certifies it; of what is certified,
+        the forest that was judged best is taken. A budget: also ``predict(X, promise=…)``.
     feature_costs, groups, group_costs, step_cost, errors
         See `scurry.prune`.
     class_weight : "balanced", mapping of every label to a number, or None
@@ -63,7 +70,8 @@ class FeatureBudgetClassifier(BudgetedClassifier):
     Attributes
     ----------
     predictor_ : Predictor
-        The forest within `max_cost`; ``predictor_.summary()`` says where it comes from and what was measured.
+        The forest within `max_cost`, or that keeps the `promise`; ``predictor_.summary()`` says where it comes from and
+        what was measured. It keeps the prices.
     offers_ : Offers
         The forests to choose from by budget; each is better on rows that did not grow it than all cheaper ones. None
         if the estimator was fitted and no labels were given.
@@ -87,13 +95,14 @@ class FeatureBudgetClassifier(BudgetedClassifier):
     True
     """
 
-    BUDGETS = ("max_cost",)
+    BUDGETS = ("max_cost", "promise")
 
     def __init__(
         self,
         estimator: Any = None,
         *,
         max_cost: float | None = None,
+        promise: Cost | None = None,
         feature_costs: Any = None,
         groups: Any = None,
         group_costs: Any = None,
@@ -110,6 +119,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
     ) -> None:
         super().__init__(estimator, calibration_size=calibration_size, n_threads=n_threads, random_state=random_state)
         self.max_cost = max_cost
+        self.promise = promise
         self.feature_costs = feature_costs
         self.groups = groups
         self.group_costs = group_costs
@@ -145,6 +155,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
                 "errors by class_weight or error_costs",
                 argument=name,
             )
+        self._certifies_apart = _check_promise(self.promise, self.max_cost)
         return super().fit(X, y, **fit_params)
 
     def cost(self, X: Any, **budget: Any) -> NDArray[np.float64]:
@@ -161,6 +172,38 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         """
         predictor, _ = self._check_budget(budget)
         return self._costs.of_rows(predictor.forest, self._prepare_rows(X))
+
+    def start_row(
+        self, known: Any = None, *, max_cost: float | None = None, order: str = "plan", row: int | None = None
+    ) -> Visit:
+        """Start to predict a row whose features arrive one at a time, at the prices of this estimator.
+
+        Parameters
+        ----------
+        known, max_cost, order, row : optional
+            See `scurry.Predictor.start_row`. Here `max_cost` is the most that this row may pay.
+
+        Returns
+        -------
+        Visit
+        """
+        return self._check_budget({})[0].start_row(known, max_cost=max_cost, order=order, row=row)
+
+    def acquire(
+        self, get_feature: GetFeature, n_rows: int = 1, *, max_cost: float | None = None, order: str = "plan"
+    ) -> Acquisition:
+        """Predict rows whose features are bought one by one, at the prices of this estimator.
+
+        Parameters
+        ----------
+        get_feature, n_rows, max_cost, order
+            See `scurry.Predictor.acquire`. Here `max_cost` is the most that a row may pay.
+
+        Returns
+        -------
+        Acquisition
+        """
+        return self._check_budget({})[0].acquire(get_feature, n_rows, max_cost=max_cost, order=order)
 
     def _kinds(self) -> Collection[str]:
         """Return the kinds of candidates besides the given one."""
@@ -202,6 +245,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         error_costs = {"error_costs": self.error_costs}
         if self.error_costs is None:
             error_costs = {"class_weight": self.class_weight}
+        self._error_costs = ErrorCosts.of_forest(self.forest_, **error_costs)
         kinds = () if self._calibration.training_rows is None or self.forest_.categories else self._kinds()
         try:
             self.path_ = self._prune(error_costs)
@@ -211,11 +255,13 @@ class FeatureBudgetClassifier(BudgetedClassifier):
             self.path_ = None
         self.offers_: Any = None
         if kinds:
-            self.offers_ = self._search(kinds, ErrorCosts.of_forest(self.forest_, **error_costs), train)
+            self.offers_ = self._search(kinds, self._error_costs, train)
         elif self._calibration.labels is not None:
             self.offers_ = self.path_.offers
+        if self.promise is not None:
+            return self._keep(self.promise)
         if self.max_cost is None and not kinds:
-            return Predictor.full(self.forest_)
+            return self._price(self.forest_)
         return self._choose(math.inf if self.max_cost is None else self.max_cost)
 
     def _prune(self, error_costs: dict[str, Any]) -> Any:
@@ -262,32 +308,45 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         return search.by_split(np.arange(n_training), np.arange(n_training, len(rows)))
 
     def _apply_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
+        if _check_promise(budget.get("promise"), budget.get("max_cost")):
+            return self._get_predictor(budget["promise"], self._keep), {}
         return self._get_predictor(budget.get("max_cost"), self._choose), {}
+
+    def _price(self, forest: Forest, certificate: Certificate | None = None) -> Predictor:
+        """Return a predictor that evaluates every tree, and knows the prices."""
+        return Predictor(forest, Plan.full(forest, certificate, self._costs))
+
+    def _keep(self, promise: Cost) -> Predictor:
+        """Return the best forest whose mean cost is certified."""
+        held = self._calibration
+        if held.certifying_rows is None and promise.confidence is not None:
+            raise InputError(
+                "no rows were set apart to certify a promise; give the estimator its promise before fit: "
+                f"{type(self).__name__}(…, promise=scurry.promises.Cost(…))",
+                argument="promise",
+            )
+        if self.offers_ is None:
+            kept: Predictor = self.path_.at(promise=promise, X_cal=held.certifying_rows)
+            return kept
+        candidates = [Candidate.of(offer) for offer in self.offers_.within(promise.max_cost)]
+        validation = ValidationRows(held.rows, None, self._costs, self._error_costs)
+        return certify_cost(candidates, promise, held.certifying_rows, self._costs, validation, "feature budget")
 
     def _choose(self, max_cost: float) -> Predictor:
         """Return the best forest within a budget."""
         if not is_number(max_cost) or math.isnan(max_cost):
             raise InputError(f"max_cost must be a number, got {max_cost!r}", argument="max_cost")
         if self.offers_ is None:
-            return Predictor.full(self.path_.at(max_cost=max_cost))
+            return self._price(self.path_.at(max_cost=max_cost))
         offer = self.offers_.at(max_cost)
         if offer.single_label is not None:
-            warnings.warn(
-                f"the forest at {offer.cost:g} per row is of little use: {advise(offer.single_label)}",
-                ScurryWarning,
-                stacklevel=5,  # names `fit` or `predict`
-            )
-        return Predictor(offer.forest, Plan.full(offer.forest, self._certify(offer)))
+            warn(f"the forest at {offer.cost:g} per row is of little use: {advise(offer.single_label)}")
+        return self._price(offer.forest, self._certify(offer))
 
     def _certify(self, offer: Offer) -> Certificate:
         """Return where a forest comes from and what was measured."""
         held = self._calibration
         full = float(self._costs.of_rows(self.forest_, held.rows).mean())
-        found = [
-            f"{label}: {recall:.1%}"
-            for label, recall in zip(np.asarray(self.classes_).tolist(), offer.recalls, strict=True)
-            if recall >= 0
-        ]
         return Certificate(
             method="feature budget",
             why="the best found within the budget, judged on rows that did not grow it",
@@ -297,7 +356,18 @@ class FeatureBudgetClassifier(BudgetedClassifier):
                 cost=offer.cost,
                 full_cost=full,
                 error=offer.error,
-                recalls=", ".join(found),
+                recalls=offer.found,
                 single_label="" if offer.single_label is None else repr(offer.single_label),
             ),
         )
+
+
+def _check_promise(promise: Any, max_cost: Any) -> bool:
+    """Return whether a cost is promised, and so needs rows to certify it."""
+    if promise is None:
+        return False
+    if not isinstance(promise, Cost):
+        raise InputError(f"promise must be a scurry.promises.Cost, got {promise!r}", argument="promise")
+    if max_cost is not None:
+        raise InputError("give a promise or a budget, not both; a promise has its budget", argument="promise")
+    return promise.confidence is not None

@@ -176,6 +176,11 @@ def lower_plan(forest: Forest, plan: Plan, bits: int) -> Values:
             values = _lower_scores(forest, rule.weights(forest), bits, is_anytime=True)
         case None:
             values = _lower_scores(forest, np.empty(0), bits, is_anytime=False)
+        case other:
+            raise UnsupportedModelError(
+                f"plans with a {other.TAG} are not exported as C; export an early exit made with "
+                'method="qwyc", or all trees with Predictor.full(forest)'
+            )
     # The code of a vote is a class, not an amount: each tree adds 1.
     largest = np.maximum.reduceat(np.abs(values.codes).max(axis=1), forest.tree_offset[:-1]).sum()
     if values.kind != "vote" and max(int(largest) + int(np.abs(values.start).max()), abs(values.limit)) > _LARGEST_SUM:

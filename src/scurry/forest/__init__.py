@@ -4,7 +4,7 @@ from scurry.forest.forest import Forest
 from scurry.forest.front import Front, RawRows
 from scurry.forest.rows import as_rows, as_value, columns_read, float_columns, text_columns, thread_count
 from scurry.forest.tables import Encoder
-from scurry.forest.tree_answers import leaf_scores, score_step, score_threshold
+from scurry.forest.tree_answers import decision_slack, leaf_scores, score_step, score_threshold
 
 __all__ = [
     "Encoder",
@@ -14,6 +14,7 @@ __all__ = [
     "as_rows",
     "as_value",
     "columns_read",
+    "decision_slack",
     "float_columns",
     "leaf_scores",
     "score_step",

@@ -38,7 +38,14 @@ _MAX_MANIFEST_BYTES = 64 * 2**20
 # Python needs 60 to 200 bytes for the two characters of an empty list or object. Our own manifests have far more text
 # for each than this.
 _BYTES_OF_A_LIST, _BYTES_OF_AN_OBJECT, _BYTES_FREE = 16, 36, 2**16
+# What Python takes at most for a number or text in a list, and for a key with its place, besides their characters.
+_BYTES_OF_A_VALUE, _BYTES_OF_A_KEY = 57, 110
+# Besides 4 times the bytes of a file: 100,000 short names fit, whatever else the file has.
+_BYTES_TO_PARSE = 4 * 2**20
+# One character beyond 16 bits makes Python take 4 bytes for each of its text.
+_WIDE = re.compile(rb"\\u[dD][89abAB]")
 _TEXT_IN_JSON = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_SOME_JSON = re.compile(rb'(?:[^"]++|"(?:[^"\\]|\\.)*+"){1,4000}+', re.DOTALL)
 _MAX_BYTES_WITH_BRACKETS = 4 * 2**20
 # A double holds whole numbers up to 2**53; what is larger, or longer than any number we write, is no field of ours.
 _MAX_NUMBER = 2.0**1023
@@ -221,19 +228,25 @@ def _read(archive: zipfile.ZipFile, file_size: int) -> tuple[str, dict[str, Any]
             raise FormatError(f"member {member.filename!r} is compressed or encrypted")
     if MANIFEST not in names or archive.getinfo(MANIFEST).file_size > _MAX_MANIFEST_BYTES:
         raise FormatError(f"it has no {MANIFEST} of acceptable size")
-    kind, header, listed = _manifest(archive.read(MANIFEST))
+    kind, header, listed = _manifest(archive.read(MANIFEST), file_size)
     if {f"{name}.npy" for name in listed} | {MANIFEST} != set(names):
         raise FormatError("its members are not those its manifest lists")
     return kind, header, {name: _array(name, archive.read(f"{name}.npy")) for name in listed}
 
 
-def _manifest(data: bytes) -> tuple[str, dict[str, Any], list[str]]:
-    excess = _size_of_lists(data) - len(data) - _BYTES_FREE
-    if excess > 0 and len(data) <= _MAX_BYTES_WITH_BRACKETS:
-        # Names may hold brackets, and many of them: only brackets outside texts count.
-        excess -= sum(_size_of_lists(text[0]) for text in _TEXT_IN_JSON.finditer(data))
-    if excess > 0:
+def _manifest(data: bytes, file_size: int) -> tuple[str, dict[str, Any], list[str]]:
+    most_lists, most_values = len(data) + _BYTES_FREE, 4 * file_size + _BYTES_TO_PARSE - _size_of_text(data)
+    lists, values = _size_of_lists(data), _size_of_values_in(data)
+    if (lists > most_lists or values > most_values) and len(data) <= _MAX_BYTES_WITH_BRACKETS:
+        # Names may hold brackets and commas, and many of them: only those outside texts count.
+        lists, values = 0, 0
+        for part in _SOME_JSON.finditer(data):  # part by part, because `sub` keeps every piece until it is done
+            outside = _TEXT_IN_JSON.sub(b"", part[0])
+            lists, values = lists + _size_of_lists(outside), values + _size_of_values_in(outside)
+    if lists > most_lists:
         raise FormatError("its manifest has more lists and objects than any that scurry writes")
+    if values > most_values:
+        raise FormatError("its manifest would take more memory than 4 times the bytes of the file")
     text = data.decode("utf-8")
     del data
     try:
@@ -258,6 +271,18 @@ def _manifest(data: bytes) -> tuple[str, dict[str, Any], list[str]]:
 def _size_of_lists(json_text: bytes) -> int:
     """Return how many bytes a manifest of ours with so many lists and objects has at least."""
     return _BYTES_OF_A_LIST * json_text.count(b"[") + _BYTES_OF_AN_OBJECT * json_text.count(b"{")
+
+
+def _size_of_values_in(json_text: bytes) -> int:
+    """Return what Python takes at most for so many values and keys, besides their characters."""
+    return _BYTES_OF_A_VALUE * json_text.count(b",") + _BYTES_OF_A_KEY * json_text.count(b":")
+
+
+def _size_of_text(data: bytes) -> int:
+    """Return what a manifest takes at most as one text, as the texts that it holds, and as pieces between escapes."""
+    if not data.isascii():
+        return 8 * len(data)
+    return len(data) * (7 if _WIDE.search(data) else 4 if b"\\u" in data else 2)
 
 
 def _refuse_constant(name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,12 @@ from scurry.forest.structure import MISSING_NONE, MISSING_ZERO, ZERO, ForestFiel
 _LARGEST_SUM = 2**31 - 2  # early exits count in 32-bit integers
 
 
-class TreeAnswers(ForestFields):
+class TreeAnswers(ForestFields, ABC):
     """What single trees answer: a part of `Forest`."""
 
+    @abstractmethod
     def apply(self, X: Any, n_threads: int | None = 1) -> NDArray[np.int32]:
         """Return the leaf of each row in each tree."""
-        raise NotImplementedError  # `Forest`, of which this is a part, has the engine that does it
 
     def leaf_values(self) -> NDArray[np.float64]:
         """Return what each node, as a leaf, adds to the sums: its values, or its one-hot vote.
@@ -201,3 +202,30 @@ def score_step(forest: TreeAnswers) -> float:
     largest = float(np.maximum.reduceat(np.where(forest.is_leaf, values, 0.0), forest.tree_offset[:-1]).sum()) + start
     room = _LARGEST_SUM - 2 * forest.n_trees
     return float(2.0 ** -np.floor(np.log2(room / largest))) if largest > 0 else 1.0
+
+
+def decision_slack(forest: TreeAnswers, step: float) -> int:
+    """Return how far from the decision a sum in units of `step` may be while the model still answers either label.
+
+    Beyond it, integer sums decide as the model does, whatever the input. For two classes the sum is that of
+    `leaf_scores` and its distance to `score_threshold` counts; for more it is the lead of one class over another.
+
+    Why it is enough: let ``u`` be the unit roundoff of `score_dtype`, and ``M`` a bound on every partial sum of one
+    output. Rounding leaves and the base score to that precision and adding them one after another moves a sum by less
+    than ``(n_trees + 2) u M``, the division and the comparison by less than ``4 u M``. A softmax keeps the order of two
+    scores that are ``8 eps / link_scale`` apart, up to the rounding of its argument. Rounding each leaf to the grid
+    moves the sum by half a unit per tree, and the threshold or the base score by half a unit more.
+    """
+    real = np.dtype(forest.score_dtype).type
+    values = np.abs(forest.leaf_values()).max(axis=1)
+    of_tree = np.maximum.reduceat(np.where(forest.is_leaf, values, 0.0), forest.tree_offset[:-1])
+    largest = float(of_tree.sum()) + float(np.abs(forest.base_score).max())
+    largest += abs(forest.decision_threshold) * forest.score_divisor if forest.n_outputs == 1 else 0.0
+    if not largest < float(np.finfo(real).max) / 4:
+        raise InputError(f"sums of leaf values may exceed what {forest.score_dtype} holds")
+    eps = float(np.finfo(real).eps)
+    moved = (forest.n_trees + 12) * eps * largest
+    if forest.n_outputs > 1 and forest.link == "softmax" and forest.label_from == "probability":
+        moved += 8 * eps / forest.link_scale
+    n_sums = 1 if forest.n_classes == 2 else 2  # both sums of a lead move
+    return int(np.ceil(n_sums * (moved / step + forest.n_trees / 2 + 0.5))) + 1

@@ -15,7 +15,8 @@ from scurry.forest.storage import read_container
 
 _ACCEPTED = (
     "scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting and HistGradientBoosting estimators, "
-    "XGBoost and LightGBM models, and XGBoost (.json, .ubj), LightGBM (.txt), skops and .scurry files"
+    "XGBoost, LightGBM and CatBoost models, and XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm, .json), skops "
+    "and .scurry files"
 )
 
 
@@ -32,16 +33,16 @@ def from_model(
     ----------
     model_or_path : estimator, booster, path or Forest
         A fitted scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting or HistGradientBoosting
-        estimator, an XGBoost or LightGBM model, or a fitted Pipeline that ends in one (also frozen, or found by a
-        GridSearchCV): its transformers are folded into the trees, or kept as ``forest.front``. Or the path of a model
-        file: XGBoost JSON or UBJ, LightGBM text, skops, ``.scurry``. Also a fitted classifier of `scurry.growing`, and
-        any object whose ``__scurry_forest__()`` returns a Forest.
+        estimator, an XGBoost, LightGBM or CatBoost model, or a fitted Pipeline that ends in one (also frozen, or found
+        by a GridSearchCV): its transformers are folded into the trees, or kept as ``forest.front``. Or the path of a
+        model file: XGBoost JSON or UBJ, LightGBM text, CatBoost ``.cbm`` or JSON, skops, ``.scurry``. Also a fitted
+        classifier of `scurry.growing`, and any object whose ``__scurry_forest__()`` returns a Forest.
     feature_names : sequence of str, optional
         For a model trained on arrays, which has no names: columns of tables are then matched by name, and reports and
         plots show the names.
     categories : mapping of str to array, optional
         For features trained on as codes: the values that codes 0, 1, … stand for. Columns may then hold the values.
-
+        For categorical features of CatBoost, which keeps only their hashes: the values in the training table.
     rows : {None, "float32", "float64"}
         For a pipeline: the type of the floats in the rows to come, because transformers compute with each in its own
         precision. None is float64, and float32 as well where that gives the same labels. Other rows are refused.
@@ -64,12 +65,10 @@ def from_model(
     """
     if rows is not None:
         check_choice("rows", rows, ("float32", "float64"))
-    forest = _import(model_or_path, rows)
-    if feature_names is None and categories is None:
-        return forest
-    given = {} if categories is None else categories
-    check_instance("categories", given, Mapping)
-    return _add_names(forest, feature_names, given)
+    check_instance("categories", {} if categories is None else categories, Mapping)
+    given = dict(categories or {})
+    forest = _import(model_or_path, given, rows)
+    return forest if feature_names is None and not given else _add_names(forest, feature_names, given)
 
 
 def _add_names(forest: Forest, feature_names: Sequence[str] | None, categories: Mapping[str, ArrayLike]) -> Forest:
@@ -85,14 +84,15 @@ def _add_names(forest: Forest, feature_names: Sequence[str] | None, categories: 
     return forest.replace(feature_names=names or None, categories={**forest.categories, **codes})
 
 
-def _import(model_or_path: Any, rows: str | None = None) -> Forest:
+def _import(model_or_path: Any, categories: dict[str, ArrayLike], rows: str | None = None) -> Forest:
+    """Import a model; an importer that needs `categories` to read it removes them."""
     if isinstance(model_or_path, Forest):
         return model_or_path
     if isinstance(model_or_path, str | os.PathLike):
-        return _from_file(os.fspath(model_or_path))
+        return _from_file(os.fspath(model_or_path), categories)
     if hasattr(type(model_or_path), "__scurry_forest__"):
-        forest: Forest = model_or_path.__scurry_forest__()
-        return forest
+        own: Forest = model_or_path.__scurry_forest__()
+        return own
     # By the name of the class's module, so that no framework is imported for another's model; by all base classes,
     # because users derive their own.
     for cls in type(model_or_path).__mro__:
@@ -105,22 +105,28 @@ def _import(model_or_path: Any, rows: str | None = None) -> Forest:
                 from scurry.importers import lightgbm
 
                 return lightgbm.import_model(model_or_path)
+            case "catboost":
+                from scurry.importers import catboost
+
+                forest = catboost.import_model(model_or_path, categories)
+                categories.clear()
+                return forest
             case "sklearn":
                 from scurry.importers import sklearn
 
                 if sklearn.is_pipeline(model_or_path):
                     from scurry.importers import pipelines
 
-                    return pipelines.import_pipeline(model_or_path, rows, _import)
+                    return pipelines.import_pipeline(model_or_path, rows, lambda last: _import(last, categories))
                 inner = sklearn.unwrap(model_or_path)
                 # What a wrapper holds may be of another framework.
-                return sklearn.import_model(inner) if inner is model_or_path else _import(inner, rows)
+                return sklearn.import_model(inner) if inner is model_or_path else _import(inner, categories, rows)
     raise UnsupportedModelError(f"cannot import a {type(model_or_path).__name__}; accepted are {_ACCEPTED}")
 
 
-def _from_skops(path: str, estimator: Any) -> Forest:
+def _from_skops(path: str, estimator: Any, categories: dict[str, ArrayLike]) -> Forest:
     try:
-        return _import(estimator)
+        return _import(estimator, categories)
     except (UnsupportedModelError, MissingDependencyError):
         raise
     # A file may lack any attribute of an estimator, or give it any value.
@@ -128,7 +134,7 @@ def _from_skops(path: str, estimator: Any) -> Forest:
         raise FormatError(f"{path} holds an estimator with missing or impossible fields: {error}") from error
 
 
-def _from_file(path: str) -> Forest:
+def _from_file(path: str, categories: dict[str, ArrayLike]) -> Forest:
     try:
         with open(path, "rb") as stream:
             head = stream.read(64)
@@ -138,12 +144,18 @@ def _from_file(path: str) -> Forest:
         from scurry.importers import skops
 
         if skops.holds_estimator(path):
-            return _from_skops(path, skops.load_estimator(path))
+            return _from_skops(path, skops.load_estimator(path), categories)
         return Forest.from_container(read_container(path))
     if head.startswith((b"tree\n", b"tree\r\n")):
         from scurry.importers import lightgbm
 
         return lightgbm.import_file(path)
+    if head.startswith(b"CBM1") or any(member in head for member in (b'"features_info"', b'"ctr_data"')):
+        from scurry.importers import catboost
+
+        forest = catboost.import_file(path, categories)
+        categories.clear()
+        return forest
     if head.lstrip()[:1] == b"{" or head.startswith(b"binf"):
         from scurry.importers import xgboost
 

@@ -1,12 +1,12 @@
 """Importer of XGBoost models, from objects or from JSON and UBJ files; XGBoost itself is not needed.
 
-What XGBoost does, measured against its 1.7 to 3.2 releases and reproduced to the last bit:
+What XGBoost does, measured against its 1.7 to 3.4 releases and reproduced to the last bit:
 
 - rows are float32; ``x < threshold`` goes left, a category of the node's set goes right, NaN goes the default way;
 - a margin is the float32 sum of the base margin and the leaves, in tree order; the base margin is the objective's
   inverse link of ``base_score``, in float32 by the C library's ``logf``;
-- "dart" multiplies each leaf by its tree's weight; where the scikit-learn interface predicts, it adds the base margin
-  to the leaf and takes it away again before it does so, which rounds;
+- "dart" multiplies each leaf by its tree's weight; where the scikit-learn interface predicts, releases before 3.4 add
+  the base margin to the leaf and take it away again before that, which rounds;
 - the scikit-learn interface stops at the best iteration of early stopping, `Booster.predict` does not.
 
 A file written by the scikit-learn interface says so, and is read as what that interface would predict. A document is
@@ -180,7 +180,7 @@ def _import_document(document: Any, estimator: str | None) -> Forest:
     if tree_weight is not None:
         of_node = np.repeat(np.arange(n_trees), np.diff(trees.offset))
         with np.errstate(over="ignore", invalid="ignore"):
-            if estimator is not None:  # the third rule above: added and taken away again, in float32
+            if estimator is not None and version < [3, 4]:  # the third rule above: added and taken away, in float32
                 base = base_score[output][of_node]
                 leaf_value = (base + leaf_value) - base
             leaf_value = leaf_value * tree_weight[of_node]
@@ -275,17 +275,22 @@ def _base_margins(parameters: dict[str, Any], n_outputs: int, link: str, version
 
 
 def _boosted_trees(booster: dict[str, Any]) -> tuple[dict[str, Any], NDArray[np.float32] | None]:
-    """Return the model of a "gbtree" or "dart" booster, and the latter's tree weights."""
+    """Return the model of a "gbtree" or "dart" booster, and the weights of its trees if it has any.
+
+    Since release 3.4, trees that were dropped at times are saved as a "gbtree" whose model has the weights.
+    """
     name = field(booster, "name", str)
-    if name == "dart":
-        model = field(field(booster, "gbtree", dict), "model", dict)
-        weight = numbers([booster], "weight_drop", np.float32)
-        if len(weight) != len(field(model, "trees", list)):
-            raise FormatError(f"the model has {len(weight)} tree weights for {len(model['trees'])} trees")
-        return model, weight
-    if name != "gbtree":
+    if name not in ("gbtree", "dart"):
         raise UnsupportedModelError(f"the XGBoost booster {name!r} has no trees; supported are gbtree and dart")
-    return field(booster, "model", dict), None
+    holder = field(booster, "gbtree", dict) if name == "dart" else booster
+    model = field(holder, "model", dict)
+    with_weights = booster if name == "dart" else model
+    if name == "gbtree" and "weight_drop" not in model:
+        return model, None
+    weight = numbers([with_weights], "weight_drop", np.float32)
+    if len(weight) != len(field(model, "trees", list)):
+        raise FormatError(f"the model has {len(weight)} tree weights for {len(model['trees'])} trees")
+    return model, weight
 
 
 def _trees_used(model: dict[str, Any], attributes: dict[str, Any], estimator: str | None, n_outputs: int) -> int:

@@ -4,7 +4,9 @@ Algorithms make plans. What runs or shows a plan (the native core, exports, the 
 rules in this folder and asks them for what it needs; it never knows which algorithm made the plan.
 """
 
+from scurry.plan.cells import CellRule
 from scurry.plan.plan import Plan, ScoreMap
+from scurry.plan.ranks import TopKRule
 from scurry.plan.rules import (
     NEVER_ABOVE,
     NEVER_BELOW,
@@ -29,6 +31,7 @@ __all__ = [
     "READOUTS",
     "Band",
     "Bins",
+    "CellRule",
     "ExitRule",
     "ExitSide",
     "LeaderRule",
@@ -40,5 +43,6 @@ __all__ = [
     "StepRule",
     "StopRule",
     "SumRule",
+    "TopKRule",
     "to_int32",
 ]

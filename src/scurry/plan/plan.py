@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.checks import check_instance
+from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
 from scurry.forest.storage import Container
+from scurry.plan.cells import CellRule
+from scurry.plan.ranks import TopKRule
 from scurry.plan.rules import ExitRule, LeaderRule, StepRule, StopRule, SumRule
 from scurry.plan.sentinels import SentinelRule
 from scurry.promises import Certificate
@@ -50,12 +53,14 @@ class Plan:
     Attributes
     ----------
     order : int32 array of shape (n_trees,), or (n_steps,) with a StepRule
-    stop : ExitRule, LeaderRule, SentinelRule, StepRule or None
+    stop : CellRule, ExitRule, LeaderRule, SentinelRule, StepRule, TopKRule or None
         None evaluates every tree.
     certificate : Certificate or None
         What was promised, on which rows it was tested, and what came out.
     score_map : ScoreMap or None
         How rows that stop early get a score. None: what the trees not evaluated give on average is added.
+    feature_costs : FeatureCosts or None
+        What rows pay for features, where the plan was made with prices. It changes no answer.
 
     Examples
     --------
@@ -71,6 +76,7 @@ class Plan:
     stop: StopRule | None = None
     certificate: Certificate | None = None
     score_map: ScoreMap | None = None
+    feature_costs: FeatureCosts | None = None
 
     def __post_init__(self) -> None:
         check_instance("order", self.order, np.ndarray)
@@ -81,11 +87,16 @@ class Plan:
             check_instance("stop", self.stop, StopRule)
         if self.certificate is not None:
             check_instance("certificate", self.certificate, Certificate)
+        if self.feature_costs is not None:
+            check_instance("feature_costs", self.feature_costs, FeatureCosts)
 
     @classmethod
-    def full(cls, forest: Forest, certificate: Certificate | None = None) -> Self:
+    def full(
+        cls, forest: Forest, certificate: Certificate | None = None, feature_costs: FeatureCosts | None = None
+    ) -> Self:
         """Return the plan that evaluates every tree of `forest`."""
-        return cls(order=np.arange(forest.n_trees, dtype=np.int32), certificate=certificate)
+        order = np.arange(forest.n_trees, dtype=np.int32)
+        return cls(order=order, certificate=certificate, feature_costs=feature_costs)
 
     @property
     def by_step(self) -> bool:
@@ -93,8 +104,18 @@ class Plan:
         return self.stop is not None and self.stop.by_step
 
     @property
+    def exits_early(self) -> bool:
+        """Whether rows may stop before every tree is evaluated, by a rule of the plan."""
+        return self.stop is not None and not self.stop.by_step
+
+    @property
+    def in_plan_order(self) -> bool:
+        """Whether every row evaluates trees in the plan's order; else the rule has several."""
+        return self.stop is None or self.stop.in_plan_order
+
+    @property
     def exit_rule(self) -> SumRule | None:
-        """The rule by which rows exit early, None if the plan has none."""
+        """The rule by which rows exit early on sums of votes or scores, None if the plan has none."""
         return self.stop if isinstance(self.stop, SumRule) else None
 
     @property
@@ -112,10 +133,15 @@ class Plan:
             raise InputError(f"the plan's order must name each of the {forest.n_trees} trees {often}")
         if self.stop is not None:
             self.stop.check(forest)
+        if self.feature_costs is not None and len(self.feature_costs.feature_costs) != forest.n_features:
+            n_priced = len(self.feature_costs.feature_costs)
+            raise InputError(f"the plan has prices of {n_priced} features, the forest has {forest.n_features}")
         if self.score_map is None:
             return
         if self.exit_rule is None:
-            raise InputError("a score map is for rows that exit early, and the plan has no rule for that")
+            raise InputError(
+                "a score map is for rows that exit early on sums of votes or scores, and the plan has no such rule"
+            )
         if self.score_map.slope.shape[1] != self.exit_rule.n_positions:
             n_mapped = self.score_map.slope.shape[1]
             raise InputError(f"the score map has {n_mapped} positions, not {self.exit_rule.n_positions}")
@@ -128,6 +154,9 @@ class Plan:
         if self.score_map is not None:
             header["score_map"] = True
             arrays = arrays | {"score_slope": self.score_map.slope, "score_intercept": self.score_map.intercept}
+        if self.feature_costs is not None:
+            header["step_cost"] = self.feature_costs.step_cost
+            arrays = arrays | self.feature_costs.to_arrays()
         return header, {"plan_order": self.order} | arrays
 
     @classmethod
@@ -144,6 +173,9 @@ class Plan:
                 stop=None if stop is None else _stop_rule(container, stop),
                 certificate=Certificate.from_json(facts) if facts else None,
                 score_map=_score_map(container) if header.get("score_map") else None,
+                feature_costs=FeatureCosts.from_container(container, header["step_cost"])
+                if "step_cost" in header
+                else None,
             )
 
 
@@ -152,7 +184,9 @@ def _score_map(container: Container) -> ScoreMap:
     return ScoreMap(slope=slope, intercept=intercept)
 
 
-_RULES: dict[str, type[StopRule]] = {rule.TAG: rule for rule in (ExitRule, LeaderRule, SentinelRule, StepRule)}
+_RULES: dict[str, type[StopRule]] = {
+    rule.TAG: rule for rule in (CellRule, ExitRule, LeaderRule, SentinelRule, StepRule, TopKRule)
+}
 
 
 def _stop_rule(container: Container, header: dict[str, Any]) -> StopRule:

@@ -86,6 +86,10 @@ class StopRule(ABC):
     ARRAYS: ClassVar[dict[str, type]] = {}
     # Whether the plan's order names the tree of each step, and a row may stop after any of them.
     by_step: ClassVar[bool] = False
+    # Whether rows must be known as a whole: features cannot be bought while such a plan runs.
+    needs_whole_rows: ClassVar[bool] = False
+    # Whether rows evaluate trees in the plan's order. If not, the rule has an order for each part of the inputs.
+    in_plan_order: ClassVar[bool] = True
 
     @abstractmethod
     def check(self, forest: Forest) -> None:
@@ -411,7 +415,7 @@ class LeaderRule(SumRule):
             raise InputError("the plan is for a forest with a score per class")
         if self.lead.shape != (n_rounds + 1,) or self.need.shape not in ((0, 0), (n_rounds + 1, n_rounds + 1)):
             raise InputError(f"the plan has leads for {self.lead.size - 1} rounds, not {n_rounds}")
-        self._check_sums(forest, forest.value, forest.base_score)
+        self._check_sums(forest, forest.leaf_values(), forest.base_score)
 
     def increments(self, forest: Forest) -> NDArray[np.int32]:
         """Return what each node, as a leaf, adds to a row's sums; shape (n_nodes, n_columns)."""

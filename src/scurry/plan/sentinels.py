@@ -61,6 +61,7 @@ class SentinelRule(StopRule):
     limits: NDArray[np.float64]
 
     TAG: ClassVar[str] = "SentinelRule"
+    needs_whole_rows: ClassVar[bool] = True
     ARRAYS: ClassVar[dict[str, type]] = {
         "sentinels": np.int32,
         "lanes": np.int32,
@@ -76,13 +77,8 @@ class SentinelRule(StopRule):
     def __post_init__(self) -> None:
         n = len(self.sentinels)
         per_sentinel = (self.lane, self.scale, self.offset, self.square)
-        if self.sentinels.ndim != 1 or any(one.shape != (n,) for one in per_sentinel) or self.lanes.ndim != 2:
-            raise InputError("a sentinel rule needs a lane, a scale, an offset and a square for each sentinel")
-        if n and not (self.sentinels[0] > 0 and (np.diff(self.sentinels) > 0).all()):
-            raise InputError("sentinels must be rising numbers of trees, the first of them above 0")
+        check_sentinels(self.sentinels, self.lanes, *per_sentinel)
         n_lanes = self.lanes.shape[1]
-        if n and not (self.lane.min() >= 0 and self.lane.max() < n_lanes):
-            raise InputError(f"lane must be from 0 to {n_lanes - 1}")
         if type(self.spread_lane) is not int or not NO_LANE <= self.spread_lane < n_lanes:
             raise InputError(f"spread_lane must be from -1 to {n_lanes - 1}, got {self.spread_lane!r}")
         if not all(np.isfinite(one).all() for one in per_sentinel) or np.isnan(self.limits).any():
@@ -99,16 +95,48 @@ class SentinelRule(StopRule):
         if falls.any():
             raise InputError("edges must rise at each sentinel")
 
+    def estimates(self, j: int, sums: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return the estimates at sentinel `j` of rows with these sums, shape (n_rows, n_lanes)."""
+        return np.asarray(self.offset[j] + self.scale[j] * sums[:, self.lane[j]])
+
+    def stops(self, j: int, sums: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return whether rows with these sums, shape (n_rows, n_lanes), stop at sentinel `j`."""
+        of_lane = sums[:, self.lane[j]].astype(np.float64)
+        spread = -self.square[j] * (of_lane * of_lane)
+        if self.spread_lane != NO_LANE:
+            spread = sums[:, self.spread_lane] + spread
+        first, last = int(self.edge_offset[j]), int(self.edge_offset[j + 1])
+        interval = np.searchsorted(self.edges[first:last], of_lane, side="right")
+        return np.asarray(spread <= self.limits[first + j + interval])
+
     def check(self, forest: Forest) -> None:
         """Raise an error unless this rule can stop `forest`."""
-        if forest.n_classes > 2 or forest.n_outputs > 2:
+        if forest.n_classes not in (0, 2):
             raise InputError("the plan is for a regressor or for two classes")
-        if len(self.lanes) != forest.n_nodes:
-            raise InputError(f"the plan has lanes for {len(self.lanes)} nodes, the forest has {forest.n_nodes}")
-        if len(self.sentinels) and self.sentinels[-1] >= forest.n_trees:
-            raise InputError(f"the last sentinel must be below the number of trees, {forest.n_trees}")
-        most = np.maximum.reduceat(
-            np.where(forest.is_leaf[:, None], np.abs(self.lanes.astype(np.int64)), 0), forest.tree_offset[:-1]
-        ).sum(axis=0)
-        if most.max(initial=0) >= NEVER_ABOVE:
-            raise InputError("some sum of lanes may be more than 2^31")
+        check_lanes(forest, self.sentinels, self.lanes)
+
+
+def check_sentinels(
+    sentinels: NDArray[np.int32], lanes: NDArray[np.int32], lane: NDArray[np.int32], *others: NDArray[np.float64]
+) -> None:
+    """Raise an error unless sentinels rise, and each has a lane and one of the other numbers."""
+    n = len(sentinels)
+    if sentinels.ndim != 1 or {lane.shape, *(one.shape for one in others)} != {(n,)} or lanes.ndim != 2:
+        raise InputError("lanes must be a matrix, and everything else needs one number for each sentinel")
+    if n and not (sentinels[0] > 0 and (np.diff(sentinels) > 0).all()):
+        raise InputError("sentinels must be rising numbers of trees, the first of them above 0")
+    if n and not (lane.min() >= 0 and lane.max() < lanes.shape[1]):
+        raise InputError(f"lane must be from 0 to {lanes.shape[1] - 1}")
+
+
+def check_lanes(forest: Forest, sentinels: NDArray[np.int32], lanes: NDArray[np.int32]) -> None:
+    """Raise an error unless there are lanes for all nodes of `forest`, and every sum of them fits 32 bits."""
+    if len(lanes) != forest.n_nodes:
+        raise InputError(f"the plan has lanes for {len(lanes)} nodes, the forest has {forest.n_nodes}")
+    if len(sentinels) and sentinels[-1] >= forest.n_trees:
+        raise InputError(f"the last sentinel must be below the number of trees, {forest.n_trees}")
+    most = np.maximum.reduceat(
+        np.where(forest.is_leaf[:, None], np.abs(lanes.astype(np.int64)), 0), forest.tree_offset[:-1]
+    ).sum(axis=0)
+    if most.max(initial=0) >= NEVER_ABOVE:
+        raise InputError("some sum of lanes may be more than 2^31")

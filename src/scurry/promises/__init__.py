@@ -5,24 +5,43 @@ them. A `Certificate` says on which rows a promise was tested and what came out;
 with it. Neither knows the algorithm that made the plan, and nothing that runs or shows a plan has to.
 """
 
-from scurry.promises.certificate import Certificate
+from scurry.promises.accuracy import Accuracy
+from scurry.promises.certain import Certain
+from scurry.promises.certificate import Certificate, GroupTest
 from scurry.promises.kinds import Cost, Labels, Promise
 from scurry.promises.measurements import (
     BudgetMeasurement,
     CostMeasurement,
     ExitMeasurement,
+    RankMeasurement,
     RowSummary,
     StepMeasurement,
+    ValueMeasurement,
 )
+from scurry.promises.outcomes import Count, Outcomes
+from scurry.promises.per_class import LabelsPerClass, Recall
+from scurry.promises.ranks import TopK
+from scurry.promises.values import Values
 
 __all__ = [
+    "Accuracy",
     "BudgetMeasurement",
+    "Certain",
     "Certificate",
     "Cost",
     "CostMeasurement",
+    "Count",
     "ExitMeasurement",
+    "GroupTest",
     "Labels",
+    "LabelsPerClass",
+    "Outcomes",
     "Promise",
+    "RankMeasurement",
+    "Recall",
     "RowSummary",
     "StepMeasurement",
+    "TopK",
+    "ValueMeasurement",
+    "Values",
 ]

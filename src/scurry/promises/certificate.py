@@ -4,23 +4,67 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, Self
 
 from scurry.checks import is_number
 from scurry.errors import FormatError, InputError
-from scurry.formatting import align
+from scurry.formatting import align, format_percent, format_share
 from scurry.promises.kinds import Labels, Promise
 from scurry.promises.measurements import (
     BudgetMeasurement,
     CostMeasurement,
     ExitMeasurement,
     Measurement,
+    RankMeasurement,
     RowSummary,
     StepMeasurement,
+    ValueMeasurement,
 )
 
 UNITS = ("row", "distinct row", "group")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupTest:
+    """How a promise was tested on the rows of one group, such as those of a class.
+
+    Attributes
+    ----------
+    group : str
+        What the rows have in common.
+    max_rate : float
+        The share of them that may break the promise.
+    n_rows, n_broken : int
+        Rows that tested it, and those of them that broke it.
+    confidence : float
+        Of this test alone. All tests are right at once with the confidence of the promise.
+    bound : float
+        Upper bound on the rate of new rows of the group at this confidence (exact binomial).
+    """
+
+    group: str
+    max_rate: float
+    n_rows: int
+    n_broken: int
+    confidence: float
+    bound: float
+
+    def describe(self) -> str:
+        """Return what came out, as a part of a sentence."""
+        most, allowed = format_share(self.bound), format_percent(self.max_rate)
+        return f"{self.n_rows:,} rows: {self.n_broken:,} changed (at most {most} of new ones, promised {allowed})"
+
+    @classmethod
+    def from_json(cls, data: Any) -> GroupTest:
+        """Return the test that a file holds."""
+        if not isinstance(data, Mapping) or set(data) != {f.name for f in fields(cls)}:
+            raise FormatError("its certificate has a test of a group that cannot be read")
+        for one in fields(cls):
+            wanted = {"str": str, "int": int}.get(str(one.type), int | float)
+            if not isinstance(data[one.name], wanted) or isinstance(data[one.name], bool):
+                raise FormatError(f"its certificate has a test with a {one.name} of the wrong type")
+        return cls(**data)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -43,6 +87,10 @@ class Certificate:
         Upper bound for new rows at the promised confidence, at most what is promised: on the rate of broken rows (exact
         binomial), or on their mean cost. The plan was chosen so that it fits, so the promise itself holds with the
         confidence, not this lower figure.
+    n_gained : int
+        Where a promise is about right answers: rows that are answered right, or cheaper, where the model is not.
+    tests : tuple of GroupTest
+        Where a promise is made for several groups of rows, such as classes: the test of each.
     n_calibration_rows, n_fit_rows : int
         Rows that were given to calibrate, and rows that fitted the rule.
     n_shared_rows : int
@@ -55,7 +103,7 @@ class Certificate:
         What else a reader must know about the promise.
     recipe : str
         The call that made the plan, with every option, as Python. Empty where it is not known.
-    measured : ExitMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement or None
+    measured : ExitMeasurement, ValueMeasurement, RankMeasurement, … or None
     rows : RowSummary or None
         Quantiles of the calibration rows.
 
@@ -83,6 +131,8 @@ class Certificate:
     n_broken: int = 0
     unit: str = "row"
     bound: float | None = None
+    n_gained: int = 0
+    tests: tuple[GroupTest, ...] = ()
     n_calibration_rows: int = 0
     n_fit_rows: int = 0
     n_shared_rows: int = 0
@@ -125,6 +175,9 @@ class Certificate:
         if self.n_rows and self.promise is not None:
             units = f"{self.n_rows:,} {self.unit}s"
             lines["tested on"] = self.promise.describe_test(units, self.n_broken, self.bound)
+            if self.n_gained:
+                lines["tested on"] += f"; {self.n_gained:,} the other way round"
+        lines |= {test.group: test.describe() for test in self.tests}
         if self.measured is not None:
             lines |= self.measured.describe()
         lines["method"] = self.method + (f": {self.why}" if self.why else "")
@@ -149,6 +202,7 @@ class Certificate:
             "promise": None if self.promise is None else self.promise.to_json(),
             "measured": None if self.measured is None else {"kind": self.measured.TAG} | asdict(self.measured),
             "rows": None if self.rows is None else self.rows.to_json(),
+            "tests": [asdict(test) for test in self.tests],
         }
 
     @classmethod
@@ -176,12 +230,15 @@ class Certificate:
                 raise FormatError(f"its certificate has a {name} of the wrong type, {value!r}")
         if known.get("unit", "row") not in UNITS:
             raise FormatError(f"its certificate counts an unknown unit, {known['unit']!r}")
-        promise, rows = data.get("promise"), data.get("rows")
+        promise, rows, tests = data.get("promise"), data.get("rows"), data.get("tests", [])
+        if not isinstance(tests, list):
+            raise FormatError("its certificate has tests of the wrong type")
         return cls(
             **known,
             promise=None if promise is None else Promise.from_json(promise),
             measured=_measurement(data["measured"]),
             rows=None if rows is None else RowSummary.from_json(rows),
+            tests=tuple(GroupTest.from_json(test) for test in tests),
         )
 
     @classmethod
@@ -222,13 +279,14 @@ class Certificate:
         )
 
 
-_NESTED = ("promise", "measured", "rows", "stored")
+_NESTED = ("promise", "measured", "rows", "tests", "stored")
 _PLAIN_TYPES: dict[str, Any] = {
     "method": str,
     "n_rows": int,
     "n_broken": int,
     "unit": str,
     "bound": float | int | None,
+    "n_gained": int,
     "n_calibration_rows": int,
     "n_fit_rows": int,
     "n_shared_rows": int,
@@ -243,14 +301,23 @@ def _measurement(data: Any) -> Measurement | None:
     if data is None:
         return None
     kinds: dict[str, type[Measurement]] = {
-        kind.TAG: kind for kind in (ExitMeasurement, StepMeasurement, CostMeasurement, BudgetMeasurement)
+        kind.TAG: kind
+        for kind in (
+            ExitMeasurement,
+            ValueMeasurement,
+            RankMeasurement,
+            StepMeasurement,
+            CostMeasurement,
+            BudgetMeasurement,
+        )
     }
     kind = kinds.get(str(data.get("kind"))) if isinstance(data, Mapping) else None
     if kind is None:
         raise FormatError("its certificate has a measurement of an unknown kind")
     values = {name: value for name, value in data.items() if name != "kind"}
     for one in fields(kind):
-        value = values.get(one.name)
+        # Files of older versions lack what was added later.
+        value = values.get(one.name, None if one.default is MISSING else one.default)
         wanted = isinstance(value, str) if one.type == "str" else is_number(value) or value is None
         if not wanted:
             raise FormatError(f"its certificate has a measured {one.name} of the wrong type, {value!r}")

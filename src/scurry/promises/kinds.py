@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from scurry.checks import check_choice, check_confidence, check_number, check_rate
 from scurry.errors import FormatError, InputError
 from scurry.formatting import format_number, format_percent, format_share
+from scurry.promises.outcomes import Count, Outcomes
 
 AGAINST = ("model", "vote")
 HOLDS = ("rows", "groups", "orders", "each row")
@@ -78,9 +79,20 @@ class Promise(ABC):
     def rows_needed(self) -> int:
         """Return how many calibration rows it takes to certify the promise when none of them breaks it."""
 
+    def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
+        """Return how many of these rows broke the promise, for each of its parts.
+
+        Nothing if the promise is about something else, or needs labels that are not there.
+        """
+        return ()
+
     def about_groups(self) -> Promise:
         """Return the same promise about one row of each new group, so that every group counts the same."""
         raise InputError(f"groups= cannot be used with {type(self).__name__}", argument="groups")
+
+    def with_confidence(self, confidence: float | None) -> Promise:
+        """Return the same promise with another confidence."""
+        return replace(self, confidence=confidence)
 
     @classmethod
     def read_text(cls, text: str, classes: Sequence[Any]) -> Promise | None:
@@ -113,7 +125,7 @@ class Promise(ABC):
         for kind in _KINDS.values():
             found = kind.read_text(text.strip(), classes)
             if found is not None:
-                return replace(found, confidence=confidence)
+                return found.with_confidence(confidence)
         examples = ", ".join(repr(kind.EXAMPLE) for kind in _KINDS.values() if kind.EXAMPLE)
         raise InputError(f"promise must be written like one of {examples}, got {text!r}", argument="promise")
 
@@ -186,6 +198,12 @@ class Labels(Promise):
         """The largest share that is promised for new rows; None if nothing is promised for them."""
         is_promised = self.confidence is not None or self.holds == "each row" or self.max_changed == 0
         return self.max_changed if is_promised else None
+
+    def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
+        """Return how many labels changed."""
+        whose = "the model's" if self.against == "model" else "the full vote's"
+        changed = outcomes.changed
+        return (Count(f"labels other than {whose}", len(changed), int(changed.sum()), self.max_changed),)
 
     def describe(self) -> str:
         """Return the promise as one plain sentence, with rates in percent."""

@@ -54,11 +54,55 @@ class ExitMeasurement:
             lines["cost per row"] = format_number(self.mean_cost)
         if self.vote_agreement is not None:
             lines["full vote gives the model's label"] = f"{format_share(self.vote_agreement)} of rows"
-        if self.fast_auc is not None and self.full_auc is not None:
-            lines["AUC"] = f"{self.fast_auc:.4f}, full model {self.full_auc:.4f}"
-        if self.fast_log_loss is not None and self.full_log_loss is not None:
-            lines["log-loss"] = f"{self.fast_log_loss:.4f}, full model {self.full_log_loss:.4f}"
-        return lines
+        return lines | _describe_scores(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueMeasurement:
+    """What an early exit that estimates values did on the rows that certified it.
+
+    Attributes
+    ----------
+    beyond : float
+        Share of rows whose value differs from the model's by more than the promised error.
+    mean_trees : float
+        Trees evaluated per row.
+    mean_error, largest_error : float
+        How far values are from the model's, on average over all rows and at most. Rows that did not stop early have an
+        error of 0.
+    caution : float
+        The rule stops a row where this many times its expected error is at most the promised one.
+    full_rmse, fast_rmse : float or None
+        Root mean squared error of the full model and of the plan, where a regressor's targets were given.
+    full_auc, fast_auc, full_log_loss, fast_log_loss : float or None
+        How good probabilities are, where a classifier's labels were given.
+    """
+
+    beyond: float
+    mean_trees: float
+    mean_error: float
+    largest_error: float
+    caution: float
+    full_rmse: float | None = None
+    fast_rmse: float | None = None
+    full_auc: float | None = None
+    fast_auc: float | None = None
+    full_log_loss: float | None = None
+    fast_log_loss: float | None = None
+
+    TAG: ClassVar[str] = "values"
+
+    def describe(self) -> dict[str, str]:
+        """Return what was measured, by name."""
+        lines = {
+            "error beyond the promised one": f"{format_share(self.beyond)} of rows",
+            "error": f"{format_number(self.mean_error)} on average, {format_number(self.largest_error)} at most",
+            "trees per row": format_number(self.mean_trees),
+            "caution": f"{self.caution:.3g} times the expected error",
+        }
+        if self.fast_rmse is not None and self.full_rmse is not None:
+            lines["RMSE"] = f"{format_number(self.fast_rmse)}, full model {format_number(self.full_rmse)}"
+        return lines | _describe_scores(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +153,38 @@ class StepMeasurement:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RankMeasurement:
+    """What a plan for the k best documents did on the queries that certified it.
+
+    Attributes
+    ----------
+    changed : float
+        Share of queries whose k best are others than the model's.
+    mean_trees : float
+        Trees evaluated per document.
+    mean_documents : float
+        Documents per query.
+    caution : float
+        How many times its expected error a document must be away to leave.
+    """
+
+    changed: float
+    mean_trees: float
+    mean_documents: float
+    caution: float
+
+    TAG: ClassVar[str] = "ranks"
+
+    def describe(self) -> dict[str, str]:
+        """Return what was measured, by name."""
+        return {
+            "queries changed": format_share(self.changed),
+            "trees per document": format_number(self.mean_trees),
+            "documents per query": format_number(self.mean_documents),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class CostMeasurement:
     """What rows pay for the features that a forest reads.
 
@@ -120,21 +196,32 @@ class CostMeasurement:
         Mean cost of the rows that chose the forest, which flatters it.
     largest_cost : float
         What a row can pay at most.
+    single_label : str
+        The label that every row gets that chose the forest; empty if there are several.
+    candidate, recalls : str
+        How the forest was grown, and the share of each class's rows that it finds; empty where that is not known.
     """
 
     mean_cost: float
     validation_cost: float
     largest_cost: float
+    single_label: str = ""
+    candidate: str = ""
+    recalls: str = ""
 
     TAG: ClassVar[str] = "cost"
 
     def describe(self) -> dict[str, str]:
         """Return what was measured, by name."""
-        return {
+        lines = {
             "cost per row": f"{format_number(self.mean_cost)}, "
             f"and {format_number(self.validation_cost)} on the rows that chose the forest",
             "most a row can pay": format_number(self.largest_cost),
+            "found of each class": self.recalls,
+            "grown as": self.candidate,
+            "warning": _warn_of(self.single_label),
         }
+        return {name: text for name, text in lines.items() if text}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,11 +259,27 @@ class BudgetMeasurement:
             "found of each class": self.recalls,
             "weighted error": f"{self.error:.4g}",
             "grown as": self.candidate,
+            "warning": _warn_of(self.single_label),
         }
-        return lines | ({"warning": f"answers {self.single_label} for every row"} if self.single_label else {})
+        return {name: text for name, text in lines.items() if text}
 
 
-Measurement: TypeAlias = ExitMeasurement | StepMeasurement | CostMeasurement | BudgetMeasurement
+def _warn_of(single_label: str) -> str:
+    return f"answers {single_label} for every row" if single_label else ""
+
+
+def _describe_scores(measured: ExitMeasurement | ValueMeasurement) -> dict[str, str]:
+    lines: dict[str, str] = {}
+    if measured.fast_auc is not None and measured.full_auc is not None:
+        lines["AUC"] = f"{measured.fast_auc:.4f}, full model {measured.full_auc:.4f}"
+    if measured.fast_log_loss is not None and measured.full_log_loss is not None:
+        lines["log-loss"] = f"{measured.fast_log_loss:.4f}, full model {measured.full_log_loss:.4f}"
+    return lines
+
+
+Measurement: TypeAlias = (
+    ExitMeasurement | ValueMeasurement | RankMeasurement | StepMeasurement | CostMeasurement | BudgetMeasurement
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -81,23 +81,28 @@ def error_path(problem: PruningProblem, progress: Progress | None = None) -> Pru
     PruningPath
         One pruning, and no lambdas.
     """
-    closure = problem.closure
-    level = _core.tree_levels(closure.parent, closure.gain.astype(np.float64), np.ones(problem.n_splits))
+    level = _levels(problem, np.ones(problem.n_splits), progress)
+    return PruningPath(problem, "error-only", NestedPrunings((level > 0).astype(np.int32), 1), [])
+
+
+def _levels(problem: PruningProblem, price: NDArray[np.float64], progress: Progress | None) -> NDArray[np.float64]:
+    """Return for each split the gain per price at which it leaves its tree."""
+    level: NDArray[np.float64] = _core.tree_levels(
+        problem.closure.parent, problem.closure.gain.astype(np.float64), price
+    )
     if progress is not None:
         progress(problem.n_splits, problem.n_splits)
-    return PruningPath(problem, "error-only", NestedPrunings((level > 0).astype(np.int32), 1), [])
+    return level
 
 
 def _by_levels(
     problem: PruningProblem, method: str, price: NDArray[np.float64], unit: Fraction, progress: Progress | None
 ) -> PruningPath:
     """Return the prunings at every level of gain per price; `unit` turns a level into a lambda."""
-    level = _core.tree_levels(problem.closure.parent, problem.closure.gain.astype(np.float64), price)
+    level = _levels(problem, price, progress)
     steps = np.unique(level[(level > 0) & np.isfinite(level)])
     # Splits worth keeping at any level are in the last pruning too.
     kept_until = np.searchsorted(steps, level, side="right") + (level == np.inf)
-    if progress is not None:
-        progress(problem.n_splits, problem.n_splits)
     return PruningPath(
         problem,
         method,

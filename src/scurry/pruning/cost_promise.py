@@ -9,23 +9,21 @@ independent draws like the rows to come.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scurry.costs import FeatureCosts
-from scurry.errors import InfeasibleError, InputError
+from scurry.errors import InfeasibleError, InputError, warn
 from scurry.forest import Forest, as_rows
 from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, Cost, CostMeasurement, RowSummary
+from scurry.pruning.offers import Offer, ValidationRows, advise
 from scurry.stopping.guarantee import certified_mean, last_certified, loss_p_value
 from scurry.stopping.independence import are_copied, find_shared, hash_rows
-
-_STACK = 4  # from here to the caller of PruningPath.at: warnings name that line
 
 
 class Candidate(NamedTuple):
@@ -36,10 +34,19 @@ class Candidate(NamedTuple):
     forest : Forest
     cost : float
         Mean cost of the rows that chose it.
+    name, found : str
+        How it was grown, and the share of each class's rows that it finds, where that is known.
     """
 
     forest: Forest
     cost: float
+    name: str = ""
+    found: str = ""
+
+    @classmethod
+    def of(cls, offer: Offer) -> Self:
+        """Return an offer as a candidate."""
+        return cls(offer.forest, offer.cost, offer.name, offer.found)
 
 
 def certify_cost(
@@ -47,7 +54,7 @@ def certify_cost(
     promise: Cost,
     X_cal: Any,
     costs: FeatureCosts,
-    chosen_on: NDArray[Any] | None,
+    validation: ValidationRows | None,
     method: str,
 ) -> Predictor:
     """Return the last of the candidates before the first whose cost is not certified.
@@ -59,15 +66,16 @@ def certify_cost(
     promise : Cost
     X_cal : array or DataFrame of shape (n_rows, n_features)
     costs : FeatureCosts
-    chosen_on : array of shape (n_rows, n_features) or None
-        The rows that chose the candidates, where they are known. They must not be among those of `X_cal`.
+    validation : ValidationRows or None
+        The rows that chose the candidates, where they are known. They must not be among those of `X_cal`. Warns if the
+        forest gives them all one label.
     method : str
         What made the prunings.
 
     Returns
     -------
     Predictor
-        It evaluates every tree of the pruning, and has the certificate.
+        It evaluates every tree of the pruning, and has the certificate and the prices.
 
     Raises
     ------
@@ -89,21 +97,20 @@ def certify_cost(
     True
     """
     if promise.confidence is None:
-        forest, cost = list(candidates)[-1]
-        measured = CostMeasurement(mean_cost=cost, validation_cost=cost, largest_cost=largest_cost(costs, forest))
-        certificate = Certificate(method=method, promise=promise, measured=measured)
-        return Predictor(forest, Plan.full(forest, certificate))
+        chosen = list(candidates)[-1]
+        measured = _measure(chosen, chosen.cost, costs, validation)
+        return _evaluate_all(chosen, Certificate(method=method, promise=promise, measured=measured), costs)
     cheapest, *others = candidates
-    rows, unit, n_given, n_shared = _check_rows(cheapest.forest, X_cal, chosen_on)
+    rows, unit, n_given, n_shared = _check_rows(cheapest.forest, X_cal, None if validation is None else validation.rows)
 
     def p_value_of(candidate: Candidate) -> float:
         paid, most = costs.of_rows(candidate.forest, rows), largest_cost(costs, candidate.forest)
         return loss_p_value(paid, promise.max_cost, max_loss=most)
 
     found = last_certified([cheapest, *others], p_value_of, promise.confidence)
-    forest, cost = cheapest if found is None else found
-    paid, most = costs.of_rows(forest, rows), largest_cost(costs, forest)
-    bound = certified_mean(paid, promise.confidence, max_loss=most)
+    chosen = cheapest if found is None else found
+    paid = costs.of_rows(chosen.forest, rows)
+    bound = certified_mean(paid, promise.confidence, max_loss=largest_cost(costs, chosen.forest))
     if found is None:
         raise InfeasibleError(
             f"a mean cost of {promise.max_cost:g} cannot be promised with confidence {promise.confidence:g}: "
@@ -119,10 +126,31 @@ def certify_cost(
         bound=bound,
         n_calibration_rows=n_given,
         n_shared_rows=n_shared,
-        measured=CostMeasurement(mean_cost=float(paid.mean()), validation_cost=cost, largest_cost=most),
+        measured=_measure(chosen, float(paid.mean()), costs, validation),
         rows=RowSummary.of(rows),
     )
-    return Predictor(forest, Plan.full(forest, certificate))
+    return _evaluate_all(chosen, certificate, costs)
+
+
+def _evaluate_all(chosen: Candidate, certificate: Certificate, costs: FeatureCosts) -> Predictor:
+    return Predictor(chosen.forest, Plan.full(chosen.forest, certificate, costs))
+
+
+def _measure(
+    chosen: Candidate, mean_cost: float, costs: FeatureCosts, validation: ValidationRows | None
+) -> CostMeasurement:
+    """Return what a forest costs; warn if it answers one label alone."""
+    single_label = None if validation is None else validation.single_label(chosen.forest)
+    if single_label is not None:
+        warn(f"the forest at {mean_cost:g} per row is of little use: {advise(single_label)}")
+    return CostMeasurement(
+        mean_cost=mean_cost,
+        validation_cost=chosen.cost,
+        largest_cost=largest_cost(costs, chosen.forest),
+        single_label="" if single_label is None else repr(single_label),
+        candidate=chosen.name,
+        recalls=chosen.found,
+    )
 
 
 def largest_cost(costs: FeatureCosts, forest: Forest) -> float:
@@ -166,20 +194,18 @@ def _check_rows(forest: Forest, X_cal: Any, chosen_on: NDArray[Any] | None) -> t
                     "pass other rows",
                     argument="X_cal",
                 )
-            warnings.warn(
+            warn(
                 f"{n_shared:,} of {n_given:,} rows of X_cal are among those of X_val too, by whose costs the prunings "
                 "were chosen. They are left out of the certificate",
                 UserWarning,
-                stacklevel=_STACK,
             )
             rows, digests = rows[~shared], digests[~shared]
     if are_copied(digests):
         unit, first = "distinct row", np.sort(np.unique(digests, return_index=True)[1])
-        warnings.warn(
+        warn(
             f"rows of X_cal are copies of others: {len(rows):,} rows, {len(first):,} of them different. A copy proves "
             "nothing new, so each row counts once",
             UserWarning,
-            stacklevel=_STACK,
         )
         rows = rows[first]
     return rows, unit, n_given, n_shared

@@ -47,6 +47,12 @@ class Offer:
     recalls: NDArray[np.float64] = field(repr=False)
     single_label: Any = None
 
+    @property
+    def found(self) -> str:
+        """The share of each class's rows that are found, as a text."""
+        shares = zip((_label(self.forest, code) for code in range(len(self.recalls))), self.recalls, strict=True)
+        return ", ".join(f"{label}: {recall:.1%}" for label, recall in shares if recall >= 0)
+
 
 @dataclass(frozen=True, eq=False)
 class Tally:
@@ -221,11 +227,29 @@ class Offers(Sequence[Offer]):
         InfeasibleError
             If every offer costs more.
         """
+        return self.within(max_cost)[-1]
+
+    def within(self, max_cost: float) -> list[Offer]:
+        """Return all offers within a budget, by rising cost.
+
+        Parameters
+        ----------
+        max_cost : float
+
+        Returns
+        -------
+        list of Offer
+
+        Raises
+        ------
+        InfeasibleError
+            If every offer costs more.
+        """
         n_within = bisect_right(self.costs.tolist(), max_cost + abs(max_cost) * _TOLERANCE)
         if not n_within:
             least = float(self._offers[0].cost)
             raise InfeasibleError(f"no forest costs {max_cost:g} or less; the cheapest costs {least:g}", least)
-        return self._offers[n_within - 1]
+        return self._offers[:n_within]
 
 
 def advise(single_label: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import operator
-import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.checks import Progress, float_of
-from scurry.errors import InfeasibleError, InputError, ScurryWarning
+from scurry.errors import InfeasibleError, InputError, warn
 from scurry.forest import Forest
 from scurry.predictor import Predictor
 from scurry.promises import Cost
@@ -314,32 +313,19 @@ class PruningPath:
             raise InputError("give a promise or a budget, not both; a promise has its budget", argument="promise")
         if not isinstance(promise, Cost):
             raise InputError(f"a pruning promises scurry.promises.Cost(max_cost), got {promise!r}", argument="promise")
-        chosen_on = None if self.validation is None else self.validation.rows
-        found = certify_cost(self._candidates(promise), promise, X_cal, self.problem.costs, chosen_on, self.method)
-        if self.validation is not None:
-            self._warn_of(self.validation.single_label(found.forest), promise.max_cost, stacklevel=2)
-        return found
+        return certify_cost(self._candidates(promise), promise, X_cal, self.problem.costs, self.validation, self.method)
 
     def _candidates(self, promise: Cost) -> list[Candidate]:
         """Return prunings within the budget of a promise, by rising cost on the rows that the path was made with."""
         limit = self._cost_limit(promise.max_cost) * self.problem.cost_unit
         self._within_cost(promise.max_cost)  # an error if there are none
         if self.validation is not None and self.validation.codes is not None:
-            return [Candidate(offer.forest, offer.cost) for offer in self.offers if offer.cost <= _widen(limit)]
+            return [Candidate.of(offer) for offer in self.offers.within(float(limit))]
         least, most = float(self.costs.min()), min(float(limit), float(self.costs.max()))
         budgets = sorted({least + share * (most - least) for share in _SHARES} | set(self.costs[self.costs <= most]))
         distinct = {id(kept): kept for kept in self.spread(budgets, refine=True)}.values()
         unit, cost_of = self.problem.cost_unit, self.problem.closure.cost_of
         return [Candidate(self.problem.forest_of(kept), float(cost_of(kept) * unit)) for kept in distinct]
-
-    def _warn_of(self, single_label: Any, cost: float, stacklevel: int) -> None:
-        """Warn of a pruning that answers one label to every validation row, if there is one."""
-        if single_label is not None:
-            warnings.warn(
-                f"the pruning at {cost:g} per row is of little use: {advise(single_label)}",
-                ScurryWarning,
-                stacklevel=stacklevel + 1,
-            )
 
     def point(self, *, max_cost: float | None = None, max_error: float | None = None) -> PrunedPoint:
         """Return the best pruning found within a budget, with a bound on every other.
@@ -365,9 +351,12 @@ class PruningPath:
         """
         if (max_cost is None) == (max_error is None):
             raise InputError("give one of max_cost and max_error")
-        kept = self._cheapest_alike(self._choose(max_cost, max_error))
+        kept = self._choose(max_cost, max_error)
+        if max_cost is not None:
+            kept = self._cheapest_alike(kept)  # not for `max_error`: it answers alike, but has more errors
         point = self._describe(kept, max_cost, max_error)
-        self._warn_of(point.single_label, point.cost, stacklevel=3)
+        if point.single_label is not None:
+            warn(f"the pruning at {point.cost:g} per row is of little use: {advise(point.single_label)}")
         return point
 
     def _choose(self, max_cost: float | None, max_error: float | None) -> NDArray[np.bool_]:

@@ -9,101 +9,80 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
 
 from scurry.forest import Forest
-from scurry.formatting import format_number, format_percent, format_share, round_up
+from scurry.formatting import format_number, format_share, round_up
 from scurry.plan import Band, Bins, Leads, SumRule
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, Labels
 from scurry.report.charts import Axis, Chart
-from scurry.report.story import BLOCK, Claim, Column, Curve, Effort, Picture, Story, TestRows, Tile
+from scurry.report.claims import claim_promise
+from scurry.report.story import BLOCK, CONFIDENCE, Column, Curve, Effort, Picture, Story, TestRows, Tile
 from scurry.stopping.guarantee import certified_rate
 from scurry.timing import Runner
 
-_CONFIDENCE = 0.95  # of the interval around a measured rate
 # Trees evaluated for the curve, and rows whose node tests are counted on it: a few seconds.
 _MAX_TREES, _MIN_ROWS, _N_COUNTED = 300_000_000, 2_000, 2_000
 # From 16 times as bold to 16 times as cautious. The middle factor is 1, so that the predictor itself is on the curve.
 FACTORS = np.geomspace(1 / 16, 16, 41)
 
 
-def tell(predictor: Predictor, rule: SumRule, test: TestRows) -> Story:
-    """Collect what there is to say about an early exit."""
+def tell(predictor: Predictor, rule: SumRule | None, test: TestRows) -> Story:
+    """Collect what there is to say about an early exit; without a rule on one sum there are no thresholds to draw."""
     forest, certificate = predictor.forest, predictor.certificate or Certificate(method="by hand")
+    is_classifier = forest.is_classifier
+    # Where labels are certain, bolder thresholds would be another promise, and more cautious ones pointless.
+    is_certain = certificate.promise is not None and certificate.promise.confidence == 1.0
     runs = [predictor.run(test.rows[at : at + BLOCK], None) for at in range(0, len(test), BLOCK)]
     labels, trees, node_tests = (
         np.concatenate([getattr(run, name) for run in runs]) for name in ("labels", "trees", "steps")
     )
     mean_trees, n_changed = format_number(float(trees.mean())), int((labels != test.full).sum())
-    changed = format_share(test.measure_change(labels))
+    changed = test.format_value(test.measure_change(labels))
     saved = format_share(1 - float(trees.mean()) / forest.n_trees)
     stopped = format_share(float((trees < forest.n_trees).mean()))
     tiles = [
         Tile("trees evaluated per row", mean_trees, f"of {forest.n_trees:,}: {saved} saved"),
-        Tile("labels changed", changed, f"{n_changed:,} of {len(test):,} test rows"),
+        Tile(test.change_name, changed, f"{n_changed:,} of {len(test):,} test rows" if is_classifier else "test rows"),
         Tile("rows stopped early", stopped, "the others evaluated every tree"),
     ]
     if test.y is not None:
-        ours, full = (format_share(test.measure_quality(each)) for each in (labels, test.full))
-        tiles.append(Tile("accuracy", ours, f"full model: {full}"))
+        ours, full = (test.format_value(test.measure_quality(each)) for each in (labels, test.full))
+        tiles.append(Tile(test.quality_name, ours, f"full model: {full}"))
+    if test.y is not None and is_classifier:
         for name, values, show in test.compare_classes([labels, test.full])[:1]:
             tiles.append(Tile(name, show(values[0]), f"full model: {show(values[1])}"))
+    differs = f"answers {changed} of {len(test):,} test rows differently from the full model"
+    if not is_classifier:
+        differs = (
+            f"its values have a mean squared distance of {changed} from the full model's on {len(test):,} test rows"
+        )
     return Story(
         kind="Early exit",
-        verdict=f"It evaluates {mean_trees} of {forest.n_trees:,} trees per row, and answers {changed} "
-        f"of {len(test):,} test rows differently from the full model.",
+        verdict=f"It evaluates {mean_trees} of {forest.n_trees:,} trees per row, and {differs}.",
         tiles=tiles,
         promise=certificate.statement(),
-        claims=_claim_changes(rule, certificate.max_rate, test, labels),
+        claims=[
+            *claim_promise(
+                certificate,
+                test,
+                labels,
+                full_vote=test.full_vote if rule is not None and rule.kind == "votes" else None,
+            ),
+            *test.claim_quality(labels),
+        ],
         effort=Effort(
-            "trees evaluated", trees, forest.n_trees, "Number of trees evaluated until the label of a row was clear."
+            "trees evaluated", trees, forest.n_trees, "Number of trees evaluated until the answer of a row was clear."
         ),
-        picture=_draw_rule(rule, forest),
-        curve=_measure_curve(predictor, rule, test),
+        picture=None if rule is None else _draw_rule(rule, forest),
+        curve=None if rule is None or is_certain else _measure_curve(predictor, rule, test),
         answers=labels,
-        probabilities=predictor.predict_proba(test.rows, None),
+        probabilities=predictor.predict_proba(test.rows, None) if is_classifier else None,
         row_columns=[Column("trees evaluated", trees), Column("node tests", node_tests)],
         runners=[Runner("all trees, scurry", forest.predict), Runner("early exit", predictor.predict)],
         recipe=_write_recipe(certificate),
         settings=certificate.lines(),
     )
-
-
-def _claim_changes(rule: SumRule, bound: float | None, test: TestRows, labels: NDArray[Any]) -> list[Claim]:
-    against = {"the model's": test.full}
-    if rule.kind == "votes":
-        # Votes promise against the full vote; what it means for the model's own labels is measured only.
-        against = {"the full vote's": test.full_vote} | against
-    claims: list[Claim] = []
-    for whose, reference in against.items():
-        n_changed, n_rows = int((labels != reference).sum()), len(test)
-        low, high = _find_interval(n_changed, n_rows)
-        measured = (
-            f"{format_share(n_changed / n_rows)} ({format_share(low)} to {format_share(high)} "
-            f"with {format_percent(_CONFIDENCE)} confidence)"
-        )
-        what = f"labels other than {whose}"
-        if claims or bound is None:
-            claims.append(Claim(what, "nothing", measured))
-        else:
-            verdict = _judge(n_changed / n_rows, low, bound)
-            claims.append(Claim(what, f"at most {format_percent(bound)}", measured, verdict))
-    return claims
-
-
-def _judge(measured: float, low: float, bound: float) -> str:
-    if measured <= bound:
-        return "kept"
-    # A few test rows exceed a kept promise now and then; only an interval above the bound speaks against it.
-    return "above it, perhaps by chance" if low <= bound else "not kept on these rows"
-
-
-def _find_interval(n_changed: int, n_rows: int) -> tuple[float, float]:
-    """Return Clopper and Pearson's interval of a rate."""
-    tail = (1 - _CONFIDENCE) / 2
-    low = float(beta.ppf(tail, n_changed, n_rows - n_changed + 1)) if n_changed else 0.0
-    return low, certified_rate(n_changed, n_rows, 1 - tail)
 
 
 def _write_recipe(certificate: Certificate) -> str:
@@ -157,7 +136,7 @@ def _measure_curve(predictor: Predictor, rule: SumRule, test: TestRows) -> Curve
         from_vote = Column("labels other than the full vote's", np.array(n_changed) / len(test), format_share)
         columns.insert(0 if test.y is None else 1, from_vote)
     certificate = plan.certificate or Certificate(method="by hand")
-    confidence = (certificate.promise and certificate.promise.confidence) or _CONFIDENCE
+    confidence = (certificate.promise and certificate.promise.confidence) or CONFIDENCE
     provable = np.array([certified_rate(n, len(test), confidence) for n in n_changed])
     recipe = _write_recipe(certificate)
     calls = _write_calls(recipe, [round_up(float(rate), 2) for rate in provable], confidence)

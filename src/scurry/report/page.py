@@ -23,9 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.checks import check_instance
-from scurry.errors import InputError, OutputError
+from scurry.errors import InputError, OutputError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.formatting import format_number, format_percent, format_seconds, format_share
+from scurry.importers import from_model
 from scurry.predictor import Predictor
 from scurry.pruning import Offers, PruningPath
 from scurry.report import exits, prunings, steps
@@ -42,7 +43,7 @@ _N_CHANGED, _N_FEATURES = 40, 4  # rows and features in the table of changed row
 
 
 def write(
-    subject: Predictor | Forest | PruningPath | Offers,
+    subject: Any,
     path: str | PathLike[str],
     X_test: Any,
     y_test: Any = None,
@@ -56,8 +57,9 @@ def write(
 
     Parameters
     ----------
-    subject : Predictor, Forest, PruningPath or Offers
-        Offers are in ``FeatureBudgetClassifier.offers_``.
+    subject : Predictor, Forest, PruningPath, Offers, or a fitted estimator of scurry
+        Of an `EarlyExitClassifier` or `AnytimeClassifier` the page is about its predictor, of a
+        `FeatureBudgetClassifier` about all its offers, or about the forest whose cost it promises.
     path : str or path
         Where to write the page; an existing file is replaced.
     X_test : array or DataFrame of shape (n_rows, n_features)
@@ -66,13 +68,14 @@ def write(
         Their labels. Without them the page compares with the full model only.
     model : fitted estimator, optional
         The source model, to be timed next to scurry. All are timed on `X_test` as it is; if that is not the kind of
-        array that the engine reads, scurry is timed on such an array too.
+        array that the engine reads, scurry is timed on such an array too. A forest within a budget of feature costs is
+        compared with it as well; without it, there is nothing to compare such a forest with.
     title : str, optional
         Page title.
     max_cost : float, optional
         For a PruningPath or Offers: the budget to show first.
     currency : str, optional
-        For a PruningPath or Offers: what stands before costs, such as "$".
+        What stands before costs of features, such as "$".
 
     Returns
     -------
@@ -96,7 +99,12 @@ def write(
         check_instance("title", title, str)
     if model is not None and not callable(getattr(model, "predict", None)):
         raise InputError(f"model must be the source model, which has a predict, got {model!r}", argument="model")
-    test = TestRows(_find_full_model(subject), X_test, y_test)
+    original = model
+    if hasattr(subject, "predictor_"):
+        # An estimator; not named here, because it needs scikit-learn and a page does not.
+        subject, original, max_cost = _look_inside(subject, model, max_cost)
+    full, name = _find_full_model(subject, original)
+    test = TestRows(full, X_test, y_test, name)
     story = _tell(subject, test, max_cost, currency)
     runners = [*([] if model is None else [wrap_model(model)]), *story.runners, *_repeat_on_array(story.runners, test)]
     body = join(
@@ -127,19 +135,42 @@ def write(
     return page
 
 
-def _find_full_model(subject: Predictor | Forest | PruningPath | Offers) -> Forest:
+def _look_inside(estimator: Any, model: Any, max_cost: float | None) -> tuple[Predictor | Offers, Any, float | None]:
+    """Return what a page about an estimator is about, the model before pruning, and the budget to show first."""
+    offers = getattr(estimator, "offers_", None)
+    if offers is None or estimator.promise is not None:
+        return estimator.predictor_, estimator.forest_ if model is None else model, max_cost
+    return offers, model, estimator.max_cost if max_cost is None else max_cost
+
+
+def _find_full_model(subject: Predictor | Forest | PruningPath | Offers, original: Any) -> tuple[Forest, str]:
+    """Return what answers are compared with, and what to call it."""
     match subject:
+        case Predictor() if prunings.is_about_costs(subject):
+            try:
+                forest = None if original is None else from_model(original)
+            except UnsupportedModelError:
+                forest = None  # it can still be timed
+            if forest is None:
+                return subject.forest, "this forest, every tree"
+            if forest.n_features != subject.forest.n_features:
+                raise InputError(
+                    f"model has {forest.n_features} features, the forest has {subject.forest.n_features}; pass the "
+                    "model that it was made of",
+                    argument="model",
+                )
+            return forest, "the original model"
         case Predictor():
-            return subject.forest
+            return subject.forest, "the full model"
         case PruningPath():
-            return subject.problem.forest
+            return subject.problem.forest, "the full model"
         case Offers():
-            return subject.full
+            return subject.full, "the full model"
         case Forest():
-            return subject
+            return subject, "the full model"
     raise InputError(
-        f"a report is about a Predictor, a PruningPath, Offers or a Forest, got {type(subject).__name__}; "
-        "make one with scurry.early_exit, scurry.anytime, scurry.prune or scurry.from_model"
+        f"a report is about a Predictor, a PruningPath, Offers, a Forest or a fitted estimator of scurry, got "
+        f"{type(subject).__name__}; make one with scurry.early_exit, scurry.anytime, scurry.prune or scurry.from_model"
     )
 
 
@@ -148,12 +179,16 @@ def _tell(
 ) -> Story:
     if isinstance(subject, PruningPath | Offers):
         return prunings.tell(subject, test, max_cost, currency)
+    if max_cost is not None:
+        raise InputError("max_cost is for a PruningPath or Offers, which have several budgets", argument="max_cost")
     if isinstance(subject, Forest):
         return tell_whole(subject, test)
     if subject.plan.by_step:
         return steps.tell(subject, test)
-    if subject.plan.exit_rule is not None:
+    if subject.plan.exits_early:
         return exits.tell(subject, subject.plan.exit_rule, test)
+    if prunings.is_about_costs(subject):
+        return prunings.tell_chosen(subject, test, currency)
     return tell_whole(subject.forest, test, subject.certificate)
 
 
@@ -241,8 +276,8 @@ def render_changed_rows(story: Story, test: TestRows) -> Markup:
     is_changed, heading = story.answers != test.full, "Rows that changed"
     changed = np.flatnonzero(is_changed)
     if not len(changed):
-        return _section("changed", heading, tag("p", f"None{story.when}: every test row has the full model's answer."))
-    outcome = f"{len(changed):,} of {len(test):,} test rows have another answer than the full model's{story.when}."
+        return _section("changed", heading, tag("p", f"None{story.when}: every test row has {test.whose} answer."))
+    outcome = f"{len(changed):,} of {len(test):,} test rows have another answer than {test.whose}{story.when}."
     forest = test.forest
     if test.y is not None and forest.is_classifier:
         harmed, mended = (int((is_changed & (answers == test.y)).sum()) for answers in (test.full, story.answers))
@@ -252,7 +287,7 @@ def render_changed_rows(story: Story, test: TestRows) -> Markup:
     n_splits = np.bincount(forest.feature[~forest.is_leaf], minlength=forest.n_features)
     features = np.argsort(-n_splits, kind="stable")[: min(_N_FEATURES, np.count_nonzero(n_splits))]
     header: list[object] = [
-        *("Row", "Full model", "Here"),
+        *("Row", test.title, "Here"),
         *([] if test.y is None else ["Truth"]),
         *(column.name.capitalize() for column in story.row_columns),
         *(forest.titles[j] for j in features),

@@ -4,18 +4,37 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scurry.costs import FeatureCosts
 from scurry.errors import ScurryWarning
 from scurry.forest import Forest
 from scurry.formatting import format_number, format_percent, format_share, round_up
+from scurry.predictor import Predictor
+from scurry.promises import BudgetMeasurement, Certificate, Cost, CostMeasurement
 from scurry.pruning import Offers, PruningPath, feature_uses
+from scurry.pruning.cost_promise import largest_cost
 from scurry.report.charts import Axis, Chart
-from scurry.report.story import BLOCK, Claim, Column, Curve, Effort, Picture, Story, Table, TestRows, Tile
+from scurry.report.story import (
+    BLOCK,
+    CONFIDENCE,
+    Claim,
+    Column,
+    Curve,
+    Effort,
+    Picture,
+    Story,
+    Table,
+    TestRows,
+    Tile,
+    judge,
+    tell_whole,
+)
+from scurry.stopping.guarantee import certified_mean
 from scurry.timing import Runner
 
 _N_BUDGETS = 31  # every budget is a forest that is run on the test rows
@@ -36,10 +55,7 @@ def tell(subject: PruningPath | Offers, test: TestRows, max_cost: float | None =
     sample = test.thin(BLOCK)
     choices = _list_choices(subject)
     costs = subject.problem.costs if isinstance(subject, PruningPath) else subject.feature_costs
-
-    def price(amount: float) -> str:
-        return currency + format_number(round(amount, 2) if currency else amount)
-
+    price = _write_prices(currency)
     name = "path" if isinstance(subject, PruningPath) else "offers"
     curve = _measure_curve(choices, costs, sample, max_cost, name)
     shown, whole = choices[curve.start], test.forest
@@ -68,7 +84,7 @@ def tell(subject: PruningPath | Offers, test: TestRows, max_cost: float | None =
     return Story(
         kind="Pruning" if is_path else "Feature budget",
         verdict=f"{which} saves {saved} of what test rows pay for features, and changes {changed} of labels."
-        + (f" Do not use it: every test row gets the label {labels[0]}." if (labels == labels[0]).all() else ""),
+        + _refuse_single(labels),
         tiles=tiles,
         promise=_describe_promise(subject) if isinstance(subject, PruningPath) else _NO_PROMISE,
         claims=[
@@ -149,6 +165,112 @@ def _measure_curve(
     )
 
 
+def is_about_costs(predictor: Predictor) -> bool:
+    """Return whether a predictor evaluates all trees of a forest that was made, or is used, for what features cost."""
+    certificate = predictor.certificate
+    made = certificate is not None and isinstance(certificate.measured, BudgetMeasurement | CostMeasurement)
+    return predictor.plan.stop is None and (made or predictor.feature_costs is not None)
+
+
+def tell_chosen(predictor: Predictor, test: TestRows, currency: str = "") -> Story:
+    """Collect what there is to say about one forest within a budget, with its promise measured on the test rows."""
+    forest, costs = predictor.forest, predictor.feature_costs
+    certificate = predictor.certificate or Certificate(method="full")
+    story, price = tell_whole(forest, test, certificate), _write_prices(currency)
+    found = certificate.measured
+    verdict = story.verdict
+    claims, tables = test.claim_quality(story.answers), _tabulate_recalls(story.answers, test)
+    tiles, effort = list(story.tiles), story.effort
+    if costs is None:
+        # Files of older versions do not hold the prices.
+        if isinstance(found, CostMeasurement):
+            tiles.insert(0, Tile("cost per row", price(found.mean_cost), "of the rows that certified it"))
+            claims.append(Claim("mean cost per row", "see above", "nothing: the file does not hold the prices"))
+        if isinstance(found, BudgetMeasurement):
+            tiles.insert(0, Tile("cost per row", price(found.cost), "of the rows that judged it"))
+    else:
+        paid, most = _pay(forest, costs, test), largest_cost(costs, forest)
+        mean = float(paid.mean())
+        note = f"at most {price(most)} for one row"
+        if test.forest is not forest:
+            note = f"{test.name}: {price(float(_pay(test.forest, costs, test).mean()))}"
+        tiles.insert(0, Tile("cost per row", price(mean), note))
+        claims.insert(0, _claim_cost(certificate, paid, most, price))
+        tables.append(_tabulate_features(forest, costs, test.thin(BLOCK), price))
+        effort = Effort("cost", paid, most, "What test rows pay.")
+        verdict = f"Test rows pay {price(mean)} for features on average. {verdict}"
+    if isinstance(found, BudgetMeasurement | CostMeasurement) and found.single_label:
+        given = f"every row that chose the forest gets {found.single_label}"
+        claims.append(Claim("labels given", "nothing", given, "one label for all rows"))
+    if forest.is_classifier:
+        claims += _claim_labels(story.answers)
+        verdict += _refuse_single(story.answers)
+    return replace(
+        story,
+        kind="Feature budget",
+        verdict=verdict,
+        tiles=tiles,
+        promise=certificate.statement() + ("" if test.forest is not forest else f" {_ALONE}"),
+        claims=claims,
+        tables=tables,
+        effort=effort,
+        runners=[
+            *([] if test.forest is forest else [Runner("the original model, scurry", test.forest.predict)]),
+            Runner("this forest, scurry", forest.predict),
+        ],
+        recipe=_write_recipe(certificate),
+    )
+
+
+_ALONE = (
+    "The model that this forest was made of is not part of it, so labels are compared with its own; pass "
+    "model= to compare with that one."
+)
+
+
+def _pay(forest: Forest, costs: FeatureCosts, test: TestRows) -> NDArray[np.float64]:
+    """Return what each test row pays."""
+    return np.concatenate([costs.of_rows(forest, test.rows[at : at + BLOCK]) for at in range(0, len(test), BLOCK)])
+
+
+def _claim_cost(
+    certificate: Certificate, paid: NDArray[np.float64], most: float, price: Callable[[float], str]
+) -> Claim:
+    """Return what was promised next to the mean cost of the test rows, with an interval that holds for any costs."""
+    values, repeats = np.unique(paid, return_counts=True)
+    one_sided, mean = 1 - (1 - CONFIDENCE) / 2, float(paid.mean())
+    low, high = mean, mean
+    if most > 0:
+        high = certified_mean(values, one_sided, max_loss=most, repeats=repeats)
+        low = most - certified_mean(np.maximum(most - values, 0.0), one_sided, max_loss=most, repeats=repeats)
+    interval = f"({price(low)} to {price(high)} with {format_percent(CONFIDENCE)} confidence)"
+    what, measured, promise = "mean cost per row", f"{price(mean)} {interval}", certificate.promise
+    if not isinstance(promise, Cost) or promise.confidence is None:
+        return Claim(what, "nothing", measured)
+    return Claim(what, f"at most {price(promise.max_cost)}", measured, judge(mean, low, promise.max_cost))
+
+
+def _write_recipe(certificate: Certificate) -> str:
+    found = certificate.measured
+    budget = f"promise=scurry.promises.{certificate.promise}" if certificate.promise else "max_cost=…"
+    if certificate.method == "feature budget" and isinstance(found, BudgetMeasurement | CostMeasurement):
+        return f"scurry.FeatureBudgetClassifier(model, {budget}, …).fit(X, y): {found.candidate}"
+    if isinstance(found, CostMeasurement):
+        return f"scurry.prune(model, …).at({budget}, X_cal=…)"
+    return "scurry.Predictor.full(scurry.from_model(model)).with_feature_costs(…)"
+
+
+def _refuse_single(labels: NDArray[Any]) -> str:
+    return f" Do not use it: every test row gets the label {labels[0]}." if (labels == labels[0]).all() else ""
+
+
+def _write_prices(currency: str) -> Callable[[float], str]:
+    def price(amount: float) -> str:
+        return currency + format_number(round(amount, 2) if currency else amount)
+
+    return price
+
+
 def _claim_labels(labels: Any) -> list[Claim]:
     if not (labels == labels[0]).all():
         return []
@@ -157,28 +279,29 @@ def _claim_labels(labels: Any) -> list[Claim]:
 
 def _tabulate_recalls(labels: Any, test: TestRows) -> list[Table]:
     """Return how many rows of each class are found, here and by the full model."""
-    if test.y is None:
+    if test.y is None or not test.forest.is_classifier:
         return []
     rows: list[list[object]] = []
+    compared = {"Found here": labels} | ({} if labels is test.full else {test.title: test.full})
     for label in np.unique(test.y):
         of_class = test.y == label
-        found = [format_share(float((answers[of_class] == label).mean())) for answers in (labels, test.full)]
+        found = [format_share(float((answers[of_class] == label).mean())) for answers in compared.values()]
         rows.append([label, f"{int(of_class.sum()):,}", *found])
-    return [Table("Found of each class", ["Class", "Test rows", "Found here", "Full model"], rows)]
+    return [Table("Found of each class", ["Class", "Test rows", *compared], rows)]
 
 
 def _tabulate_features(forest: Forest, costs: FeatureCosts, test: TestRows, price: Callable[[float], str]) -> Table:
     """Return which features rows need, most often needed first."""
-    here, full = ((feature_uses(each, test.rows) > 0).mean(axis=0) for each in (forest, test.forest))
+    compared = {"Rows that need it here": forest} | ({} if forest is test.forest else {f"In {test.name}": test.forest})
+    needs = [(feature_uses(each, test.rows) > 0).mean(axis=0) for each in compared.values()]
     rows: list[list[object]] = []
-    for feature in np.argsort(-here, kind="stable").tolist():
-        if here[feature] or full[feature]:
+    for feature in np.argsort(-needs[0], kind="stable").tolist():
+        if any(share[feature] for share in needs):
             group = int(costs.groups[feature])
             shared = "" if group < 0 else f" + {price(float(costs.group_costs[group]))} once for its group"
             cost = price(float(costs.feature_costs[feature])) + shared
-            rows.append([forest.titles[feature], cost, format_share(here[feature]), format_share(full[feature])])
-    header: list[object] = ["Feature", "Price", "Rows that need it here", "In the full model"]
-    return Table("What a row needs", header, rows)
+            rows.append([forest.titles[feature], cost, *(format_share(share[feature]) for share in needs)])
+    return Table("What a row needs", ["Feature", "Price", *compared], rows)
 
 
 def _describe_promise(path: PruningPath) -> str:

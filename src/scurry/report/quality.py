@@ -21,7 +21,7 @@ def render_quality(story: Story, test: TestRows) -> Markup | None:
     if test.y is None or not test.forest.is_classifier:
         return None
     full, here = (label_quality(labels, test.y, classes=test.forest.classes) for labels in (test.full, story.answers))
-    titles = ["Full model"] if story.answers is test.full else ["Full model", f"{story.kind}{story.when}"]
+    titles = [test.title] if story.answers is test.full else [test.title, f"{story.kind}{story.when}"]
     found = [full, here][: len(titles)]
     return tag(
         "section",

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
 from scurry.formatting import format_number, format_share
-from scurry.promises import BudgetMeasurement, Certificate, CostMeasurement
+from scurry.promises import Certificate
 from scurry.report.charts import Chart
 from scurry.timing import Runner
 
+CONFIDENCE = 0.95  # of the interval around what was measured
 BLOCK = 20_000  # rows evaluated at once: the leaves of all rows in all trees may not fit into memory
 
 
@@ -141,12 +142,14 @@ class TestRows:
         The full model.
     X : array or DataFrame of shape (n_rows, n_features)
     y : array of shape (n_rows,) or None
+    name : str
+        What the page calls `forest`: a forest made to cost less is not "the full model" of anything.
     """
 
     __test__ = False  # pytest would collect a class of this name
 
-    def __init__(self, forest: Forest, X: Any, y: Any = None) -> None:
-        self.forest, self.given, self.rows = forest, X, as_rows(forest, X)
+    def __init__(self, forest: Forest, X: Any, y: Any = None, name: str = "the full model") -> None:
+        self.forest, self.given, self.rows, self.name = forest, X, as_rows(forest, X), name
         self.y = None if y is None else np.asarray(y)
         if len(self.rows) == 0:
             raise InputError(
@@ -161,6 +164,21 @@ class TestRows:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def whose(self) -> str:
+        """The name of the full model as a possessive."""
+        return f"{self.name.split(',')[0]}'s"
+
+    @property
+    def title(self) -> str:
+        """The name of the full model at the head of a column."""
+        title = self.name.removeprefix("the ")
+        return title[:1].upper() + title[1:]
+
+    def answers_of(self, forest: Forest) -> NDArray[Any]:
+        """Return the answers of a forest, which may be the full model."""
+        return self.full if forest is self.forest else forest.predict(self.rows, None)
 
     @cached_property
     def full(self) -> NDArray[Any]:
@@ -189,7 +207,7 @@ class TestRows:
         if len(self) <= max_rows:
             return self
         chosen = np.linspace(0, len(self) - 1, max_rows).astype(np.intp)
-        thinned = TestRows(self.forest, self.rows[chosen], None if self.y is None else self.y[chosen])
+        thinned = TestRows(self.forest, self.rows[chosen], None if self.y is None else self.y[chosen], self.name)
         # What is known of all rows is not computed again.
         vars(thinned).update({name: vars(self)[name][chosen] for name in ("full", "full_vote") if name in vars(self)})
         return thinned
@@ -261,7 +279,19 @@ class TestRows:
         if self.y is None or self.forest.is_classifier:
             return []
         ours, full = (self.format_value(self.measure_quality(each)) for each in (answers, self.full))
-        return [Claim(self.quality_name, "nothing", f"{ours}; the full model: {full}")]
+        return [Claim(self.quality_name, "nothing", f"{ours}; {self.name}: {full}")]
+
+
+def judge(measured: float, low: float, bound: float) -> str:
+    """Return whether a promise was kept, given what was measured and the lower end of its interval."""
+    if measured <= bound:
+        return "kept"
+    # A few test rows exceed a kept promise now and then; only an interval above the bound speaks against it.
+    return "above it, perhaps by chance" if low <= bound else "not kept on these rows"
+
+
+def _probabilities(forest: Forest, test: TestRows) -> NDArray[np.float64]:
+    return test.full_probabilities if forest is test.forest else forest.predict_proba(test.rows, None)
 
 
 def tell_whole(forest: Forest, test: TestRows, certificate: Certificate | None = None) -> Story:
@@ -275,31 +305,13 @@ def tell_whole(forest: Forest, test: TestRows, certificate: Certificate | None =
         Tile("trees", format_number(forest.n_trees), f"{forest.n_nodes:,} nodes"),
         Tile("node tests per row", mean_tests, f"at most {max_tests:,}"),
     ]
+    answers = test.answers_of(forest)
     if test.y is not None:
-        quality = test.format_value(test.measure_quality(test.full))
+        quality = test.format_value(test.measure_quality(answers))
         tiles.append(Tile(test.quality_name, quality, f"on {len(test):,} test rows"))
     promise = "Every row gets the model's own answer."
     recipe = (certificate and certificate.recipe) or "scurry.from_model(model)"
     claims = [Claim("answers other than the model's", "none", format_share(0.0), "kept")]
-    if certificate is not None and isinstance(certificate.measured, BudgetMeasurement):
-        # Not the model that was given, so "every answer kept" would say nothing about it.
-        found = certificate.measured
-        promise = (
-            f"{certificate.statement()} This forest was grown or pruned to cost less than the given estimator, which "
-            "is not part of it; a report of offers_ compares the two."
-        )
-        recipe, claims = f"scurry.FeatureBudgetClassifier(model, …).fit(X, y): {found.candidate}", []
-        full_cost = f"given estimator: {format_number(found.full_cost)}"
-        tiles.insert(0, Tile("cost per row", format_number(found.cost), full_cost))
-        if found.single_label:
-            claims = [
-                Claim("labels given", "nothing", f"every row gets {found.single_label}", "one label for all rows")
-            ]
-    if certificate is not None and isinstance(certificate.measured, CostMeasurement):
-        promise = f"{certificate.statement()} The model that was pruned is not part of this report."
-        recipe, claims = f"scurry.prune(model, …).at(promise=scurry.promises.{certificate.promise}, X_cal=…)", []
-        most = f"at most {format_number(certificate.measured.largest_cost)} for one row"
-        tiles.insert(0, Tile("cost per row", format_number(certificate.measured.mean_cost), most))
     # A predictor without a stop rule was made by a search that found that stopping would not pay: say why.
     why = "" if certificate is None or not certificate.why else f" {certificate.why[0].upper()}{certificate.why[1:]}."
     return Story(
@@ -307,12 +319,12 @@ def tell_whole(forest: Forest, test: TestRows, certificate: Certificate | None =
         verdict=f"It evaluates all {forest.n_trees:,} trees for every row: {mean_tests} node tests.{why}",
         tiles=tiles,
         promise=promise,
-        claims=[*claims, *test.claim_quality(test.full)],
+        claims=[*claims, *test.claim_quality(answers)],
         effort=Effort("node tests", tests, float(max_tests), "Number of nodes that test rows pass in all trees."),
         picture=None,
         curve=None,
-        answers=test.full,
-        probabilities=test.full_probabilities if forest.is_classifier else None,
+        answers=answers,
+        probabilities=_probabilities(forest, test) if forest.is_classifier else None,
         runners=[Runner("all trees, scurry", forest.predict)],
         recipe=recipe,
         settings={} if certificate is None else certificate.lines(),

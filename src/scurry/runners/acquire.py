@@ -30,7 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.checks import check_count, check_instance
-from scurry.errors import InputError
+from scurry.errors import InputError, warn
+from scurry.forest import Forest
 from scurry.runners.ledger import Ledger
 from scurry.runners.row_walk import Terms, read_out
 from scurry.runners.visit import Visit
@@ -108,6 +109,8 @@ def acquire(terms: Terms, get_feature: GetFeature, n_rows: int, ledger: Ledger) 
             ledger.purchases.extend(visit.purchases[n_recorded:])
             n_recorded = len(visit.purchases)
         visits.append(visit)
+    if errors:
+        warn(_describe_failures(terms.forest, n_rows, errors))
     return _outcome(terms, visits, ledger, errors)
 
 
@@ -129,6 +132,21 @@ def _ask(visit: Visit, feature: int, get_feature: GetFeature, row: int) -> None:
         if other != name and forest.names.index(other) not in visit.walk.values:  # what was used stays as it was
             visit.give(other, value)
     visit.give(name, given[name])
+
+
+def _describe_failures(forest: Forest, n_rows: int, errors: dict[int, Exception]) -> str:
+    """Return how many rows failed, the first error, and what it may come from."""
+    row, error = next(iter(errors.items()))
+    hint = ""
+    if isinstance(error, LookupError | TypeError):
+        name = f"name, such as {forest.names[0]!r}: this forest has names"
+        number = "column number: this forest has no names"
+        hint = f" It gets a feature by its {number if forest.feature_names is None else name}."
+    return (
+        f"get_feature raised an error in {len(errors):,} of {n_rows:,} rows; in row {row}, {type(error).__name__}: "
+        f"{error}.{hint} Such rows are answered from inner nodes of trees, and no promise covers them; `errors` has "
+        "what each raised"
+    )
 
 
 def _outcome(terms: Terms, visits: list[Visit], ledger: Ledger, errors: dict[int, Exception]) -> Acquisition:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.forest import Forest
+from scurry.forest import Forest, decision_slack
 from scurry.plan import ExitRule, ExitSide, LeaderRule, ScoreMap
 from scurry.runners.partial import (
     MARGIN,
@@ -51,7 +51,7 @@ class FullRunner:
             trees=np.full(len(rows), self.forest.n_trees, np.int32),
             reason_codes=np.full(len(rows), COMPLETE, np.uint8),
             find_scores=lambda: _one_column(self.forest.scores(unchanged, n_threads)),
-            count_steps=lambda: _count_tests(self.forest, rows, n_threads, lambda depth, _: depth.sum(axis=1)),
+            count_steps=lambda: count_tests(self.forest, rows, n_threads, lambda depth, _: depth.sum(axis=1)),
         )
 
 
@@ -60,9 +60,9 @@ class ExitRunner:
 
     def __init__(self, forest: Forest, order: NDArray[np.int32], rule: ExitRule, score_map: ScoreMap | None) -> None:
         self.forest, self.order, self.rule = forest, order, rule
-        # Rounding each leaf to the grid moves a sum by at most half a grid unit per tree. Full sums that are closer to
-        # the threshold than that are decided by the exact engine. Votes are whole numbers already.
-        tolerance = -1 if rule.kind == "votes" else forest.n_trees + 2
+        # Full sums that are so close to the threshold that rounding may decide are decided by the exact engine. Votes
+        # are whole numbers already.
+        tolerance = -1 if rule.kind == "votes" else decision_slack(forest, rule.step)
         negative, positive = map(int, forest.engine_labels)
         self._decision = negative, positive, rule.threshold(forest), tolerance
         self._packed = PackedVotes.of(forest, rule)
@@ -203,10 +203,10 @@ class ExitRunner:
     def _count_tests(self, rows: NDArray[Any], trees: NDArray[np.int32], n_threads: int) -> NDArray[np.int64]:
         if self.rule.shuffles_rows:
             # The core does not report the order that each row drew, so this is the expectation over orders.
-            return _count_tests(
+            return count_tests(
                 self.forest, rows, n_threads, lambda depth, some: np.rint(depth.mean(axis=1) * trees[some])
             )
-        return _count_tests_in_order(self.forest, rows, n_threads, self.order, trees)
+        return count_tests_in_order(self.forest, rows, n_threads, self.order, trees)
 
 
 class LeaderRunner:
@@ -223,8 +223,7 @@ class LeaderRunner:
             lead=rule.lead,
             need=rule.need,
         )
-        # As in ExitRunner, but the difference of two sums moves twice as far.
-        self._tolerance = -1 if rule.kind == "votes" else 2 * forest.n_trees + 2
+        self._tolerance = -1 if rule.kind == "votes" else decision_slack(forest, rule.step)  # as in ExitRunner
         self.scale = ScoreScale.of_classes(forest, rule)
         self._score_map = score_map
 
@@ -258,7 +257,7 @@ class LeaderRunner:
             trees=trees,
             reason_codes=_REASON_CODES[1 - decided.view(np.uint8)],
             find_scores=find_scores,
-            count_steps=lambda: _count_tests_in_order(self.forest, rows, n_threads, self.order, trees),
+            count_steps=lambda: count_tests_in_order(self.forest, rows, n_threads, self.order, trees),
         )
 
     def probabilities(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[np.float64]:
@@ -312,7 +311,7 @@ class LeaderRunner:
         return sums, trees, leaders, decided.astype(np.bool_)
 
 
-def _count_tests(
+def count_tests(
     forest: Forest, rows: NDArray[Any], n_threads: int, count: Callable[[NDArray[np.int32], slice], NDArray[Any]]
 ) -> NDArray[np.int64]:
     """Return node tests of each row: what `count` makes of the depths of its leaves, block by block."""
@@ -323,7 +322,7 @@ def _count_tests(
     return tests
 
 
-def _count_tests_in_order(
+def count_tests_in_order(
     forest: Forest, rows: NDArray[Any], n_threads: int, order: NDArray[np.int32], trees: NDArray[np.int32]
 ) -> NDArray[np.int64]:
     """Return node tests of rows that evaluate their first `trees` trees in `order`."""
@@ -332,7 +331,7 @@ def _count_tests_in_order(
         is_evaluated = np.arange(len(order)) < trees[some, None]
         return np.asarray((depth[:, order] * is_evaluated).sum(axis=1), np.int64)
 
-    return _count_tests(forest, rows, n_threads, count)
+    return count_tests(forest, rows, n_threads, count)
 
 
 def _one_column(scores: NDArray[np.float64]) -> NDArray[np.float64]:

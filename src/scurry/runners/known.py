@@ -44,9 +44,15 @@ def find_feature(forest: Forest, name: Any) -> int:
     for candidate in (name, name.replace(" ", "_")) if isinstance(name, str) else ():
         if candidate in known:
             return known.index(candidate)
-    close = difflib.get_close_matches(str(name), known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(map(repr, known[:10]))}"
+    # "tsh" is meant as "TSH", and "free t4" as "Free_T4": to difflib they have nothing in common.
+    plain = {_simplify(each): each for each in reversed(known)}
+    close = difflib.get_close_matches(_simplify(str(name)), plain, n=1)
+    hint = f"did you mean {plain[close[0]]!r}?" if close else f"known are {', '.join(map(repr, known[:10]))}"
     raise InputError(f"{name!r} is no feature of this model; {hint}", argument="name")
+
+
+def _simplify(name: str) -> str:
+    return "".join(letter for letter in name.casefold() if letter.isalnum())
 
 
 def read_known(forest: Forest, known: Any) -> dict[int, float]:

@@ -146,7 +146,7 @@ def expected_map(forest: Forest, order: NDArray[np.int32], rule: SumRule) -> Sco
         slope, rest = np.ones(n + 1), np.zeros(n + 1)
         if forest.n_classes == 2:
             size = 2.0 if scores_are_leads(forest, rule) else 1.0
-            rest[:-1] = size * _mean_scores(forest)[order][::-1].cumsum()[::-1]
+            rest[:-1] = size * mean_scores(forest)[order][::-1].cumsum()[::-1]
     else:
         rate = 1.0 / forest.n_classes if forest.n_classes > 2 else _base_rate(forest)
         slope, rest = done * (n + 2) / (n * (done + 2)), 2 * rate * (n - done) / (n * (done + 2))
@@ -191,7 +191,7 @@ def _margin(forest: Forest) -> float:
     return MARGIN / (1.0 if forest.link == "identity" else forest.link_scale)
 
 
-def _mean_scores(forest: Forest) -> NDArray[np.float64]:
+def mean_scores(forest: Forest) -> NDArray[np.float64]:
     """Return what each tree adds to the score of two classes on average, over the rows that it covers.
 
     Where they are not known it is the root's value, within those of the leaves: nothing else in an early exit reads the

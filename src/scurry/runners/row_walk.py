@@ -71,6 +71,11 @@ class Terms:
     def of(cls, predictor: Runs, costs: FeatureCosts, max_cost: float | None, order: str) -> Self:
         """Check the arguments that `Predictor.acquire` and `Predictor.start_row` share."""
         check_choice("order", order, ORDERS)
+        if predictor.plan.stop is not None and predictor.plan.stop.needs_whole_rows:
+            raise InputError(
+                "this plan needs all features of a row before it starts; to buy them one at a time, use "
+                'Predictor.full(forest), or an early exit made with method="qwyc"'
+            )
         if order != "plan" and predictor.plan.exit_rule is not None:
             raise InputError(
                 f'an early exit keeps its promise in its own order of trees; use order="plan", or order="{order}" with '
@@ -111,8 +116,9 @@ class Terms:
 
 
 def digest_of(predictor: Runs) -> str:
-    """Return the SHA-256 of a forest and of what its plan does with it, as hex. A certificate changes no answer."""
-    header, arrays = replace(predictor.plan, certificate=None).to_parts()
+    """Return the SHA-256 of a forest and of what its plan does with it, as hex."""
+    # Neither a certificate nor prices change an answer.
+    header, arrays = replace(predictor.plan, certificate=None, feature_costs=None).to_parts()
     return digest(header | {"forest": predictor.forest.digest}, arrays)
 
 

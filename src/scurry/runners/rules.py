@@ -15,9 +15,10 @@ from scurry.checks import RandomState, check_choice, check_instance, check_rando
 from scurry.errors import InputError
 from scurry.forest import Forest, score_step
 from scurry.formatting import format_percent
-from scurry.plan import NEVER_ABOVE, NEVER_BELOW, ExitRule, ExitSide, LeaderRule, Plan, to_int32
+from scurry.plan import NEVER_ABOVE, NEVER_BELOW, ExitRule, ExitSide, LeaderRule, Plan, SentinelRule, to_int32
 from scurry.promises import Certificate, Labels
 from scurry.stopping import FanFit, LeaderFit, MarginFit, PluralityRule, VotePolicy, VoteRule
+from scurry.stopping.sentinels.lanes import SentinelFit
 from scurry.stopping.votes.plurality import PairwisePolicy
 
 _ROUNDING = 1e-4  # grid units: far above the error of products near 2**31, far below one unit
@@ -189,6 +190,23 @@ def score_plan(forest: Forest, fit: ScoreRule, step: float, certificate: Certifi
     else:
         order, stop = fit.order, _exit_rule(fit, step)
     return Plan(order=order.astype(np.int32), stop=stop, certificate=certificate)
+
+
+def sentinel_plan(fit: SentinelFit, certificate: Certificate | None) -> Plan:
+    """Return the plan of a fit that stops rows at sentinels."""
+    stop = SentinelRule(
+        sentinels=fit.sentinels.astype(np.int32),
+        lanes=fit.lanes,
+        lane=fit.lane.astype(np.int32),
+        scale=fit.scale,
+        offset=fit.offset,
+        spread_lane=fit.spread_lane,
+        square=fit.square,
+        edge_offset=np.cumsum([0, *map(len, fit.edges)]).astype(np.uint32),
+        edges=np.concatenate([np.empty(0, np.int32), *(to_int32(edges.astype(np.float64)) for edges in fit.edges)]),
+        limits=np.concatenate([np.empty(0), *fit.limits]),
+    )
+    return Plan(order=fit.order.astype(np.int32), stop=stop, certificate=certificate)
 
 
 def _exit_rule(fit: MarginFit | FanFit, step: float) -> ExitRule:

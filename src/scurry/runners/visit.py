@@ -167,7 +167,8 @@ class Visit:
         name : str or int
             As in `next_feature`.
         value : number, category or None
-            None and NaN are missing values, which go where the model sends them.
+            None and NaN are missing values, which go where the model sends them; `answer.why` then says so. That means
+            something only if the model was trained with missing values. A test that could not be made is `unavailable`.
         """
         feature = find_feature(self.terms.forest, name)
         number = as_value(self.terms.forest, feature, value)
@@ -214,7 +215,7 @@ class Visit:
         ----------
         path : str or path
         """
-        terms, costs = self.terms, self.terms.costs
+        terms = self.terms
         header = {
             "predictor": digest_of(terms.predictor),
             "order": terms.order,
@@ -222,10 +223,7 @@ class Visit:
             "row": self.number,
         }
         arrays: dict[str, NDArray[Any]] = {
-            "feature_costs": costs.feature_costs,
-            "groups": costs.groups,
-            # Groups behind the last that has a feature, which cost nobody anything, are not in `groups` either.
-            "group_costs": costs.group_costs[: costs.groups.max(initial=-1) + 1],
+            **terms.costs.to_arrays(),
             "unavailable": np.array(sorted(self._unavailable), np.int64),
         }
         for name, values in (("known", self._known), ("given", self._given)):
@@ -267,13 +265,14 @@ class Visit:
     def _from_container(cls, container: Container, predictor: Runs) -> Self:
         forest = predictor.forest
         if container.field("predictor", str) != digest_of(predictor):
-            raise FormatError("it was started by another predictor; load that one, as it was saved with the visit")
-        costs = FeatureCosts.of(
-            forest,
-            feature_costs=container.array("feature_costs", np.float64),
-            groups=container.array("groups", np.int64),
-            group_costs=container.array("group_costs", np.float64),
-        )
+            raise FormatError(
+                "it was started by another predictor, and its values would lead elsewhere in this one. Pass the one "
+                "that started it (scurry.load reads its file), or start a new row with this one: "
+                "predictor.start_row(known)"
+            )
+        costs = FeatureCosts.from_container(container)
+        if len(costs.feature_costs) != forest.n_features:
+            raise FormatError(f"it has prices of {len(costs.feature_costs)} features, not {forest.n_features}")
         max_cost, order = container.field("max_cost", float | int | None), container.field("order", str)
         terms = Terms.of(predictor, costs, max_cost, order)
         known, given = (_read_values(container, name, forest) for name in ("known", "given"))
@@ -324,6 +323,18 @@ class Visit:
         return f"tree {place} of {len(order)} in the plan's order tests it next; {waits}"
 
     def _explain_stop(self) -> str:
+        forest, values = self.terms.forest, self.walk.values
+        missing = [str(forest.name_of(feature)) for feature in sorted(values) if np.isnan(values[feature])]
+        if not missing:
+            return self._explain_end()
+        what = "are missing values, which go" if len(missing) > 1 else "is a missing value, which goes"
+        # No framework says in its model whether it has seen any, so this is said of every model.
+        return (
+            f"{self._explain_end()}; {', '.join(missing)} {what} where the model sends missing values. Has it been "
+            "trained with such? A test that could not be made is unavailable"
+        )
+
+    def _explain_end(self) -> str:
         n_trees = self.terms.forest.n_trees
         n_stuck = self.walk.n_started - self.walk.n_evaluated
         stuck = f"{n_stuck} of {n_trees} trees answered with the inner node that they had reached"

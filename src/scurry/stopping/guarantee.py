@@ -117,6 +117,36 @@ def rows_needed(max_rate: float, confidence: float) -> int:
     return int(np.ceil(np.log1p(-check_confidence(confidence)) / np.log1p(-max_rate)))
 
 
+def split_risk(n_rows: ArrayLike, max_rates: ArrayLike, risk: float) -> _FloatArray:
+    """Divide a risk among groups of rows that are tested apart, more of it to groups that are harder to prove.
+
+    Rows of disjoint groups are independent, given how many there are of each, so the chances that the tests are right
+    multiply: with risks δ_c, all of them are at once with probability ``prod(1 - δ_c) == 1 - risk``.
+
+    Parameters
+    ----------
+    n_rows : int array of shape (n_groups,)
+        Rows of each group. No other property of the rows may be used.
+    max_rates : float array of shape (n_groups,)
+        The rate to be tested in each group.
+    risk : float
+        The chance that any of the tests may be wrong.
+
+    Returns
+    -------
+    float64 array of shape (n_groups,)
+
+    Examples
+    --------
+    >>> split_risk([120, 19880], [0.02, 0.002], 0.05).round(4)
+    array([0.0453, 0.0049])
+    """
+    counts, rates = np.asarray(n_rows, dtype=np.float64), np.asarray(max_rates, dtype=np.float64)
+    scarcity = 1.0 / (np.maximum(counts, 1.0) * rates)
+    weights = np.maximum(scarcity / scarcity.sum(), 0.2 / len(rates))
+    return np.asarray(-np.expm1(np.log1p(-risk) * weights / weights.sum()))
+
+
 def certified_rate(n_mistakes: int, n_rows: int, confidence: float) -> float:
     """Return the smallest error rate that `n_mistakes` in `n_rows` certify (Clopper and Pearson's upper bound).
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from scurry.checks import RandomState
@@ -14,14 +13,24 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.promises import Labels, Promise
-from scurry.verbs.by_scores import SCORE_METHODS, plans_by_scores, split_to_choose
+from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Promise, Recall, TopK, Values
+from scurry.verbs.by_accuracy import plan_by_accuracy
+from scurry.verbs.by_bounds import plan_by_bounds
+from scurry.verbs.by_class import plan_by_class
+from scurry.verbs.by_ranks import plan_by_ranks
+from scurry.verbs.by_scores import (
+    SCORE_METHODS,
+    explain_choice,
+    keep_if_worth_it,
+    plan_by_scores,
+    spent_by,
+    split_to_choose,
+)
+from scurry.verbs.by_values import plan_by_values
 from scurry.verbs.by_votes import plan_by_votes, plan_without_rows
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
 from scurry.verbs.score_maps import with_score_map
-
-# Below this share of trees saved, the full evaluation's simpler loop is as fast.
-_WORTH_IT = 0.9
+from scurry.verbs.sentinels import can_refit
 
 
 def early_exit(
@@ -57,7 +66,7 @@ def early_exit(
         ``confidence=None`` "minimean" and "schwing" promise nothing.
     y_cal : array of shape (n_rows,), optional
         Labels. They measure AUC and log-loss for the summary, and order the trees of ``method="fan"`` (not together
-        with `X_fit`, whose labels are not known).
+        with `X_fit`, whose labels are not known). The promises `Recall` and `Accuracy` need them.
     X_fit : array or DataFrame, optional
         Rows that find the order of trees and the rule to stop, so that all of `X_cal` is left to certify them. By
         default a part of `X_cal`: half of it for methods on scores, a fifth or a quarter for methods on votes. The
@@ -65,7 +74,8 @@ def early_exit(
         on the rows they were trained on. Rows of `X_cal` that are among them too are left out of the certificate.
     groups : array of shape (n_rows,), optional
         The group that each row of `X_cal` belongs to, such as the patient, where rows of a group are no independent
-        draws. A group is not divided, one row of each certifies, and the promise is about a row of a new group.
+        draws. A group is not divided, one row of each certifies, and the promise is about a row of a new group. For
+        the promise `TopK`, the query of each row: all rows of a query run together.
     by : str or array of shape (n_rows,), optional
         The subgroup of each row of `X_cal`, such as the region, or the name of a column of a frame `X_cal`. The promise
         then holds in every subgroup at once. For promises about labels that change.
@@ -74,8 +84,10 @@ def early_exit(
         the short form of ``scurry.promises.Labels(0.005, confidence=0.95)``; pass one or the other.
     max_disagreement : float in [0, 1), default 0.001
         The largest share of rows whose label may change: 0.001 is one in a thousand.
-    method : {"auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan"}
-        "qwyc" and "fan" put thresholds on the running score. The others stop a majority vote of the trees, and promise
+    method : {"auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan", "sentinels"}
+        "qwyc" and "fan" put thresholds on the running score. "sentinels" is for boosted trees with two classes: rows
+        stop after one of a few numbers of trees, by an estimate of the full score that was fitted for that number.
+        The others stop a majority vote of the trees, and promise
         agreement with the full vote; the summary says how often that is the model's own label. "auto" takes the method
         that saves most on a part of the fitting rows that no method was fitted to, with a promise about the model's own
         labels.
@@ -172,13 +184,15 @@ def calibrate(calibration: Calibration) -> Predictor:
 
 
 def _plan_labels(calibration: Calibration) -> Plan:
+    if calibration.rows.parts is not None:
+        return plan_by_class(calibration)
     method = calibration.options.method
     return _choose_plan(calibration) if method == "auto" else _plan_by(method, calibration)
 
 
 def _plan_by(method: str, calibration: Calibration) -> Plan:
     if method in SCORE_METHODS:
-        return plans_by_scores(calibration, [method])[0]
+        return plan_by_scores(calibration, method)
     return plan_by_votes(calibration, method)
 
 
@@ -194,29 +208,22 @@ def _choose_plan(calibration: Calibration) -> Plan:
     may_vote = forest.aggregation == "vote" and forest.n_classes == 2
     if may_vote and options.keep_scores is None and options.cost_unit == "trees":
         methods.append("minimean")
+    if forest.n_classes == 2 and can_refit(forest):
+        methods.append("sentinels")
     if options.is_promised:
         choosing, certifying = split_to_choose(calibration)
-        spent = {method: _spent(_try_plan(method, choosing)) for method in methods}
+        spent = {method: spent_by(_try_plan(method, choosing)) for method in methods}
         best = min(spent, key=lambda method: spent[method])  # the first if so few rows do not tell
         plan, where = _plan_by(best, certifying), "rows that fitted none of them"
     else:
         plans = {method: _plan_by(method, calibration) for method in methods}
-        spent = {method: _spent(plan) for method, plan in plans.items()}
+        spent = {method: spent_by(plan) for method, plan in plans.items()}
         best = min(spent, key=lambda method: spent[method])
         plan, where = plans[best], "the rows that fitted them"
     if plan.certificate is None:
         return plan
-    full_cost, unit = float(calibration.tree_costs(calibration.sample).sum()), options.cost_unit
-    if _spent(plan) > _WORTH_IT * full_cost:
-        certificate = calibration.certificate(
-            "full",
-            replace(calibration.labels, max_changed=0.0),
-            why=f"early exit would not pay; of {full_cost:.4g} {unit}, a row needs {_spent(plan):.1f} by {best}",
-        )
-        return Plan.full(forest, certificate)
-    shown = ", ".join(f"{method} {cost:.1f}" for method, cost in spent.items() if np.isfinite(cost))
-    why = f"fewest {unit} per row on {where}: {shown}" if shown else "too few rows to compare it with others"
-    return replace(plan, certificate=replace(plan.certificate, why=why))
+    why = explain_choice(options.cost_unit, spent, where)
+    return keep_if_worth_it(calibration, replace(plan, certificate=replace(plan.certificate, why=why)))
 
 
 def _try_plan(method: str, choosing: Calibration) -> Plan | None:
@@ -226,11 +233,13 @@ def _try_plan(method: str, choosing: Calibration) -> Plan | None:
         return None  # all rows may do, and if not, their error says what is wrong
 
 
-def _spent(plan: Plan | None) -> float:
-    """Return what a plan spent per row on the rows that tested it; infinity if there is none."""
-    measured = None if plan is None or plan.certificate is None else plan.certificate.exits
-    return np.inf if measured is None else measured.spent
-
-
 # What makes a plan for each kind of promise: one function of a calibration, in a module of its own.
-_PLANNERS: dict[type[Promise], Callable[[Calibration], Plan]] = {Labels: _plan_labels}
+_PLANNERS: dict[type[Promise], Callable[[Calibration], Plan]] = {
+    Labels: _plan_labels,
+    LabelsPerClass: plan_by_class,
+    Recall: plan_by_class,
+    Accuracy: plan_by_accuracy,
+    Certain: plan_by_bounds,
+    TopK: plan_by_ranks,
+    Values: plan_by_values,
+}

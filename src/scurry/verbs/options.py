@@ -10,7 +10,15 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.checks import RandomState, check_choice, check_confidence, check_number, check_rate, draw_seed
+from scurry.checks import (
+    RandomState,
+    check_choice,
+    check_confidence,
+    check_number,
+    check_numbers,
+    check_rate,
+    draw_seed,
+)
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
 from scurry.promises import Certificate, Labels, Promise, RowSummary
@@ -20,7 +28,7 @@ from scurry.stopping.scores.matrix import PRESETS, check_costs
 from scurry.verbs.assumptions import CheckedRows, check_rows, read_parts
 
 VOTE_METHODS = ("minimax", "minimean", "minimixed", "schwing")
-METHODS = ("auto", *VOTE_METHODS, "qwyc", "fan")
+METHODS = ("auto", *VOTE_METHODS, "qwyc", "fan", "sentinels")
 DEFAULT_RATE, DEFAULT_CONFIDENCE = 1e-3, 0.95
 _ALWAYS_WRITTEN = ("max_disagreement", "method", "confidence")  # in the call that made a plan: a reader looks for them
 _MAX_SUMMARISED = 4096  # rows: enough for quantiles, and quickly brought together from files
@@ -221,6 +229,7 @@ class Calibration:
         costs = None if isinstance(options.costs, str) else check_costs(options.costs, forest.n_trees)
         if options.threshold is not None:
             forest = with_threshold(forest, options.threshold)
+        data = _name_data(X_cal=X_cal, y_cal=y_cal, X_fit=X_fit, groups=groups, by=by)
         if X_cal is None:
             X_cal = InMemory(np.empty((0, forest.n_features), forest.input_dtype))
         sample = X_cal if isinstance(X_cal, Sample) else InMemory(as_rows(forest, X_cal))
@@ -231,6 +240,12 @@ class Calibration:
             raise InputError(f"y_cal has shape {y.shape}, X_cal has {sample.n_rows} rows", argument="y_cal")
         if y is not None and forest.is_classifier:
             forest.codes_of(y, "y_cal")  # they must be labels of the model, also where no method reads them
+        elif y is not None:
+            y = check_numbers("y_cal", y)
+            if not np.isfinite(y).all():
+                raise InputError(
+                    "y_cal has missing or infinite values; leave out these rows, or y_cal", argument="y_cal"
+                )
         fit_rows = None if X_fit is None else as_rows(forest, X_fit)
         if fit_rows is not None and len(fit_rows) == 0:
             raise InputError("X_fit has no rows; leave it out, and a part of X_cal fits the rule", argument="X_fit")
@@ -253,7 +268,7 @@ class Calibration:
             options=options,
             costs=costs,
             seed=draw_seed(options.random_state),
-            data=_name_data(X_cal=X_cal, y_cal=y_cal, X_fit=X_fit, groups=groups, by=by),
+            data=data,
             has_fit_rows=fit_rows is not None,
         )
 
@@ -337,8 +352,8 @@ def check_classifier(forest: Forest) -> None:
     """Raise an error unless labels of `forest` can be compared."""
     if not forest.is_classifier:
         raise InputError(
-            "early exit compares labels, and this model is a regressor; pass a classifier, or use scurry.anytime, "
-            "which takes regressors too"
+            "early exit promises labels unless told otherwise, and this model is a regressor; pass "
+            "promise=scurry.promises.Values(max_error), with a quarter of the model's RMSE as max_error, say"
         )
     if forest.n_classes < 2:
         only = np.asarray(forest.classes).tolist()[0]

@@ -1,7 +1,7 @@
-"""The score map of an early exit: fitted once a plan is chosen, on rows like those to come.
+"""Probabilities of an early exit: their score map, fitted once a plan is chosen, and their quality.
 
-It is fitted to calibration rows, those that fitted the rule and those that certified it. It cannot change a label, so
-the promise about labels is not touched. Rows given as `X_fit` are left out: often the model was trained on them, and
+The map is fitted to calibration rows, those that fitted the rule and those that certified it. It cannot change a label,
+so the promise about labels is not touched. Rows given as `X_fit` are left out: often the model was trained on them, and
 full scores of training rows are more extreme than those of new ones.
 """
 
@@ -29,22 +29,46 @@ def with_score_map(calibration: Calibration, plan: Plan) -> Plan:
     """Return the plan with a score map, and with the quality of its probabilities where labels are known."""
     if plan.exit_rule is None or calibration.sample.n_rows == 0:
         return plan
-    forest, sample = calibration.forest, calibration.sample
-    # An even selection of rows, the same wherever they lie.
-    n_rows = min(sample.n_rows, sample.max_gathered, _MAX_SCORES // max(forest.n_outputs, 2))
-    chosen = np.zeros(sample.n_rows, np.bool_)
-    chosen[np.linspace(0, sample.n_rows - 1, max(n_rows, 1)).astype(np.intp)] = True
-    rows = sample.where(chosen).gathered()
+    forest = calibration.forest
+    chosen = _choose_evenly(calibration, np.ones(calibration.sample.n_rows, np.bool_))
+    rows = calibration.sample.where(chosen).gathered()
     stops = stops_of(forest, plan, rows)
     if stops is None:
         return plan
     mapped = replace(plan, score_map=_fit(forest, plan, stops, ~stops.complete))
     y = None if calibration.rows.y is None else calibration.rows.y[chosen]
-    quality = None if y is None else _measure(forest, plan, stops, rows, y)
+    return _say_quality(mapped, None if y is None else _measure(forest, plan, stops, rows, y))
+
+
+def with_quality(calibration: Calibration, tests: NDArray[np.bool_], plan: Plan) -> Plan:
+    """Return the plan with the quality of its probabilities on rows it was not fitted to, where labels are known.
+
+    For plans that estimate scores by themselves, and need no map.
+    """
+    if calibration.rows.y is None or not tests.any():
+        return plan
+    chosen = _choose_evenly(calibration, tests)
+    y = calibration.rows.y[chosen]
+    if len(np.unique(calibration.forest.codes_of(y))) < 2:
+        return plan
+    rows = calibration.sample.where(chosen).gathered()
+    return _say_quality(plan, score_quality(Predictor(calibration.forest, plan), rows, y))
+
+
+def _choose_evenly(calibration: Calibration, among: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return an even selection of rows, the same wherever they lie, and not too many to be brought together."""
+    possible, sample = np.flatnonzero(among), calibration.sample
+    n_rows = min(len(possible), sample.max_gathered, _MAX_SCORES // max(calibration.forest.n_outputs, 2))
+    chosen = np.zeros(sample.n_rows, np.bool_)
+    chosen[possible[np.linspace(0, len(possible) - 1, max(n_rows, 1)).astype(np.intp)]] = True
+    return chosen
+
+
+def _say_quality(plan: Plan, quality: ScoreQuality | None) -> Plan:
     certificate = plan.certificate
     if quality is None or certificate is None or certificate.exits is None:
-        return mapped
-    return replace(mapped, certificate=replace(certificate, measured=replace(certificate.exits, **asdict(quality))))
+        return plan
+    return replace(plan, certificate=replace(certificate, measured=replace(certificate.exits, **asdict(quality))))
 
 
 def _fit(forest: Forest, plan: Plan, stops: Stops, chosen: NDArray[np.bool_]) -> ScoreMap:

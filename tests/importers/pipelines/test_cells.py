@@ -26,15 +26,19 @@ def source_of(*steps):
 def test_categories_missing_and_unknown_values():
     cells = find_cells(source_of(OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-2)), "float64")
     town, size = cells.columns[0], cells.columns[1]
-    assert town.values == ["Bern", "Oslo", "Rome"] and size.values == [1.0, 2.0, 5.0]
-    assert town.missing_code == 3 and np.isnan(town.outputs[3, 0])
-    assert town.unknown[0] == -2 and size.unknown[1] == -2
+    assert town.values == ["Bern", "Oslo", "Rome"]
+    assert size.values == [1.0, 2.0, 5.0]
+    assert town.missing_code == 3
+    assert np.isnan(town.outputs[3, 0])
+    assert town.unknown[0] == -2
+    assert size.unknown[1] == -2
     assert town.outputs[:3, 0].tolist() == [0, 1, 2]
 
 
 def test_unknown_values_that_are_refused():
     cells = find_cells(source_of(OneHotEncoder()), "float64")
-    assert cells.columns[0].unknown is None and cells.columns[0].missing_code == 3
+    assert cells.columns[0].unknown is None
+    assert cells.columns[0].missing_code == 3
     assert cells.columns[1].missing_code is None  # the column had none, and the encoder refuses them
 
 

@@ -72,7 +72,8 @@ def test_a_one_hot_column_is_a_set_of_categories():
     pipeline = make_pipeline(encoder, DecisionTreeClassifier()).fit(frame, (frame.town == "Rome").astype(int))
     forest = scurry.from_model(pipeline)
     assert forest.categories[0].tolist() == ["Bern", "Oslo", "Rome"]
-    assert forest.n_nodes == 3 and forest.category_set[0] == 0
+    assert forest.n_nodes == 3
+    assert forest.category_set[0] == 0
     for towns in (["Rome", "Bern", "Paris"], ["Oslo"]):
         given = pd.DataFrame({"town": towns})
         assert (forest.predict(given) == pipeline.predict(given)).all()
@@ -88,7 +89,8 @@ def test_bins_as_one_hot_columns_need_two_thresholds():
     rows = np.sort(np.concatenate([np.linspace(-5, 45, 501), bins.fit(X).bin_edges_[0]])).reshape(-1, 1)
     rows = np.concatenate([rows, np.nextafter(rows, -np.inf), np.nextafter(rows, np.inf)])
     assert (forest.predict(rows) == pipeline.predict(rows)).all()
-    assert np.isnan(forest.cover).all() and forest.n_nodes == 5
+    assert np.isnan(forest.cover).all()
+    assert forest.n_nodes == 5
 
 
 def test_missing_values_are_told_from_unknown_ones():
@@ -200,7 +202,8 @@ def test_nested_steps_and_tables_as_outputs():
     inner = Pipeline([("idle", "passthrough"), ("model", HistGradientBoostingClassifier(max_iter=5))])
     pipeline = Pipeline([("table", table), ("rest", inner)]).fit(frame, RNG.integers(0, 2, 200))
     forest = scurry.from_model(pipeline)
-    assert forest.front is None and forest.feature_names == ("a", "b", "c")
+    assert forest.front is None
+    assert forest.feature_names == ("a", "b", "c")
     assert (forest.predict(frame) == pipeline.predict(frame)).all()
     assert (forest.predict(frame[["c", "b", "a"]].head(9)) == pipeline.predict(frame.head(9))).all()
 

@@ -66,8 +66,10 @@ def test_rewritten_trees_give_the_same_answers(changes, starts, missing, feature
 def test_a_question_that_changes_once_keeps_its_node():
     forest = rewrite([{3}, {4}, set()], [True, False, True], [True, True, False], [0, 1, 0])
     assert forest.n_nodes == 7
-    assert forest.threshold[0] == 3 * 5e-324 and forest.threshold[2] == np.inf
-    assert forest.left[1] == 4 and not forest.default_left[1]
+    assert forest.threshold[0] == 3 * 5e-324
+    assert forest.threshold[2] == np.inf
+    assert forest.left[1] == 4
+    assert not forest.default_left[1]
 
 
 def test_trees_may_not_grow_without_end():

@@ -15,7 +15,10 @@ def test_keys_number_the_floats_in_their_order(dtype):
     floats = np.array([-np.inf, -1.5, -tiny, 0.0, tiny, 1.0, np.nextafter(np.ones(1, dtype), 2)[0], np.inf], dtype)
     keys = keys_of(floats)
     assert (np.diff(keys) > 0).all()
-    assert keys[3] == 0 and keys[4] == 1 and keys[2] == -1 and keys[6] == keys[5] + 1
+    assert keys[3] == 0
+    assert keys[4] == 1
+    assert keys[2] == -1
+    assert keys[6] == keys[5] + 1
     assert keys_of(np.array([-0.0], dtype))[0] == 0
     np.testing.assert_array_equal(values_of(keys, dtype), floats)
 

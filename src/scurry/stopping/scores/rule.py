@@ -198,9 +198,7 @@ class ScoreFit(StoredRule):
         int64 array of shape (n_models + 1, n_amounts)
             For each amount, the rows that leave after 1, 2, … models, and last the rows answered differently.
         """
-        family = np.asarray(amounts, dtype=np.float64)
-        if family.ndim != 1 or not np.isfinite(family).all() or (family < 0).any() or (np.diff(family) < 0).any():
-            raise InputError("amounts must be a one-dimensional ascending array of finite numbers, none negative")
+        family = _check_amounts(amounts)
         values, full = self._read(scores)
         expected = full if decisions is None else np.asarray(decisions)
         if expected.shape != full.shape:
@@ -212,6 +210,38 @@ class ScoreFit(StoredRule):
             for at, sign in ((exits.first, 1), (exits.past, -1)):
                 changes[exits.position] += sign * np.bincount(at, minlength=len(family) + 1)
                 changes[-1] += sign * np.bincount(at[wrong], minlength=len(family) + 1)
+        return np.cumsum(changes, axis=1)[:, :-1]
+
+    def widening_answers(
+        self, scores: ArrayLike, amounts: ArrayLike, decisions: ArrayLike, n_classes: int = 2
+    ) -> NDArray[np.int64]:
+        """Count the rows that leave at each position, and those that get each answer; counts of parts add up.
+
+        Parameters
+        ----------
+        scores, amounts
+            As for `widening_curve`; there may be no rows.
+        decisions : int or bool array of shape (n_rows,)
+            What the full ensemble decides: the answer of rows that never stop.
+        n_classes : int, default 2
+
+        Returns
+        -------
+        int64 array of shape (n_models + n_classes, n_amounts)
+            For each amount, the rows that leave after 1, 2, … models, and then the rows answered 0, 1, ….
+        """
+        family, full = _check_amounts(amounts), np.asarray(decisions).astype(np.intp)
+        values, own = self._read(scores)
+        if full.shape != own.shape:
+            raise InputError(f"decisions must have one entry per row ({len(own)}), got shape {full.shape}")
+        size = len(family) + 1
+        changes = np.zeros((self.n_models + n_classes, size), dtype=np.int64)
+        for exits in self._trace(values, full, family):
+            answer = exits.decision.astype(np.intp) * size
+            for at, sign in ((exits.first, 1), (exits.past, -1)):
+                changes[exits.position] += sign * np.bincount(at, minlength=size)
+                answered = np.bincount(answer + at, minlength=n_classes * size).reshape(n_classes, size)
+                changes[self.n_models :] += sign * answered
         return np.cumsum(changes, axis=1)[:, :-1]
 
     def curve_of(self, amounts: ArrayLike, exits: NDArray[np.int64]) -> WideningCurve:
@@ -285,6 +315,13 @@ class ScoreFit(StoredRule):
         self, position: int, sums: FloatArray, amounts: FloatArray
     ) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Return under how many of the ascending `amounts` each row leaves here (or NEVER), and its decision."""
+
+
+def _check_amounts(amounts: ArrayLike) -> FloatArray:
+    family = np.asarray(amounts, dtype=np.float64)
+    if family.ndim != 1 or not np.isfinite(family).all() or (family < 0).any() or (np.diff(family) < 0).any():
+        raise InputError("amounts must be a one-dimensional ascending array of finite numbers, none negative")
+    return family
 
 
 class ScoreStopper:

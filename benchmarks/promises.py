@@ -1,0 +1,293 @@
+"""Promises of every kind on known pools: trees per row, and how often a promise is broken.
+
+Each cell is a data set, a model and a promise. A refit draws a new split into training rows, rows that fit the rule and
+a pool, and trains a new model. Then calibration sets are drawn from the pool with replacement, so that the pool is the
+population and the truth is exact. At most 5 % of the certificates may break their promise, but for chance. Refits are
+kept in ``results/promises.json`` as they come; a run that was interrupted goes on where it was.
+
+    python benchmarks/promises.py --refits 1 --draws 3 --only "adult"
+    python benchmarks/promises.py --refits 20 --draws 10 --jobs 16
+
+With SCURRY_PROMISES_DATA set to a folder, data are read from files that ``--export`` wrote there, which needs numpy
+only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+import scurry
+from report import RESULTS, commit
+from scurry import promises
+from scurry.errors import InfeasibleError
+
+KEPT = RESULTS / "promises.json"
+DATA = "SCURRY_PROMISES_DATA"
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model on a data set, and what is promised.
+
+    Attributes
+    ----------
+    kind : str
+        Which function below draws its certificates.
+    data : str
+    model : {"lightgbm", "forest"}
+    ask : tuple
+        What the kind asks for, such as the largest loss.
+    n_rows : int
+        Calibration rows of a draw; all of a smaller pool.
+    asked_trees : float or None
+        The figure to reach.
+    threshold : float or None
+    """
+
+    kind: str
+    data: str
+    model: str
+    ask: tuple[float, ...]
+    n_rows: int
+    asked_trees: float | None = None
+    threshold: float | None = None
+
+    @property
+    def name(self) -> str:
+        asked = "/".join(f"{value:g}" for value in self.ask)
+        return f"{self.kind} {asked}, {self.data}, {self.model}, {self.n_rows:,} rows"
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A model, rows that fit rules, and the population."""
+
+    forest: scurry.Forest
+    fit: NDArray[np.float32]
+    X: NDArray[np.float32]
+    y: NDArray[Any]
+    full: NDArray[Any]
+
+
+CELLS = (
+    Cell("per class", "diabetes130", "lightgbm", (0.02, 0.002), 20_000, 43, threshold=0.25),
+    Cell("per class", "census_income_kdd", "lightgbm", (0.02, 0.002), 20_000, 12),
+    Cell("per class", "cdc_diabetes", "lightgbm", (0.02, 0.002), 20_000, 12.5),
+    Cell("per class", "adult", "lightgbm", (0.02, 0.01), 10_000),
+    Cell("recall", "census_income_kdd", "lightgbm", (0.02, 0.002), 20_000),
+    Cell("recall", "cdc_diabetes", "lightgbm", (0.02, 0.002), 20_000),
+    Cell("recall", "diabetes130", "lightgbm", (0.02, 0.002), 20_000, threshold=0.25),
+    Cell("recall", "adult", "lightgbm", (0.02, 0.01), 10_000),
+    Cell("accuracy", "adult", "lightgbm", (0.003,), 10_000, 20),
+    Cell("accuracy", "magic", "lightgbm", (0.003,), 10_000, 26),
+    Cell("accuracy", "nomao", "lightgbm", (0.003,), 10_000, 12.5),
+    Cell("accuracy", "cdc_diabetes", "lightgbm", (0.003,), 10_000, 3.2),
+    Cell("accuracy", "adult", "forest", (0.003,), 10_000, 5),
+    Cell("accuracy", "adult", "lightgbm", (0.01,), 10_000, 4),
+    Cell("costs", "adult", "lightgbm", (0.01,), 10_000),
+    Cell("costs", "magic", "lightgbm", (0.01,), 10_000),
+    Cell("costs", "nomao", "lightgbm", (0.01,), 10_000),
+    Cell("costs", "cdc_diabetes", "lightgbm", (0.01,), 10_000),
+)
+
+
+def main() -> None:
+    arguments = _arguments()
+    if arguments.export is not None:
+        export(arguments.export)
+        return
+    cells = [cell for cell in CELLS if all(word in cell.name for word in arguments.only)]
+    kept: dict[str, dict[str, Any]] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    wanted = [
+        (cell, refit)
+        for refit in range(arguments.refits)
+        for cell in cells
+        if len(kept.get(cell.name, {}).get(str(refit), {}).get("draws", [])) < arguments.draws
+    ]
+    for cell, refit, found in _run(wanted, arguments.draws, arguments.jobs):
+        kept.setdefault(cell.name, {})[str(refit)] = found
+        KEPT.parent.mkdir(exist_ok=True)
+        # One move, so that a run that is stopped leaves the old file or the new one.
+        temporary = KEPT.with_suffix(".tmp")
+        temporary.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+        temporary.replace(KEPT)
+        print(summarise(cell, kept[cell.name]), flush=True)
+    print("\n".join(summarise(cell, kept[cell.name]) for cell in cells if cell.name in kept))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--refits", type=int, default=20, metavar="N", help="splits and models of each cell")
+    parser.add_argument("--draws", type=int, default=10, metavar="N", help="certificates of each refit")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="number of processes")
+    parser.add_argument("--only", nargs="*", default=[], metavar="WORD", help="cells whose names have all these words")
+    parser.add_argument("--export", type=Path, metavar="FOLDER", help="write the data there as .npz, and nothing else")
+    return parser.parse_args()
+
+
+def _run(wanted: list[tuple[Cell, int]], n_draws: int, n_jobs: int) -> Iterator[tuple[Cell, int, dict[str, Any]]]:
+    if n_jobs == 1:
+        for cell, refit in wanted:
+            yield cell, refit, draw_cell(cell, refit, n_draws)
+        return
+    with ProcessPoolExecutor(n_jobs) as pool:
+        jobs = {pool.submit(draw_cell, cell, refit, n_draws): (cell, refit) for cell, refit in wanted}
+        for job in as_completed(jobs):
+            yield *jobs[job], job.result()
+
+
+def draw_cell(cell: Cell, refit: int, n_draws: int) -> dict[str, Any]:
+    """Return the trees and the margin of each draw: below 0 where the promise is broken; None if infeasible."""
+    pool, draws = make_pool(cell, refit), []
+    promise = KINDS[cell.kind][0](cell, pool)
+    for draw in range(n_draws):
+        size = min(cell.n_rows, len(pool.X))
+        at = np.random.default_rng([refit, draw]).integers(len(pool.X), size=size)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # rows drawn with replacement repeat, which is as it should be here
+            try:
+                fast = scurry.early_exit(
+                    pool.forest, pool.X[at], pool.y[at], X_fit=pool.fit, promise=promise, random_state=0
+                )
+            except InfeasibleError:
+                draws.append(None)
+                continue
+        run = fast.run(pool.X)
+        draws.append({"trees": run.mean_trees, "margin": float(KINDS[cell.kind][1](cell, pool, run.labels))})
+    return {"commit": commit(), "n_trees": pool.forest.n_trees, "draws": draws}
+
+
+# One pair of functions for each kind of promise: what is promised, and by how much the truth is better.
+
+
+def _promise_per_class(cell: Cell, pool: Pool) -> promises.Promise:
+    rare, other = pool.forest.classes[::-1].tolist()
+    return promises.LabelsPerClass({rare: cell.ask[0], other: cell.ask[1]}, confidence=CONFIDENCE)
+
+
+def _judge_per_class(cell: Cell, pool: Pool, labels: NDArray[Any]) -> float:
+    changed, is_rare = labels != pool.full, pool.full == pool.forest.classes[1]
+    return min(cell.ask[0] - changed[is_rare].mean(), cell.ask[1] - changed[~is_rare].mean())
+
+
+def _promise_recall(cell: Cell, pool: Pool) -> promises.Promise:
+    return promises.Recall(pool.forest.classes[1], *cell.ask, confidence=CONFIDENCE)
+
+
+def _judge_recall(cell: Cell, pool: Pool, labels: NDArray[Any]) -> float:
+    rare = pool.forest.classes[1]
+    found, others = (pool.full == rare) & (pool.y == rare), pool.full != rare
+    return min(cell.ask[0] - (labels != rare)[found].mean(), cell.ask[1] - (labels == rare)[others].mean())
+
+
+def _promise_accuracy(cell: Cell, pool: Pool) -> promises.Promise:
+    return promises.Accuracy(cell.ask[0], confidence=CONFIDENCE)
+
+
+def _judge_accuracy(cell: Cell, pool: Pool, labels: NDArray[Any]) -> float:
+    return cell.ask[0] - float((pool.full == pool.y).mean() - (labels == pool.y).mean())
+
+
+def _costs() -> NDArray[np.float64]:
+    return np.array([[0.0, 1.0], [2.0, 0.0]])  # missing a row of the second class costs twice
+
+
+def _promise_costs(cell: Cell, pool: Pool) -> promises.Promise:
+    return promises.Accuracy(cell.ask[0], costs=_costs(), confidence=CONFIDENCE)
+
+
+def _judge_costs(cell: Cell, pool: Pool, labels: NDArray[Any]) -> float:
+    true, full, own = (pool.forest.codes_of(given) for given in (pool.y, pool.full, labels))
+    return cell.ask[0] - float((_costs()[true, own] - _costs()[true, full]).mean())
+
+
+KINDS = {
+    "per class": (_promise_per_class, _judge_per_class),
+    "recall": (_promise_recall, _judge_recall),
+    "accuracy": (_promise_accuracy, _judge_accuracy),
+    "costs": (_promise_costs, _judge_costs),
+}
+
+
+def summarise(cell: Cell, refits: dict[str, Any]) -> str:
+    """Return the mean trees of a cell next to the figure to reach, and its broken promises."""
+    draws = [draw for refit in refits.values() for draw in refit["draws"]]
+    found = [draw for draw in draws if draw is not None]
+    n_broken = sum(draw["margin"] < 0 for draw in found)
+    most = int(stats.binom.ppf(0.99, len(found), 1 - CONFIDENCE)) if found else 0
+    trees = np.mean([draw["trees"] for draw in found]) if found else np.nan
+    spread = np.std([np.mean([d["trees"] for d in r["draws"] if d] or [np.nan]) for r in refits.values()])
+    asked = "" if cell.asked_trees is None else f", asked {cell.asked_trees:g}"
+    return (
+        f"{cell.name}: {trees:.1f} trees (± {spread:.1f} over {len(refits)} refits){asked}; {n_broken} of {len(found)} "
+        f"broken, at most {most} by chance; {len(draws) - len(found)} infeasible"
+    )
+
+
+def make_pool(cell: Cell, refit: int) -> Pool:
+    """Return a fresh split and the model of a refit."""
+    X, y = load(cell.data)
+    order = np.random.default_rng([17, refit]).permutation(len(y))
+    X, y = X[order], y[order]
+    # Large data sets leave 40,000 rows for the pool and the rest for training, small ones are divided by shares.
+    is_large = len(y) >= 100_000
+    n_fit = 15_000 if is_large else min(15_000, len(y) // 4)
+    n_pool = 40_000 if is_large else int(0.4 * len(y))
+    n_train = len(y) - n_fit - n_pool
+    model = _train(cell.model, X[:n_train], y[:n_train], refit)
+    forest = scurry.from_model(model)
+    if cell.threshold is not None:
+        from scurry.verbs.options import with_threshold
+
+        forest = with_threshold(forest, cell.threshold)
+    fit, pool = X[n_train : n_train + n_fit], X[n_train + n_fit :]
+    return Pool(forest, fit, pool, y[n_train + n_fit :], forest.predict(pool))
+
+
+def _train(kind: str, X: NDArray[np.float32], y: NDArray[Any], seed: int) -> Any:
+    if kind == "forest":
+        from sklearn.ensemble import RandomForestClassifier
+
+        return RandomForestClassifier(101, n_jobs=1, random_state=seed).fit(X, y)
+    from lightgbm import LGBMClassifier
+
+    return LGBMClassifier(n_estimators=200, num_leaves=31, n_jobs=1, random_state=seed, verbose=-1).fit(X, y)
+
+
+def load(name: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return rows and labels 0 and 1, where 1 is the class that is rarer."""
+    folder = os.environ.get(DATA)
+    if folder:
+        with np.load(Path(folder) / f"{name}.npz") as arrays:
+            return arrays["X"], arrays["y"]
+    from scurry import datasets
+
+    data = datasets.load(name)
+    values, counts = np.unique(data.y, return_counts=True)
+    return data.X, (data.y == values[counts.argmin()]).astype(np.int64)
+
+
+def export(folder: Path) -> None:
+    """Write the data of all cells as arrays."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in sorted({cell.data for cell in CELLS}):
+        X, y = load(name)
+        np.savez_compressed(folder / f"{name}.npz", X=X, y=y)
+        print(f"{name}: {len(y):,} rows, {y.mean():.1%} positive")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+// Cells: a router tree cuts the space of inputs into cells, and in each cell every tree of a forest has bounds.
+//
+// The bounds hold for every possible input. A value of a feature is its rank among the thresholds of that feature, or
+// NaN, so an infinity or a number of any size is nothing special. What a path through a tree says about its inputs is
+// one range of ranks per feature and whether NaN takes the path. Where that is not exact (zeros that count as missing,
+// categories), it says too much and never too little: the bounds then are wider than they have to be.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "runtime/forest_view.h"
+
+namespace scurry {
+
+// What is known of the value of a feature: a number with a rank in [low, high] (none if low > high), or perhaps NaN.
+struct ValueRange {
+  std::uint32_t low, high;
+  bool nan;
+
+  bool is_empty() const { return low > high && !nan; }
+  bool meets(const ValueRange& other) const {
+    return (nan && other.nan) ||
+           (low <= high && other.low <= other.high && low <= other.high && other.low <= high);
+  }
+};
+
+// The numeric splits of a forest on ranks: the rank of x is the number of thresholds of its feature below x.
+class RankedSplits {
+ public:
+  explicit RankedSplits(const ForestView& forest);
+
+  bool is_numeric(std::size_t node) const { return forest_.left[node] >= 0 && forest_.category_set[node] < 0; }
+  std::size_t feature(std::size_t node) const { return static_cast<std::size_t>(forest_.feature[node]); }
+  std::uint32_t rank(std::size_t feature, double x) const;
+  std::uint32_t rank_of_node(std::size_t node) const { return node_rank_[node]; }
+  std::span<const double> thresholds(std::size_t feature) const { return thresholds_[feature]; }
+  ValueRange everything(std::size_t feature) const {
+    return {0, static_cast<std::uint32_t>(thresholds_[feature].size()), true};
+  }
+
+  struct Children {
+    ValueRange left, right;
+  };
+  // What is known of the feature of a numeric node in its children.
+  Children split(std::size_t node, const ValueRange& range) const;
+  bool goes_left(std::size_t node, double x) const;
+
+ private:
+  const ForestView& forest_;
+  std::vector<std::vector<double>> thresholds_;  // by feature, ascending: the last numbers that go left
+  std::vector<std::uint32_t> node_rank_;
+};
+
+// A row passes at most this many node tests before it is in its cell.
+constexpr std::size_t kMaxRouterDepth = 64;
+
+// A router over the splits of a forest. Its root comes first, children after their parent.
+struct Router {
+  std::vector<std::int32_t> source;  // the node of the forest whose split is used; -1 at a cell
+  std::vector<std::int32_t> left, right;
+};
+
+struct RouterTask {
+  const ForestView& forest;
+  std::span<const std::int32_t> increments;  // by node, read at leaves
+  const double* rows;                        // [n_rows][n_features]: where cells should be small
+  std::size_t n_rows;
+  std::size_t n_cells;
+};
+
+// Splits the cell with the largest product of rows and summed ranges of trees, again and again.
+Router find_router(const RouterTask& task, const std::function<void(std::size_t n_cells)>& progress);
+
+// Rows as the covers of nodes describe the training rows; where there are none, both children are as probable.
+std::vector<double> draw_rows(const ForestView& forest, std::span<const double> cover, std::size_t n_rows,
+                              std::uint64_t seed);
+
+// What the trees of a forest, all but the last, add in each cell; the last tree is the router. Cells are numbered in the
+// order of the router's leaves.
+struct CellBounds {
+  std::vector<std::int32_t> least, most;  // [cell][tree]
+};
+CellBounds bound_cells(const ForestView& forest_and_router, std::span<const std::int32_t> increments);
+
+}  // namespace scurry

@@ -1,0 +1,406 @@
+// Runs sentinel exits block by block. Which leaf a row reached in each tree is kept, so that the rows that stop nowhere
+// get the model's own sum, in the source's order of trees.
+#include "runtime/sentinel_exit.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <stdexcept>
+#include <utility>
+
+#include "runtime/alive_rows.h"
+#include "runtime/interrupt.h"
+
+namespace scurry {
+namespace {
+
+// The leaves of a block in all trees should stay in the caches near a core. Large trees are not there when a block comes
+// to them, which pays if it has many rows, even after some have stopped.
+constexpr std::size_t kLeafBytes = 4 * 1024 * 1024, kMaxRows = 4096, kLargeTree = 16 * 1024;
+
+// Rows that stopped stay in the block until they are this share of it: moving rows together takes as long as walking
+// them down a few trees.
+constexpr std::size_t kWorthRemoving = 16;
+
+// Lanes as the kernels add them: 1, 2, 4, 8 or a multiple of 16.
+std::size_t padded_width(std::size_t n_lanes) {
+  return n_lanes > kIntLanes ? round_up(n_lanes, kIntLanes) : std::bit_ceil(n_lanes);
+}
+
+ForestView without_mean(ForestView forest) {
+  forest.aggregation = Aggregation::kSum;
+  return forest;
+}
+
+}  // namespace
+
+struct SentinelExit::Buffers {
+  AlignedVector<std::uint32_t> ids;
+  AlignedVector<std::int32_t> sums;
+  std::vector<std::uint64_t> stopped, removed;
+  AlignedVector<std::uint32_t> leaves;       // of each tree walked, from first_of_tree on, those of the rows in the block
+  std::vector<std::size_t> first_of_tree;    // [tree of the plan]
+  std::vector<std::size_t> epoch_of_tree;    // [tree of the plan]
+  std::vector<std::uint32_t> places;         // [epoch][room]: where the row with this id stood
+  std::vector<std::uint32_t> leaves_of_row;  // [tree of the plan]
+  std::size_t room, n_epochs, n_leaves, apart;  // apart: of one tree's leaves and the next one's
+
+  static Buffers& of_this_thread() {
+    thread_local Buffers buffers;
+    return buffers;
+  }
+
+  void start(std::size_t n, std::size_t n_trees, std::size_t width) {
+    room = round_up(n, kChunk) + kChunk;
+    n_epochs = n_leaves = 0;
+    ids.resize(room);
+    std::iota(ids.begin(), ids.end(), 0u);
+    sums.assign(room * width, 0);
+    stopped.assign(room / kChunk, 0);
+    removed.assign(room / kChunk, 0);
+    first_of_tree.resize(n_trees);
+    epoch_of_tree.resize(n_trees);
+    leaves_of_row.resize(n_trees);
+  }
+
+  // Between two epochs rows move.
+  void start_epoch(std::size_t n) {
+    if (places.size() < (n_epochs + 1) * room) places.resize((n_epochs + 1) * room);
+    std::uint32_t* place = places.data() + n_epochs++ * room;
+    for (std::size_t at = 0; at < n; ++at) place[ids[at]] = static_cast<std::uint32_t>(at);
+  }
+
+  // For the leaves of n rows in the next trees, in whole chunks.
+  void make_space(std::size_t first_tree, std::size_t n_trees, std::size_t n) {
+    apart = round_up(n, kChunk);
+    for (std::size_t tree = first_tree; tree < first_tree + n_trees; ++tree, n_leaves += apart) {
+      first_of_tree[tree] = n_leaves;
+      epoch_of_tree[tree] = n_epochs - 1;
+    }
+    if (leaves.size() < n_leaves) leaves.resize(std::max(n_leaves, leaves.size() + leaves.size() / 2));
+  }
+
+  std::uint32_t* leaves_of(std::size_t tree) { return leaves.data() + first_of_tree[tree]; }
+  const std::uint32_t* leaves_of(std::size_t tree) const { return leaves.data() + first_of_tree[tree]; }
+  std::uint32_t leaf(std::size_t tree, std::uint32_t id) const {
+    return leaves_of(tree)[places[epoch_of_tree[tree] * room + id]];
+  }
+};
+
+SentinelExit::SentinelExit(const ForestView& forest, std::vector<std::int64_t> labels,
+                           std::span<const std::int32_t> order, std::span<const std::int32_t> lanes,
+                           std::int32_t spread_lane, std::vector<Sentinel> sentinels)
+    : n_features_(forest.n_features),
+      n_outputs_(forest.n_outputs()),
+      are_leads_(n_outputs_ == 2 && forest.aggregation == Aggregation::kSum),
+      are_shares_(forest.n_classes == 2 && forest.link == Link::kIdentity && forest.aggregation != Aggregation::kSum),
+      spread_lane_(spread_lane),
+      sentinels_(std::move(sentinels)),
+      width_(sort_lanes(lanes.size() / forest.n_nodes())),
+      values_(forest),
+      walker_(forest, make_leaves(forest, order, lanes)),
+      answers_(forest, labels),
+      estimate_answers_(without_mean(forest), std::move(labels)) {
+  if (n_outputs_ > 2 || (n_outputs_ == 2 && forest.n_classes != 2)) {
+    throw std::invalid_argument("sentinels are for a regressor or for two classes");
+  }
+  place_of_tree_.resize(order.size());
+  for (const std::int32_t tree : order) {
+    place_of_tree_.at(static_cast<std::size_t>(tree)) = plan_.size();
+    plan_.push_back(walker_.trees().at(static_cast<std::size_t>(tree)));
+  }
+  if (plan_.size() != walker_.trees().size()) throw std::invalid_argument("the order must name every tree");
+}
+
+// Puts the lanes that are read longest first, so that each segment adds the first few. Returns the width of the first.
+std::size_t SentinelExit::sort_lanes(std::size_t n_lanes) {
+  std::vector<std::size_t> place(n_lanes, n_lanes);
+  const auto put = [&](std::size_t lane) {
+    if (place.at(lane) == n_lanes) {
+      place[lane] = lane_order_.size();
+      lane_order_.push_back(lane);
+    }
+    return place[lane];
+  };
+  if (spread_lane_ != kNoLane && !sentinels_.empty()) {
+    spread_lane_ = static_cast<std::int32_t>(put(static_cast<std::size_t>(spread_lane_)));
+  }
+  segments_.resize(sentinels_.size() + 1);
+  for (std::size_t j = sentinels_.size(); j-- > 0;) {
+    sentinels_[j].lane = put(sentinels_[j].lane);
+    segments_[j].width = padded_width(lane_order_.size());
+  }
+  return sentinels_.empty() ? 0 : segments_[0].width;
+}
+
+Leaves SentinelExit::make_leaves(const ForestView& forest, std::span<const std::int32_t> order,
+                                 std::span<const std::int32_t> lanes) {
+  const std::vector<std::uint32_t> value_of_node = values_.index_leaves(forest);
+  const std::size_t n_lanes = lanes.size() / forest.n_nodes();
+  Leaves leaves{std::vector<std::uint32_t>(forest.n_nodes()), false};
+  std::size_t place = 0;
+  for (std::size_t j = 0; j < segments_.size(); ++j) {
+    Segment& segment = segments_[j];
+    const std::size_t end = j < sentinels_.size() ? sentinels_[j].n_trees : order.size();
+    if (end < place || end > order.size()) throw std::invalid_argument("sentinels must rise up to the number of trees");
+    segment = {place, end - place, value_of_leaf_.size(), table_.size(), segment.width};
+    for (; place < end; ++place) {
+      segment_of_tree_.push_back(static_cast<std::uint32_t>(j));
+      const auto tree = static_cast<std::size_t>(order[place]);
+      if (tree >= forest.n_trees()) throw std::invalid_argument("the order names a tree that is not there");
+      for (auto node = static_cast<std::size_t>(forest.tree_offset[tree]);
+           node < static_cast<std::size_t>(forest.tree_offset[tree + 1]); ++node) {
+        if (forest.left[node] >= 0) continue;
+        leaves.payload_of_node[node] = static_cast<std::uint32_t>(value_of_leaf_.size() - segment.first_leaf);
+        value_of_leaf_.push_back(value_of_node[node]);
+        const std::size_t first = table_.size();
+        table_.resize(first + segment.width);
+        for (std::size_t i = 0; i < std::min(segment.width, lane_order_.size()); ++i) {
+          table_[first + i] = lanes[node * n_lanes + lane_order_[i]];
+        }
+      }
+    }
+    table_.resize(round_up(table_.size(), kIntLanes));  // the next segment begins at a whole vector
+  }
+  table_.shrink_to_fit();
+  return leaves;
+}
+
+std::size_t SentinelExit::rows_at_once() const {
+  const std::size_t factor = walker_.bytes() / plan_.size() < kLargeTree ? 1 : 4;
+  const std::size_t fitting = factor * kLeafBytes / sizeof(std::uint32_t) / plan_.size() / kChunk * kChunk;
+  return std::clamp(fitting, kChunk, factor * kMaxRows);
+}
+
+void SentinelExit::run(const RowsView& rows, const SentinelOutcome& outcome, std::size_t n_threads) const {
+  const auto test = [&](std::size_t j, const AliveRows& alive, Buffers& buffers) {
+    const Sentinel& sentinel = sentinels_[j];
+    kernels().sums.test_lanes({sentinel.lane, static_cast<std::size_t>(spread_lane_), spread_lane_ != kNoLane,
+                               sentinel.square, sentinel.edges.data(), sentinel.edges.size(), sentinel.limits.data()},
+                              alive.sums, width_, alive.n, buffers.stopped.data());
+  };
+  for_each_range(rows.n_rows, rows_at_once(), n_threads, [&](std::size_t first, std::size_t n) {
+    if (n <= AliveRows::kFew) {
+      for (std::size_t row = first; row < first + n; ++row) run_row(rows, row, outcome);
+    } else {
+      run_block(rows, first, n, AliveRows::kFew, test, outcome);
+    }
+  });
+}
+
+void SentinelExit::rank(const RowsView& rows, std::span<const std::int64_t> offset, const TopK& top,
+                        const SentinelOutcome& outcome, std::size_t n_threads) const {
+  // A block has whole queries, at least one.
+  const auto row_of = [&](std::size_t query) { return static_cast<std::size_t>(offset[query]); };
+  const std::size_t most = std::min(rows_at_once(), rows.n_rows / (n_threads > 1 ? 4 * n_threads : 1) + 1);
+  std::vector<std::size_t> blocks{0};  // the first query of each block
+  for (std::size_t query = 1; query < offset.size(); ++query) {
+    const bool is_last = query + 1 == offset.size();
+    if (is_last || row_of(query + 1) - row_of(blocks.back()) > most) blocks.push_back(query);
+  }
+  parallel_for(blocks.size() - 1, n_threads, [&](std::size_t block) {
+    const std::size_t begin = blocks[block], end = blocks[block + 1], first = row_of(begin);
+    thread_local TopRanks ranks;
+    ranks.start(top, offset.subspan(begin, end - begin + 1), first);
+    const auto test = [&](std::size_t j, const AliveRows& alive, Buffers& buffers) {
+      ranks.test(alive, sentinels_[j].lane, sentinels_[j].limits[0], buffers.removed.data(), buffers.stopped.data());
+    };
+    if (row_of(end) > first) run_block(rows, first, row_of(end) - first, 0, test, outcome);
+    ranks.settle(outcome.scores + first);
+  });
+}
+
+void SentinelExit::add(const Segment& segment, const std::uint32_t* payload, std::size_t spacing, std::size_t n,
+                       std::int32_t* sums) const {
+  kernels().sums.add_lanes({table_.data() + segment.first_lane, segment.width}, payload, spacing, segment.n_trees, n,
+                           sums, width_);
+}
+
+bool SentinelExit::stops(const Sentinel& sentinel, const std::int32_t* sums) const {
+  const std::int32_t sum = sums[sentinel.lane];
+  const auto interval = std::upper_bound(sentinel.edges.begin(), sentinel.edges.end(), sum) - sentinel.edges.begin();
+  const auto wide = static_cast<double>(sum);
+  const double spread = spread_lane_ == kNoLane ? 0.0 : static_cast<double>(sums[spread_lane_]);
+  return spread - sentinel.square * (wide * wide) <= sentinel.limits[static_cast<std::size_t>(interval)];
+}
+
+template <class Test>
+void SentinelExit::run_block(const RowsView& rows, std::size_t first, std::size_t n, std::size_t few, const Test& test,
+                             const SentinelOutcome& outcome) const {
+  Scratch& scratch = Scratch::of_this_thread();
+  Buffers& buffers = Buffers::of_this_thread();
+  walker_.load(rows, first, n, scratch);
+  if (n >= AliveRows::kEnoughForColumns) walker_.index_columns(scratch);
+  buffers.start(n, plan_.size(), width_);
+  buffers.start_epoch(n);
+  AliveRows alive{scratch,
+                  walker_.columns().stride(),
+                  walker_.columns().pad() + 1,
+                  width_,
+                  scratch.keys.data(),
+                  buffers.ids.data(),
+                  buffers.sums.data(),
+                  buffers.removed.data(),
+                  n};
+  std::size_t n_removed = 0;  // rows that have stopped and are still in the block
+  const auto remove = [&] {
+    alive.remove(n_removed);
+    std::fill(buffers.removed.begin(), buffers.removed.end(), 0u);
+    n_removed = 0;
+    buffers.start_epoch(alive.n);
+  };
+  const auto walk = [&](const Segment& segment) {
+    alive.fit_block();
+    buffers.make_space(segment.first_tree, segment.n_trees, alive.n);
+    for (std::size_t tree = segment.first_tree; tree < segment.first_tree + segment.n_trees; ++tree) {
+      walker_.walk(plan_[tree], scratch, buffers.leaves_of(tree));
+    }
+  };
+  std::size_t j = 0;
+  for (; j < sentinels_.size() && alive.n - n_removed > few; ++j) {
+    walk(segments_[j]);
+    add(segments_[j], buffers.leaves_of(segments_[j].first_tree), buffers.apart, alive.n, alive.sums);
+    test(j, alive, buffers);
+    for (std::size_t word = 0; word * kChunk < alive.n; ++word) {
+      const std::uint64_t stopped = buffers.stopped[word] & ~buffers.removed[word];
+      buffers.removed[word] |= stopped;
+      n_removed += static_cast<std::size_t>(std::popcount(stopped));
+      for (std::uint64_t left = stopped; left != 0; left &= left - 1) {
+        const std::size_t at = word * kChunk + static_cast<std::size_t>(std::countr_zero(left));
+        record_stop(j, alive.sums + at * width_, first + alive.ids[at], outcome);
+      }
+    }
+    if (n_removed * kWorthRemoving >= alive.n) remove();
+  }
+  if (n_removed > 0) remove();
+  if (alive.n > few) {
+    walk(segments_.back());
+    values_.in_float32() ? complete_rows<float>(buffers, alive.n, first, outcome)
+                         : complete_rows<double>(buffers, alive.n, first, outcome);
+    return;
+  }
+  std::uint32_t* leaves = buffers.leaves_of_row.data();
+  for (std::size_t at = 0; at < alive.n; ++at) {
+    const std::uint32_t id = alive.ids[at];
+    if (finish_row(alive.keys + at * alive.stride, j, alive.sums + at * width_, leaves, first + id, outcome)) continue;
+    for (std::size_t tree = 0; tree < segments_[j].first_tree; ++tree) leaves[tree] = buffers.leaf(tree, id);
+    complete_row(leaves, first + id, outcome);
+  }
+}
+
+void SentinelExit::run_row(const RowsView& rows, std::size_t row, const SentinelOutcome& outcome) const {
+  poll_interrupt_now_and_then();
+  Scratch& scratch = Scratch::of_this_thread();
+  AlignedVector<std::int32_t>& sums = Buffers::of_this_thread().sums;
+  walker_.load_row(rows, row, plan_.size(), scratch);
+  sums.assign(width_, 0);
+  std::uint32_t* leaves = scratch.payload.data();
+  if (!finish_row(scratch.keys.data(), 0, sums.data(), leaves, row, outcome)) complete_row(leaves, row, outcome);
+}
+
+// Runs one row from sentinel j on, and returns whether it stopped. The leaves it reaches are written by place in the
+// plan. Several trees are walked at once, even where each has a sentinel.
+bool SentinelExit::finish_row(const std::uint32_t* keys, std::size_t j, std::int32_t* sums, std::uint32_t* leaves,
+                              std::size_t row, const SentinelOutcome& outcome) const {
+  std::size_t n_walked = segments_[j].first_tree;
+  const auto walk_to = [&](std::size_t n_trees) {
+    if (n_trees <= n_walked) return;
+    n_trees = std::min(std::max(n_trees, n_walked + kLanes), plan_.size());
+    walker_.walk_row(plan_.data() + n_walked, n_trees - n_walked, keys, leaves + n_walked);
+    n_walked = n_trees;
+  };
+  for (; j < sentinels_.size(); ++j) {
+    walk_to(sentinels_[j].n_trees);
+    add(segments_[j], leaves + segments_[j].first_tree, 1, 1, sums);
+    if (!stops(sentinels_[j], sums)) continue;
+    record_stop(j, sums, row, outcome);
+    return true;
+  }
+  walk_to(plan_.size());
+  return false;
+}
+
+void SentinelExit::complete_row(const std::uint32_t* leaves, std::size_t row, const SentinelOutcome& outcome) const {
+  values_.in_float32() ? complete_row_as<float>(leaves, row, outcome) : complete_row_as<double>(leaves, row, outcome);
+}
+
+template <class Real>
+void SentinelExit::complete_row_as(const std::uint32_t* leaves, std::size_t row,
+                                   const SentinelOutcome& outcome) const {
+  thread_local std::vector<std::uint32_t> values;
+  thread_local AlignedVector<Real> sums;
+  values.resize(plan_.size());
+  for (std::size_t tree = 0; tree < plan_.size(); ++tree) {
+    const std::size_t place = place_of_tree_[tree];
+    values[tree] = values_of(place)[leaves[place]];
+  }
+  values_.start(1, sums);
+  values_.add_row(walker_.trees(), values.data(), sums.data());
+  record_own(sums.data(), 1, row, outcome);
+}
+
+// Answers the n rows that are left in the block, whose leaves are known in every tree.
+template <class Real>
+void SentinelExit::complete_rows(const Buffers& buffers, std::size_t n, std::size_t first,
+                                 const SentinelOutcome& outcome) const {
+  thread_local std::vector<std::uint32_t> values, places;
+  thread_local AlignedVector<Real> sums;
+  values.resize(n);
+  places.resize(buffers.n_epochs * n);
+  for (std::size_t epoch = 0; epoch < buffers.n_epochs; ++epoch) {
+    const std::uint32_t* place = buffers.places.data() + epoch * buffers.room;
+    for (std::size_t at = 0; at < n; ++at) places[epoch * n + at] = place[buffers.ids[at]];
+  }
+  values_.start(n, sums);
+  for (std::size_t tree = 0; tree < plan_.size(); ++tree) {
+    poll_interrupt_now_and_then();
+    const std::size_t in_plan = place_of_tree_[tree];
+    const std::uint32_t *value = values_of(in_plan), *leaves = buffers.leaves_of(in_plan),
+                        *place = places.data() + buffers.epoch_of_tree[in_plan] * n;
+    for (std::size_t at = 0; at < n; ++at) values[at] = value[leaves[place[at]]];
+    values_.add(walker_.trees()[tree], values.data(), n, sums.data());
+  }
+  for (std::size_t at = 0; at < n; ++at) {
+    record_own(sums.data() + at * values_.row_spacing(), values_.output_spacing(n), first + buffers.ids[at], outcome);
+  }
+}
+
+template <class Real>
+void SentinelExit::record_own(const Real* sums, std::size_t spacing, std::size_t row,
+                              const SentinelOutcome& outcome) const {
+  if (outcome.stops != nullptr) outcome.stops[row] = static_cast<std::int32_t>(sentinels_.size());
+  if (outcome.scores != nullptr) {
+    double scores[2];
+    answers_.scores(sums, spacing, scores);
+    outcome.scores[row] = are_leads_ ? scores[1] - scores[0] : scores[n_outputs_ - 1];
+  }
+  if (outcome.labels != nullptr) outcome.labels[row] = answers_.label(sums, spacing);
+  if (outcome.probabilities != nullptr) {
+    answers_.probabilities(sums, spacing, outcome.probabilities + row * n_probabilities());
+  }
+}
+
+void SentinelExit::record_stop(std::size_t j, const std::int32_t* sums, std::size_t row,
+                               const SentinelOutcome& outcome) const {
+  const Sentinel& sentinel = sentinels_[j];
+  const double estimate = sentinel.offset + sentinel.scale * static_cast<double>(sums[sentinel.lane]);
+  if (outcome.stops != nullptr) outcome.stops[row] = static_cast<std::int32_t>(j);
+  values_.in_float32() ? record_estimate<float>(estimate, row, outcome)
+                       : record_estimate<double>(estimate, row, outcome);
+}
+
+// Scores have the precision of the model's, so that labels and probabilities follow from them as the model's do.
+template <class Real>
+void SentinelExit::record_estimate(double estimate, std::size_t row, const SentinelOutcome& outcome) const {
+  const auto score = static_cast<Real>(are_shares_ ? std::clamp(estimate, 0.0, 1.0) : estimate);
+  Real scores[2] = {score, score};
+  if (n_outputs_ == 2) scores[0] = are_leads_ ? -score / 2 : 1 - score;
+  if (are_leads_) scores[1] = score / 2;
+  if (outcome.scores != nullptr) outcome.scores[row] = static_cast<double>(score);
+  if (outcome.labels != nullptr) outcome.labels[row] = estimate_answers_.label(scores, 1);
+  if (outcome.probabilities != nullptr) {
+    estimate_answers_.probabilities(scores, 1, outcome.probabilities + row * n_probabilities());
+  }
+}
+
+}  // namespace scurry

@@ -1,0 +1,114 @@
+// SentinelExit: evaluates trees in a fixed order, adds up a few integers per row (lanes), and tests at a few numbers of
+// trees (sentinels) whether the row may stop. A row that stops answers with an estimate made of one of its sums; the
+// others get the model's own answer, without a tree being walked twice.
+//
+// Sums of integers depend neither on order nor on rounding, so a batch, a single row, any block size and any number of
+// threads give identical outcomes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/answers.h"
+#include "runtime/node_values.h"
+#include "runtime/top_ranks.h"
+#include "runtime/walker.h"
+
+namespace scurry {
+
+// After n_trees trees, with the sums s: a row stops if s[spread] - square * s[lane]^2 is at most the limit of the
+// interval between edges that holds s[lane]; without a spread lane, if 0 is.
+struct Sentinel {
+  std::size_t n_trees, lane;
+  double scale, offset;  // the estimate is offset + scale * s[lane]
+  double square;
+  std::vector<std::int32_t> edges;
+  std::vector<double> limits;  // one more than edges
+};
+
+constexpr std::int32_t kNoLane = -1;
+
+// Where outcomes go, one entry per row; null where nobody asks.
+struct SentinelOutcome {
+  std::int32_t* stops;    // the sentinel at which the row stopped; their number if it did not
+  double* scores;         // the estimate, or the model's own score
+  std::int64_t* labels;   // of that score
+  double* probabilities;  // [n_probabilities()] of that score, or a regressor's value
+};
+
+class SentinelExit {
+ public:
+  // `lanes` is [n_nodes][n_lanes] and read at leaves. Two outputs are the scores of two classes.
+  SentinelExit(const ForestView& forest, std::vector<std::int64_t> labels, std::span<const std::int32_t> order,
+               std::span<const std::int32_t> lanes, std::int32_t spread_lane, std::vector<Sentinel> sentinels);
+
+  void run(const RowsView& rows, const SentinelOutcome& outcome, std::size_t n_threads) const;
+  // Instead of the tests of single rows: documents leave when they cannot change the k best of their query any more, by
+  // the first limit of each sentinel. Query q has the rows from offset[q] to offset[q + 1]. Outcomes are stops and
+  // scores; in each query the k best have higher scores than the others.
+  void rank(const RowsView& rows, std::span<const std::int64_t> offset, const TopK& top, const SentinelOutcome& outcome,
+            std::size_t n_threads) const;
+  std::size_t n_features() const { return n_features_; }
+  std::size_t n_trees() const { return plan_.size(); }
+  std::size_t n_probabilities() const { return answers_.n_probabilities(); }
+  std::size_t bytes() const { return walker_.bytes() + values_.bytes() + table_.size() * sizeof(std::int32_t); }
+
+ private:
+  // The trees between two sentinels. Payloads are numbers of leaves within a segment.
+  struct Segment {
+    std::size_t first_tree, n_trees;  // places in the plan
+    std::size_t first_leaf;           // in value_of_leaf_
+    std::size_t first_lane;           // in table_
+    std::size_t width;                // lanes that sentinels ahead read, which come first in a row's sums
+  };
+  struct Buffers;
+
+  Leaves make_leaves(const ForestView& forest, std::span<const std::int32_t> order, std::span<const std::int32_t> lanes);
+  std::size_t sort_lanes(std::size_t n_lanes);
+  std::size_t rows_at_once() const;
+  // test(sentinel, alive, buffers) sets the bits of the rows that stop. This few rows or fewer finish one by one.
+  template <class Test>
+  void run_block(const RowsView& rows, std::size_t first, std::size_t n, std::size_t few, const Test& test,
+                 const SentinelOutcome& outcome) const;
+  void run_row(const RowsView& rows, std::size_t row, const SentinelOutcome& outcome) const;
+  bool finish_row(const std::uint32_t* keys, std::size_t j, std::int32_t* sums, std::uint32_t* leaves, std::size_t row,
+                  const SentinelOutcome& outcome) const;
+  void add(const Segment& segment, const std::uint32_t* payload, std::size_t spacing, std::size_t n,
+           std::int32_t* sums) const;
+  bool stops(const Sentinel& sentinel, const std::int32_t* sums) const;
+  void record_stop(std::size_t sentinel, const std::int32_t* sums, std::size_t row,
+                   const SentinelOutcome& outcome) const;
+  template <class Real>
+  void record_estimate(double estimate, std::size_t row, const SentinelOutcome& outcome) const;
+  template <class Real>
+  void record_own(const Real* sums, std::size_t spacing, std::size_t row, const SentinelOutcome& outcome) const;
+  void complete_row(const std::uint32_t* leaves, std::size_t row, const SentinelOutcome& outcome) const;
+  template <class Real>
+  void complete_row_as(const std::uint32_t* leaves, std::size_t row, const SentinelOutcome& outcome) const;
+  template <class Real>
+  void complete_rows(const Buffers& buffers, std::size_t n, std::size_t first, const SentinelOutcome& outcome) const;
+  // The payloads by which values_ knows the leaves of a segment, that of a tree of the plan.
+  const std::uint32_t* values_of(std::size_t place) const {
+    return value_of_leaf_.data() + segments_[segment_of_tree_[place]].first_leaf;
+  }
+
+  std::size_t n_features_, n_outputs_;
+  bool are_leads_;   // two outputs are scores, not shares: the score is the lead of the second
+  bool are_shares_;  // scores are probabilities
+  std::int32_t spread_lane_;
+  std::vector<Sentinel> sentinels_;
+  std::vector<std::size_t> lane_order_;         // the plan's lane of each place in a row's sums
+  std::vector<Segment> segments_;               // one more than sentinels: the last has no lanes
+  std::size_t width_;                           // sums per row
+  std::vector<std::uint32_t> segment_of_tree_;  // by place in the plan
+  AlignedVector<std::int32_t> table_;           // what leaves add, [leaf of the segment][width of the segment]
+  NodeValues values_;
+  std::vector<std::uint32_t> value_of_leaf_;  // the payload by which values_ knows a leaf, by leaf in plan order
+  Walker walker_;
+  Answers answers_, estimate_answers_;  // of sums over all trees; of scores
+  std::vector<Tree> plan_;
+  std::vector<std::size_t> place_of_tree_;  // in the plan, by tree of the model
+};
+
+}  // namespace scurry

@@ -1,0 +1,75 @@
+// Symmetric: trees that ask one question per level, as CatBoost grows them (also called oblivious).
+//
+//   an ordinary tree         the same tree, symmetric           a row's answers are the bits of its leaf's number
+//          a?                       a?                             level   rank >= least   bit
+//        /    \                   /    \                             0 a?       yes          1
+//      b?      b?                b?                                  1 b?       no           0
+//     /  \    /  \             /  \  /  \                                          leaf = 0b01 = 1
+//    0    2  1    3            0   2 1   3
+//
+// A question is answered for 64 rows at once, by comparing bytes: the rank of a row's value among the thresholds of
+// its column, of which there must be no more than 255. Whether trees are symmetric is seen from their nodes, so that
+// it does not matter who grew them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "runtime/aligned.h"
+#include "runtime/columns.h"
+#include "runtime/forest_view.h"
+#include "runtime/node_values.h"
+
+namespace scurry {
+
+class Symmetric {
+ public:
+  static constexpr std::uint32_t kMaxDepth = 8;  // the number of a leaf is a byte
+
+  // Nothing if some tree is not symmetric or too deep, or if some column has too many thresholds.
+  static std::optional<Symmetric> find(const ForestView& forest, const Columns& columns,
+                                       const std::vector<std::uint32_t>& payload_of_node);
+
+  std::size_t n_columns() const { return columns_.size(); }
+  const std::vector<SymmetricTree>& trees() const { return trees_; }
+  const std::vector<RankTest>& tests() const { return tests_; }
+  const std::vector<std::uint32_t>& payloads() const { return payloads_; }  // by leaf
+  std::size_t bytes() const;
+
+  // Writes the ranks of the block's rows, [n_columns()][stride].
+  void rank(const Block& block, std::size_t key_stride, std::uint8_t* ranks, std::size_t stride) const;
+  // payload[row] of the leaf each row of the block reaches in a tree.
+  void walk(std::size_t tree, const Block& block, std::uint32_t* payload) const;
+
+ private:
+  struct Lowering;
+
+  std::vector<SymmetricTree> trees_;
+  std::vector<RankTest> tests_;
+  std::vector<std::uint32_t> payloads_;
+  std::vector<RankColumn> columns_;
+  std::vector<std::uint32_t> thresholds_;  // keys, for each numeric column a power of two of them
+  std::vector<CategoryTest> category_tests_;
+  std::vector<std::uint32_t> category_bits_;
+};
+
+// What the leaves of symmetric trees add, laid out so that finding the leaves and adding them is one loop.
+class SymmetricSums {
+ public:
+  // Nothing if there is no loop for sums like these.
+  static std::optional<SymmetricSums> make(const Symmetric& symmetric, const NodeValues& values);
+
+  // Adds what all trees say about the rows of a block, in the order of the trees.
+  void add(const Symmetric& symmetric, const Block& block, double* sums) const;
+  std::size_t bytes() const { return values_.size() * sizeof(double); }
+
+ private:
+  SymmetricSums() = default;
+
+  AlignedVector<double> values_;  // [leaf][width], or the same bits as words, see SymmetricKernels
+  std::size_t width_ = 1;
+};
+
+}  // namespace scurry

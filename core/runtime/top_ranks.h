@@ -1,0 +1,48 @@
+// TopRanks: which documents of a query can no longer change its k best, or are surely among them, judged by sums.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/alive_rows.h"
+
+namespace scurry {
+
+// The k best documents of every query: in the order of their own scores, or as a set whose order is estimated.
+struct TopK {
+  std::size_t k;
+  bool as_set;
+};
+
+// The queries of one block of rows. Documents of a query lie next to each other when the block is loaded.
+class TopRanks {
+ public:
+  // Query q has the rows from offset[q] to offset[q + 1], counted from `first` on.
+  void start(const TopK& top, std::span<const std::int64_t> offset, std::size_t first);
+
+  // Sets the bits of the rows that leave, of those without a bit in `removed`. With the sums of a lane, a document
+  // leaves if it is more than `limit` below the k-th best of those that are still in; in a set it also leaves if it is
+  // more than `limit` above the next best after those, or if there are no more than k.
+  void test(const AliveRows& alive, std::size_t lane, double limit, const std::uint64_t* removed,
+            std::uint64_t* stopped);
+
+  // Given the score of every document of the block, lowers those that are not among the k best of their query to below
+  // those that are. The best are those that left as such, then those that stayed to the end, by their own scores.
+  void settle(double* scores) const;
+
+ private:
+  enum class Side : std::uint8_t { kStayed, kOut, kIn };
+
+  TopK top_{};
+  std::vector<std::size_t> offset_;
+  std::vector<std::uint32_t> query_of_;  // by row of the block
+  std::vector<Side> side_;
+  std::vector<std::size_t> n_open_;  // places of the k best that are not taken
+  // Of each query at a sentinel: sums of the documents still in, their number, the k-th best and the next.
+  std::vector<std::int32_t> sums_;
+  std::vector<std::size_t> n_sums_;
+  std::vector<std::int64_t> worst_, next_;
+};
+
+}  // namespace scurry

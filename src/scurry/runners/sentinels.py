@@ -1,0 +1,172 @@
+"""Run plans whose rows stop at sentinels: each by itself, or as the documents of queries of which the k best count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry import _core
+from scurry.errors import InputError
+from scurry.forest import Forest
+from scurry.plan import SentinelRule, TopKRule
+from scurry.plan.sentinels import NO_LANE
+from scurry.runners.exits import count_tests_in_order
+from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run
+
+
+class SentinelRunner:
+    """Runs the native sentinel exit of a regressor, or of a forest with two classes."""
+
+    def __init__(self, forest: Forest, order: NDArray[np.int32], rule: SentinelRule) -> None:
+        self.forest, self.order, self.rule = forest, order, rule
+        self._trees_at = np.append(rule.sentinels, np.int32(forest.n_trees)).astype(np.int32)
+        self._native = _lower(
+            forest,
+            order,
+            rule,
+            spread_lane=rule.spread_lane,
+            square=rule.square,
+            edge_offset=rule.edge_offset,
+            edges=rule.edges,
+        )
+
+    def labels(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[Any]:
+        """Return the label of each row, or a regressor's value."""
+        if self.forest.classes is None:
+            values = np.empty(len(rows))
+            self._native.run(rows, n_threads, probabilities=values)
+            return values
+        codes = np.empty(len(rows), np.int64)
+        self._native.run(rows, n_threads, labels=codes)
+        return self.forest.decode(codes)
+
+    def probabilities(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[np.float64]:
+        """Return class probabilities, shape (n_rows, 2): of the estimated score, or of the model if all trees ran."""
+        if self.forest.classes is None:
+            raise InputError("this forest is a regressor and has no probabilities; use predict")
+        probabilities = np.empty((len(rows), self.forest.n_classes))
+        self._native.run(rows, n_threads, probabilities=probabilities)
+        return probabilities
+
+    def run(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> Run:
+        """Return labels or values, and how much work they took."""
+        n = len(rows)
+        stops, scores = np.empty(n, np.int32), np.empty(n)
+        if self.forest.classes is None:
+            labels: NDArray[Any] = np.empty(n)
+            self._native.run(rows, n_threads, stops=stops, scores=scores, probabilities=labels)
+        else:
+            codes = np.empty(n, np.int64)
+            self._native.run(rows, n_threads, stops=stops, scores=scores, labels=codes)
+            labels = self.forest.decode(codes)
+        trees = self._trees_at[stops]
+        is_complete: NDArray[np.bool_] = stops == len(self.rule.sentinels)
+        return Run(
+            labels=labels,
+            trees=trees,
+            reason_codes=np.where(is_complete, COMPLETE, DECIDED).astype(np.uint8),
+            find_scores=lambda: scores,
+            count_steps=lambda: count_tests_in_order(self.forest, rows, n_threads, self.order, trees),
+        )
+
+
+class TopKRunner:
+    """Ranks the documents of queries with native sentinels. Rows alone have no answer: it depends on their query."""
+
+    def __init__(self, forest: Forest, order: NDArray[np.int32], rule: TopKRule) -> None:
+        self.forest, self.order, self.rule = forest, order, rule
+        n = len(rule.sentinels)
+        self._trees_at = np.append(rule.sentinels, np.int32(forest.n_trees)).astype(np.int32)
+        self._native = _lower(
+            forest,
+            order,
+            rule,
+            spread_lane=NO_LANE,
+            square=np.zeros(n),
+            edge_offset=np.zeros(n + 1, np.uint32),
+            edges=np.empty(0, np.int32),
+        )
+
+    def labels(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[Any]:
+        """Raise an error: rows are ranked within their queries."""
+        raise self._lacks_groups()
+
+    def probabilities(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[np.float64]:
+        """Raise an error: a ranker has no probabilities."""
+        raise InputError("this forest is a regressor and has no probabilities; use predict with groups=")
+
+    def run(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> Run:
+        """Raise an error: rows are ranked within their queries."""
+        raise self._lacks_groups()
+
+    def rank(self, rows: NDArray[Any], groups: Any, n_threads: int) -> Run:
+        """Return scores that rank the rows of each query, as labels and scores, and how much work they took."""
+        place, offset = _sort_by_query(groups, len(rows))
+        # Rows that lie by query already, as they mostly do, are not copied.
+        sorted_rows = rows if place is None else rows[place]
+        stops, scores = np.empty(len(rows), np.int32), np.empty(len(rows))
+        self._native.rank(
+            sorted_rows,
+            offset,
+            k=self.rule.k,
+            as_set=self.rule.keep == "set",
+            stops=stops,
+            scores=scores,
+            n_threads=n_threads,
+        )
+        if place is not None:
+            stops[place], scores[place] = stops.copy(), scores.copy()
+        trees = self._trees_at[stops]
+        is_complete: NDArray[np.bool_] = stops == len(self.rule.sentinels)
+        return Run(
+            labels=scores,
+            trees=trees,
+            reason_codes=np.where(is_complete, COMPLETE, DECIDED).astype(np.uint8),
+            find_scores=lambda: scores,
+            count_steps=lambda: count_tests_in_order(self.forest, rows, n_threads, self.order, trees),
+        )
+
+    def _lacks_groups(self) -> InputError:
+        return InputError(
+            f"this plan keeps the top {self.rule.k} of every query, so a row's answer depends on the others: call "
+            "predict(X, groups=…) or run(X, groups=…) with the query of each row",
+            argument="groups",
+        )
+
+
+def _lower(forest: Forest, order: NDArray[np.int32], rule: SentinelRule | TopKRule, **tests: Any) -> _core.SentinelExit:
+    return _core.SentinelExit(
+        forest.arrays,
+        classes=forest.engine_labels,
+        order=order,
+        lanes=rule.lanes,
+        sentinels=rule.sentinels,
+        lane=rule.lane,
+        scale=rule.scale,
+        offset=rule.offset,
+        limits=rule.limits,
+        **tests,
+    )
+
+
+def _sort_by_query(groups: Any, n_rows: int) -> tuple[NDArray[np.intp] | None, NDArray[np.int64]]:
+    """Return where the rows of each query are (None: where they lie), and where queries begin among them."""
+    names = np.asarray(groups)
+    if names.shape != (n_rows,):
+        raise InputError(
+            f"groups must name the query of each of the {n_rows:,} rows, got an array of shape {names.shape}",
+            argument="groups",
+        )
+    if names.dtype.kind == "f" and np.isnan(names).any():
+        raise InputError("groups has missing values, so the queries of some rows are not known", argument="groups")
+    begins = np.flatnonzero(names[1:] != names[:-1]) + 1
+    starts = np.concatenate([np.zeros(min(n_rows, 1), np.int64), begins])
+    try:
+        distinct, codes, counts = np.unique(names, return_inverse=True, return_counts=True)
+    except TypeError as error:
+        raise InputError("groups must hold numbers or texts of one kind", argument="groups") from error
+    if len(distinct) == len(starts):
+        return None, np.append(starts, n_rows).astype(np.int64)
+    return np.argsort(codes, kind="stable"), np.concatenate([[0], counts.cumsum()]).astype(np.int64)

@@ -1,0 +1,178 @@
+"""Early exit with certainty: a row stops once the trees that are left cannot change its label.
+
+A tree cannot give less than its least leaf nor more than its greatest one. In a boosted model these bounds say little,
+because trees answer very differently in different parts of the space. So a router divides the space into cells, and in
+each cell only the leaves count that its inputs can reach. Rows are needed for nothing but the shape of the router:
+cells should be small where rows are. In a forest that averages, leaves are near 0 or 1 everywhere, cells do not help,
+and bounds over all inputs stop rows as soon as a majority is certain.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry import _core
+from scurry.checks import Progress
+from scurry.errors import InputError
+from scurry.forest import Forest, decision_slack, score_step
+from scurry.plan import NEVER_ABOVE, CellRule, ExitRule, LeaderRule, Plan, to_int32
+from scurry.promises import Certain, Certificate, ExitMeasurement
+from scurry.runners import runner_of
+from scurry.runners.cells import CellPlans
+from scurry.runners.runner import NO_LIMIT
+from scurry.stopping.sample import Sums
+from scurry.verbs.options import Calibration
+
+N_CELLS = 1024  # more save little, and groups of rows become too small to be fast
+_MAX_ROWS = 1 << 14  # that shape the router
+_METHOD = "bounds"
+
+
+def plan_by_bounds(calibration: Calibration) -> Plan:
+    """Return a plan whose labels are the model's for every input; calibration rows, if any, are only measured."""
+    forest, options = calibration.forest, calibration.options
+    usual = {
+        "method": options.method == "auto",
+        "shuffle": options.shuffle == "fixed",
+        "keep_scores": options.keep_scores is None,
+        "costs": options.cost_unit == "trees",
+    }
+    for name, is_usual in usual.items():
+        if not is_usual:
+            raise InputError(f"{name} cannot be chosen for Certain(), which stops rows by bounds", argument=name)
+    _check_decision(forest)
+    plan = _plan(forest, calibration.fit_rows)
+    known = {"n_fit_rows": 0 if calibration.fit_rows is None else len(calibration.fit_rows)}
+    return Plan(order=plan.order, stop=plan.stop, certificate=_certificate(calibration, plan, known))
+
+
+def _plan(forest: Forest, fit_rows: NDArray[np.float64] | None) -> Plan:
+    if forest.n_classes > 2:
+        return bound_leads(forest)
+    if forest.aggregation != "sum":
+        return bound_sums(forest)
+    rule = find_cells(forest, fit_rows)
+    return Plan(order=np.arange(forest.n_trees, dtype=np.int32), stop=rule)
+
+
+def _certificate(calibration: Calibration, plan: Plan, known: dict[str, int]) -> Certificate:
+    measured = None
+    if calibration.sample.n_rows:
+        total = calibration.sample.sums(partial(_measure, calibration.forest, plan)) / calibration.sample.n_rows
+        measured = ExitMeasurement(changed=float(total[0]), mean_trees=float(total[1]))
+    return calibration.certificate(_METHOD, Certain(), measured=measured, **known)
+
+
+def _measure(forest: Forest, plan: Plan, rows: NDArray[Any]) -> Sums:
+    """Return how many labels of rows change, and how many trees they evaluate."""
+    run = runner_of(forest, plan).run(rows, 1, NO_LIMIT)
+    return np.array([(run.labels != forest.predict(rows)).sum(), run.trees.sum()], np.int64)
+
+
+def _check_decision(forest: Forest) -> None:
+    """Raise an error if labels depend on more than the order of scores."""
+    by_scores = forest.n_outputs == 1 or forest.label_from == "score" or forest.link in ("identity", "softmax")
+    if not by_scores:
+        raise InputError(
+            f"this model takes the label with the largest probability, and its probabilities (link {forest.link!r}) "
+            "round to equal numbers where scores differ, so that no bound on scores makes a label certain; promise "
+            "Labels(…) instead",
+            argument="promise",
+        )
+
+
+def find_cells(
+    forest: Forest,
+    rows: NDArray[np.float64] | None = None,
+    *,
+    n_cells: int = N_CELLS,
+    progress: Progress | None = None,
+) -> CellRule:
+    """Return the rule of a router that makes the bounds of trees narrow where rows are.
+
+    Parameters
+    ----------
+    forest : Forest
+        Of two classes, whose trees are added up.
+    rows : array of shape (n_rows, n_features), optional
+        Rows like those to come. Without them, rows are drawn as the covers of nodes describe the training rows, and
+        where a forest has none, as if both children of a node were as probable.
+    n_cells : int, default 1024
+        The largest number of cells.
+    progress : callable, optional
+        Called as ``progress(n_cells_found, n_cells)``.
+
+    Returns
+    -------
+    CellRule
+    """
+    single = np.zeros(1, np.int32)
+    whole = CellRule.of_splits(forest, score_step(forest), single - 1, single - 1, single - 1)
+    if rows is None:
+        shaping = _core.draw_rows(forest.arrays, cover=forest.cover, n_rows=_MAX_ROWS, seed=0)
+    else:
+        chosen = np.linspace(0, len(rows) - 1, min(len(rows), _MAX_ROWS)).astype(np.intp)
+        # As the forest reads them: what float32 does not hold becomes infinite.
+        with np.errstate(over="ignore"):
+            shaping = np.asarray(rows)[chosen].astype(forest.input_dtype).astype(np.float64)
+    source, left, right = _core.find_router(
+        forest.arrays,
+        increments=whole.increments(forest),
+        rows=np.ascontiguousarray(shaping),
+        n_cells=n_cells,
+        progress=progress,
+    )
+    return CellRule.of_splits(forest, whole.step, source, left, right)
+
+
+def bound_sums(forest: Forest) -> Plan:
+    """Return the plan of two classes with bounds over all inputs, trees by falling range."""
+    step = score_step(forest)
+    never = np.zeros((1, forest.n_trees + 1), np.int32)
+    rule = ExitRule(kind="scores", step=step, weights=np.ones(1), lower=never - 1, upper=never + 1)
+    increments, first = rule.increments(forest), forest.tree_offset[:-1]
+    least = np.minimum.reduceat(np.where(forest.is_leaf, increments, NEVER_ABOVE), first)
+    most = np.maximum.reduceat(np.where(forest.is_leaf, increments, -NEVER_ABOVE), first)
+    plans = CellPlans.of(least[None], most[None], rule.threshold(forest), decision_slack(forest, step))
+    stop = ExitRule(kind="scores", step=step, weights=np.ones(1), lower=plans.lower, upper=plans.upper)
+    return Plan(order=plans.order[0], stop=stop)
+
+
+def bound_leads(forest: Forest) -> Plan:
+    """Return the plan of several classes: a row stops once no other class can catch up with its leading one.
+
+    The bounds are on differences of two classes, over all inputs. A row that leads every other class by more than the
+    rest of the trees can give to any class over another one keeps its label.
+    """
+    step, n_rounds, size = score_step(forest), forest.n_rounds, forest.trees_per_round
+    rule = LeaderRule(kind="scores", step=step, lead=np.full(n_rounds + 1, NEVER_ABOVE, np.int32))
+    gains = _largest_gains(forest, rule.increments(forest).astype(np.int64))
+    rounds = np.argsort(-(gains + gains.transpose(0, 2, 1)).mean(axis=(1, 2)), kind="stable")
+    rest = gains[rounds][::-1].cumsum(axis=0)[::-1].max(axis=(1, 2))  # from each round on
+    lead = rule.lead.copy()
+    lead[1:-1] = to_int32((rest[1:] + decision_slack(forest, step) + 1).astype(np.float64))
+    order = (rounds[:, None] * size + np.arange(size)).ravel().astype(np.int32)
+    return Plan(order=order, stop=LeaderRule(kind="scores", step=step, lead=lead))
+
+
+def _largest_gains(forest: Forest, increments: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the most that each round can give to a class over another, shape (n_rounds, n_classes, n_classes)."""
+    first, leaf = forest.tree_offset[:-1], forest.is_leaf[:, None]
+    if forest.tree_output[0] >= 0:
+        most = np.maximum.reduceat(np.where(leaf, increments, -NEVER_ABOVE), first)[:, 0]
+        least = np.minimum.reduceat(np.where(leaf, increments, NEVER_ABOVE), first)[:, 0]
+        gains = np.zeros((forest.n_rounds, forest.n_classes, forest.n_classes), np.int64)
+        for tree, output in enumerate(forest.tree_output):
+            at = tree // forest.trees_per_round
+            gains[at, :, output] += most[tree]
+            gains[at, output, :] -= least[tree]
+    else:
+        columns = [np.where(leaf, increments - increments[:, [k]], -NEVER_ABOVE) for k in range(forest.n_classes)]
+        gains = np.stack([np.maximum.reduceat(column, first) for column in columns], axis=1)
+    diagonal = np.arange(forest.n_classes)
+    gains[:, diagonal, diagonal] = 0  # a class gains nothing over itself
+    return gains

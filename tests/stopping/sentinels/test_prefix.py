@@ -1,0 +1,210 @@
+"""Greedy orders and refitted prefixes: golden cases, a slow reference, and what they are for."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.ensemble import GradientBoostingRegressor
+
+import scurry
+from scurry import _core
+from scurry.errors import InputError
+from scurry.stopping.sentinels.leaves import Leaves, RowLeaves
+from scurry.stopping.sentinels.prefix import even_sentinels, fit_prefix, geometric_sentinels, order_trees
+from support.stumps import rows_of, stumps
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "promises"
+GREEDY = json.loads((GOLDEN / "greedy_order.json").read_text())["cases"]
+BOOSTED = json.loads((GOLDEN / "value_boosted.json").read_text())["cases"]
+
+
+@pytest.fixture(scope="module")
+def boosted():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 6))
+    y = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + 0.3 * rng.normal(size=len(X))
+    forest = scurry.from_model(GradientBoostingRegressor(n_estimators=60, random_state=0).fit(X[:700], y[:700]))
+    leaves = Leaves.of(forest.tree_offset, forest.parent)
+    rows = RowLeaves(leaves.encode(forest.apply(X)), forest.scores(X)[:, 0])
+    return leaves, forest.leaf_values()[leaves.node, 0], rows
+
+
+def part(rows, chosen):
+    return RowLeaves(np.ascontiguousarray(rows.leaves[:, chosen]), rows.target[chosen])
+
+
+@pytest.mark.parametrize("case", GREEDY)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_golden_orders(case, dtype):
+    leaves = stumps(case["n_leaves"])
+    rows = rows_of(leaves, case["rows"], np.concatenate(case["leaf_values"]))
+    order, gains, left = _core.greedy_order(
+        rows.leaves.astype(dtype),
+        leaves.offset,
+        np.ones(len(rows.target)),
+        rows.target - rows.target.mean(),
+        ridge=case["ridge"],
+        n_steps=case["steps"],
+        shrink=case["shrink"],
+        exact=True,
+        progress=None,
+    )
+    expected = case["expected"]
+    assert order.tolist() == expected["order"]
+    assert np.allclose(gains, expected["gains"], rtol=1e-9, atol=0)
+    assert np.mean(left**2) == pytest.approx(expected["left_variance"], rel=1e-9)
+    assert (
+        order_trees(leaves, rows, np.ones(len(rows.target)), n_steps=case["steps"], exact=True).tolist()
+        == (expected["order"])
+    )
+
+
+@pytest.mark.parametrize("case", BOOSTED)
+def test_golden_estimates(case):
+    leaves, values, base = stumps(case["n_leaves"]), np.concatenate(case["leaf_values"]), case["base"]
+    refit, spread = (rows_of(leaves, case[name], values, base) for name in ("refit_rows", "spread_rows"))
+    for expected in case["expected"]["sentinels"]:
+        fit = fit_prefix(
+            leaves,
+            values,
+            refit,
+            spread,
+            sentinels=np.array([expected["sentinel"]]),
+            order=np.arange(leaves.n_trees),
+            n_sweeps=case["epochs"],
+        )
+        slope, intercept = expected["affine"]
+        n = leaves.offset[expected["sentinel"]]
+        assert fit.slope[0] == pytest.approx(slope, rel=1e-9)
+        assert fit.intercept[0] == pytest.approx(intercept + slope * base, rel=1e-9)  # sums here leave the base out
+        assert np.allclose(fit.corrections[0, :n], np.concatenate(expected["corrections"]), rtol=1e-9, atol=1e-12)
+        assert not fit.corrections[0, n:].any()
+        assert fit.sigma[0] == pytest.approx(expected["sigma"], rel=1e-9)
+        assert np.allclose(fit.spread[:n], np.concatenate(expected["spread"]), rtol=1e-9)
+        new = rows_of(leaves, [row["leaves"] for row in expected["new_rows"]], values, base)
+        (found,) = fit.estimates(leaves, new.leaves)
+        assert np.allclose(found, [row["prediction"] for row in expected["new_rows"]], rtol=1e-9)
+
+
+def reference_order(leaves, rows, weight, n_steps):
+    """The search as it is described, one sum after the other."""
+    residual = rows.target - np.average(rows.target, weights=weight)
+    left, chosen = list(range(leaves.n_trees)), []
+
+    def means(tree):
+        n_leaves = leaves.offset[tree + 1] - leaves.offset[tree]
+        total, count = np.zeros(n_leaves), np.full(n_leaves, 2.0)
+        for leaf, value, w in zip(rows.leaves[tree], residual, weight, strict=True):
+            total[leaf] += w * value
+            count[leaf] += w
+        return total, count
+
+    for step in range(n_steps):
+        gains = [float((total**2 / count).sum()) for total, count in map(means, left)]
+        best = left[int(np.argmax(gains))]
+        left.remove(best)
+        chosen.append(best)
+        for tree, rate in [(best, 0.5), *([(tree, 0.3) for tree in chosen[-25:]] if step % 5 == 4 else [])]:
+            total, count = means(tree)
+            residual = residual - rate * (total / count)[rows.leaves[tree]]
+    return chosen + left
+
+
+def test_orders_are_those_of_a_slow_search_with_weights(boosted):
+    leaves, _, rows = boosted
+    few = part(rows, np.arange(len(rows.target)) < 150)
+    weight = np.random.default_rng(2).uniform(0.1, 2, size=150)
+    assert order_trees(leaves, few, weight, n_steps=12, exact=True).tolist() == reference_order(leaves, few, weight, 12)
+
+
+def test_lazy_gains_are_as_good_as_exact_ones(boosted):
+    leaves, values, rows = boosted
+    refit, new = part(rows, np.arange(1500) < 1000), part(rows, np.arange(1500) >= 1000)
+    left = {}
+    for exact in (False, True):
+        order = order_trees(leaves, refit, np.ones(1000), exact=exact)
+        assert sorted(order.tolist()) == list(range(60))
+        fit = fit_prefix(leaves, values, refit, sentinels=np.array([8]), order=order)
+        left[exact] = np.std(new.target - next(fit.estimates(leaves, new.leaves)))
+    assert left[False] < 1.1 * left[True]
+
+
+def test_refitted_prefixes_miss_less_than_sums_in_the_own_order(boosted):
+    leaves, values, rows = boosted
+    refit, new = part(rows, np.arange(1500) < 1000), part(rows, np.arange(1500) >= 1000)
+    fit = fit_prefix(leaves, values, refit, sentinels=np.array([6, 15]))
+    plain = fit_prefix(leaves, values, refit, sentinels=np.array([6, 15]), order=np.arange(60), n_sweeps=0)
+    for ours, sums in zip(fit.estimates(leaves, new.leaves), plain.estimates(leaves, new.leaves), strict=True):
+        assert np.std(new.target - ours) < 0.8 * np.std(new.target - sums)
+
+
+def test_estimates_of_tested_rows_were_not_fitted_to_them(boosted):
+    leaves, values, rows = boosted
+    sentinels = np.array([6])
+    order = order_trees(leaves, rows, np.ones(1500))
+    fit = fit_prefix(leaves, values, rows, sentinels=sentinels, order=order)
+    folds = np.arange(1500) % 3
+    other = fit_prefix(leaves, values, part(rows, folds != 1), part(rows, folds == 1), sentinels=sentinels, order=order)
+    assert np.array_equal(fit.tested[:, folds == 1], other.tested)
+    inside = next(fit.estimates(leaves, rows.leaves))
+    assert fit.sigma[0] > np.std(rows.target - inside)
+
+
+def test_the_same_rows_give_the_same_fit(boosted):
+    leaves, values, rows = boosted
+    one, two = (fit_prefix(leaves, values, rows, sentinels=np.array([3, 20])) for _ in range(2))
+    for name in ("order", "slope", "corrections", "sigma", "spread"):
+        assert np.array_equal(getattr(one, name), getattr(two, name))
+
+
+def test_progress_rises_to_its_total_and_may_stop_the_work(boosted):
+    leaves, values, rows = boosted
+    seen = []
+    fit_prefix(leaves, values, rows, sentinels=np.array([3, 20]), progress=lambda *n: seen.append(n))
+    done = [n_done for n_done, _ in seen]
+    assert done == sorted(done)
+    assert seen[-1][0] == seen[-1][1]
+
+    def stop(n_done, n_total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_prefix(leaves, values, rows, sentinels=np.array([3]), progress=stop)
+
+
+def test_constant_targets_have_estimates_that_miss_nothing(boosted):
+    leaves, values, rows = boosted
+    fit = fit_prefix(leaves, values, rows._replace(target=np.full(1500, 3.0)), sentinels=np.array([5]))
+    assert np.allclose(next(fit.estimates(leaves, rows.leaves)), 3.0)
+    assert fit.sigma[0] < 1e-9
+    assert np.isfinite(fit.spread).all()
+
+
+@pytest.mark.parametrize("n_trees", [1, 2, 3, 10, 21, 60, 200, 1000])
+@pytest.mark.parametrize("make", [geometric_sentinels, even_sentinels])
+def test_sentinels_rise_and_stay_below_all_trees(make, n_trees):
+    sentinels = make(n_trees)
+    assert (np.diff(sentinels) > 0).all()
+    assert all(0 < sentinel < n_trees for sentinel in sentinels)
+    assert len(sentinels) <= 19
+
+
+def test_no_rows_and_impossible_leaves_are_refused(boosted):
+    leaves, values, rows = boosted
+    with pytest.raises(InputError, match="there are none"):
+        fit_prefix(leaves, values, part(rows, np.zeros(1500, bool)), sentinels=np.array([3]))
+    options = {"ridge": 2.0, "n_steps": 3, "shrink": 0.5, "exact": True, "progress": None}
+    good = [rows.leaves, leaves.offset, np.ones(1500), rows.target]
+    for at, wrong, message in [
+        (0, rows.leaves + np.uint8(60), "not among"),
+        (1, leaves.offset[:-1], "shape"),
+        (2, -np.ones(1500), "negative"),
+        (3, np.full(1500, np.nan), "finite"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            _core.greedy_order(*[wrong if i == at else one for i, one in enumerate(good)], **options)
+    with pytest.raises(ValueError, match="unknown tree"):
+        _core.refit_leaves(*good, ridge=2.0, trees=np.array([60]), n_sweeps=1, rate=0.1, progress=None)
+    with pytest.raises(ValueError, match="ridge"):
+        _core.greedy_order(*good, **(options | {"ridge": 0.0}))

@@ -1,0 +1,107 @@
+"""Early exit with a promise about the top k of queries."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestRegressor
+
+import scurry
+from scurry.errors import InfeasibleError, InputError
+from scurry.promises import TopK
+from scurry.verbs.by_ranks import Queries
+
+N_DOCUMENTS = 25
+
+
+@pytest.fixture(scope="module")
+def ranked():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400 * N_DOCUMENTS, 6)).astype(np.float32)
+    y = X[:, 0] + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=len(X))
+    model = GradientBoostingRegressor(n_estimators=60, max_depth=4, random_state=0).fit(X[:2500], y[:2500])
+    return model, X[2500:], np.arange(len(X) - 2500) // N_DOCUMENTS
+
+
+def best_of(scores, queries, k):
+    """The k best documents of each query, by plain sorting."""
+    found = []
+    for query in np.unique(queries):
+        rows = np.flatnonzero(queries == query)
+        found.append(rows[np.argsort(-scores[rows], kind="stable")][:k].tolist())
+    return found
+
+
+@pytest.mark.parametrize("keep", ["order", "set"])
+def test_the_certificate_counts_what_happens(ranked, keep):
+    """Queries that certify are those that did not fit; on them, the plan changes as many as it says."""
+    model, X, queries = ranked
+    promise = TopK(5, 0.05, keep=keep)
+    fast = scurry.early_exit(model, X, groups=queries, promise=promise)
+    certificate, measured = fast.certificate, fast.certificate.measured
+    assert (fast.promise, certificate.unit, certificate.n_rows) == (promise, "group", 150)
+    assert measured.mean_documents == N_DOCUMENTS
+    assert measured.mean_trees < 0.8 * 60
+    run, full = fast.run(X, groups=queries), fast.forest.predict(X)
+    ours, own = best_of(run.scores, queries, 5), best_of(full, queries, 5)
+    changed = [sorted(a) != sorted(b) if keep == "set" else a != b for a, b in zip(ours, own, strict=True)]
+    # The fit is the same for all queries; those that fitted it may change too.
+    assert certificate.n_broken <= sum(changed) <= 0.1 * 300
+    assert certificate.bound <= 0.05
+    if keep == "order":
+        top = np.concatenate(ours)
+        np.testing.assert_array_equal(run.scores[top], full[top])
+    assert "trees per document" in str(fast.summary())
+
+
+def test_sets_save_more_and_fit_rows_leave_more_queries(ranked):
+    model, X, queries = ranked
+    trees = {}
+    for keep in ("order", "set"):
+        promise = TopK(5, 0.05, keep=keep)
+        trees[keep] = scurry.early_exit(model, X, groups=queries, promise=promise).certificate.measured.mean_trees
+    assert trees["set"] < trees["order"]
+    fitted = scurry.early_exit(model, X[2500:], X_fit=X[:2500], groups=queries[2500:], promise=TopK(5, 0.05))
+    assert (fitted.certificate.n_rows, fitted.certificate.n_fit_rows) == (160, 2500)
+
+
+def test_neither_order_nor_seed_matter(ranked, tmp_path):
+    model, X, queries = ranked
+    promise, shuffled = TopK(5, 0.05), np.random.default_rng(1).permutation(len(X))
+    one = scurry.early_exit(model, X, groups=queries, promise=promise, random_state=0)
+    other = scurry.early_exit(
+        model, X[shuffled], groups=np.array([f"query {q}" for q in queries[shuffled]]), promise=promise, random_state=1
+    )
+    assert one.certificate.n_rows == other.certificate.n_rows
+    again = scurry.early_exit(model, X, groups=queries, promise=promise, random_state=5)
+    assert again.certificate.measured == one.certificate.measured
+    one.save(tmp_path / "ranks.scurry")
+    loaded = scurry.load(tmp_path / "ranks.scurry")
+    assert (loaded.promise, loaded.certificate.measured) == (promise, one.certificate.measured)
+
+
+def test_misuse(ranked):
+    model, X, queries = ranked
+    promise = TopK(5, 0.05)
+    with pytest.raises(InputError, match="groups= is needed"):
+        scurry.early_exit(model, X, promise=promise)
+    with pytest.raises(InfeasibleError, match="at least 597 queries") as error:
+        scurry.early_exit(model, X, groups=queries, promise=TopK(5, 0.01))
+    assert error.value.n_rows_needed == 597
+    with pytest.raises(InfeasibleError, match="0 are left to test"):
+        scurry.early_exit(model, X, groups=np.zeros(len(X)), promise=promise)
+    with pytest.raises(InputError, match="no query has more than 25 documents"):
+        scurry.early_exit(model, X, groups=queries, promise=TopK(25, 0.05))
+    with pytest.raises(InputError, match='needs method="auto"'):
+        scurry.early_exit(model, X, groups=queries, promise=promise, method="qwyc")
+    with pytest.raises(InputError, match="by= cannot be used with TopK"):
+        scurry.early_exit(model, X, groups=queries, by=queries % 2, promise=promise)
+    with pytest.raises(InputError, match="costs is for promises about labels"):
+        scurry.early_exit(model, X, groups=queries, promise=promise, costs="steps")
+    y = X[:2500, 0]
+    for other in (GradientBoostingClassifier(n_estimators=3), RandomForestRegressor(3)):
+        with pytest.raises(InputError, match=r"values of a ranker|for boosted trees"):
+            scurry.early_exit(other.fit(X[:2500], y > 0), X[2500:], groups=queries[2500:], promise=promise)
+
+
+def test_ranks_of_equal_scores():
+    queries = Queries(np.empty((5, 0)), np.array([0, 0, 0, 1, 1]), np.zeros(5))
+    assert queries.ranks(np.array([1.0, 2.0, 2.0, 5.0, 5.0])).tolist() == [2, 0, 1, 0, 1]
