@@ -128,9 +128,9 @@ def test_rows_of_another_precision():
     assert (wide.predict(rows.astype(np.float64)) == pipeline.predict(rows.astype(np.float64))).all()
     assert (wide.predict(np.rint(rows).astype(np.int64)) == pipeline.predict(np.rint(rows).astype(np.int64))).all()
     names = ["a", "b", "c"]
-    for given in (rows, pl.DataFrame(rows, schema=names), pd.DataFrame(rows, columns=names)):
+    for table in (rows, pl.DataFrame(rows, schema=names), pd.DataFrame(rows, columns=names)):
         with pytest.raises(InputError, match=r"holds float32.*rows=\"float32\""):
-            wide.predict(given)
+            wide.predict(table)
     with pytest.raises(InputError, match="holds float64"):
         narrow.predict(rows.astype(np.float64))
     with pytest.raises(InputError, match="rows must be"):
