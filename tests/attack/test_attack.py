@@ -4,7 +4,7 @@ import pytest
 
 import scurry
 from attack import __main__ as runner
-from attack import files, frames, models, processes
+from attack import files, frames, models, pipelines, processes
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,7 @@ from attack import files, frames, models, processes
     [
         (models, 15, "rows compared with a framework"),
         (frames, 5, "rows of tables"),
+        (pipelines, 2, "pipeline rows"),
         (files, 100, "files refused"),
         (processes, 5, "threaded calls"),
     ],
