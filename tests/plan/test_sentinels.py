@@ -123,7 +123,6 @@ def test_a_sentinel_without_edges_stops_all_or_none():
     assert np.isinf([bins.low, bins.high]).all()
 
 
-
 def test_estimates_that_mean_no_label_cannot_be_scaled():
     regressor = complete_forest(n_columns=1)
     rule = decided_rule(regressor, np.zeros((9, 6)), spread=False)

@@ -85,6 +85,10 @@ def test_rows_are_counted_that_differ_by_more():
         Values(error, 0.1, of=of).count(outcomes)[0]
         for of, error in (("value", 0.5), ("probability", 0.25), ("log-odds", 1.0))
     ]
-    assert [(count.n_rows, count.n_broken, count.max_rate) for count in counts] == [(4, 2, 0.1), (4, 1, 0.1), (4, 1, 0.1)]
+    assert [(count.n_rows, count.n_broken, count.max_rate) for count in counts] == [
+        (4, 2, 0.1),
+        (4, 1, 0.1),
+        (4, 1, 0.1),
+    ]
     assert counts[0].what == "values further than 0.5 from the model's"
     assert Values(0.1, of="probability").count(Outcomes(answers=full, full=full)) == ()

@@ -8,7 +8,7 @@ from sklearn.ensemble import RandomForestClassifier
 import scurry
 from scurry.predictor import Predictor
 from scurry.report import exits
-from scurry.report.exits import FACTORS
+from scurry.report.alternatives import FACTORS
 from scurry.report.story import TestRows
 
 
@@ -19,7 +19,7 @@ def fast(request, forest, exit_by):
 
 def story_of(predictor, data):
     X, y = data["test"]
-    return exits.tell(predictor, predictor.plan.stop, TestRows(predictor.forest, X, y))
+    return exits.tell(predictor, TestRows(predictor.forest, X, y))
 
 
 def test_curve_passes_through_the_predictor_as_it_is(fast, data):
@@ -76,7 +76,7 @@ def test_leads_of_several_classes(method):
         fast.forest, scurry.Plan(order=fast.plan.order, stop=rule.with_scaled_thresholds(fast.forest, 0.3))
     ).run(X[1200:])
     assert bolder.mean_trees < fast.run(X[1200:]).mean_trees
-    story = exits.tell(fast, rule, TestRows(fast.forest, X[1200:], y[1200:]))
+    story = exits.tell(fast, TestRows(fast.forest, X[1200:], y[1200:]))
     assert story.curve.columns[story.curve.n_drawn - 1].values[-1] == 0
 
 

@@ -133,7 +133,7 @@ def test_changed_rows_became_wrong_or_right_in_named_directions(forest, data, ex
     n_wrong, n_right = int((changed & (full == y)).sum()), int((changed & (labels == y)).sum())
     assert n_wrong != n_right
     test = TestRows(forest, X, y)
-    text = unescape(sections.render_changed_rows(exits.tell(fast, fast.plan.exit_rule, test), test))
+    text = unescape(sections.render_changed_rows(exits.tell(fast, test), test))
     assert f"{n_wrong:,} of these became wrong, {n_right:,} became right." in text
     for old, new in ((0, 1), (1, 0)):
         assert f"{int((changed & (full == old)).sum()):,} went from {old} to {new}" in text
@@ -181,7 +181,7 @@ def test_rows_stopped_early_are_those_that_left_trees_out(forest, data, exit_by)
     X, y = data["test"]
     for method in ("qwyc", "minimixed"):
         fast = exit_by(forest, method)
-        tiles = {tile.name: tile for tile in exits.tell(fast, fast.plan.exit_rule, TestRows(forest, X, y)).tiles}
+        tiles = {tile.name: tile for tile in exits.tell(fast, TestRows(forest, X, y)).tiles}
         run = fast.run(X)
         stopped = (run.trees < forest.n_trees).mean()
         assert 0 < stopped < 1

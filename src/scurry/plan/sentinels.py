@@ -157,7 +157,8 @@ class SentinelRule(StopRule):
         return forest.n_classes == 2 and not np.isfinite(self.limits).any() and bool((self.scale != 0).all())
 
     def _sentinel_of_edges(self) -> NDArray[np.intp]:
-        return np.repeat(np.arange(len(self.sentinels)), np.diff(self.edge_offset.astype(np.int64)))
+        n_edges = np.diff(self.edge_offset.astype(np.int64)).astype(np.intp)
+        return np.repeat(np.arange(len(self.sentinels)), n_edges)
 
 
 def decision_score(forest: Forest) -> float:

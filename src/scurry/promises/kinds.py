@@ -90,6 +90,10 @@ class Promise(ABC):
         """Return what these rows have, where the promise is about a mean; None where it is not, or needs labels."""
         return None
 
+    def with_rate(self, rate: float) -> Promise | None:
+        """Return the same promise with another rate; None where there is no single one."""
+        return None
+
     def about_groups(self) -> Promise:
         """Return the same promise about one row of each new group, so that every group counts the same."""
         raise InputError(f"groups= cannot be used with {type(self).__name__}", argument="groups")
@@ -227,6 +231,10 @@ class Labels(Promise):
                 "Nothing is promised for new rows."
             )
         return f"With confidence {self.confidence:g}, {at_most} of {new} get another label than {whose}{average}."
+
+    def with_rate(self, rate: float) -> Labels:
+        """Return the same promise with another share of rows."""
+        return replace(self, max_changed=rate)
 
     def about_groups(self) -> Labels:
         """Return the same promise about one row of each new group, so that every group counts the same."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -106,6 +106,10 @@ class TopK(Promise):
         what = f"queries with another top {self.k}"
         n_queries = len(np.unique(outcomes.queries))
         return (Count(what, n_queries, n_changed, self.max_changed, unit="queries"),)
+
+    def with_rate(self, rate: float) -> TopK:
+        """Return the same promise with another share of queries."""
+        return replace(self, max_changed=rate)
 
     def about_groups(self) -> TopK:
         """Return the same promise: it is about groups of rows, the queries, by itself."""
