@@ -96,12 +96,14 @@ def find_alternatives(certificate: Certificate, settings: Settings) -> list[Alte
     found = []
     for what, promise in _list_usual(certificate.promise, settings.test):
         at = settings.find_cheapest(promise)
-        measured = "" if at is None else ", ".join(_describe(count) for count in settings.count(promise, at))
+        measured = "" if at is None else "; ".join(_describe(count) for count in settings.count(promise, at))
         data = ["model", "X_cal", *(["y_cal"] if promise.NEEDS_LABELS else [])]
         data += ["groups=groups"] if settings.test.groups is not None else []
         call = f"scurry.early_exit({', '.join(data)}, promise={write_promise(promise)})"
         mean_trees = None if at is None else float(settings.spent[at])
-        found.append(Alternative(what, call, mean_trees, measured, promise.rows_needed()))
+        of_class = " of a class" if isinstance(promise, LabelsPerClass) else ""
+        unit = "queries" if settings.test.groups is not None else f"rows{of_class}"
+        found.append(Alternative(what, call, mean_trees, measured, f"{promise.rows_needed():,} {unit}"))
     return found
 
 
@@ -109,10 +111,10 @@ def _list_usual(own: Promise | None, test: TestRows) -> Iterator[tuple[str, Prom
     """Yield promises that users ask for, with what each says in a few words."""
     forest = test.forest
     if isinstance(own, TopK) and test.groups is not None:
-        for k, rate in ((own.k, 0.01), (own.k, 0.05), (1, 0.01)):
-            for keep in ("order", "set") if k > 1 else ("order",):
-                as_set = ", in any order" if keep == "set" else ""
-                yield f"another top {k} for at most {format_percent(rate)} of queries{as_set}", TopK(k, rate, keep=keep)
+        in_any_order = ", in any order" if own.keep == "set" else ""
+        for k, rate in ((own.k, 0.01), (own.k, 0.05), (own.k, 0.1), *([(1, 0.01)] if own.k > 1 else [])):
+            what = f"another top {k}{in_any_order} for at most {format_percent(rate)} of queries"
+            yield what, TopK(k, rate, keep=own.keep)
     elif forest.is_classifier:
         for rate in (0.005, 0.001):
             yield f"at most {format_percent(rate)} of labels change", Labels(rate)
@@ -174,24 +176,33 @@ def render_alternatives(story: Story) -> Markup | None:
         return None
     most, own = float(story.effort.most), float(story.effort.per_row.mean())
     rows: list[list[object]] = [
-        [tag("strong", "this predictor, as it is"), format_number(own), _save(own, most), "", ""]
+        [tag("strong", "This predictor, as it is"), format_number(own), _save(own, most), "", ""]
     ]
-    for what, call, mean_trees, measured, n_needed in story.alternatives:
+    for what, call, mean_trees, measured, needs in story.alternatives:
         name = join(what[:1].upper() + what[1:], tag("code", call))
         spent = "not by this plan" if mean_trees is None else format_number(round(mean_trees, 2))
         saved = "" if mean_trees is None else _save(mean_trees, most)
-        rows.append([name, spent, saved, measured, f"{n_needed:,}"])
+        rows.append([name, spent, saved, measured, needs])
     note = (
         "Measured on the test rows, not promised: the thresholds of this predictor were moved until each promise was "
         "just kept. A predictor that is made for a promise has thresholds fitted to it, and may need fewer trees; it "
         "has to prove the promise on calibration rows, for which it may need more."
     )
-    header: list[object] = ["Promise, and how to ask for it", "Trees", "Saved", "Broken", "Rows to prove it"]
+    if any(each.mean_trees is None for each in story.alternatives):
+        note += (
+            " Not by this plan: not even all of its trees keep the promise, because they vote, and the model adds up "
+            "probabilities."
+        )
+    header: list[object] = ["Promise, and how to ask for it", "Trees", "Saved", "Broken", "To prove it, at least"]
     return tag(
         "section",
         tag("h2", "What other promises would cost", id="h-alternatives"),
         tag("p", note),
-        tag("div", tabulate(header, rows, caption="Trees per row with which each promise was kept"), class_="asks"),
+        tag(
+            "div",
+            tabulate(header, rows, caption="Mean number of trees with which each promise was kept"),
+            class_="asks",
+        ),
         aria_labelledby="h-alternatives",
     )
 

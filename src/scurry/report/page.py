@@ -154,7 +154,9 @@ def _check_groups(subject: Any, groups: Any) -> None:
     stop = subject.plan.stop if isinstance(subject, Predictor) else None
     ranks = stop is not None and stop.ranks_groups
     if ranks and groups is None:
-        raise InputError("this predictor ranks rows within queries; pass the query of each row", argument="groups")
+        raise InputError(
+            "groups is needed: this predictor ranks rows within queries; pass the query of each row", argument="groups"
+        )
     if groups is not None and not ranks:
         raise InputError(
             "groups are for predictors that keep the top k of queries, and this one answers each row by itself; leave "
@@ -259,7 +261,7 @@ def _render_tests(tests: Sequence[GroupTest]) -> Markup | None:
             f"{test.n_broken:,}",
             format_share(test.bound),
             format_percent(test.max_rate),
-            format_percent(test.confidence),
+            format_share(test.confidence),
         ]
         for test in tests
     ]

@@ -84,7 +84,7 @@ class Alternative(NamedTuple):
         Trees per row of the cheapest setting that kept it; None if none did.
     measured : str
         What that setting did.
-    n_rows_needed : int
+    needs : str
         Rows, or queries, that it takes to prove it, at the least.
     """
 
@@ -92,7 +92,7 @@ class Alternative(NamedTuple):
     call: str
     mean_trees: float | None
     measured: str
-    n_rows_needed: int
+    needs: str
 
 
 class Column(NamedTuple):
