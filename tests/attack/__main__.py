@@ -23,7 +23,7 @@ from pathlib import Path
 from attack.findings import Findings
 
 # How many items a slice has, and how many slices a child runs: importing the frameworks takes it ten seconds.
-SLICES = {"models": 5, "frames": 10, "files": 200, "calls": 20, "processes": 5}
+SLICES = {"models": 5, "frames": 10, "files": 200, "calls": 20, "processes": 5, "catboost": 5}
 N_SLICES = 60
 MAX_SECONDS = float(os.environ.get("SCURRY_ATTACK_SECONDS", "240"))  # for a slice; a quiet machine takes a few
 LEVELS = ("portable", "avx2", "avx512")

@@ -22,6 +22,16 @@ def test_attacks_find_nothing(attack, n, counted):
     assert findings.counts[counted] > 50
 
 
+def test_catboost_agrees_to_the_last_bit():
+    pytest.importorskip("catboost")
+    from attack import catboost
+
+    findings = catboost.attack(8, seed=7)
+    assert findings.problems == []
+    assert findings.counts["rows of tables"]
+    assert findings.counts["rows of numbers"]
+
+
 def test_a_wrong_label_is_found(monkeypatch):
     right = scurry.Forest.predict
 
