@@ -49,13 +49,20 @@ def test_each_costs_what_the_cheapest_setting_that_keeps_it_spends(boosted, data
 def test_calls_make_the_promise():
     promises = [
         Labels(0.005),
-        LabelsPerClass({"no": 0.02, "yes": 0.02}, confidence=0.9),
+        LabelsPerClass({"a=b": 0.02, "yes": 0.02}, confidence=0.9),
         Accuracy(0.003),
         Values(0.02, of="probability"),
         TopK(10, 0.05, keep="set"),
     ]
     assert [eval(write_promise(promise), {"scurry": scurry}) for promise in promises] == promises
     assert write_promise(promises[2]) == "scurry.promises.Accuracy(0.003)"
+
+
+def test_a_threshold_by_hand_stays(boosted, data):
+    fast = scurry.early_exit(boosted, data["cal"][0], max_disagreement=0.05, method="qwyc", threshold=0.3)
+    found = find_alternatives(fast.certificate, try_settings(fast, TestRows(fast.forest, data["test"][0])))
+    assert len(found) == 4
+    assert all(each.call.endswith(", threshold=0.3)") for each in found)
 
 
 def test_without_labels_nothing_is_said_of_accuracy(boosted, data, exit_by):

@@ -95,11 +95,14 @@ def find_alternatives(certificate: Certificate, settings: Settings) -> list[Alte
     """Return usual promises that apply to this model and these rows, with what each would cost."""
     found = []
     for what, promise in _list_usual(certificate.promise, settings.test):
+        if not settings.count(promise, settings.own):
+            continue  # these rows say nothing about it
         at = settings.find_cheapest(promise)
         measured = "" if at is None else "; ".join(_describe(count) for count in settings.count(promise, at))
         data = ["model", "X_cal", *(["y_cal"] if promise.NEEDS_LABELS else [])]
         data += ["groups=groups"] if settings.test.groups is not None else []
-        call = f"scurry.early_exit({', '.join(data)}, promise={write_promise(promise)})"
+        threshold = "" if certificate.threshold is None else f", threshold={certificate.threshold!r}"
+        call = f"scurry.early_exit({', '.join(data)}, promise={write_promise(promise)}{threshold})"
         mean_trees = None if at is None else float(settings.spent[at])
         of_class = " of a class" if isinstance(promise, LabelsPerClass) else ""
         unit = "queries" if settings.test.groups is not None else f"rows{of_class}"
@@ -123,7 +126,7 @@ def _list_usual(own: Promise | None, test: TestRows) -> Iterator[tuple[str, Prom
             yield "at most 2 % of the labels of each class change", LabelsPerClass(rates)
         if test.y is not None:
             yield "accuracy falls by at most 0.3 points", Accuracy(0.003)
-        if forest.n_classes == 2:
+        if forest.n_classes == 2 and forest.link in ("identity", "logistic", "softmax"):
             yield "95 % of probabilities are within 0.02 of the model's", Values(0.02, of="probability")
     elif test.groups is None:
         for error, name in _list_errors(own, test):
@@ -157,17 +160,14 @@ def write_promise(promise: Promise) -> str:
     >>> write_promise(Values(0.02, of="probability"))
     "scurry.promises.Values(0.02, of='probability')"
     """
-    words = []
+    values, options = [], []
     for one in fields(promise):
         value = getattr(promise, one.name)
-        if isinstance(value, tuple) and one.name == "rates":
-            value = dict(value)
         if one.default is MISSING:
-            words.append(repr(value))
+            values.append(repr(dict(value) if one.name == "rates" else value))
         elif value != one.default:
-            words.append(f"{one.name}={value!r}")
-    # What has no name comes first.
-    return f"scurry.promises.{type(promise).__name__}({', '.join(sorted(words, key=lambda word: '=' in word))})"
+            options.append(f"{one.name}={value!r}")
+    return f"scurry.promises.{type(promise).__name__}({', '.join(values + options)})"
 
 
 def render_alternatives(story: Story) -> Markup | None:

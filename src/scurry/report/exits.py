@@ -104,26 +104,18 @@ def _predict_first(predictor: Predictor, groups: NDArray[Any] | None, X: Any, n_
 
 def _tell_change(predictor: Predictor, test: TestRows, outcomes: Outcomes) -> tuple[Tile, str]:
     """Return what changed, as a tile and as a part of a sentence."""
-    changed, n_changed = test.format_value(test.measure_change(outcomes.answers)), int(outcomes.changed.sum())
+    changed, whole = test.format_value(test.measure_change(outcomes.answers)), f"{len(test):,} test rows"
     if test.forest.is_classifier:
-        tile = Tile(test.change_name, changed, f"{n_changed:,} of {len(test):,} test rows")
-        return tile, f"answers {changed} of {len(test):,} test rows differently from the full model"
-    counts = predictor.promise.count(outcomes) if predictor.promise is not None else ()
+        tile = Tile(test.change_name, changed, f"{int(outcomes.changed.sum()):,} of {whole}")
+        return tile, f"answers {changed} of {whole} differently from the full model"
+    counts = () if predictor.promise is None else predictor.promise.count(outcomes)
     if not counts:
-        of_full = f"from the full model's on {len(test):,} test rows"
-        return Tile(
-            test.change_name, changed, "test rows"
-        ), f"its values have a mean squared distance of {changed} {of_full}"
+        tile = Tile(test.change_name, changed, "test rows")
+        return tile, f"its values have a mean squared distance of {changed} from the full model's on {whole}"
     count = counts[0]
-    share = format_share(count.rate)
-    tile = Tile(
-        count.what,
-        share,
-        f"{count.n_broken:,} of {count.n_rows:,} {'' if count.unit != 'rows' else 'test '}{count.unit}",
-    )
-    if count.unit != "rows":
-        return tile, f"{share} of {count.n_rows:,} {count.what.replace(count.unit, count.unit + ' come out', 1)}"
-    return tile, f"{share} of {count.n_rows:,} test rows have {count.what}"
+    whole = whole if count.unit == "rows" else f"{count.n_rows:,} {count.unit}"
+    tile = Tile(count.what, format_share(count.rate), f"{count.n_broken:,} of {whole}")
+    return tile, f"{tile.value} of {whole} have {count.what.removeprefix(f'{count.unit} with ')}"
 
 
 def _write_recipe(certificate: Certificate) -> str:
@@ -240,10 +232,12 @@ def _draw_band(band: Band, forest: Forest, *, by_votes: bool) -> Picture:
 
 def _draw_bins(found: Bins, forest: Forest) -> Picture:
     ends = np.concatenate([found.low, found.high])
-    y = Axis.around(
-        found.score,
-        np.append(np.quantile(ends[np.isfinite(ends)], [0.02, 0.98]) if np.isfinite(ends).any() else [], 0.0),
-    )
+    known = np.append(ends[np.isfinite(ends)], 0.0)
+    if np.isinf(
+        ends
+    ).any():  # of thresholds, the first are often extreme, and an axis for them would flatten the others
+        known = np.append(np.quantile(known, [0.02, 0.98]), 0.0)
+    y = Axis.around(found.score, known)
     chart = Chart(f"Bins of the {found.score} that stop a row", Axis("trees evaluated", 0, forest.n_trees), y)
     for positive, style in ((False, "negative"), (True, "positive")):
         chosen = found.positive == positive
