@@ -242,11 +242,10 @@ def make_pool(cell: Cell, refit: int) -> Pool:
     X, y = load(cell.data)
     order = np.random.default_rng([17, refit]).permutation(len(y))
     X, y = X[order], y[order]
-    # Large data sets leave 40,000 rows for the pool and the rest for training, small ones are divided by shares.
+    # Of large data sets 40,000 rows are the pool and 15,000 fit rules, small ones are divided by shares.
     is_large = len(y) >= 100_000
-    n_fit = 15_000 if is_large else min(15_000, len(y) // 4)
-    n_pool = 40_000 if is_large else int(0.4 * len(y))
-    n_train = len(y) - n_fit - n_pool
+    n_train, n_fit = (46_000, 15_000) if is_large else (int(0.4 * len(y)), int(0.2 * len(y)))
+    X, y = X[: n_train + n_fit + 40_000], y[: n_train + n_fit + 40_000]
     model = _train(cell.model, X[:n_train], y[:n_train], refit)
     forest = scurry.from_model(model)
     if cell.threshold is not None:
@@ -264,7 +263,8 @@ def _train(kind: str, X: NDArray[np.float32], y: NDArray[Any], seed: int) -> Any
         return RandomForestClassifier(101, n_jobs=1, random_state=seed).fit(X, y)
     from lightgbm import LGBMClassifier
 
-    return LGBMClassifier(n_estimators=200, num_leaves=31, n_jobs=1, random_state=seed, verbose=-1).fit(X, y)
+    options = {"n_estimators": 200, "num_leaves": 31, "learning_rate": 0.05}
+    return LGBMClassifier(**options, n_jobs=1, random_state=seed, verbose=-1).fit(X, y)
 
 
 def load(name: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
