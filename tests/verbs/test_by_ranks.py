@@ -7,7 +7,6 @@ from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegress
 import scurry
 from scurry.errors import InfeasibleError, InputError
 from scurry.promises import TopK
-from scurry.verbs.by_ranks import Queries
 
 N_DOCUMENTS = 25
 
@@ -100,8 +99,3 @@ def test_misuse(ranked):
     for other in (GradientBoostingClassifier(n_estimators=3), RandomForestRegressor(3)):
         with pytest.raises(InputError, match=r"values of a ranker|for boosted trees"):
             scurry.early_exit(other.fit(X[:2500], y > 0), X[2500:], groups=queries[2500:], promise=promise)
-
-
-def test_ranks_of_equal_scores():
-    queries = Queries(np.empty((5, 0)), np.array([0, 0, 0, 1, 1]), np.zeros(5))
-    assert queries.ranks(np.array([1.0, 2.0, 2.0, 5.0, 5.0])).tolist() == [2, 0, 1, 0, 1]

@@ -21,6 +21,7 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest, score_step
 from scurry.formatting import round_up
 from scurry.plan import Plan
+from scurry.plan.sentinels import decision_score
 from scurry.promises import Certificate, ExitMeasurement, Labels
 from scurry.runners.rules import ScoreRule, score_plan, sentinel_plan
 from scurry.stopping import FanFit, LeaderFit, MarginFit, ScoreFit, fan, multiclass_qwyc, qwyc
@@ -32,7 +33,7 @@ from scurry.stopping.sentinels.labels import keep_apart, label_rule
 from scurry.verbs.assumptions import CheckedRows
 from scurry.verbs.options import Calibration
 from scurry.verbs.score_maps import with_quality
-from scurry.verbs.sentinels import can_refit, check_refit, count_increments, decision_score, fit_labels
+from scurry.verbs.sentinels import can_refit, check_refit, count_increments, fit_labels
 
 SCORE_METHODS = ("qwyc", "fan", "natural", "sentinels")
 # How far thresholds are moved outwards, in units of the spread of full scores (or of gamma): from "as fitted" to
