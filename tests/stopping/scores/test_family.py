@@ -147,6 +147,20 @@ def test_sides_that_would_cross_give_way():
     assert side.upper[0] > 7.0
 
 
+def test_staggered_thresholds_pass_a_vote_one_after_another():
+    rng = np.random.default_rng(0)
+    votes = np.where(rng.random((600, 21)) < rng.random((600, 1)), 1.0, -1.0)
+    decisions = votes.sum(axis=1) >= 0
+    first = qwyc(votes, max_disagreement=0.02, order="natural")
+    family = Family(first, np.linspace(0, 1.9 / first.spread, 30))
+    plain, staggered = (one.answers(votes, decisions) for one in (family, family.staggered(2.0)))
+    np.testing.assert_array_equal(staggered[-1], plain[-1])  # as fitted: no whole vote lies in between
+    assert len(np.unique(plain, axis=0)) == 2
+    assert len(np.unique(staggered, axis=0)) > 5
+    costs = staggered[:, : votes.shape[1]] @ np.arange(1, votes.shape[1] + 1)
+    assert (np.diff(costs) <= 0).all()
+
+
 def test_misuse(scores):
     with pytest.raises(TypeError, match="two classes"):
         OneSidedFit.of(multiclass_qwyc(np.eye(3)[:, None, :] * 2, max_disagreement=0), upper=True, other=np.zeros(0))

@@ -87,10 +87,12 @@ class Family:
         Examples
         --------
         >>> from scurry.stopping import qwyc
-        >>> votes = np.array([[1, 1, 1, 1], [1, -1, 1, 1], [-1, -1, 1, -1], [-1, -1, -1, -1]])
-        >>> family = Family(qwyc(votes, max_disagreement=0, order="natural"), np.array([0.0, 0.2, 0.4, 0.6]))
-        >>> [int(member.widen(0).lower[1] >= -2) for member in (family[2], family.staggered(2.0)[2])]
-        [0, 0]
+        >>> rng = np.random.default_rng(0)
+        >>> votes = np.where(rng.random((400, 15)) < rng.random((400, 1)), 1.0, -1.0)
+        >>> family = Family(qwyc(votes, max_disagreement=0.02, order="natural"), np.linspace(0, 0.2, 20))
+        >>> yes = votes.sum(axis=1) >= 0  # the two families have so many different rules:
+        >>> [len(np.unique(one.answers(votes, yes), axis=0)) for one in (family, family.staggered(2.0))]
+        [2, 11]
         """
         first = self.first
         assert isinstance(first, MarginFit)
