@@ -21,13 +21,15 @@ from scurry.promises import RankMeasurement, TopK
 from scurry.runners.runner import Run
 from scurry.stopping.guarantee import certified_rate, rate_p_value, rows_needed
 from scurry.stopping.sample import InMemory
+from scurry.stopping.sentinels.labels import near_decision
 from scurry.stopping.sentinels.lanes import SentinelFit, prefix_lanes
 from scurry.stopping.sentinels.leaves import RowLeaves
 from scurry.stopping.sentinels.prefix import even_sentinels, fit_prefix
 from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.sentinels import can_refit, full_scores, leaves_of, score_values
 
-CAUTIONS = np.geomspace(8.0, 0.25, 61)
+CAUTIONS = np.geomspace(8.0, 0.25, 121)
+_N_DIVIDING = 32
 FloatArray = NDArray[np.float64]
 
 
@@ -164,24 +166,34 @@ def _fit(calibration: Calibration, promise: TopK, fitting: Queries) -> tuple[Sen
             "like those to be predicted",
             argument="X_cal",
         )
-    leaves = leaves_of(forest)
+    leaves, tested = leaves_of(forest), None
+    if calibration.fit_rows is not None:
+        tested = RowLeaves(leaves.encode(forest.apply(fitting.rows)), fitting.full)
     prefix = fit_prefix(
         leaves,
         score_values(forest)[leaves.node],
         RowLeaves(leaves.encode(forest.apply(rows)), full),
+        tested,
         sentinels=even_sentinels(forest.n_trees),
+        weight=_near_the_last(fitting, promise.k, full),
     )
-    fit = prefix_lanes(leaves, prefix, with_spread=False)
-    estimates = prefix.tested  # of corrections that were not fitted to these rows
-    if calibration.fit_rows is not None:
-        nodes = forest.apply(fitting.rows)
-        estimates = np.stack([fit.estimate(at, total) for at, (total, _) in enumerate(fit.sums(nodes))])
     good = fitting.ranks(fitting.full) < 2 * promise.k
     query = np.unique(fitting.query[good], return_inverse=True)[1]
-    missed = (fitting.full - estimates)[:, good]
+    missed = (fitting.full - prefix.tested)[:, good]  # by corrections that were not fitted to these rows
     sizes = np.bincount(query)
     means = np.stack([np.bincount(query, weights=one) for one in missed]) / sizes
+    fit = prefix_lanes(leaves, prefix, with_spread=False)
     return fit, np.sqrt(2 * np.square(missed - means[:, query]).mean(axis=1))
+
+
+def _near_the_last(fitting: Queries, k: int, full: FloatArray) -> FloatArray:
+    """Return how much each row should count in a fit: most where its score is like those of the last of k best."""
+    last = fitting.full[fitting.ranks(fitting.full) == k - 1]
+    if len(last) == 0:  # queries that fit the rule may be short, where others are not
+        return np.ones(len(full))
+    dividing = np.quantile(last, (np.arange(_N_DIVIDING) + 0.5) / _N_DIVIDING)
+    weights: FloatArray = np.mean([near_decision(full, score) for score in dividing], axis=0)
+    return weights
 
 
 def _plan(fit: SentinelFit, promise: TopK, limits: FloatArray) -> Plan:
