@@ -61,6 +61,15 @@ class Queries(NamedTuple):
         return ranks
 
 
+def ranked_by_score(forest: Forest) -> Forest:
+    """Return the forest whose answers are the scores that rank rows: those before the link, if it has one.
+
+    A classifier with two classes ranks by the score of its second class, which rises with its probability.
+    """
+    has_one_score = forest.n_outputs == 1 and forest.aggregation == "sum"
+    return forest.replace(classes=None, link="identity") if has_one_score else forest
+
+
 def plan_by_ranks(calibration: Calibration) -> Plan:
     """Return a certified plan for a promise about the k best documents of queries.
 
@@ -122,21 +131,17 @@ def _check_asked(forest: Forest, promise: TopK, calibration: Calibration) -> Non
     options: ExitOptions = calibration.options
     if calibration.rows.groups is None or "groups=groups" not in calibration.data:
         raise InputError(f"groups= is needed: TopK({promise.k}) is about the rows of each query", argument="groups")
-    if forest.is_classifier or forest.link != "identity":
+    if forest.is_classifier or not can_refit(forest):
         raise InputError(
-            "TopK ranks by the values of a ranker or regressor, and this model's answers are others; train one, such "
-            "as LGBMRanker",
+            "TopK is for boosted trees with one score for each row, with at most 65,536 leaves a tree: rankers such as "
+            "LGBMRanker, regressors, and classifiers with two classes",
             argument="model",
-        )
-    if not can_refit(forest):
-        raise InputError(
-            "TopK is for boosted trees, whose values are added up, with at most 65,536 leaves a tree", argument="model"
         )
     if options.method not in ("auto", "sentinels"):
         raise InputError(f'TopK needs method="auto" or "sentinels", got {options.method!r}', argument="method")
     if calibration.rows.parts is not None:
         raise InputError("by= cannot be used with TopK; calibrate a predictor for each subgroup", argument="by")
-    for name, usual in (("keep_scores", None), ("shuffle", "fixed"), ("costs", "trees")):
+    for name, usual in (("keep_scores", None), ("threshold", None), ("shuffle", "fixed"), ("costs", "trees")):
         if not (isinstance(given := getattr(options, name), str | None) and given == usual):
             raise InputError(f"{name} is for promises about labels; leave it out", argument=name)
     if not isinstance(calibration.sample, InMemory):
@@ -152,7 +157,14 @@ def _read_queries(calibration: Calibration) -> Queries:
     at = _by_query(calibration)
     assert calibration.rows.groups is not None
     rows = calibration.sample.gathered()[at]
-    return Queries(rows, calibration.rows.groups[at], full_scores(calibration.forest, rows))
+    full = full_scores(calibration.forest, rows)
+    if not np.isfinite(full).all():
+        n_lost = np.count_nonzero(~np.isfinite(full))
+        raise InputError(
+            f"the model scores {n_lost:,} rows of X_cal as NaN or infinite, which have no rank; leave them out",
+            argument="X_cal",
+        )
+    return Queries(rows, calibration.rows.groups[at], full)
 
 
 def _fit(calibration: Calibration, promise: TopK, fitting: Queries) -> tuple[SentinelFit, FloatArray]:
