@@ -85,14 +85,37 @@ def _wrap(path: Path, held: Any) -> Model:
     return Model(path, from_model(held), held)
 
 
-def read_rows(source: Sequence[str], forest: Forest, label: str | None = None) -> tuple[Any, Any]:
-    """Return all rows of some files: the model's features as an Arrow table, and the labels if `label` names them."""
+def read_column(source: Sequence[str], name: str) -> Any:
+    """Return one column of some files as an array."""
+    from scurry.batch.files import arrow, find, open_fragment
+
+    def select(names: list[str]) -> list[str]:
+        if name not in names:
+            raise InputError(f"there is no column {name!r} for --groups{_suggest(name, names)}")
+        return [name]
+
+    tables = []
+    for fragment in find(source):
+        with open_fragment(fragment, n_rows_per_batch=_N_ROWS_PER_BATCH, columns=select, float_columns=()) as reader:
+            tables.append(arrow().Table.from_batches(reader.batches, reader.schema))
+    return _decode(arrow().concat_tables(tables, promote_options="permissive").column(name))
+
+
+def read_rows(
+    source: Sequence[str], forest: Forest, label: str | None = None, *, without: str | None = None
+) -> tuple[Any, Any]:
+    """Return all rows of some files: the model's features as an Arrow table, and the labels if `label` names them.
+
+    A column that is named as `without` is none of the features of a model that has no names for them.
+    """
     from scurry.batch.files import arrow, find, open_fragment
     from scurry.forest import columns_read, float_columns, text_columns
 
     def select(names: list[str]) -> list[str]:
         if label is not None and label not in names:
             raise InputError(f"there is no column {label!r} for --label{_suggest(label, names)}")
+        if forest.feature_names is None:
+            names = [name for name in names if name != without]
         read = columns_read(forest, names)
         return [name for name in names if name in read or name == label]
 

@@ -58,6 +58,7 @@ class TopKRule(StopRule):
 
     TAG: ClassVar[str] = "TopKRule"
     needs_whole_rows: ClassVar[bool] = True
+    by_query: ClassVar[bool] = True
     ARRAYS: ClassVar[dict[str, type]] = {
         "sentinels": np.int32,
         "lanes": np.int32,

@@ -88,6 +88,8 @@ class StopRule(ABC):
     by_step: ClassVar[bool] = False
     # Whether rows must be known as a whole: features cannot be bought while such a plan runs.
     needs_whole_rows: ClassVar[bool] = False
+    # Whether a row's answer depends on the other rows of its query, so that these must run together.
+    by_query: ClassVar[bool] = False
     # Whether rows evaluate trees in the plan's order. If not, the rule has an order for each part of the inputs.
     in_plan_order: ClassVar[bool] = True
 

@@ -137,6 +137,11 @@ class ServedModel:
 
     def __init__(self, predictor: Predictor, min_steps: int | None = None) -> None:
         forest = predictor.forest
+        if predictor.plan.by_query:
+            raise InputError(
+                "this plan keeps the top of every query, and the server answers rows as their time allows, each by "
+                "itself; serve the model with all trees, or call predictor.predict(X, groups=…) in your own service"
+            )
         self.predictor, self.forest, self.by_step = predictor, forest, predictor.plan.by_step
         self.n_steps = len(predictor.plan.order) if self.by_step else 0
         if min_steps is not None:
