@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.batch.files import Fragment, arrow, convert_errors
+from scurry.batch.queries import join_queries, query_codes
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, as_rows, columns_read
 from scurry.predictor import Predictor
@@ -152,7 +153,7 @@ class Scoring:
             a batch ends with the last of its queries that is complete.
         """
         # Three methods, because files are prepared, evaluated and assembled in different threads.
-        return (self.assemble(self.evaluate(self.prepare(batch))) for batch in self.join_queries(batches))
+        return (self.assemble(self.evaluate(self.prepare(batch))) for batch in join_queries(batches, self.groups))
 
     scored = score_batches  # the former name
 
@@ -169,34 +170,6 @@ class Scoring:
             features = batch.select([name for name in batch.schema.names if name not in others])
         groups = None if self.groups is None else query_codes(batch.column(self.groups))
         return PreparedBatch(as_rows(self.forest, features), {name: batch.column(name) for name in self.keep}, groups)
-
-    def join_queries(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Yield the same rows in batches that do not divide queries, where these are ranked.
-
-        A query that begins again is an error: it would be ranked as two.
-        """
-        if self.groups is None:
-            yield from batches
-            return
-        pa, seen, current = arrow(), set[Any](), object()
-        waiting: list[Any] = []
-        for batch in batches:
-            column = batch.column(self.groups)
-            starts = query_starts(column)
-            begun = [column[int(at)].as_py() for at in starts]
-            if begun and begun[0] == current:  # it goes on
-                starts, begun = starts[1:], begun[1:]
-            check_new(self.groups, begun, seen)
-            current = begun[-1] if begun else current
-            if len(starts):
-                last = int(starts[-1])
-                if waiting or last:
-                    yield pa.concat_batches([*waiting, batch.slice(0, last)])
-                waiting = [batch.slice(last)]
-            else:
-                waiting.append(batch)
-        if waiting:
-            yield pa.concat_batches(waiting)
 
     def evaluate(self, batch: PreparedBatch) -> dict[str, Any]:
         """Return the kept columns, and the predictor's results as numpy arrays of shape (n_rows,), by name."""
@@ -273,32 +246,6 @@ class Scoring:
         return {
             f"{self.prefix}probability_{label}": np.ascontiguousarray(matrix[:, k]) for k, label in enumerate(classes)
         }
-
-
-def query_starts(column: Any) -> NDArray[np.intp]:
-    """Return where another query begins than that of the row before, 0 included."""
-    return np.flatnonzero(np.diff(query_codes(column), prepend=-1))
-
-
-def query_codes(column: Any) -> NDArray[np.int32]:
-    """Return the queries of an Arrow column as numbers from 0 on."""
-    if column.null_count:
-        raise InputError("the column of queries has missing values", argument="groups")
-    is_coded = arrow().types.is_dictionary(column.type)
-    codes: NDArray[np.int32] = (column if is_coded else column.dictionary_encode()).indices.to_numpy()
-    return codes.astype(np.int32)
-
-
-def check_new(name: str, begun: Iterable[Any], seen: set[Any]) -> None:
-    """Add queries to those seen; raise an error if one of them was seen before."""
-    for query in begun:
-        if query in seen:
-            raise InputError(
-                f"rows of the query {query!r} lie apart, and would be ranked as several queries; sort the rows by "
-                f"{name!r}, all rows of a query in one file",
-                argument="groups",
-            )
-        seen.add(query)
 
 
 def _reason_array(codes: NDArray[np.uint8]) -> Any:

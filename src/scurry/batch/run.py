@@ -20,7 +20,8 @@ from threading import Event, Lock
 from typing import Any, Generic, Self, TypeVar
 
 from scurry.batch.files import Fragment, Source, arrow, find, open_fragment
-from scurry.batch.rows import Scoring, check_new, query_starts
+from scurry.batch.queries import check_queries, join_queries
+from scurry.batch.rows import Scoring
 from scurry.checks import Progress, check_count
 from scurry.errors import FormatError, InputError, OutputError, ScurryError
 from scurry.forest import Forest, float_columns, text_columns, thread_count
@@ -144,35 +145,12 @@ def score(
         time_us=time_us,
         groups=groups,
     )
-    check_queries(scoring, list(targets))
+    check_queries(list(targets), groups)
     tracker = Tracker(list(targets), progress)
     score_one = partial(
         score_fragment, scoring=scoring, n_rows_per_batch=n_rows_per_batch, tracker=tracker, threads=threads
     )
     return collect_report(_score_in_threads(targets, score_one, threads), targets, tracker)
-
-
-def check_queries(scoring: Scoring, fragments: Sequence[Fragment]) -> None:
-    """Raise an error if rows of a query are in several files, or lie apart in one; files that are unreadable pass."""
-    if scoring.groups is None:
-        return
-    name, seen = scoring.groups, set[Any]()
-    for fragment in fragments:
-        try:
-            with open_fragment(
-                fragment,
-                n_rows_per_batch=_N_ROWS_PER_BATCH,
-                columns=lambda names: [name] if name in names else [],
-                float_columns=(),
-            ) as reader:
-                current: Any = object()
-                for batch in reader.batches if reader.schema.names else ():
-                    column = batch.column(name)
-                    begun = [column[int(at)].as_py() for at in query_starts(column)]
-                    check_new(name, begun[1:] if begun and begun[0] == current else begun, seen)
-                    current = begun[-1] if begun else current
-        except FormatError:
-            continue  # scoring reports it
 
 
 def collect_report(
@@ -318,7 +296,7 @@ def score_fragment(
                     lambda values: parquet.write_batch(scoring.assemble(values)), threads
                 ) as writer,
             ):
-                for batch in read_ahead(map(scoring.prepare, scoring.join_queries(reader.batches)), threads):
+                for batch in read_ahead(map(scoring.prepare, join_queries(reader.batches, scoring.groups)), threads):
                     threads.raise_if_cancelled()
                     writer.write(scoring.evaluate(batch))
                     n_rows += len(batch.rows)

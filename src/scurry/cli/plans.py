@@ -154,7 +154,7 @@ def early_exit(
         with show_progress("Calibrating") as update, _name_options():
             predictor = distributed.early_exit(forest, rows, label=label, cluster=dask, progress=update, **options)
     predictor.save(output)
-    _show_saved(predictor, output, as_json)
+    _show_saved(predictor, output, as_json, f"--groups {groups} " if predictor.plan.by_query else "")
 
 
 @app.command(epilog="Example: [bold]scurry anytime model.json rows.parquet --label income -o ready.scurry[/bold]")

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from scurry.batch.files import Fragment, Source, arrow, find
+from scurry.batch.queries import check_queries
 from scurry.batch.rows import Scoring
 from scurry.batch.run import (
     Outcome,
     Report,
     Tracker,
-    check_queries,
     collect_report,
     plan_outputs,
     remove_parts,
@@ -157,7 +157,7 @@ def score(
     )
     # Workers may have another working folder.
     targets = plan_outputs([fragment.absolute() for fragment in find(source)], Path(destination).absolute())
-    check_queries(scorer.scoring, list(targets))
+    check_queries(list(targets), groups)
     tracker = Tracker(list(targets), progress)
     with connect(cluster) as client:
         report = collect_report(_score_on_cluster(client, scorer, targets), targets, tracker)
