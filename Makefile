@@ -43,10 +43,10 @@ lint: $(VENV)/.built  ## Run ruff (check and format) and mypy.
 
 # Every wrong label, crash, hang or error that is not of scurry is printed with the command that repeats it.
 attack: $(VENV)/.built  ## Attack with random models, hostile rows, damaged files, malformed calls and kills (15 min).
-	PYTHONPATH=tests $(BIN)/python -m attack --models 1500 --frames 600 --files 20000 --calls 1000 --processes 50 $(ATTACK_FLAGS)
+	PYTHONPATH=tests $(BIN)/python -m attack --models 1500 --pipelines 100 --frames 600 --files 20000 --calls 1000 --processes 50 $(ATTACK_FLAGS)
 
 attack-full: $(VENV)/.built  ## Attack for longer: 5,000 models, 100,000 files, 8,000 calls; figures in benchmarks/results.
-	PYTHONPATH=tests $(BIN)/python -m attack --models 5500 --frames 2000 --files 100000 --calls 8000 --processes 300 \
+	PYTHONPATH=tests $(BIN)/python -m attack --models 5500 --pipelines 600 --frames 2000 --files 100000 --calls 8000 --processes 300 \
 	  --json benchmarks/results/attack.json $(ATTACK_FLAGS)
 
 embedded: $(VENV)/.built  ## Test exported C on an emulated Cortex-M4 and RISC-V, interrupted at every step.

@@ -223,7 +223,7 @@ Failure read_objects(const Column& column, const Reading& reading, bool codes, O
     const Value value = value_of(object);
     recent.forget();  // a value's own code may have run
     switch (value.kind) {
-      case Value::Kind::kMissing: break;
+      case Value::Kind::kMissing: code = categories.missing_code(); break;
       case Value::Kind::kNone: code = categories.none_code(); break;
       case Value::Kind::kBool:
       case Value::Kind::kInteger:
@@ -313,6 +313,13 @@ class ArrowTable {
       kinds.append(any ? "any" : kind >= ColumnKind::kText ? "text" : "numbers");
     }
     return nb::tuple(kinds);
+  }
+
+  // The type of each column as Arrow writes it, such as "g" for float64.
+  nb::tuple formats() const {
+    nb::list formats;
+    for (std::int64_t i = 0; i < schema_.n_children; ++i) formats.append(nb::str(schema_.children[i]->format));
+    return nb::tuple(formats);
   }
 
   // Column `at`; the only one where there are no columns in this sense.
@@ -408,7 +415,8 @@ Failure read_source(nb::handle source, nb::handle recipe, bool dictionary, bool 
     if (column.kind < ColumnKind::kInt8 || column.kind > ColumnKind::kUint64) {
       throw std::invalid_argument("codes must be integers");
     }
-    translate_codes(column, known.data(), known.size(), out);
+    if (known.size() == 0) throw std::invalid_argument("a table of codes needs an entry for missing values");
+    translate_codes(column, known.data(), known.size() - 1, out);
     return {};
   }
   const Reading reading{codes ? nullptr : categories_of(recipe), false, dictionary};
@@ -459,16 +467,16 @@ void bind_tables(nb::module_& m) {
   nb::class_<Categories>(m, "Categories")
       .def(
           "__init__",
-          [](Categories* self, const nb::list& values, const std::string& numbers) {
+          [](Categories* self, const nb::list& values, const std::string& numbers, double missing_code) {
             static constexpr std::array<std::string_view, 4> kNames = {"values", "values unless codes", "codes",
                                                                        "refused"};
             const auto found = std::find(kNames.begin(), kNames.end(), numbers);
             if (found == kNames.end()) throw std::invalid_argument("unknown meaning of numbers");
-            Categories categories(static_cast<NumbersAre>(found - kNames.begin()));
+            Categories categories(static_cast<NumbersAre>(found - kNames.begin()), missing_code);
             for (const nb::handle value : values) add_value(categories, value.ptr());
             new (self) Categories(std::move(categories));
           },
-          "values"_a, nb::kw_only(), "numbers"_a)
+          "values"_a, nb::kw_only(), "numbers"_a, "missing_code"_a = kNoCode)
       .def_prop_ro("has_rounded", &Categories::has_rounded);
   nb::class_<ArrowTable>(m, "ArrowTable")
       .def(nb::init<const nb::object&>(), "stream"_a)
@@ -476,6 +484,7 @@ void bind_tables(nb::module_& m) {
       .def_prop_ro("is_table", &ArrowTable::is_table)
       .def_prop_ro("names", &ArrowTable::names)
       .def_prop_ro("kinds", &ArrowTable::kinds)
+      .def_prop_ro("formats", &ArrowTable::formats)
       .def("read", &read_table, "order"_a, "recipes"_a, "out"_a);
   m.def("read_columns", &read_columns, "sources"_a, "recipes"_a, "out"_a, nb::kw_only(), "dictionary"_a = false,
         "codes"_a = false);

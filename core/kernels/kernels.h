@@ -145,6 +145,13 @@ struct SymmetricTree {
   std::uint32_t first_leaf;  // of all trees; bit i of a leaf's number is the answer of test i
 };
 
+constexpr std::size_t kRowTrees = 16;  // in which a single row is tested together
+
+// A level of kRowTrees trees, for a single row.
+struct RowTest {
+  std::uint32_t column[kRowTrees], key[kRowTrees];
+};
+
 // How the keys of a column become ranks: by thresholds, or by whether they are in no set of categories.
 struct RankColumn {
   std::uint32_t column;
@@ -166,10 +173,13 @@ struct SymmetricKernels {
   // payload[row] of the leaf each row reaches.
   void (*walk)(const SymmetricTree&, const RankTest* tests, const Ranks&, std::size_t n,
                const std::uint32_t* payload_of_leaf, std::uint32_t* payload);
+  // payload[tree] for one row over all trees; tests are [group of kRowTrees trees][level below depth].
+  void (*walk_row)(const RowTest* tests, std::uint32_t depth, std::span<const SymmetricTree> trees,
+                   const std::uint32_t* keys, const std::uint32_t* payload_of_leaf, std::uint32_t* payload);
   // sums[row] += the value of the leaf the row reaches in trees[0], then in trees[1], and so on; values are [leaf], or
   // for each tree [word of a double][leaf], the leaves filled up to at least kChunk.
   void (*add_doubles)(std::span<const SymmetricTree> trees, const RankTest* tests, const Ranks&, std::size_t n,
-                      const double* values, std::size_t width, double* sums);
+                      const double* values, double* sums);
   // The same for sums[row][width] and values [leaf][width], width being 8 or 16.
   void (*add_vectors)(std::span<const SymmetricTree> trees, const RankTest* tests, const Ranks&, std::size_t n,
                       const double* values, std::size_t width, double* sums);

@@ -11,17 +11,54 @@ using u8 = std::uint8_t;
 using Bytes [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = u8;
 
 constexpr std::size_t kByteVectors = kChunk / sizeof(Bytes);
-constexpr u32 kFewThresholds = 16;  // up to this many, comparing with all of them is faster than searching
+// Up to this many, comparing with all of them is faster than searching.
+#if defined(__AVX512F__)
+constexpr u32 kFewThresholds = 4;
+#else
+constexpr u32 kFewThresholds = 16;
+#endif
 
 // Counts the thresholds below each of kChunk keys.
 void count_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u8* ranks) {
+  alignas(64) std::int32_t counts[kChunk];
   for (std::size_t row = 0; row < kChunk; row += kVectorLanes) {
     const Signed x = reinterpret_cast<Signed>(*reinterpret_cast<const Vector*>(keys + row) ^ 0x80000000u);
     Signed count{};
     for (u32 i = 0; i < n; ++i) count -= x > signed_key(thresholds[i]);
-    for (std::size_t lane = 0; lane < kVectorLanes; ++lane) ranks[row + lane] = static_cast<u8>(count[lane]);
+    *reinterpret_cast<Signed*>(counts + row) = count;
+  }
+  for (std::size_t row = 0; row < kChunk; ++row) ranks[row] = static_cast<u8>(counts[row]);
+}
+
+#if defined(__AVX512F__)
+
+// The same by halving: first among 31 of them, kept in two registers, then among those between two of these.
+void search_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u8* ranks) {
+  const int step = static_cast<int>(std::max(std::bit_ceil(n + 1) / 32, 1u));
+  const auto gather = [&](__m512i at, int offset) {
+    at = _mm512_add_epi32(at, _mm512_set1_epi32(offset));
+    return _mm512_mask_i32gather_epi32(at, 0xFFFF, at, thresholds, 4);
+  };
+  const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+  const __m512i spread = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(step));
+  const __m512i low = gather(spread, step - 1), high = gather(spread, 17 * step - 1);
+  for (std::size_t row = 0; row < kChunk; row += kVectorLanes) {
+    const __m512i x = _mm512_load_si512(keys + row);
+    __m512i rank = _mm512_setzero_si512();
+    const auto halve = [&](int half, __m512i threshold) {
+      rank = _mm512_mask_add_epi32(rank, _mm512_cmpgt_epu32_mask(x, threshold), rank, _mm512_set1_epi32(half));
+    };
+    for (int half = 16; half > 0; half /= 2) {
+      const __m512i at = _mm512_add_epi32(rank, _mm512_set1_epi32(half - 1));
+      halve(half, _mm512_permutex2var_epi32(low, at, high));
+    }
+    rank = _mm512_mullo_epi32(rank, _mm512_set1_epi32(step));
+    for (int half = step / 2; half > 0; half /= 2) halve(half, gather(rank, half - 1));
+    _mm_store_si128(reinterpret_cast<__m128i*>(ranks + row), _mm512_maskz_cvtepi32_epi8(0xFFFF, rank));
   }
 }
+
+#else
 
 // The same by halving; their number with padding is a power of two.
 void search_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u8* ranks) {
@@ -37,6 +74,8 @@ void search_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], 
     for (std::size_t lane = 0; lane < kLanes; ++lane) ranks[row + lane] = static_cast<u8>(rank[lane]);
   }
 }
+
+#endif
 
 void test_set(const CategoryTest& test, const u32* bits, const u32 (&codes)[kChunk], u8* ranks) {
   for (std::size_t row = 0; row < kChunk; ++row) {
@@ -70,8 +109,8 @@ void rank_rows(const Ranking& ranking, const u32* by_row, std::size_t key_stride
 // Sets a bit of the numbers of leaves where a rank is high enough.
 inline Bytes answer(Bytes leaf, Bytes rank, u8 least, u8 bit) {
 #if defined(__AVX512F__)
-  const __mmask64 yes = _mm512_cmpge_epu8_mask(reinterpret_cast<__m512i>(rank), _mm512_set1_epi8(static_cast<char>(least)));
-  const __m512i old = reinterpret_cast<__m512i>(leaf);
+  const __m512i old = reinterpret_cast<__m512i>(leaf), given = reinterpret_cast<__m512i>(rank);
+  const __mmask64 yes = _mm512_cmpge_epu8_mask(given, _mm512_set1_epi8(static_cast<char>(least)));
   return reinterpret_cast<Bytes>(_mm512_mask_add_epi8(old, yes, old, _mm512_set1_epi8(static_cast<char>(bit))));
 #else
   return leaf | (reinterpret_cast<Bytes>(rank >= least) & bit);
@@ -102,6 +141,24 @@ void walk(const SymmetricTree& tree, const RankTest* tests, const Ranks& ranks, 
   }
 }
 
+// One row in all trees. Their tests are independent, so that the processor makes several at once; a vector of them
+// would have to gather its keys, which takes longer (the compiler is kept from that).
+void walk_row(const RowTest* tests, u32 depth, std::span<const SymmetricTree> trees, const u32* keys,
+              const u32* payload_of_leaf, u32* payload) {
+  for (std::size_t first = 0; first < trees.size(); first += kRowTrees, tests += depth) {
+    const std::size_t n_trees = std::min(kRowTrees, trees.size() - first);
+    for (std::size_t t = 0; t < n_trees; ++t) {
+      u32 leaf = 0;
+      for (u32 level = 0; level < depth; ++level) {
+        u32 yes = keys[tests[level].column[t]] > tests[level].key[t];
+        asm("" : "+r"(yes));
+        leaf |= yes << level;
+      }
+      payload[first + t] = payload_of_leaf[trees[first + t].first_leaf + leaf];
+    }
+  }
+}
+
 // Adds kTogether trees at a time, so that sums stay in registers for as many additions.
 template <std::size_t kTogether, class Add>
 void for_each_group(std::span<const SymmetricTree> trees, const RankTest* tests, const Ranks& ranks, std::size_t n,
@@ -119,7 +176,7 @@ void for_each_group(std::span<const SymmetricTree> trees, const RankTest* tests,
 template <std::size_t kVectors>
 void add_wide(std::span<const SymmetricTree> trees, const RankTest* tests, const Ranks& ranks, std::size_t n,
               const double* values, double* sums) {
-  constexpr std::size_t kTogether = 16;
+  constexpr std::size_t kTogether = kVectors == 1 ? 16 : 4;
   const auto* table = reinterpret_cast<const Doubles*>(values);
   auto* totals = reinterpret_cast<Doubles*>(sums);
   for_each_group<kTogether>(trees, tests, ranks, n, [=](auto group, const auto& leaf, std::size_t row) {
@@ -128,12 +185,12 @@ void add_wide(std::span<const SymmetricTree> trees, const RankTest* tests, const
       for (std::size_t t = 0; t < n_trees; ++t) of_tree[t] = table + group[t].first_leaf * kVectors;
       for (std::size_t i = 0; i < kChunk; ++i) {
         Doubles total[kVectors];
-        std::copy_n(totals + (row + i) * kVectors, kVectors, total);
+        for (std::size_t v = 0; v < kVectors; ++v) total[v] = totals[(row + i) * kVectors + v];
         for (std::size_t t = 0; t < n_trees; ++t) {
           const Doubles* value = of_tree[t] + leaf[t][i] * kVectors;
           for (std::size_t v = 0; v < kVectors; ++v) total[v] += value[v];
         }
-        std::copy_n(total, kVectors, totals + (row + i) * kVectors);
+        for (std::size_t v = 0; v < kVectors; ++v) totals[(row + i) * kVectors + v] = total[v];
       }
     };
     group.size() == kTogether ? add(kTogether) : add(group.size());
@@ -150,62 +207,92 @@ void add_vectors(std::span<const SymmetricTree> trees, const RankTest* tests, co
 
 constexpr bool kLeavesAreWords = true;
 
+// Which of several tables of 64 words a leaf's words are in.
+struct TableBits {
+  __mmask32 bit6, bit7;
+};
+
 // Looks up 32 words by the low bytes of `at` in a table of 64 * kTables words.
 template <std::size_t kTables>
-inline __m512i look_up(const __m512i* words, __m512i at) {
+inline __m512i look_up(const __m512i (&words)[2 * kTables], __m512i at, [[maybe_unused]] const TableBits& bits) {
   const auto in_table = [&](std::size_t table) {
     return _mm512_permutex2var_epi16(words[2 * table], at, words[2 * table + 1]);  // reads 6 bits of `at`
   };
-  if constexpr (kTables == 1) return in_table(0);
-  const __mmask32 bit6 = _mm512_test_epi16_mask(at, _mm512_set1_epi16(0x40));
-  const __m512i low = _mm512_mask_blend_epi16(bit6, in_table(0), in_table(1));
-  if constexpr (kTables == 2) return low;
-  const __mmask32 bit7 = _mm512_test_epi16_mask(at, _mm512_set1_epi16(0x80));
-  return _mm512_mask_blend_epi16(bit7, low, _mm512_mask_blend_epi16(bit6, in_table(kTables - 2), in_table(kTables - 1)));
+  if constexpr (kTables == 1) {
+    return in_table(0);
+  } else {
+    const __m512i low = _mm512_mask_blend_epi16(bits.bit6, in_table(0), in_table(1));
+    if constexpr (kTables == 2) return low;
+    const __m512i high = _mm512_mask_blend_epi16(bits.bit6, in_table(kTables - 2), in_table(kTables - 1));
+    return _mm512_mask_blend_epi16(bits.bit7, low, high);
+  }
 }
 
 // Adds one tree to the sums of n rows. A double is looked up as four words, which are then put together:
 //
-//   word 3 of rows  0 2 4 … 62    word 2 …    word 1 …    word 0 …     (even rows, then odd rows)
+//   word 0 of rows  0 2 4 … 62    word 1 …    word 2 …    word 3 …     (even rows, then odd rows)
 //             \______ unpack _______/             \__ unpack __/
 //                        \_________ unpack __________/
 //   doubles of rows 0 2 16 18 32 34 48 50, of rows 4 6 20 22 …, and so on
 //
-// The sums of a chunk lie in that order (see place_of) until all trees are added.
+// The sums of a chunk lie in that order (see place_of) until all trees are added. The tables of up to 64 leaves stay in
+// registers; those of more leaves are loaded for kTogether chunks, one word after the other.
 template <u32 kDepth>
 void add_tree(const SymmetricTree& tree, const RankTest* tests, const Ranks& ranks, std::size_t n,
               const double* values, double* sums) {
   constexpr std::size_t kTables = kDepth <= 6 ? 1 : std::size_t{1} << (kDepth - 6);
+  constexpr std::size_t kTogether = kTables == 1 ? 1 : 4;
   const u8* rank[kDepth + 1];
   __m512i least[kDepth + 1];
-  for (u32 level = 0; level < kDepth; ++level) {
+  for (u32 level = 0; level != kDepth; ++level) {
     const RankTest& test = tests[tree.first_test + level];
     rank[level] = ranks.of_rows + test.column * ranks.stride;
     least[level] = _mm512_set1_epi8(static_cast<char>(test.least));
   }
   __m512i words[4][2 * kTables];
-  for (std::size_t w = 0; w < 4; ++w) {
+  const auto load_words = [&](std::size_t w) {
     for (std::size_t i = 0; i < 2 * kTables; ++i) words[w][i] = _mm512_load_si512(values + (w * 2 * kTables + i) * 8);
-  }
-  for (std::size_t row = 0; row < n; row += kChunk) {
-    __m512i leaf = _mm512_setzero_si512();
-    for (u32 level = 0; level < kDepth; ++level) {
-      const __mmask64 yes = _mm512_cmpge_epu8_mask(_mm512_load_si512(rank[level] + row), least[level]);
-      leaf = _mm512_mask_add_epi8(leaf, yes, leaf, _mm512_set1_epi8(static_cast<char>(1u << level)));
+  };
+  for (std::size_t w = 0; kTables == 1 && w < 4; ++w) load_words(w);
+  const auto add_chunks = [&]<std::size_t kChunks>(std::size_t first) {
+    __m512i at[2 * kChunks], word[4][2 * kChunks];
+    TableBits bits[2 * kChunks];
+    for (std::size_t chunk = 0; chunk < kChunks; ++chunk) {
+      __m512i leaf = _mm512_setzero_si512();
+      for (u32 level = 0; level != kDepth; ++level) {
+        const u8* of_rows = rank[level] + first + chunk * kChunk;
+        const __mmask64 yes = _mm512_cmpge_epu8_mask(_mm512_load_si512(of_rows), least[level]);
+        leaf = _mm512_mask_add_epi8(leaf, yes, leaf, _mm512_set1_epi8(static_cast<char>(1u << level)));
+      }
+      at[2 * chunk] = leaf;
+      at[2 * chunk + 1] = _mm512_srli_epi16(leaf, 8);
     }
-    for (std::size_t odd = 0; odd < 2; ++odd) {
-      const __m512i at = odd ? _mm512_srli_epi16(leaf, 8) : leaf;
-      const __m512i w0 = look_up<kTables>(words[0], at), w1 = look_up<kTables>(words[1], at);
-      const __m512i w2 = look_up<kTables>(words[2], at), w3 = look_up<kTables>(words[3], at);
-      const __m512i low[2] = {_mm512_unpacklo_epi16(w0, w1), _mm512_unpackhi_epi16(w0, w1)};
-      const __m512i high[2] = {_mm512_unpacklo_epi16(w2, w3), _mm512_unpackhi_epi16(w2, w3)};
-      auto* total = reinterpret_cast<Doubles*>(sums + row) + 4 * odd;
-      for (std::size_t half = 0; half < 2; ++half) {
-        total[2 * half] += reinterpret_cast<Doubles>(_mm512_maskz_unpacklo_epi32(0xFFFF, low[half], high[half]));
-        total[2 * half + 1] += reinterpret_cast<Doubles>(_mm512_maskz_unpackhi_epi32(0xFFFF, low[half], high[half]));
+    for (std::size_t half = 0; half < 2 * kChunks; ++half) {
+      bits[half] = {_mm512_test_epi16_mask(at[half], _mm512_set1_epi16(0x40)),
+                    _mm512_test_epi16_mask(at[half], _mm512_set1_epi16(0x80))};
+    }
+    for (std::size_t w = 0; w < 4; ++w) {
+      if (kTables > 1) load_words(w);
+      for (std::size_t half = 0; half < 2 * kChunks; ++half) {
+        word[w][half] = look_up<kTables>(words[w], at[half], bits[half]);
       }
     }
-  }
+    auto* total = reinterpret_cast<Doubles*>(sums + first);
+    for (std::size_t half = 0; half < 2 * kChunks; ++half, total += 4) {
+      const __m512i low01 = _mm512_unpacklo_epi16(word[0][half], word[1][half]);
+      const __m512i high01 = _mm512_unpackhi_epi16(word[0][half], word[1][half]);
+      const __m512i low23 = _mm512_unpacklo_epi16(word[2][half], word[3][half]);
+      const __m512i high23 = _mm512_unpackhi_epi16(word[2][half], word[3][half]);
+      // With masks, because GCC 12 takes the others for uses of a variable that was never set.
+      total[0] += reinterpret_cast<Doubles>(_mm512_maskz_unpacklo_epi32(0xFFFF, low01, low23));
+      total[1] += reinterpret_cast<Doubles>(_mm512_maskz_unpackhi_epi32(0xFFFF, low01, low23));
+      total[2] += reinterpret_cast<Doubles>(_mm512_maskz_unpacklo_epi32(0xFFFF, high01, high23));
+      total[3] += reinterpret_cast<Doubles>(_mm512_maskz_unpackhi_epi32(0xFFFF, high01, high23));
+    }
+  };
+  std::size_t row = 0;
+  for (; row + kTogether * kChunk <= n; row += kTogether * kChunk) add_chunks.template operator()<kTogether>(row);
+  for (; row < n; row += kChunk) add_chunks.template operator()<1>(row);
 }
 
 // Where the sum of each row of a chunk lies.
@@ -215,7 +302,7 @@ constexpr std::size_t place_of(std::size_t row) {
 }
 
 void add_doubles(std::span<const SymmetricTree> trees, const RankTest* tests, const Ranks& ranks, std::size_t n,
-                 const double* values, std::size_t, double* sums) {
+                 const double* values, double* sums) {
   const auto reorder = [&](bool back) {
     for (double* chunk = sums; chunk < sums + n; chunk += kChunk) {
       double copy[kChunk];
@@ -248,7 +335,7 @@ void add_doubles(std::span<const SymmetricTree> trees, const RankTest* tests, co
 constexpr bool kLeavesAreWords = false;
 
 void add_doubles(std::span<const SymmetricTree> trees, const RankTest* tests, const Ranks& ranks, std::size_t n,
-                 const double* values, std::size_t, double* sums) {
+                 const double* values, double* sums) {
   constexpr std::size_t kTogether = 8;
   for_each_group<kTogether>(trees, tests, ranks, n, [=](auto group, const auto& leaf, std::size_t row) {
     const auto add = [&](std::size_t n_trees) {
@@ -268,6 +355,6 @@ void add_doubles(std::span<const SymmetricTree> trees, const RankTest* tests, co
 
 }  // namespace
 
-const SymmetricKernels kSymmetricKernels = {rank_rows, walk, add_doubles, add_vectors, kLeavesAreWords};
+const SymmetricKernels kSymmetricKernels = {rank_rows, walk, walk_row, add_doubles, add_vectors, kLeavesAreWords};
 
 }  // namespace scurry::SCURRY_ISA

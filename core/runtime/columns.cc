@@ -56,6 +56,7 @@ Columns::Columns(const ForestView& forest)
     : float32_(forest.float32_input), truncate_categories_(forest.truncate_categories) {
   collect(forest);
   if (!float32_) sort_thresholds(forest);
+  place_missing(forest);
   describe_floats();
 }
 
@@ -91,20 +92,35 @@ void Columns::collect(const ForestView& forest) {
   if (size() == pad_) columns_.push_back({0, Missing::kNan});
 
   node_column_.assign(forest.n_nodes(), pad_);
-  std::vector<unsigned> directions(columns_.size());  // bits: right, left
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     if (forest.left[node] < 0) continue;
     node_column_[node] = index.find(entry_of(node))->second;
-    directions[node_column_[node]] |= forest.default_left[node] ? 2u : 1u;
+    columns_[node_column_[node]].is_read = true;
+  }
+}
+
+// Finds the key of missing values. A node sends a key left iff it is at most its own.
+void Columns::place_missing(const ForestView& forest) {
+  std::vector<std::uint32_t> above(columns_.size(), 0), upto(columns_.size(), kNanKey);
+  std::vector<unsigned> directions(columns_.size());  // bits: right, left
+  for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
+    const std::uint32_t c = node_column_[node];
+    if (forest.left[node] < 0 || c >= pad_) continue;
+    const std::uint32_t key = key_of_node(forest, node);
+    directions[c] |= forest.default_left[node] ? 2u : 1u;
+    if (forest.default_left[node]) {
+      upto[c] = std::min(upto[c], key);
+    } else {
+      above[c] = std::max(above[c], key + 1);
+    }
   }
   for (std::uint32_t c = 0; c < pad_; ++c) {
     Column& column = columns_[c];
     if (column.missing == Missing::kAsZero) continue;
-    column.mixed = directions[c] == 3;
-    column.missing_key = directions[c] == 2 ? 0 : kNanKey;
+    column.mixed = directions[c] == 3 && above[c] > upto[c];
+    column.missing_key = directions[c] == 2 ? 0 : directions[c] == 3 && !column.mixed ? above[c] : kNanKey;
     has_mixed_ |= column.mixed;
   }
-  for (std::uint32_t c = 0; c < size(); ++c) columns_[c].is_read = directions[c] != 0;
 }
 
 void Columns::sort_thresholds(const ForestView& forest) {

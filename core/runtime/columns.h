@@ -5,9 +5,9 @@
 // below it. A column uses ranks among its thresholds instead if no float lies between two of them. All of this is
 // exact.
 //
-// A missing value has one key per column: below all thresholds if it goes left at every node of the column, else above
-// them. If it goes left at some nodes only, those nodes are marked (Trees), and walks over rows with missing values
-// read the marks.
+// A missing value has one key per column: that of a number which goes the same way at every node of the column, if there
+// is one. (An imputer makes missing values such a number.) Otherwise it is above all thresholds, nodes where it goes left
+// are marked (Trees), and walks over rows with missing values read the marks.
 #pragma once
 
 #include <bit>
@@ -96,6 +96,7 @@ class Columns {
 
   void collect(const ForestView& forest);
   void sort_thresholds(const ForestView& forest);
+  void place_missing(const ForestView& forest);
   void describe_floats();
 
   std::vector<Column> columns_;

@@ -53,9 +53,8 @@ void Engine::sum_block(Scratch& scratch, AlignedVector<Real>& sums) const {
 template <class Real>
 void Engine::sum_row(Scratch& scratch, AlignedVector<Real>& sums) const {
   values_.start(1, sums);
-  const auto& trees = walker_.trees();
-  walker_.walk_row(trees.data(), trees.size(), scratch.keys.data(), scratch.payload.data());
-  values_.add_row(trees, scratch.payload.data(), sums.data());
+  walker_.walk_row(scratch.keys.data(), scratch.payload.data());
+  values_.add_row(walker_.trees(), scratch.payload.data(), sums.data());
 }
 
 template <class Real, class Finish>

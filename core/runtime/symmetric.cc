@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 #include <map>
 #include <tuple>
 
@@ -11,9 +10,8 @@ namespace scurry {
 namespace {
 
 constexpr std::size_t kMaxThresholds = 255;  // so that a rank is a byte
+constexpr std::size_t kLeastPadded = 32;  // thresholds that a kernel may read
 constexpr std::size_t kMaxColumns = 4096;
-constexpr std::size_t kNearestCacheBytes = 24 * 1024;
-constexpr std::size_t kMinRows = 4 * kChunk, kMaxRows = 32 * kChunk;
 
 bool ask_the_same(const ForestView& forest, std::int32_t a, std::int32_t b) {
   return forest.feature[a] == forest.feature[b] && forest.category_set[a] == forest.category_set[b] &&
@@ -48,7 +46,8 @@ struct Symmetric::Lowering {
     for (const std::int32_t node : level) {
       if (forest.left[node] >= 0) return false;
     }
-    out.trees_.push_back({0, static_cast<std::uint32_t>(asked.size()), static_cast<std::uint32_t>(out.payloads_.size())});
+    const auto depth = static_cast<std::uint32_t>(asked.size());
+    out.trees_.push_back({0, depth, static_cast<std::uint32_t>(out.payloads_.size())});
     for (const std::int32_t leaf : level) out.payloads_.push_back(payload_of_node[leaf]);
     return true;
   }
@@ -76,7 +75,7 @@ struct Symmetric::Lowering {
       keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
       if (keys.size() > kMaxThresholds) return false;
       numeric[column] = static_cast<std::uint16_t>(out.columns_.size());
-      const std::size_t padded = std::bit_ceil(keys.size() + 1), first = out.thresholds_.size();
+      const std::size_t padded = std::max(std::bit_ceil(keys.size() + 1), kLeastPadded), first = out.thresholds_.size();
       out.columns_.push_back({column, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(keys.size())});
       out.thresholds_.insert(out.thresholds_.end(), keys.begin(), keys.end());
       out.thresholds_.resize(first + padded, kNanKey);  // no key exceeds it
@@ -106,6 +105,24 @@ struct Symmetric::Lowering {
   }
 };
 
+void Symmetric::make_row_tests(std::uint32_t pad) {
+  for (const SymmetricTree& tree : trees_) depth_ = std::max(depth_, tree.depth);
+  row_tests_.resize((trees_.size() + kRowTrees - 1) / kRowTrees * depth_);
+  for (RowTest& test : row_tests_) {  // a question whose answer is no, for trees that are less deep
+    std::fill_n(test.column, kRowTrees, pad);
+    std::fill_n(test.key, kRowTrees, kNanKey);
+  }
+  for (std::size_t t = 0; t < trees_.size(); ++t) {
+    for (std::uint32_t level = 0; level < trees_[t].depth; ++level) {
+      const RankTest& from = tests_[trees_[t].first_test + level];
+      const RankColumn& column = columns_[from.column];
+      RowTest& to = row_tests_[t / kRowTrees * depth_ + level];
+      to.column[t % kRowTrees] = column.column;
+      to.key[t % kRowTrees] = thresholds_[column.first + from.least - 1];
+    }
+  }
+}
+
 std::optional<Symmetric> Symmetric::find(const ForestView& forest, const Columns& columns,
                                          const std::vector<std::uint32_t>& payload_of_node) {
   if (columns.has_mixed()) return std::nullopt;  // a missing value would need two ranks
@@ -115,12 +132,14 @@ std::optional<Symmetric> Symmetric::find(const ForestView& forest, const Columns
     if (!lowering.read(tree, payload_of_node)) return std::nullopt;
   }
   if (!lowering.make_tests()) return std::nullopt;
+  if (!found->has_categories()) found->make_row_tests(columns.pad());
   found->category_bits_.assign(forest.category_bits.begin(), forest.category_bits.end());
   return found;
 }
 
 std::size_t Symmetric::bytes() const {
   return trees_.size() * sizeof(SymmetricTree) + tests_.size() * sizeof(RankTest) +
+         row_tests_.size() * sizeof(RowTest) +
          columns_.size() * sizeof(RankColumn) + category_tests_.size() * sizeof(CategoryTest) +
          (payloads_.size() + thresholds_.size() + category_bits_.size()) * sizeof(std::uint32_t);
 }
@@ -132,6 +151,10 @@ void Symmetric::rank(const Block& block, std::size_t key_stride, std::uint8_t* r
 
 void Symmetric::walk(std::size_t tree, const Block& block, std::uint32_t* payload) const {
   kernels().symmetric.walk(trees_[tree], tests_.data(), block.ranks, block.n, payloads_.data(), payload);
+}
+
+void Symmetric::walk_row(const std::uint32_t* keys, std::uint32_t* payload) const {
+  kernels().symmetric.walk_row(row_tests_.data(), depth_, trees_, keys, payloads_.data(), payload);
 }
 
 std::optional<SymmetricSums> SymmetricSums::make(const Symmetric& symmetric, const NodeValues& values) {
@@ -167,14 +190,11 @@ std::optional<SymmetricSums> SymmetricSums::make(const Symmetric& symmetric, con
 }
 
 void SymmetricSums::add(const Symmetric& symmetric, const Block& block, double* sums) const {
-  // A part of the block at a time, whose ranks and sums stay in the nearest cache while all trees are added.
-  const std::size_t row_bytes = symmetric.n_columns() + width_ * sizeof(double);
-  const std::size_t n_rows = std::clamp(kNearestCacheBytes / row_bytes / kChunk * kChunk, kMinRows, kMaxRows);
-  const auto add = width_ == 1 ? kernels().symmetric.add_doubles : kernels().symmetric.add_vectors;
-  for (std::size_t first = 0; first < block.n; first += n_rows) {
-    const Ranks part{block.ranks.of_rows + first, block.ranks.stride, block.ranks.n_columns};
-    add(symmetric.trees(), symmetric.tests().data(), part, std::min(n_rows, block.n - first), values_.data(), width_,
-        sums + first * width_);
+  const RankTest* tests = symmetric.tests().data();
+  if (width_ == 1) {
+    kernels().symmetric.add_doubles(symmetric.trees(), tests, block.ranks, block.n, values_.data(), sums);
+  } else {
+    kernels().symmetric.add_vectors(symmetric.trees(), tests, block.ranks, block.n, values_.data(), width_, sums);
   }
 }
 

@@ -42,12 +42,18 @@ class Symmetric {
   void rank(const Block& block, std::size_t key_stride, std::uint8_t* ranks, std::size_t stride) const;
   // payload[row] of the leaf each row of the block reaches in a tree.
   void walk(std::size_t tree, const Block& block, std::uint32_t* payload) const;
+  // payload[tree] of the leaf that the row with these keys reaches in every tree; not with categories.
+  void walk_row(const std::uint32_t* keys, std::uint32_t* payload) const;
+  bool has_categories() const { return !category_tests_.empty(); }
 
  private:
   struct Lowering;
+  void make_row_tests(std::uint32_t pad);
 
   std::vector<SymmetricTree> trees_;
   std::vector<RankTest> tests_;
+  std::vector<RowTest> row_tests_;
+  std::uint32_t depth_ = 0;  // of the deepest tree
   std::vector<std::uint32_t> payloads_;
   std::vector<RankColumn> columns_;
   std::vector<std::uint32_t> thresholds_;  // keys, for each numeric column a power of two of them

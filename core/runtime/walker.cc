@@ -155,6 +155,11 @@ void Walker::walk_row(const Tree* trees, std::size_t n, const std::uint32_t* key
   }
 }
 
+void Walker::walk_row(const std::uint32_t* keys, std::uint32_t* payload) const {
+  if (symmetric_ && !symmetric_->has_categories()) return symmetric_->walk_row(keys, payload);
+  walk_row(trees().data(), trees().size(), keys, payload);
+}
+
 void Walker::take_steps(const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* at) const {
   if (trees_.is_wide()) {
     kernels().wide.steps(wide_, trees, n, keys, at);

@@ -46,7 +46,8 @@ class Walker {
             std::size_t ahead = 0) const;
   // Whether rows that stop soon are walked faster without a by-column copy.
   bool prefers_rows() const {
-    return !symmetric_ && !trees_.is_wide() && !columns_.has_categories() && columns_.stride() <= kernels().max_register_stride;
+    return !symmetric_ && !trees_.is_wide() && !columns_.has_categories() &&
+           columns_.stride() <= kernels().max_register_stride;
   }
   // Makes the by-column copy of the block that walks are fastest with: keys, or ranks in symmetric trees. It pays from
   // half a chunk of rows on.
@@ -63,6 +64,8 @@ class Walker {
   void load_row(const RowsView& rows, std::size_t row, std::size_t n_payloads, Scratch& scratch) const;
   // payload[i] of the leaf that the row with these keys reaches in trees[i].
   void walk_row(const Tree* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload) const;
+  // payload[tree] of the leaf that it reaches in every tree of the forest.
+  void walk_row(const std::uint32_t* keys, std::uint32_t* payload) const;
   // Takes a tree step in trees[0], then in trees[1], and so on; at[tree] is the node of the row in the array of all
   // nodes.
   void take_steps(const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* at) const;

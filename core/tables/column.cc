@@ -103,7 +103,7 @@ double look_up(const Categories& categories, bool refuse_codes, T value, Trouble
   if constexpr (std::is_same_v<T, bool>) {
     return categories.code_of(Number::of(std::int64_t{value}));
   } else if constexpr (std::is_floating_point_v<T>) {
-    if (std::isnan(value)) return kNoCode;
+    if (std::isnan(value)) return categories.missing_code();
     const double number = static_cast<double>(value);
     if (refuse_rounded && std::abs(number) >= kFirstRounded) {
       trouble = {Problem::kRounded, {}, number};
@@ -125,14 +125,19 @@ bool is_missing(T value) {
   return false;
 }
 
-double null_code(const Reading& reading) { return reading.null_is_none ? reading.categories->none_code() : kNoCode; }
+// Among numbers, a null is NaN unless None is listed. Among texts it is None, and no category unless that is listed.
+double null_code(const Reading& reading, bool of_texts) {
+  const Categories& categories = *reading.categories;
+  const bool is_none = reading.null_is_none && (of_texts || !std::isnan(categories.none_code()));
+  return is_none ? categories.none_code() : categories.missing_code();
+}
 
 template <class Out>
 Trouble read_category_numbers(const Column& column, const Reading& reading, Out* out) {
   const Categories& categories = *reading.categories;
   const bool refused = categories.numbers_are() == NumbersAre::kRefused || !categories.has_numbers();
   const bool refuse_codes = categories.numbers_are() == NumbersAre::kValuesUnlessCodes && !reading.is_dictionary;
-  const double missing = null_code(reading);
+  const double missing = null_code(reading, false);
   Trouble trouble;
   with_values(column, [&](auto get) {
     for (std::size_t row = 0; row < column.n_rows && trouble.problem == Problem::kNone; ++row) {
@@ -154,7 +159,7 @@ Trouble read_category_numbers(const Column& column, const Reading& reading, Out*
 template <class Out>
 Trouble read_texts(const Column& column, const Reading& reading, Out* out) {
   const Categories& categories = *reading.categories;
-  const double missing = null_code(reading);
+  const double missing = null_code(reading, true);
   for (std::size_t row = 0; row < column.n_rows; ++row) {
     if (!column.is_valid(row)) {
       out[row] = static_cast<Out>(missing);
@@ -184,7 +189,7 @@ template <class Out>
 Trouble read_dictionary(const Column& column, Reading reading, Out* out) {
   reading.is_dictionary = true;
   const Column& dictionary = *column.dictionary;
-  const double missing = null_code(reading);
+  const double missing = null_code(reading, dictionary.is_text());
   const bool remember = dictionary.n_rows <= 2 * column.n_rows;
   std::vector<double> known(remember ? dictionary.n_rows : 0, kNotYet);
   Trouble trouble;
@@ -272,7 +277,7 @@ Trouble read_column(const Column& column, const Reading& reading, Out* out) {
   const Column& values = column.dictionary != nullptr ? *column.dictionary : column;
   if (column.kind == ColumnKind::kOther || values.kind == ColumnKind::kOther) return {Problem::kOtherType, {}, 0.0};
   if (values.kind == ColumnKind::kNull) {
-    std::fill_n(out, column.n_rows, static_cast<Out>(categories != nullptr ? null_code(reading) : kNoCode));
+    std::fill_n(out, column.n_rows, static_cast<Out>(categories != nullptr ? null_code(reading, false) : kNoCode));
     return {};
   }
   if (categories == nullptr) {
@@ -288,10 +293,11 @@ Trouble read_column(const Column& column, const Reading& reading, Out* out) {
 
 template <class Out>
 void translate_codes(const Column& codes, const double* table, std::size_t n_codes, Out* out) {
+  const double missing = table[n_codes];
   with_values(codes, [&](auto get) {
     for (std::size_t row = 0; row < codes.n_rows; ++row) {
       const auto code = static_cast<std::size_t>(get(row));  // one below zero becomes one beyond the table
-      out[row] = static_cast<Out>(code < n_codes ? table[code] : kNoCode);
+      out[row] = static_cast<Out>(code < n_codes ? table[code] : missing);
     }
   });
 }

@@ -85,7 +85,7 @@ struct Reading {
 template <class Out>
 Trouble read_column(const Column& column, const Reading& reading, Out* out);
 
-// Writes what `table`, of n_codes entries, has for each code of the column, NaN for others.
+// Writes what `table` has for each code of the column; its entry `n_codes`, the last, is for others: missing values.
 template <class Out>
 void translate_codes(const Column& codes, const double* table, std::size_t n_codes, Out* out);
 

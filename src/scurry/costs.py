@@ -79,6 +79,7 @@ class FeatureCosts:
         -------
         FeatureCosts
         """
+        forest.refuse_front("count what raw columns cost")
         if groups is None and group_costs is not None:
             raise InputError("group_costs needs groups: which features belong to each of them", argument="groups")
         if groups is not None and group_costs is None and feature_costs is not None:

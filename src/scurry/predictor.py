@@ -450,6 +450,7 @@ class Predictor:
         ----------
         path : str or path
         """
+        self.forest.refuse_front("be saved")
         write_container(path, "predictor", *self._parts())
 
     def _parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -469,7 +470,8 @@ class Summary:
 
     def __init__(self, forest: Forest, plan: Plan) -> None:
         about = {"method": plan.method} if plan.certificate is None else plan.certificate.lines()
-        self.lines = {"forest": repr(forest)} | about
+        front = {} if forest.front is None else {"front": forest.front.describe()}
+        self.lines = {"forest": repr(forest)} | front | about
 
     def __str__(self) -> str:
         return align(self.lines)

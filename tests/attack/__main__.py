@@ -1,4 +1,4 @@
-"""Attack scurry: `python -m attack --models 1500 --frames 500 --files 20000 --calls 1500 --processes 60`.
+"""Attack scurry: `python -m attack --models 1500 --pipelines 100 --files 20000 --calls 1500 --processes 60`.
 
 Each attack is cut into slices, which children of this process run one after another. A slice that crashes or hangs
 ends its child and is a finding; another child goes on after it. To repeat a finding, run its attack from its seed on,
@@ -23,7 +23,7 @@ from pathlib import Path
 from attack.findings import Findings
 
 # How many items a slice has, and how many slices a child runs: importing the frameworks takes it ten seconds.
-SLICES = {"models": 5, "frames": 10, "files": 200, "calls": 20, "processes": 5}
+SLICES = {"models": 5, "pipelines": 5, "catboost": 5, "frames": 10, "files": 200, "calls": 20, "processes": 5}
 N_SLICES = 60
 MAX_SECONDS = float(os.environ.get("SCURRY_ATTACK_SECONDS", "240"))  # for a slice; a quiet machine takes a few
 LEVELS = ("portable", "avx2", "avx512")

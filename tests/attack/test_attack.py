@@ -4,7 +4,7 @@ import pytest
 
 import scurry
 from attack import __main__ as runner
-from attack import files, frames, models, processes
+from attack import files, frames, models, pipelines, processes
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,7 @@ from attack import files, frames, models, processes
     [
         (models, 15, "rows compared with a framework"),
         (frames, 5, "rows of tables"),
+        (pipelines, 2, "pipeline rows"),
         (files, 100, "files refused"),
         (processes, 5, "threaded calls"),
     ],
@@ -20,6 +21,16 @@ def test_attacks_find_nothing(attack, n, counted):
     findings = attack.attack(n, seed=7)
     assert findings.problems == []
     assert findings.counts[counted] > 50
+
+
+def test_catboost_agrees_to_the_last_bit():
+    pytest.importorskip("catboost")
+    from attack import catboost
+
+    findings = catboost.attack(8, seed=7)
+    assert findings.problems == []
+    assert findings.counts["rows of tables"]
+    assert findings.counts["rows of numbers"]
 
 
 def test_a_wrong_label_is_found(monkeypatch):

@@ -12,7 +12,10 @@ BUILD = Path(__file__).parents[2] / "build"
 REGISTERS = {"portable": "xmm", "avx2": "ymm", "avx512": "zmm"}
 # The files whose loops compare vectors. Without AVX2 trees are walked, which compares no vectors.
 KERNELS = [
-    (isa, name) for isa in REGISTERS for name in ("encode", "sums", "walk") if (isa, name) != ("portable", "walk")
+    (isa, name)
+    for isa in REGISTERS
+    for name in ("encode", "sums", "symmetric", "walk")
+    if (isa, name) != ("portable", "walk")
 ]
 
 

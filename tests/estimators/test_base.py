@@ -15,6 +15,7 @@ from sklearn.ensemble import (
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -169,7 +170,7 @@ def test_mistakes(rows, fitted):
     with pytest.raises(InputError, match="leaves none of n_samples=6 rows to calibrate on"):
         AnytimeClassifier(calibration_size=0.1).fit(X[:6], [0, 1, 2, 0, 1, 2])
     with pytest.raises(UnsupportedModelError, match=r"make_pipeline\(pipeline\[:-1\], EarlyExitClassifier\(pipeline"):
-        EarlyExitClassifier(make_pipeline(StandardScaler(), RandomForestClassifier(3))).fit(X, y)
+        EarlyExitClassifier(make_pipeline(StandardScaler(), LogisticRegression())).fit(X, y)
 
 
 def test_few_predictors_are_kept_however_many_budgets_are_asked_for(fitted, rows):

@@ -7,14 +7,17 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_classification
+from sklearn.decomposition import PCA
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from scurry import AbortFlag, AnytimeClassifier, EarlyExitClassifier, FeatureBudgetClassifier, early_exit
-from scurry.errors import UnsupportedModelError
+from scurry.errors import InputError
 from scurry.promises import Accuracy, LabelsPerClass
 
 WITHOUT_PROMISE = {"max_disagreement": 0.05, "confidence": None}
@@ -98,14 +101,35 @@ def test_pickles(rows, model):
     assert (received.predict_proba(X_new) == model.predict_proba(X_new)).all()
 
 
-def test_a_pipeline_inside_a_frozen_estimator():
-    """Only the pipeline can fill the missing values: the message is about it, not about them."""
-    X, y = make_classification(200, random_state=0)
-    X[0, 0] = np.nan
-    pipeline = make_pipeline(SimpleImputer(), RandomForestClassifier(5, random_state=0)).fit(X, y)
-    for wrapped in (pipeline, FrozenEstimator(pipeline)):
-        with pytest.raises(UnsupportedModelError, match=r"this Pipeline changes its rows.*make_pipeline\(pipeline"):
-            EarlyExitClassifier(wrapped).fit(X, y)
+def test_pipelines():
+    """Steps before the model are folded into its trees, so that rows stay raw: with missing values, say."""
+    X, y = make_classification(900, random_state=0)
+    X[::7, 0] = np.nan
+    steps = (SimpleImputer(), StandardScaler(), RandomForestClassifier(15, max_depth=4, random_state=0))
+    pipeline = make_pipeline(*steps).fit(X[:300], y[:300])
+    search = GridSearchCV(make_pipeline(*steps), {"standardscaler__with_mean": [True]}, cv=2).fit(X[:300], y[:300])
+    for wrapped in (pipeline, FrozenEstimator(pipeline), search):
+        fast = EarlyExitClassifier(wrapped, max_disagreement=0.0, confidence=None).fit(X[300:], y[300:])
+        assert fast.forest_.front is None
+        assert (fast.forest_.predict(X) == wrapped.predict(X)).all()
+        assert (fast.predict(X[300:]) == wrapped.predict(X[300:])).mean() > 0.99
+    frugal = FeatureBudgetClassifier(FrozenEstimator(pipeline)).fit(X[300:], y[300:])
+    assert (frugal.predict(X) == frugal.predictor_.predict(X)).all()
+    unfitted = EarlyExitClassifier(make_pipeline(*steps), **WITHOUT_PROMISE, random_state=0).fit(X, y)
+    assert (unfitted.forest_.predict(X) == unfitted.estimator_.predict(X)).all()
+
+
+def test_a_pipeline_that_cannot_be_folded_stays_in_front():
+    X, y = make_classification(900, random_state=0)
+    pipeline = make_pipeline(PCA(4), RandomForestClassifier(15, max_depth=4, random_state=0)).fit(X[:300], y[:300])
+    fast = EarlyExitClassifier(pipeline, max_disagreement=0.0, confidence=None).fit(X[300:], y[300:])
+    assert "'pca' is a PCA" in str(fast.predictor_.summary())
+    assert (fast.forest_.predict(X) == pipeline.predict(X)).all()
+    assert (fast.predict(X[300:]) == pipeline.predict(X[300:])).mean() > 0.99
+    anytime = AnytimeClassifier(pipeline).fit(X[300:], y[300:])
+    assert (anytime.predict(X) == pipeline.predict(X)).all()
+    with pytest.raises(InputError, match=r"cannot count what raw columns cost.*pipeline"):
+        FeatureBudgetClassifier(pipeline).fit(X[300:], y[300:])
 
 
 def test_options_of_early_exit(rows):

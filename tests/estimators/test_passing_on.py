@@ -78,14 +78,14 @@ def test_parameters_are_passed_on(forest, monkeypatch, estimator, function, para
 @pytest.mark.parametrize("size", [0.9, 49])
 def test_no_class_is_held_out_whole(size):
     labels = np.array(["often"] * 50 + ["once"])
-    training, calibrating = base._split(labels, size, np.random.RandomState(0))
+    training, calibrating = base.split(labels, size, np.random.RandomState(0))
     assert set(labels[training]) == {"often", "once"}
     assert sorted([*training, *calibrating]) == list(range(51))
 
 
 def test_copies_go_one_way():
     labels, copies = np.tile([0, 1], 30), np.arange(60) // 6 * 2 + np.tile([0, 1], 30)
-    training, calibrating = base._split(labels, 0.35, np.random.RandomState(0), copies)
+    training, calibrating = base.split(labels, 0.35, np.random.RandomState(0), copies)
     assert set(copies[training]).isdisjoint(copies[calibrating])
     assert 0 < len(calibrating) < 60
 

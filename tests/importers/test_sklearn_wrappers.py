@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import (
     AdaBoostClassifier,
@@ -18,9 +19,9 @@ from sklearn.ensemble import (
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import scurry
 from scurry.errors import UnsupportedModelError
@@ -38,6 +39,12 @@ def test_frozen_models_and_idle_pipelines_are_unwrapped():
         FrozenEstimator(Pipeline([("idle", idle), ("model", model)])),
     ):
         assert scurry.from_model(wrapped).digest == scurry.from_model(model).digest
+
+
+def test_the_best_of_a_search():
+    X, y = make_data("binary")
+    search = GridSearchCV(DecisionTreeClassifier(random_state=0), {"max_depth": [1, 3]}, cv=2).fit(X, y)
+    assert scurry.from_model(search).digest == scurry.from_model(search.best_estimator_).digest
 
 
 class DerivedForest(RandomForestClassifier):
@@ -65,14 +72,6 @@ def categorical_tree(X, y):
 
 
 REFUSED = {
-    "pipeline": (
-        lambda X, y: make_pipeline(StandardScaler(), RandomForestClassifier(3)).fit(X, y),
-        r"'standardscaler'.*pipeline\[-1\].*pipeline\[:-1\].transform\(X\)",
-    ),
-    "function": (
-        lambda X, y: make_pipeline(FunctionTransformer(np.abs), RandomForestClassifier(3)).fit(X, y),
-        "'functiontransformer'",
-    ),
     "no model": (lambda X, y: Pipeline([("end", "passthrough")]).fit(X, y), "ends in 'passthrough'"),
     "linear end": (lambda X, y: Pipeline([("m", LogisticRegression())]).fit(X, y), "LogisticRegression.*RandomForest"),
     "unfitted": (lambda X, y: RandomForestClassifier(), "RandomForestClassifier is not fitted; call fit"),
@@ -95,8 +94,14 @@ REFUSED = {
     "isolation": (lambda X, y: IsolationForest(n_estimators=2).fit(X), "IsolationForest"),
     "embedding": (lambda X, y: RandomTreesEmbedding(n_estimators=2).fit(X), "RandomTreesEmbedding"),
     "search": (
-        lambda X, y: GridSearchCV(DecisionTreeClassifier(), {"max_depth": [1]}, cv=2).fit(X, y),
-        "GridSearchCV.*best_estimator_",
+        lambda X, y: GridSearchCV(DecisionTreeClassifier(), {"max_depth": [1]}, cv=2, refit=False).fit(X, y),
+        "GridSearchCV has no best_estimator_; fit it with refit=True",
+    ),
+    "target": (
+        lambda X, y: TransformedTargetRegressor(DecisionTreeRegressor(), func=np.log1p, inverse_func=np.expm1).fit(
+            X, y
+        ),
+        "TransformedTargetRegressor.*Import model.regressor_",
     ),
 }
 

@@ -123,3 +123,46 @@ def complete_forest(n_trees=30, depth=8, n_features=6, n_columns=3, seed=0, **he
         "classes": np.arange(n_columns) if n_columns > 1 else None,
     }
     return Forest(**(fields | header))
+
+
+def symmetric_forest(
+    n_trees=30, depth=6, n_features=6, n_columns=1, seed=0, n_thresholds=40, n_sets=0, **header
+) -> Forest:
+    """Trees that ask one question per level, of at most `depth` levels, some of them about sets of categories; the last
+    tree is a leaf, as a bias is.
+
+    Features 0, 1, … are numeric; with `n_sets`, the last one is categorical.
+    """
+    rng = np.random.default_rng(seed)
+    thresholds = rng.normal(size=(n_features, n_thresholds)).astype(np.float32)
+    nan_left = rng.random(n_features) < 0.5
+    arrays = {name: [] for name in ("feature", "threshold", "left", "default_left", "category_set")}
+    sizes = []
+    for tree in range(n_trees):
+        levels = 0 if tree == n_trees - 1 else depth if tree % 5 else rng.integers(0, depth + 1)
+        size = 2 ** (levels + 1) - 1
+        level = np.log2(np.arange(size) + 1).astype(int)
+        inner = level < levels
+        feature = rng.integers(0, n_features, levels + 1)
+        categorical = inner & (feature[level] == n_features - 1) & (n_sets > 0)
+        arrays["feature"].append(np.where(inner, feature[level], -1))
+        asked = thresholds[feature, rng.integers(0, n_thresholds, levels + 1)]
+        arrays["threshold"].append(np.where(inner & ~categorical, asked[level], 0.0))
+        arrays["left"].append(np.where(inner, 2 * np.arange(size) + 1 + sum(sizes), -1))
+        arrays["default_left"].append(np.where(categorical, False, nan_left[feature[level]]) & inner)
+        sets = rng.integers(0, max(n_sets, 1), levels + 1)
+        arrays["category_set"].append(np.where(categorical, sets[level], -1))
+        sizes.append(size)
+    joined = {name: np.concatenate(parts) for name, parts in arrays.items()}
+    offset = np.concatenate([[0], np.cumsum(sizes)])
+    fields = joined | {
+        "tree_offset": offset,
+        "right": np.where(joined["left"] < 0, -1, joined["left"] + 1),
+        "value": rng.normal(size=(offset[-1], n_columns)),
+        "n_features": n_features,
+        "classes": np.arange(max(n_columns, 2)) if "classes" not in header else None,
+        "aggregation": "sum",
+        "category_offset": np.arange(n_sets + 1),
+        "category_bits": rng.integers(0, 2**32, n_sets, dtype=np.uint64),
+    }
+    return Forest(**(fields | header))

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, check_random_state, get_tags
 from sklearn.utils.multiclass import check_classification_targets
@@ -141,7 +142,9 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
         rng, fitted = check_random_state(self.random_state), _is_fitted(model)
         # First: what cannot be imported is the mistake, whatever is wrong with the rows.
         forest = self._import_model(model) if fitted else None
-        self._allow_nan = bool(get_tags(self).input_tags.allow_nan)
+        # What rows may hold is the business of a pipeline's own steps.
+        self._is_pipeline = isinstance(_inner(model), Pipeline)
+        self._allow_nan = self._is_pipeline or bool(get_tags(self).input_tags.allow_nan)
         labels: NDArray[Any] | None = None
         if y is not None or not fitted or self._NEEDS_LABELS:
             labels = self._check_targets(y)
@@ -290,14 +293,16 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
         finite = "allow-nan" if self._allow_nan else True
-        return validate_data(self, X, reset=reset, ensure_all_finite=finite, ensure_min_samples=ensure_min_samples)
+        dtype = None if self._is_pipeline else "numeric"
+        return validate_data(
+            self, X, reset=reset, dtype=dtype, ensure_all_finite=finite, ensure_min_samples=ensure_min_samples
+        )
 
     def _import_model(self, model: Any) -> Forest:
         try:
             return from_model(model)
         except UnsupportedModelError as error:
-            inner = model.estimator if isinstance(model, FrozenEstimator) else model
-            if not isinstance(inner, Pipeline):
+            if not isinstance(_inner(model), Pipeline):
                 raise
             raise UnsupportedModelError(
                 f"{error}; or put the estimator into the pipeline: "
@@ -361,6 +366,13 @@ class BudgetedClassifier(ClassifierMixin, BudgetedEstimator):
             "EarlyExitRegressor and scurry.anytime take regressors",
             argument="estimator",
         )
+
+
+def _inner(model: Any) -> Any:
+    """Return the model that a frozen estimator or a search such as GridSearchCV stands for."""
+    while isinstance(model, FrozenEstimator) or hasattr(model, "best_estimator_"):
+        model = model.estimator if isinstance(model, FrozenEstimator) else model.best_estimator_
+    return getattr(model, "estimator", model) if isinstance(model, BaseSearchCV) else model
 
 
 def _is_fitted(model: Any) -> bool:

@@ -1,6 +1,7 @@
 """Forest: what a trained model is, and the functions that turn any table into the rows it reads."""
 
 from scurry.forest.forest import Forest
+from scurry.forest.front import Front, RawRows
 from scurry.forest.rows import as_rows, as_value, columns_read, float_columns, text_columns, thread_count
 from scurry.forest.tables import Encoder
 from scurry.forest.tree_answers import decision_slack, leaf_scores, score_step, score_threshold
@@ -8,6 +9,8 @@ from scurry.forest.tree_answers import decision_slack, leaf_scores, score_step, 
 __all__ = [
     "Encoder",
     "Forest",
+    "Front",
+    "RawRows",
     "as_rows",
     "as_value",
     "columns_read",

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scurry import _core
 from scurry.checks import check_flag, check_instance, float_of
 from scurry.errors import FormatError, InputError
+from scurry.forest.front import Front, RawRows
 from scurry.forest.rows import as_rows, thread_count
 from scurry.forest.storage import (
     Container,
@@ -29,10 +30,7 @@ from scurry.forest.storage import (
 from scurry.forest.structure import (
     ARRAYS,
     HEADER,
-    MISSING_NONE,
-    MISSING_ZERO,
     NODE_ARRAYS,
-    ZERO,
     check_fields,
     fill_arrays,
     freeze,
@@ -103,6 +101,11 @@ class Forest(TreeAnswers):
     integer_dtype : {"float32", "float64"}, optional
         The precision to which the source rounds arrays of integers: LightGBM's is float32, although it compares
         float64. By default `input_dtype`.
+    raw_rows : RawRows, optional
+        What rows must be where a pipeline was folded into the trees.
+    front : Front, optional
+        Transformers of a pipeline that could not be folded: rows pass through them first. A forest with a front cannot
+        be saved.
 
     Examples
     --------
@@ -148,6 +151,8 @@ class Forest(TreeAnswers):
         categories: Mapping[int, ArrayLike] | None = None,
         encode_numbers: bool = False,
         integer_dtype: str | None = None,
+        raw_rows: RawRows | None = None,
+        front: Front | None = None,
     ) -> None:
         given = {
             "tree_offset": tree_offset,
@@ -183,6 +188,8 @@ class Forest(TreeAnswers):
         known = {} if categories is None else categories
         check_instance("categories", known, Mapping)
         self.categories = {operator.index(f): freeze(values, None, f"categories[{f}]") for f, values in known.items()}
+        self.raw_rows, self.front = raw_rows, front
+        self.is_encoded = self.encode_numbers or front is not None
         self.__dict__["_node_depth"] = check_fields(self)  # the last field: from here on nothing can be set
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -191,7 +198,8 @@ class Forest(TreeAnswers):
         super().__setattr__(name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (container_bytes("forest", *self.to_parts()),)  # the content of a file, checked as one
+        # The content of a file, checked as one. A front goes from process to process, but into no file.
+        return _received, (container_bytes("forest", *self.to_parts()), self.front)
 
     def __deepcopy__(self, memo: object) -> Self:
         return self  # immutable: a copy would only take memory, and build its engine again
@@ -412,56 +420,6 @@ class Forest(TreeAnswers):
         self.leaf_engine.leaves(X, out, thread_count(n_threads))
         return out
 
-    def goes_left(self, node: int, x: float) -> bool:
-        """Return whether an inner node sends a row left.
-
-        Parameters
-        ----------
-        node : int
-        x : float
-            The row's value of the node's feature, in the precision in which the forest compares it.
-
-        Returns
-        -------
-        bool
-        """
-        kind = self.missing[node]
-        if self.category_set[node] >= 0:
-            return bool(self.default_left[node]) if x != x else self._is_in_set(node, x)
-        if x != x and kind == MISSING_NONE:
-            x = 0.0  # LightGBM reads NaN so where its training rows had none
-        if x != x or (kind == MISSING_ZERO and abs(x) <= ZERO):
-            return bool(self.default_left[node])
-        return bool(x < self.threshold[node] if self.comparison == "<" else x <= self.threshold[node])
-
-    def _is_in_set(self, node: int, x: float) -> bool:
-        category = np.floor(x) if self.category_rounding == "floor" else np.trunc(x)
-        first, last = self.category_offset[self.category_set[node] :][:2]
-        if not 0 <= category < 32 * (last - first):  # infinities too
-            return False
-        word = int(self.category_bits[first + int(category) // 32])
-        return bool(word >> (int(category) % 32) & 1)
-
-    def scores_at(self, nodes: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return the scores of rows that stand at some nodes, one in each tree.
-
-        Parameters
-        ----------
-        nodes : int32 array of shape (n_rows, n_trees)
-
-        Returns
-        -------
-        float64 array of shape (n_rows, n_outputs)
-        """
-        values = self.leaf_values().astype(self.score_dtype)
-        sums = np.tile(self.base_score.astype(self.score_dtype), (len(nodes), 1))
-        # One tree after the other, as the source adds them: any other order rounds differently.
-        for at, output in zip(nodes.T, self.tree_output, strict=True):
-            sums[:, slice(None) if output < 0 else slice(output, output + 1)] += values[at]
-        if self.aggregation != "sum":
-            sums /= self.score_divisor
-        return sums.astype(np.float64)
-
     def link_scores(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return scores mapped by the forest's link: to probabilities, or to a regressor's predictions.
 
@@ -552,7 +510,8 @@ class Forest(TreeAnswers):
         >>> forest.replace(classes=["no", "yes"]).predict([[1.0]])
         array(['no'], dtype='<U3')
         """
-        own = {name: getattr(self, name) for name in (*ARRAYS, *HEADER, "classes", "feature_names", "categories")}
+        others = ("classes", "feature_names", "categories", "raw_rows", "front")
+        own = {name: getattr(self, name) for name in (*ARRAYS, *HEADER, *others)}
         if self.integer_dtype != self.input_dtype:
             own["integer_dtype"] = self.integer_dtype
         return type(self)(**own | fields)
@@ -564,7 +523,16 @@ class Forest(TreeAnswers):
         ----------
         path : str or path
         """
+        self.refuse_front("be saved")
         write_container(path, "forest", *self.to_parts())
+
+    def refuse_front(self, purpose: str) -> None:
+        """Raise where rows pass through a front, because `purpose` would do without it."""
+        if self.front is not None:
+            raise InputError(
+                f"this forest cannot {purpose}: {self.front.describe()}. Import the last step alone, and give its "
+                "forest transformed rows: scurry.from_model(pipeline[-1]), pipeline[:-1].transform(X)"
+            )
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the forest as a JSON header and named arrays."""
@@ -575,6 +543,8 @@ class Forest(TreeAnswers):
         }
         if self.integer_dtype != self.input_dtype:  # only then, so that other forests keep their digest
             header["integer_dtype"] = self.integer_dtype
+        if self.raw_rows is not None:
+            header["raw_rows"] = self.raw_rows.to_json()
         return header, {name: getattr(self, name) for name in ARRAYS}
 
     @classmethod
@@ -591,6 +561,7 @@ class Forest(TreeAnswers):
             return cls(
                 **fields,
                 integer_dtype=container.field("integer_dtype", str) if "integer_dtype" in container.header else None,
+                raw_rows=RawRows.from_json(container.header["raw_rows"]) if "raw_rows" in container.header else None,
                 feature_names=names,
                 classes=values.pop("classes", None),
                 # -1 is no feature: the checks refuse it by their own message.
@@ -598,5 +569,6 @@ class Forest(TreeAnswers):
             )
 
 
-def _received(data: bytes) -> Forest:
-    return Forest.from_container(container_of(data))
+def _received(data: bytes, front: Front | None = None) -> Forest:
+    forest = Forest.from_container(container_of(data))
+    return forest if front is None else forest.replace(front=front)

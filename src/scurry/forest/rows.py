@@ -32,10 +32,11 @@ def as_rows(forest: ForestFields, X: Any) -> NDArray[Any]:
         and X.ndim == 2
         and X.dtype in _FLOATS  # not by identity: an array that was pickled has a dtype object of its own
         and X.flags.aligned
-        and not forest.encode_numbers
+        and not forest.is_encoded
+        and (forest.raw_rows is None or forest.raw_rows.dtype in (None, X.dtype))
     ):
         rows = X
-    elif not forest.encode_numbers:
+    elif not forest.is_encoded:
         rows = _convert(forest, X)
     else:
         rows = X if isinstance(X, CodedRows) else _convert(forest, X).view(CodedRows)
@@ -71,6 +72,8 @@ def text_columns(forest: ForestFields) -> frozenset[str]:
 
 
 def _convert(forest: ForestFields, X: Any) -> NDArray[Any]:
+    if forest.front is not None:
+        X = forest.front(X)
     rows = reader_of(forest).read(X)
     if rows is not None:
         return rows
@@ -100,6 +103,8 @@ def _from_array(forest: ForestFields, X: Any) -> NDArray[Any]:
         )
     if array.shape[1] != forest.n_features:
         raise InputError(f"X has {array.shape[1]} columns, the model was trained on {forest.n_features} features")
+    if forest.raw_rows is not None:
+        forest.raw_rows.refuse(array.dtype, "X")
     kind = array.dtype.kind
     if kind not in "fiub" and kind != "O" and not (kind == "U" and forest.encode_numbers):
         raise InputError(f"X has dtype {array.dtype}; numbers are needed (encode text and dates first)")

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.checks import check_choice
+from scurry.checks import check_choice, check_instance
 from scurry.errors import InputError
+from scurry.forest.front import Front, RawRows
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "aggregation": ("mean", "vote", "sum"),
@@ -90,6 +91,9 @@ class ForestFields:
     category_rounding: str
     encode_numbers: bool
     integer_dtype: str
+    raw_rows: RawRows | None
+    front: Front | None
+    is_encoded: bool
     feature_names: tuple[str, ...] | None
     categories: Mapping[int, NDArray[Any]]
 
@@ -433,6 +437,11 @@ def _check_categories(forest: ForestFields, inner: NDArray[np.bool_]) -> None:
     outside = [f for f in forest.categories if not 0 <= f < forest.n_features]
     if outside:
         raise InputError(f"categories names feature {outside[0]} of {forest.n_features}")
+    if forest.raw_rows is not None:
+        check_instance("raw_rows", forest.raw_rows, RawRows)
+        forest.raw_rows.check(forest.categories)
+    if forest.front is not None:
+        check_instance("front", forest.front, Front)
 
 
 def _node_depths(forest: ForestFields, inner: NDArray[np.bool_]) -> NDArray[np.int32]:

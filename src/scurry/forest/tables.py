@@ -22,9 +22,15 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.checks import check_instance
 from scurry.errors import InputError
+from scurry.forest.front import RawRows
 from scurry.forest.structure import ForestFields
 
 _MAX_LAYOUTS = 16  # kept per forest; a service has one or two
+_DTYPES = {"e": np.dtype("f2"), "f": np.dtype("f4"), "g": np.dtype("f8"), "b": np.dtype(bool)} | {
+    letter: np.dtype(name)
+    for letter, name in zip("cCsSiIlL", ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"), strict=True)
+}
+"""Types of numbers by Arrow's names."""
 _CODES_INSTEAD = "Codes of categories belong into a numpy array"
 
 
@@ -83,6 +89,7 @@ class TableReader:
         self._input_dtype, self._by_value = forest.input_dtype, forest.encode_numbers
         self._titles = [str(name) for name in forest.names]
         self._categories = dict(forest.categories)
+        self._raw = RawRows() if forest.raw_rows is None else forest.raw_rows
         self.recipes = [self._recipe(feature) for feature in range(self._n_features)]
         # Only ever replaced as a whole or by single operations of a dict, so that threads need no lock.
         self._orders: dict[tuple[Any, ...], list[int]] = {}
@@ -120,7 +127,7 @@ class TableReader:
         """Return columns of numbers or objects, one for each feature, as a matrix; with `codes`, numbers are codes."""
         rows = self._empty(len(columns[0]) if columns else 0)
         self._check(_core.read_columns(columns, self.recipes, rows, codes=codes))
-        return rows
+        return self._known(rows)
 
     def read_value(self, feature: int, given: Any) -> float:
         """Return one value of a feature as the forest compares it."""
@@ -129,6 +136,8 @@ class TableReader:
         cell = np.empty((1, 1), self._input_dtype, order="F")
         failure = _core.read_columns([column], [self.recipes[feature]], cell)
         self._check(None if failure is None else (feature, *failure[1:]))
+        if feature in self._raw.known_only and np.isnan(cell[0, 0]):
+            self._check((feature, "unknown", given))
         return float(cell[0, 0])
 
     def _empty(self, n_rows: int) -> NDArray[Any]:
@@ -149,7 +158,8 @@ class TableReader:
             # Numbers for texts such as "3" may be these texts, read from a file, as well as codes.
             numbers = "refused" if look_like_numbers(values) else "codes"
         try:
-            return _core.Categories(listed, numbers=numbers)
+            missing = self._raw.missing_codes.get(feature, np.nan)
+            return _core.Categories(listed, numbers=numbers, missing_code=missing)
         except ValueError as error:
             raise InputError(
                 f"the categories of column {self._titles[feature]!r} are neither texts nor numbers (for example "
@@ -174,6 +184,10 @@ class TableReader:
         if expected is not None:
             held = table.kinds
             self._compare(expected, [held[at] for at in order])
+        if self._raw.dtype is not None:
+            formats = table.formats
+            for feature, at in enumerate(order.tolist()):
+                self._refuse_dtype(feature, _DTYPES.get(formats[at]))
         self._refuse_rounded(range(self._n_features))
         rows = self._empty(table.n_rows)
         while (failure := table.read(order, self.recipes, rows)) is not None and failure[1] == "other type":
@@ -184,7 +198,7 @@ class TableReader:
             self._check(None if failure is None else (feature, *failure[1:]))
             order[feature] = -1  # done
         self._check(failure)
-        return rows
+        return self._known(rows)
 
     def _read_pandas(self, frame: Any, expected: tuple[str, ...] | None) -> NDArray[Any]:
         layout, columns = self._layout_of(self._names_of(frame.columns), _arrays_of(frame))
@@ -197,7 +211,7 @@ class TableReader:
             sources[failure[0]] = np.asarray(columns[failure[0]], dtype=object)
             failure = _core.read_columns(sources, layout.recipes, rows)
         self._check(failure)
-        return rows
+        return self._known(rows)
 
     def _names_of(self, index: Any) -> tuple[Any, ...]:
         """Return the names in an Index of pandas, which rows taken from one frame share."""
@@ -236,6 +250,7 @@ class TableReader:
                 self._check((feature, "no list", None))
             kind = _kind_of(column.dtype.categories.array)
             return _codes_of(column), self._translate(feature, column.dtype), kind
+        self._refuse_dtype(feature, getattr(column.dtype, "numpy_dtype", column.dtype))
         return _source_of(column), recipe, _kind_of(column)
 
     def _translate(self, feature: int, dtype: Any) -> NDArray[np.float64]:
@@ -246,9 +261,10 @@ class TableReader:
             return known[1]
         values = dtype.categories.array
         table = np.empty((len(values), 1), order="F")
+        missing = self._raw.missing_codes.get(feature, np.nan)
         failure = _core.read_columns([_source_of(values)(values)], [self.recipes[feature]], table, dictionary=True)
         self._check(None if failure is None else (feature, *failure[1:]))
-        codes = np.ascontiguousarray(table[:, 0])
+        codes = np.append(table[:, 0], missing)  # the last for rows without a category
         forget = partial(_forget, weakref.ref(self), key)
         self._translations[key] = weakref.ref(dtype, forget), codes
         return codes
@@ -270,6 +286,18 @@ class TableReader:
                     f"column {self._titles[feature]!r} has categories that are whole numbers of 2**53 or more, which "
                     "scikit-learn rounds in some tables and not in others; train on texts instead"
                 )
+
+    def _refuse_dtype(self, feature: int, dtype: Any) -> None:
+        if feature not in self._categories and isinstance(dtype, np.dtype):
+            self._raw.refuse(dtype, f"column {self._titles[feature]!r}")
+
+    def _known(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Return the rows, after refusing unknown categories where the encoder of a pipeline does."""
+        for feature in self._raw.known_only:
+            unknown = np.isnan(rows[:, feature])
+            if unknown.any():
+                self._check((feature, "unknown", int(unknown.argmax())))
+        return rows
 
     def _compare(self, expected: Sequence[str], held: Sequence[str]) -> None:
         for feature, (before, now) in enumerate(zip(expected, held, strict=True)):
@@ -298,6 +326,8 @@ class TableReader:
             "rounded": f"holds {example!r} as a float, to which several whole numbers are rounded; pass integers",
             "no list": "is categorical, but the model has no list of categories for it; pass its codes in a numpy "
             f"array, or the list: scurry.from_model(model, categories={{{name!r}: […]}})",
+            "unknown": f"has a value that is none of its categories {shown}, in row {example}, and the pipeline's "
+            'encoder has handle_unknown="error"; drop such rows, or fit it with handle_unknown="ignore"',
             "not numeric": f"is not numeric (for example {example!r}); encode it as the model was trained",
         }
         raise InputError(f"column {name!r} {messages[problem]}")

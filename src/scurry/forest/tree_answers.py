@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import InputError
-from scurry.forest.structure import ForestFields
+from scurry.forest.structure import MISSING_NONE, MISSING_ZERO, ZERO, ForestFields
 
 _LARGEST_SUM = 2**31 - 2  # early exits count in 32-bit integers
 
@@ -33,6 +33,56 @@ class TreeAnswers(ForestFields, ABC):
         votes = np.zeros_like(self.value)
         votes[np.arange(self.n_nodes), self.value.argmax(axis=1)] = 1.0
         return votes
+
+    def goes_left(self, node: int, x: float) -> bool:
+        """Return whether an inner node sends a row left.
+
+        Parameters
+        ----------
+        node : int
+        x : float
+            The row's value of the node's feature, in the precision in which the forest compares it.
+
+        Returns
+        -------
+        bool
+        """
+        kind = self.missing[node]
+        if self.category_set[node] >= 0:
+            return bool(self.default_left[node]) if x != x else self._is_in_set(node, x)
+        if x != x and kind == MISSING_NONE:
+            x = 0.0  # LightGBM reads NaN so where its training rows had none
+        if x != x or (kind == MISSING_ZERO and abs(x) <= ZERO):
+            return bool(self.default_left[node])
+        return bool(x < self.threshold[node] if self.comparison == "<" else x <= self.threshold[node])
+
+    def _is_in_set(self, node: int, x: float) -> bool:
+        category = np.floor(x) if self.category_rounding == "floor" else np.trunc(x)
+        first, last = self.category_offset[self.category_set[node] :][:2]
+        if not 0 <= category < 32 * (last - first):  # infinities too
+            return False
+        word = int(self.category_bits[first + int(category) // 32])
+        return bool(word >> (int(category) % 32) & 1)
+
+    def scores_at(self, nodes: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return the scores of rows that stand at some nodes, one in each tree.
+
+        Parameters
+        ----------
+        nodes : int32 array of shape (n_rows, n_trees)
+
+        Returns
+        -------
+        float64 array of shape (n_rows, n_outputs)
+        """
+        values = self.leaf_values().astype(self.score_dtype)
+        sums = np.tile(self.base_score.astype(self.score_dtype), (len(nodes), 1))
+        # One tree after the other, as the source adds them: any other order rounds differently.
+        for at, output in zip(nodes.T, self.tree_output, strict=True):
+            sums[:, slice(None) if output < 0 else slice(output, output + 1)] += values[at]
+        if self.aggregation != "sum":
+            sums /= self.score_divisor
+        return sums.astype(np.float64)
 
     @property
     def has_votes(self) -> bool:

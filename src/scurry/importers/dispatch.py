@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from scurry.checks import check_instance
+from scurry.checks import check_choice, check_instance
 from scurry.errors import FormatError, InputError, MissingDependencyError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.forest.storage import read_container
@@ -25,6 +25,7 @@ def from_model(
     *,
     feature_names: Sequence[str] | None = None,
     categories: Mapping[str, ArrayLike] | None = None,
+    rows: str | None = None,
 ) -> Forest:
     """Import a trained tree ensemble exactly.
 
@@ -32,16 +33,19 @@ def from_model(
     ----------
     model_or_path : estimator, booster, path or Forest
         A fitted scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting or HistGradientBoosting
-        estimator (also frozen, or last in a Pipeline whose other steps pass data through), an XGBoost, LightGBM or
-        CatBoost model, or the path of a model file: XGBoost JSON or UBJ, LightGBM text, CatBoost ``.cbm`` or JSON,
-        skops, ``.scurry``. Also a fitted classifier of `scurry.growing`, and any object whose ``__scurry_forest__()``
-        returns a Forest.
+        estimator, an XGBoost, LightGBM or CatBoost model, or a fitted Pipeline that ends in one (also frozen, or found
+        by a GridSearchCV): its transformers are folded into the trees, or kept as ``forest.front``. Or the path of a
+        model file: XGBoost JSON or UBJ, LightGBM text, CatBoost ``.cbm`` or JSON, skops, ``.scurry``. Also a fitted
+        classifier of `scurry.growing`, and any object whose ``__scurry_forest__()`` returns a Forest.
     feature_names : sequence of str, optional
         For a model trained on arrays, which has no names: columns of tables are then matched by name, and reports and
         plots show the names.
     categories : mapping of str to array, optional
         For features trained on as codes: the values that codes 0, 1, … stand for. Columns may then hold the values.
         For categorical features of CatBoost, which keeps only their hashes: the values in the training table.
+    rows : {None, "float32", "float64"}
+        For a pipeline: the type of the floats in the rows to come, because transformers compute with each in its own
+        precision. None is float64, and float32 as well where that gives the same labels. Other rows are refused.
 
     Returns
     -------
@@ -59,9 +63,11 @@ def from_model(
     >>> bool((forest.predict(X) == model.predict(X)).all())
     True
     """
+    if rows is not None:
+        check_choice("rows", rows, ("float32", "float64"))
     check_instance("categories", {} if categories is None else categories, Mapping)
     given = dict(categories or {})
-    forest = _import(model_or_path, given)
+    forest = _import(model_or_path, given, rows)
     return forest if feature_names is None and not given else _add_names(forest, feature_names, given)
 
 
@@ -78,7 +84,7 @@ def _add_names(forest: Forest, feature_names: Sequence[str] | None, categories: 
     return forest.replace(feature_names=names or None, categories={**forest.categories, **codes})
 
 
-def _import(model_or_path: Any, categories: dict[str, ArrayLike]) -> Forest:
+def _import(model_or_path: Any, categories: dict[str, ArrayLike], rows: str | None = None) -> Forest:
     """Import a model; an importer that needs `categories` to read it removes them."""
     if isinstance(model_or_path, Forest):
         return model_or_path
@@ -108,9 +114,13 @@ def _import(model_or_path: Any, categories: dict[str, ArrayLike]) -> Forest:
             case "sklearn":
                 from scurry.importers import sklearn
 
+                if sklearn.is_pipeline(model_or_path):
+                    from scurry.importers import pipelines
+
+                    return pipelines.import_pipeline(model_or_path, rows, lambda last: _import(last, categories))
                 inner = sklearn.unwrap(model_or_path)
-                # What a pipeline ends in may be of another framework.
-                return sklearn.import_model(inner) if inner is model_or_path else _import(inner, categories)
+                # What a wrapper holds may be of another framework.
+                return sklearn.import_model(inner) if inner is model_or_path else _import(inner, categories, rows)
     raise UnsupportedModelError(f"cannot import a {type(model_or_path).__name__}; accepted are {_ACCEPTED}")
 
 

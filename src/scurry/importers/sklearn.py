@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -36,8 +37,8 @@ from sklearn.ensemble import (
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.validation import check_is_fitted
 
@@ -86,8 +87,13 @@ def import_model(model: Any) -> Forest:
     return _import_boosted(model) if isinstance(model, _BOOSTED) else _import_hist_boosted(model)
 
 
+def is_pipeline(model: Any) -> bool:
+    """Return whether a model is a ``Pipeline``."""
+    return isinstance(model, Pipeline)
+
+
 def unwrap(model: Any) -> Any:
-    """Return the model inside a ``FrozenEstimator``, or last in a ``Pipeline`` whose other steps change nothing.
+    """Return the model inside a ``FrozenEstimator``, or the best of a search such as ``GridSearchCV``.
 
     Parameters
     ----------
@@ -100,26 +106,18 @@ def unwrap(model: Any) -> Any:
     """
     if isinstance(model, FrozenEstimator):
         return model.estimator
-    if not isinstance(model, Pipeline):
-        return model
-    changing = [name for name, step in model.steps[:-1] if not _passes_through(step)]
-    if changing:
+    if isinstance(model, BaseSearchCV):
+        if not hasattr(model, "best_estimator_"):
+            raise UnsupportedModelError(
+                f"this {type(model).__name__} has no best_estimator_; fit it with refit=True before importing it"
+            )
+        return model.best_estimator_
+    if isinstance(model, TransformedTargetRegressor):
         raise UnsupportedModelError(
-            f"this Pipeline changes its rows before the model, in {', '.join(map(repr, changing))}. "
-            "Import the final step, pipeline[-1], and give the forest transformed rows: pipeline[:-1].transform(X)"
+            "a TransformedTargetRegressor maps its predictions by a function that a forest does not have. Import "
+            "model.regressor_, and apply model.transformer_.inverse_transform to what its forest predicts"
         )
-    last = model.steps[-1][1]
-    if not hasattr(last, "predict"):
-        raise UnsupportedModelError(f"this Pipeline ends in {last!r}, not in a model; pass a fitted tree ensemble")
-    return last
-
-
-def _passes_through(step: Any) -> bool:
-    if isinstance(step, FunctionTransformer):
-        return step.func is None
-    if isinstance(step, Pipeline):
-        return all(_passes_through(inner) for _, inner in step.steps)
-    return step is None or (isinstance(step, str) and step == "passthrough")
+    return model
 
 
 def _check_supported(model: Any) -> None:

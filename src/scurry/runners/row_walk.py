@@ -313,7 +313,7 @@ class RowWalk:
         # Features that are not known are not read on the way to this answer, whatever stands in their place.
         row = np.full((1, forest.n_features), np.nan, forest.input_dtype)
         row[0, list(self.values)] = list(self.values.values())
-        if forest.encode_numbers:
+        if forest.is_encoded:
             row = row.view(CodedRows)
         stuck = self.nodes[(self.nodes != NOT_STARTED) & ~forest.is_leaf[self.nodes]]
         if len(stuck) == 0 and plan.exit_rule is self.terms.predictor.plan.exit_rule:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_count
 from scurry.errors import InputError
-from scurry.forest import Forest, as_rows
+from scurry.forest import Forest, RawRows, as_rows
 from scurry.forest.tables import CodedRows
 from scurry.predictor import Predictor
 from scurry.runners.runner import STOP_REASONS, Run
@@ -91,8 +91,9 @@ class Tensor:
 class _Categories:
     """The categories of one feature, looked up by value."""
 
-    def __init__(self, name: str, values: list[Any]) -> None:
+    def __init__(self, name: str, values: list[Any], missing_code: float, known_only: bool) -> None:
         self.name, self.codes = name, {value: float(code) for code, value in enumerate(values)}
+        self._missing_code, self._known_only = missing_code, known_only
         self.is_text = all(isinstance(value, str) for value in values if value is not None)
         if not self.is_text and not all(isinstance(value, int | float) for value in values if value is not None):
             raise InputError(
@@ -112,8 +113,13 @@ class _Categories:
                 f"use {self.datatype}"
             )
         codes = np.array([self.codes.get(value, math.nan) for value in tensor.data])
-        absent = [value for value, unknown in zip(tensor.data, np.isnan(codes).tolist(), strict=True) if unknown]
-        return codes, sum(value is not None and value == value for value in absent)
+        is_absent = np.isnan(codes)
+        is_missing = np.array([value is None or value != value for value in tensor.data], np.bool_)
+        codes[is_absent & is_missing] = self._missing_code
+        if self._known_only and np.isnan(codes).any():
+            unknown = tensor.data[int(np.isnan(codes).argmax())]
+            raise InputError(f"input {self.name!r} has the unknown category {unknown!r}, which the pipeline refuses")
+        return codes, int((is_absent & ~is_missing).sum())
 
 
 @dataclass(frozen=True)
@@ -142,6 +148,8 @@ class ServedModel:
                 "this plan keeps the top of every query, and the server answers rows as their time allows, each by "
                 "itself; serve the model with all trees, or call predictor.predict(X, groups=…) in your own service"
             )
+        forest.refuse_front("be served")
+        raw = RawRows() if forest.raw_rows is None else forest.raw_rows
         self.predictor, self.forest, self.by_step = predictor, forest, predictor.plan.by_step
         self.n_steps = len(predictor.plan.order) if self.by_step else 0
         if min_steps is not None:
@@ -152,7 +160,12 @@ class ServedModel:
         self.min_share = self.min_steps / self.n_steps if self.n_steps else 1.0
         self._names = None if forest.feature_names is None else tuple(forest.feature_names)
         self._categories = {
-            feature: _Categories(str(forest.name_of(feature)), values.tolist())
+            feature: _Categories(
+                str(forest.name_of(feature)),
+                values.tolist(),
+                raw.missing_codes.get(feature, math.nan),
+                feature in raw.known_only,
+            )
             for feature, values in forest.categories.items()
             if len(values)
         }
@@ -171,7 +184,7 @@ class ServedModel:
     def time_row(self) -> float:
         """Return the seconds that a row takes; also builds what the first prediction would build."""
         rows = np.zeros((_N_TIMED_ROWS, self.forest.n_features), self.forest.input_dtype)
-        rows = rows.view(CodedRows) if self.forest.encode_numbers else rows
+        rows = rows.view(CodedRows) if self.forest.is_encoded else rows
         for name in self._outputs:
             self.score(rows, [name], None, np.inf)
         begun = time.perf_counter()
@@ -271,6 +284,8 @@ class ServedModel:
             elif tensor.datatype == "BYTES":
                 raise InputError(f"input {tensor.name!r} has datatype BYTES, but the column holds numbers")
             else:
+                if self.forest.raw_rows is not None:
+                    self.forest.raw_rows.refuse(tensor.numbers().dtype, f"input {tensor.name!r}")
                 with np.errstate(over="ignore"):
                     matrix[:, feature] = tensor.numbers()
         return Rows(matrix.view(CodedRows) if self.forest.encode_numbers else matrix, +n_unknown)

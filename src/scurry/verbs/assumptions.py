@@ -23,9 +23,8 @@ from scurry.stopping.sample import Sample, Sums
 
 # Leaf counts of training rows lie at most half as far from the tree's own as those of other rows do: 0 without a
 # bootstrap, 0.39 to 0.5 with one, 0.62 to 0.69 for a random half of them. Those of other rows were never below 0.74
-# (five data sets, eleven kinds of models; then 867 draws), and never beyond chance. Counts by leaf and label would not
-# help: 0.7 to 1 for training rows, a third of which a bootstrap leaves out, 1 or more for others: 1 where labels are
-# clear.
+# (five data sets, eleven kinds of models; then 867 draws), and never beyond chance. Counts by leaf and label are not
+# used: where they part training rows from others, no limit follows from chance.
 _TOO_CLOSE = 0.7
 # Forests are modest: on other rows at least a tenth of the errors occurred that their probabilities announce.
 _TOO_RIGHT = 1 / 15

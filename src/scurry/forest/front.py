@@ -1,0 +1,156 @@
+"""Front: what stands between a user's rows and the trees of a forest that was imported from a pipeline.
+
+Where all steps of the pipeline were folded into the trees, nothing does, and `RawRows` says what raw rows must be.
+Steps that cannot be folded stay a `Front`, through which rows pass first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from scurry.checks import check_choice, check_instance
+from scurry.errors import FormatError, InputError
+
+
+@dataclass(frozen=True)
+class RawRows:
+    """What the raw rows of a folded pipeline must be, so that the forest answers as the pipeline does.
+
+    Attributes
+    ----------
+    dtype : {"float32", "float64"} or None
+        The only type of floats that rows may have, because the pipeline computes something else with others; None if
+        both give the same answers. Integers are computed with as float64.
+    wide_only : bool
+        Whether integers of 8 and 16 bits and booleans are refused, because functions of numpy compute with them in
+        float16 and float32.
+    missing_codes : mapping of int to int
+        For features in which missing values are a category of their own: its code.
+    known_only : tuple of int
+        Features whose unknown categories are refused, as by an encoder with ``handle_unknown="error"``.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> pipeline = make_pipeline(StandardScaler(), DecisionTreeClassifier()).fit([[1.0], [2.0], [4.0]], [0, 0, 1])
+    >>> scurry.from_model(pipeline, rows="float64").raw_rows.dtype
+    'float64'
+    """
+
+    dtype: str | None = None
+    missing_codes: Mapping[int, int] = field(default_factory=dict)
+    known_only: tuple[int, ...] = ()
+    wide_only: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dtype is not None:
+            check_choice("dtype", self.dtype, ("float32", "float64"))
+
+    def check(self, categories: Mapping[int, Any]) -> None:
+        """Check that the features that are named have categories."""
+        named = {*self.missing_codes, *self.known_only}
+        if not named <= set(categories):
+            raise InputError(f"raw_rows names feature {min(named - set(categories))}, which has no categories")
+        if any(code < 0 for code in self.missing_codes.values()):
+            raise InputError("codes of missing values must not be negative")
+
+    def refuse(self, dtype: Any, where: str) -> None:
+        """Raise if numbers of this numpy dtype would be computed with in another precision."""
+        if dtype.kind == "f":
+            is_exact = self.dtype is None or dtype == self.dtype
+        elif dtype.kind in "iub":
+            is_exact = self.dtype != "float32" and (dtype.itemsize >= 4 or not self.wide_only)
+        else:
+            return  # something else finds out what objects hold
+        if is_exact:
+            return
+        raise InputError(
+            f"{where} holds {dtype}, with which the pipeline computes in another precision than with {self.dtype}, for "
+            'which alone this forest is exact. Import it for your rows by scurry.from_model(pipeline, rows="float32") '
+            f'or rows="float64", or convert them to {self.dtype}, which may change the pipeline\'s own answers',
+            argument="X",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields for the header of a file."""
+        return {
+            "dtype": self.dtype,
+            "missing_codes": {str(feature): code for feature, code in self.missing_codes.items()},
+            "known_only": list(self.known_only),
+            "wide_only": self.wide_only,
+        }
+
+    @classmethod
+    def from_json(cls, stored: Any) -> RawRows:
+        """Return what `to_json` wrote."""
+        try:
+            codes = {int(feature): int(code) for feature, code in stored["missing_codes"].items()}
+            return cls(
+                stored["dtype"],
+                codes,
+                tuple(int(feature) for feature in stored["known_only"]),
+                bool(stored["wide_only"]),
+            )
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise FormatError("raw_rows must have dtype, missing_codes and known_only") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Front:
+    """A fitted transformer that rows pass through before the trees read them.
+
+    Attributes
+    ----------
+    transformer : estimator
+        The steps of a pipeline before its model.
+    why : str
+        What kept them from being folded into the trees.
+    sparse_zero : float
+        What the model takes an entry for that a sparse matrix does not hold: 0.0, or NaN.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.decomposition import PCA
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> pipeline = make_pipeline(PCA(1), DecisionTreeClassifier()).fit([[1.0, 0.0], [2.0, 1.0], [4.0, 2.0]], [0, 0, 1])
+    >>> scurry.from_model(pipeline).front.why
+    "'pca' is a PCA, whose outputs may depend on several columns at once"
+    """
+
+    transformer: Any
+    why: str
+    sparse_zero: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.transformer, "transform"):
+            raise InputError(f"a front needs a fitted transformer, got {type(self.transformer).__name__}")
+        check_instance("why", self.why, str)
+
+    def __call__(self, X: Any) -> Any:
+        """Return the rows as the trees read them: an array or a table."""
+        return dense(self.transformer.transform(X), self.sparse_zero)
+
+    def describe(self) -> str:
+        """Return what happens to rows, as a summary says it."""
+        return f"rows pass through the pipeline's own transformers first: {self.why}"
+
+
+def dense(rows: Any, sparse_zero: float) -> Any:
+    """Return what a transformer made of rows, a sparse matrix as an array."""
+    if not hasattr(rows, "tocoo"):
+        return rows
+    entries = rows.tocoo()
+    filled = np.full(
+        entries.shape, sparse_zero, entries.dtype if sparse_zero == 0 else np.result_type(entries.dtype, 1.0)
+    )
+    filled[entries.row, entries.col] = entries.data
+    return filled

@@ -1,0 +1,136 @@
+"""Importer of fitted scikit-learn pipelines that end in a tree ensemble.
+
+Steps before the model are folded into the trees where that is exact: the forest then reads raw rows. Otherwise they
+stay a `scurry.forest.Front`, through which rows pass first.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from scurry.errors import UnsupportedModelError
+from scurry.forest import Forest, Front
+from scurry.importers.pipelines.cells import Source
+from scurry.importers.pipelines.fold import fold, same_answers
+from scurry.importers.pipelines.traces import CannotFoldError, Trace, trace
+
+__all__ = ["import_pipeline"]
+
+
+def import_pipeline(pipeline: Any, rows: str | None, import_model: Callable[[Any], Forest]) -> Forest:
+    """Import a fitted pipeline.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+    rows : {"float32", "float64"} or None
+        The type of the floats in rows to come; None is float64, and float32 too where that makes no difference.
+    import_model : callable
+        Imports the last step.
+
+    Returns
+    -------
+    Forest
+        With `raw_rows` where all steps were folded, else with a `front`.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X, y = load_iris(return_X_y=True)
+    >>> pipeline = make_pipeline(StandardScaler(), RandomForestClassifier(10, random_state=0)).fit(X, y)
+    >>> forest = scurry.from_model(pipeline)
+    >>> bool((forest.predict(X) == pipeline.predict(X)).all())
+    True
+    """
+    steps = _flat_steps(pipeline)
+    last = steps[-1][1]
+    if not hasattr(last, "predict"):
+        raise UnsupportedModelError(f"this Pipeline ends in {last!r}, not in a model; pass a fitted tree ensemble")
+    forest = import_model(last)
+    changing = [(name, step) for name, step in steps[:-1] if not _passes_through(step)]
+    if not changing:
+        return forest
+    transformer = Pipeline(changing)
+    sparse_zero = np.nan if any(cls.__module__.startswith("xgboost") for cls in type(last).__mro__) else 0.0
+    try:
+        if forest.front is not None or forest.raw_rows is not None:
+            raise CannotFoldError("its last step is a pipeline of another kind")
+        return _fold(transformer, last, forest, rows, sparse_zero)
+    except CannotFoldError as error:
+        why = str(error)
+    except ValueError as error:  # of a transformer, about a number between others that it takes
+        why = f"a step refuses numbers between others that it takes: {error}"
+    return forest.replace(front=Front(transformer, why, sparse_zero))
+
+
+def _flat_steps(pipeline: Any) -> list[tuple[str, Any]]:
+    """Return all steps; those of a pipeline that is the last step are appended."""
+    steps: list[tuple[str, Any]] = list(pipeline.steps)
+    while isinstance(steps[-1][1], Pipeline):
+        steps = [*steps[:-1], *steps[-1][1].steps]
+    return steps
+
+
+def _passes_through(step: Any) -> bool:
+    if isinstance(step, FunctionTransformer):
+        return step.func is None
+    if isinstance(step, Pipeline):
+        return all(_passes_through(inner) for _, inner in step.steps)
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
+def _fold(transformer: Any, model: Any, forest: Forest, rows: str | None, sparse_zero: float) -> Forest:
+    first = transformer.steps[0][1]
+    names = getattr(first, "feature_names_in_", None)
+    n_columns = getattr(first, "n_features_in_", None)
+    if n_columns is None:
+        raise CannotFoldError(f"{transformer.steps[0][0]!r} does not say how many columns it takes")
+    traces = trace(transformer, [Trace(at) for at in range(n_columns)], lambda X: X, "pipeline")
+    source = Source(
+        transformer.transform,
+        traces,
+        None if names is None else [str(name) for name in names],
+        n_columns,
+        forest,
+        sparse_zero,
+        _refuses_nan(model, forest),
+    )
+    wide_only = any(one.by_function for one in traces)
+    folded = fold(source, rows or "float64")
+    assert folded.raw_rows is not None
+    exact = folded.raw_rows.dtype
+    if rows is None and not wide_only and same_answers(folded, fold(source, "float32")):
+        exact = None
+    return folded.replace(raw_rows=replace(folded.raw_rows, dtype=exact, wide_only=wide_only))
+
+
+def _refuses_nan(model: Any, forest: Forest) -> bool:
+    """Return whether the model raises an error for rows with missing values."""
+    numbers: Any = np.zeros((1, forest.n_features))
+    missing: Any = np.full((1, forest.n_features), np.nan)
+    if hasattr(model, "feature_names_in_"):
+        import pandas as pd
+
+        numbers, missing = (pd.DataFrame(one, columns=model.feature_names_in_) for one in (numbers, missing))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model.predict(numbers)
+        except Exception:  # it says nothing about missing values
+            return False
+        try:
+            model.predict(missing)
+        except ValueError:
+            return True
+    return False

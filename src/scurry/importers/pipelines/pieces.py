@@ -1,0 +1,274 @@
+"""Pieces: nodes that ask where along a raw column an answer changes, written as the nodes of a forest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.forest import Forest, RawRows
+from scurry.importers.pipelines.cells import Cells, Column, Source, goes_left
+from scurry.importers.pipelines.probes import Keys, values_of
+from scurry.importers.pipelines.traces import CannotFoldError
+
+_MAX_GROWTH = 8.0
+"""How many times its size a forest may grow before the transformers are rather kept in front of it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Questions:
+    """What nodes ask of numeric raw columns, each question once.
+
+    Attributes
+    ----------
+    of_node : int array of shape (n_nodes,)
+        -1 at leaves and at nodes that read categories.
+    column : int array of shape (n_questions,)
+    starts : bool array of shape (n_questions,)
+        The answers for the smallest numbers.
+    changes : list of int64 arrays
+        The keys after which each answer changes, rising.
+    missing : bool array of shape (n_questions,)
+        The answers for a missing value.
+    """
+
+    of_node: NDArray[np.intp]
+    column: NDArray[np.intp]
+    starts: NDArray[np.bool_]
+    changes: list[Keys]
+    missing: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What a path of nodes says about a raw column: a number of key above `low` and up to `high`, or missing."""
+
+    low: int | None = None
+    high: int | None = None
+    has_numbers: bool = True
+    may_miss: bool = True
+
+
+_ANYTHING = _Known()
+
+
+class Rewriter:
+    """Writes the nodes of a forest anew, for raw rows.
+
+    Parameters
+    ----------
+    source : Source
+    cells : Cells
+    questions : Questions
+    dtype : {"float32", "float64"}
+    """
+
+    def __init__(self, source: Source, cells: Cells, questions: Questions, dtype: str) -> None:
+        self._source, self._cells, self._questions, self._dtype = source, cells, questions, dtype
+        forest = source.forest
+        n = forest.n_nodes
+        self._fields: dict[str, NDArray[Any]] = {
+            "feature": np.full(n, -1, np.int32),
+            "threshold": np.zeros(n),
+            "left": forest.left.copy(),
+            "right": forest.right.copy(),
+            "default_left": np.zeros(n, np.bool_),
+            "category_set": np.full(n, -1, np.int32),
+            "value": forest.value,
+            "cover": forest.cover,
+        }
+        self._sets: dict[bytes, int] = {}
+        used = sorted({one.source for one in source.traces})
+        # Without names columns are taken by position, so that all must be there.
+        self.columns = used if source.names is not None else list(range(source.n_columns))
+        self._place = {column: at for at, column in enumerate(self.columns)}
+
+    def forest(self) -> Forest:
+        """Return the forest that reads raw rows."""
+        forest, columns = self._source.forest, self._cells.columns
+        self._write_categories()
+        self._write_thresholds()
+        many = np.array([len(changes) > 1 for changes in self._questions.changes] + [False])
+        rewritten = np.flatnonzero(np.add.reduceat(many[self._questions.of_node], forest.tree_offset[:-1]))
+        offset = forest.tree_offset
+        if len(rewritten):
+            offset = self._rewrite(rewritten.tolist())
+        names = self._source.names
+        place = self._place
+        missing = {place[at]: column.missing_code for at, column in columns.items() if column.missing_code is not None}
+        return forest.replace(
+            **self._fields,
+            tree_offset=offset,
+            missing=None,
+            category_offset=np.concatenate([[0], np.cumsum([len(bits) // 4 for bits in self._sets])]),
+            category_bits=np.frombuffer(b"".join(self._sets), np.uint32),
+            category_rounding="floor",
+            n_features=len(self.columns),
+            feature_names=None if names is None else [names[at] for at in self.columns],
+            categories={place[at]: _as_array(column.values) for at, column in columns.items()},
+            encode_numbers=bool(columns),
+            input_dtype=self._dtype,
+            integer_dtype=None,
+            comparison="<=",
+            raw_rows=RawRows(
+                self._dtype, missing, tuple(place[at] for at, column in columns.items() if column.unknown is None)
+            ),
+        )
+
+    def _write_categories(self) -> None:
+        forest, fields = self._source.forest, self._fields
+        source = np.array([one.source for one in self._source.traces], np.intp)
+        inner = np.flatnonzero(~forest.is_leaf)
+        for at, column in self._cells.columns.items():
+            nodes = inner[source[forest.feature[inner]] == at]
+            left = goes_left(forest, nodes, column.outputs)
+            fields["feature"][nodes] = self._place[at]
+            fields["category_set"][nodes] = [self._set_of(one) for one in left.T]
+            fields["default_left"][nodes] = self._unknown_left(column, nodes)
+
+    def _unknown_left(self, column: Column, nodes: NDArray[np.intp]) -> NDArray[np.bool_]:
+        if column.unknown is None:
+            return np.zeros(len(nodes), np.bool_)
+        left: NDArray[np.bool_] = goes_left(self._source.forest, nodes, column.unknown[None])[0]
+        return left
+
+    def _set_of(self, left: NDArray[np.bool_]) -> int:
+        bits = np.packbits(np.append(left, np.zeros(-len(left) % 32, np.bool_)), bitorder="little").tobytes()
+        return self._sets.setdefault(bits, len(self._sets))
+
+    def _write_thresholds(self) -> None:
+        """Write the nodes whose answer changes at most once; the others get a threshold that `_rewrite` replaces."""
+        asked, fields = self._questions, self._fields
+        nodes = np.flatnonzero(asked.of_node >= 0)
+        which = asked.of_node[nodes]
+        n_changes = np.array([len(changes) for changes in asked.changes])
+        first = np.array([changes[0] if len(changes) else 0 for changes in asked.changes], np.int64)
+        threshold = np.where(n_changes > 0, values_of(first, self._dtype).astype(np.float64), np.inf)
+        fields["feature"][nodes] = [self._place[int(at)] for at in asked.column[which]]
+        fields["threshold"][nodes] = threshold[which]
+        swap = nodes[~asked.starts[which]]
+        fields["left"][swap], fields["right"][swap] = fields["right"][swap], fields["left"][swap]
+        fields["default_left"][nodes] = asked.missing[which] == asked.starts[which]
+
+    def _rewrite(self, trees: Sequence[int]) -> NDArray[np.int64]:
+        """Write some trees anew, with several nodes for an answer that changes more than once; return the offsets."""
+        forest = self._source.forest
+        parts: list[dict[str, NDArray[Any]]] = []
+        limit = _MAX_GROWTH * forest.n_nodes + 1024
+        chosen, size = set(trees), 0
+        for tree in range(forest.n_trees):
+            first, last = forest.tree_offset[tree : tree + 2].tolist()
+            if tree in chosen:
+                copied = _Copier(self._questions, self._fields, first, int(limit) - size, self._dtype).arrays()
+            else:
+                copied = {name: values[first:last] for name, values in self._fields.items()}
+                for side in ("left", "right"):
+                    copied[side] = np.where(copied[side] < 0, -1, copied[side] - first).astype(np.int32)
+            for side in ("left", "right"):
+                copied[side] = np.where(copied[side] < 0, -1, copied[side] + size).astype(np.int32)
+            size += len(copied["left"])
+            parts.append(copied)
+        self._fields = {name: np.concatenate([part[name] for part in parts]) for name in self._fields}
+        return np.concatenate([[0], np.cumsum([len(part["left"]) for part in parts])]).astype(np.int64)
+
+
+class _Copier:
+    """Copies a tree, splitting nodes where an answer changes several times, and leaving out what is known by then."""
+
+    def __init__(
+        self, questions: Questions, fields: dict[str, NDArray[Any]], root: int, max_nodes: int, dtype: str
+    ) -> None:
+        self._questions, self._fields, self._max_nodes, self._dtype = questions, fields, max_nodes, dtype
+        self._origin: list[int] = []
+        self._new: dict[str, list[Any]] = {name: [] for name in ("threshold", "left", "right", "default_left")}
+        # Not by recursion: chains of nodes may be longer than Python's stack.
+        self._waiting: list[tuple[int, dict[int, _Known], int, str]] = [(root, {}, -1, "")]
+        while self._waiting:
+            node, known, parent, side = self._waiting.pop()
+            at = self._copy(node, known)
+            if parent >= 0:
+                self._new[side][parent] = at
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of the copy, children as indices inside it."""
+        origin = np.array(self._origin, np.intp)
+        arrays = {name: values[origin] for name, values in self._fields.items()}
+        arrays |= {name: np.array(values, arrays[name].dtype) for name, values in self._new.items()}
+        arrays["cover"] = np.full(len(origin), np.nan)  # how many training rows went each way is not known
+        return arrays
+
+    def _add(self, node: int, threshold: float, default_left: bool) -> int:
+        if len(self._origin) >= self._max_nodes:
+            raise CannotFoldError(
+                "the trees would grow too large; bins and categories of numbers need several nodes each"
+            )
+        self._origin.append(node)
+        for name, value in (("threshold", threshold), ("left", -1), ("right", -1), ("default_left", default_left)):
+            self._new[name].append(value)
+        return len(self._origin) - 1
+
+    def _copy(self, node: int, known: dict[int, _Known]) -> int:
+        """Copy a node, put what follows on the list, and return its new index."""
+        fields, asked = self._fields, self._questions
+        while (question := int(asked.of_node[node])) >= 0:
+            column = int(asked.column[question])
+            at = known.get(column, _ANYTHING)
+            changes = [int(key) for key in asked.changes[question] if _is_inside(int(key), at)]
+            answer = self._answer(question, at)
+            agrees = not at.may_miss or bool(asked.missing[question]) == answer
+            if changes or not (agrees or not at.has_numbers):
+                return self._split(node, question, known, at, changes, answer)
+            goes = answer if at.has_numbers else bool(asked.missing[question])
+            node = self._child(node, question, goes)
+        new = self._add(node, float(fields["threshold"][node]), bool(fields["default_left"][node]))
+        if fields["left"][node] >= 0:
+            for side in ("left", "right"):
+                self._waiting.append((int(fields[side][node]), known, new, side))
+        return new
+
+    def _answer(self, question: int, at: _Known) -> bool:
+        """Return the answer for the smallest numbers that are possible."""
+        changes = self._questions.changes[question]
+        passed = 0 if at.low is None else int(np.searchsorted(changes, at.low, side="right"))
+        return bool(self._questions.starts[question]) ^ bool(passed % 2)
+
+    def _child(self, node: int, question: int, answer: bool) -> int:
+        # `_write_thresholds` swapped the children of questions that start with the right one.
+        is_left = answer == bool(self._questions.starts[question])
+        return int(self._fields["left" if is_left else "right"][node])
+
+    def _split(
+        self, node: int, question: int, known: dict[int, _Known], at: _Known, changes: list[int], answer: bool
+    ) -> int:
+        column, missing = int(self._questions.column[question]), bool(self._questions.missing[question])
+        if changes:
+            middle = changes[len(changes) // 2]
+            threshold = float(values_of(np.array([middle]), self._dtype)[0])
+            # Missing values go to a side that needs no more nodes for them, if there is one.
+            miss_left = len(changes) > 1 or missing == answer
+            low = _Known(at.low, middle, True, at.may_miss and miss_left)
+            high = _Known(middle, at.high, True, at.may_miss and not miss_left)
+        else:  # numbers one way, missing values the other
+            threshold, miss_left = np.inf, False
+            low, high = _Known(at.low, at.high, True, False), _Known(has_numbers=False)
+        new = self._add(node, threshold, miss_left)
+        self._waiting.append((node, known | {column: low}, new, "left"))
+        self._waiting.append((node, known | {column: high}, new, "right"))
+        return new
+
+
+def _is_inside(key: int, at: _Known) -> bool:
+    """Return whether numbers on both sides of a change are possible."""
+    return at.has_numbers and (at.low is None or key > at.low) and (at.high is None or key < at.high)
+
+
+def _as_array(values: list[Any]) -> NDArray[Any]:
+    kinds = {type(value) for value in values}
+    if len(kinds) == 1:
+        return np.array(values)
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array

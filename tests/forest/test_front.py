@@ -1,0 +1,106 @@
+"""What stands before the trees: rules for raw rows, and transformers that rows pass through."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array
+from sklearn.preprocessing import StandardScaler
+
+import scurry
+from scurry.errors import FormatError, InputError
+from scurry.forest import Front, RawRows
+from scurry.forest.front import dense
+
+STUMP = {
+    "feature": [0, -1, -1],
+    "threshold": [1.5, 0, 0],
+    "left": [1, -1, -1],
+    "right": [2, -1, -1],
+    "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]],
+}
+FOREST = scurry.Forest.from_trees([STUMP], input_dtype="float64")
+TOWNS = FOREST.replace(
+    feature_names=["town"],
+    categories={0: ["Oslo", "Rome"]},
+    encode_numbers=True,
+    raw_rows=RawRows(None, {0: 2}, (0,)),
+)
+
+
+def test_missing_values_with_a_code_and_unknown_ones_that_are_refused(tmp_path):
+    TOWNS.save(tmp_path / "towns.scurry")
+    for forest in (TOWNS, scurry.load(tmp_path / "towns.scurry"), pickle.loads(pickle.dumps(TOWNS))):
+        assert forest.raw_rows == TOWNS.raw_rows
+        assert forest.digest == TOWNS.digest
+        for given in (
+            pd.DataFrame({"town": ["Oslo", np.nan]}),
+            pd.DataFrame({"town": pd.Categorical(["Oslo", np.nan])}),
+            pd.DataFrame({"town": pd.array(["Oslo", pd.NA], "string")}),
+            np.array([["Oslo"], [np.nan]], object),
+        ):
+            assert forest.predict(given).tolist() == [0, 1]
+        with pytest.raises(InputError, match="in row 1, and the pipeline's encoder has handle_unknown"):
+            forest.predict(pd.DataFrame({"town": ["Oslo", "Paris"]}))
+    assert TOWNS.encoder(pd.DataFrame({"town": ["Oslo"]}))(pd.DataFrame({"town": ["Rome", np.nan]}))[1, 0] == 2
+
+
+def test_precisions():
+    rule = RawRows("float64", wide_only=True)
+    for dtype in ("float64", "int32", "uint64", "object"):
+        rule.refuse(np.dtype(dtype), "X")
+    for dtype in ("float32", "float16", "int8", "bool", "uint16"):
+        with pytest.raises(InputError, match=f"X holds {dtype}"):
+            rule.refuse(np.dtype(dtype), "X")
+    RawRows("float64").refuse(np.dtype("int8"), "X")
+    RawRows(None).refuse(np.dtype("float16"), "X")
+    with pytest.raises(InputError, match="X holds int64"):  # with which scikit-learn computes in float64
+        RawRows("float32").refuse(np.dtype("int64"), "X")
+    with pytest.raises(InputError, match="dtype must be"):
+        RawRows("int8")
+
+
+def test_rules_that_do_not_fit_the_forest():
+    with pytest.raises(InputError, match="names feature 0, which has no categories"):
+        FOREST.replace(raw_rows=RawRows(None, {0: 1}))
+    with pytest.raises(InputError, match="must not be negative"):
+        TOWNS.replace(raw_rows=RawRows(None, {0: -1}))
+    for stored in (None, {}, {"dtype": None, "missing_codes": {"x": 1}, "known_only": [], "wide_only": False}):
+        with pytest.raises(FormatError, match="raw_rows must have"):
+            RawRows.from_json(stored)
+
+
+def test_rows_pass_through_a_front_once():
+    scaler = StandardScaler().fit([[0.0], [4.0]])  # 2 becomes 0
+    forest = FOREST.replace(front=Front(scaler, "it must be tested"))
+    assert forest.predict([[4.9], [5.1]]).tolist() == [0, 1]  # (x - 2) / 2 <= 1.5
+    coded = scurry.forest.as_rows(forest, np.array([[4.9], [5.1]]))
+    assert forest.predict(coded).tolist() == [0, 1]
+    assert pickle.loads(pickle.dumps(forest)).predict([[4.9], [5.1]]).tolist() == [0, 1]
+    assert "rows pass through the pipeline's own transformers first: it must be tested" in str(
+        scurry.Predictor.full(forest).summary()
+    )
+
+
+def test_what_a_front_cannot_do(tmp_path):
+    forest = FOREST.replace(front=Front(StandardScaler().fit([[0.0], [4.0]]), "it must be tested"))
+    predictor = scurry.Predictor.full(forest)
+    for act, purpose in (
+        (lambda: forest.save(tmp_path / "f.scurry"), "be saved"),
+        (lambda: predictor.save(tmp_path / "f.scurry"), "be saved"),
+        (lambda: predictor.start_row(), "count what raw columns cost"),
+        (lambda: scurry.export.to_c(predictor, tmp_path), "be exported"),
+    ):
+        with pytest.raises(InputError, match=rf"cannot {purpose}.*it must be tested.*pipeline\[-1\]"):
+            act()
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(InputError, match="needs a fitted transformer"):
+        Front(3, "")
+
+
+def test_entries_that_a_sparse_matrix_lacks():
+    rows = csr_array(np.array([[0.0, 2.0]]))
+    assert dense(rows, 0.0).tolist() == [[0.0, 2.0]]
+    np.testing.assert_array_equal(dense(rows, np.nan), [[np.nan, 2.0]])
+    assert dense("anything else", 0.0) == "anything else"

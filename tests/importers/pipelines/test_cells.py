@@ -1,0 +1,76 @@
+"""Categories of raw columns, and what a pipeline makes of each, of missing and of unknown values."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+import scurry
+from scurry.importers.pipelines.cells import Source, find_cells, goes_left
+from scurry.importers.pipelines.traces import CannotFoldError, Trace, trace
+
+FRAME = pd.DataFrame({"town": ["Rome", "Oslo", np.nan, "Bern"] * 5, "size": [1.0, 2.0, 5.0, 5.0] * 5})
+
+
+def source_of(*steps):
+    pipeline = make_pipeline(*steps, DecisionTreeClassifier(random_state=0)).fit(FRAME, [0, 1, 2, 3] * 5)
+    front = Pipeline(pipeline.steps[:-1])
+    traces = trace(front, [Trace(0), Trace(1)], lambda rows: rows, "front")
+    return Source(front.transform, traces, ["town", "size"], 2, scurry.from_model(pipeline[-1]), 0.0, False)
+
+
+def test_categories_missing_and_unknown_values():
+    cells = find_cells(source_of(OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-2)), "float64")
+    town, size = cells.columns[0], cells.columns[1]
+    assert town.values == ["Bern", "Oslo", "Rome"]
+    assert size.values == [1.0, 2.0, 5.0]
+    assert town.missing_code == 3
+    assert np.isnan(town.outputs[3, 0])
+    assert town.unknown[0] == -2
+    assert size.unknown[1] == -2
+    assert town.outputs[:3, 0].tolist() == [0, 1, 2]
+
+
+def test_unknown_values_that_are_refused():
+    cells = find_cells(source_of(OneHotEncoder()), "float64")
+    assert cells.columns[0].unknown is None
+    assert cells.columns[0].missing_code == 3
+    assert cells.columns[1].missing_code is None  # the column had none, and the encoder refuses them
+
+
+def test_a_text_that_an_imputer_replaces_is_a_category_too():
+    steps = ColumnTransformer(
+        [
+            (
+                "town",
+                make_pipeline(SimpleImputer(missing_values="Oslo", strategy="most_frequent"), OneHotEncoder()),
+                [0],
+            ),
+            ("size", StandardScaler(), [1]),
+        ]
+    )
+    frame = FRAME.fillna("Kyiv")
+    pipeline = make_pipeline(steps, DecisionTreeClassifier(random_state=0)).fit(frame, [0, 1, 2, 3] * 5)
+    forest = scurry.from_model(pipeline)
+    assert "Oslo" in forest.categories[0].tolist()
+    assert (forest.predict(frame) == pipeline.predict(frame)).all()
+
+
+def test_a_column_of_numbers_that_is_also_read_as_numbers_has_no_cells():
+    steps = ColumnTransformer([("a", OneHotEncoder(handle_unknown="ignore"), [1]), ("b", "passthrough", [1])])
+    assert find_cells(source_of(steps), "float64").columns == {}
+    texts = [Trace(0, by_category=True, values=("Rome",)), Trace(0)]
+    with pytest.raises(CannotFoldError, match="column of texts is encoded, and also passed on"):
+        find_cells(Source(lambda X: X, texts, None, 1, source_of(steps).forest, 0.0, False), "float64")
+
+
+def test_goes_left_is_what_the_forest_does():
+    forest = scurry.from_model(DecisionTreeClassifier().fit([[0.0], [1.0], [2.0]], [0, 1, 2]))
+    nodes = np.flatnonzero(~forest.is_leaf)
+    outputs = np.array([[0.5], [0.6], [1.5], [np.nan]])
+    expected = [[forest.goes_left(node, value) for node in nodes] for value in outputs[:, 0].tolist()]
+    assert goes_left(forest, nodes, outputs).tolist() == expected
