@@ -6,7 +6,7 @@ population and the truth is exact. At most 5 % of the certificates may break the
 kept in ``results/promises.json`` as they come; a run that was interrupted goes on where it was.
 
     python benchmarks/promises.py --refits 1 --draws 3 --only "adult"
-    python benchmarks/promises.py --refits 20 --draws 10 --jobs 16
+    python benchmarks/promises.py --refits 20 --draws 10 --jobs 16 --seconds 500
 
 With SCURRY_PROMISES_DATA set to a folder, data are read from files that ``--export`` wrote there, which needs numpy
 only.
@@ -18,17 +18,18 @@ import argparse
 import json
 import os
 import warnings
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # processes share the cores
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 import scurry
+from jobs import run_jobs
 from report import RESULTS, commit
 from scurry import promises
 from scurry.errors import InfeasibleError
@@ -117,15 +118,17 @@ def main() -> None:
         for cell in cells
         if len(kept.get(cell.name, {}).get(str(refit), {}).get("draws", [])) < arguments.draws
     ]
-    for cell, refit, found in _run(wanted, arguments.draws, arguments.jobs):
-        kept.setdefault(cell.name, {})[str(refit)] = found
+    jobs = [(cell, refit, arguments.draws) for cell, refit in wanted]
+    for (cell, refit, _), found, error in run_jobs(draw_cell, jobs, arguments.jobs, arguments.seconds):
+        # An error is kept as well, and this refit is tried again by the next run.
+        kept.setdefault(cell.name, {})[str(refit)] = {"draws": [], "error": error} if error else found
         KEPT.parent.mkdir(exist_ok=True)
         # One move, so that a run that is stopped leaves the old file or the new one.
         temporary = KEPT.with_suffix(".tmp")
         temporary.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
         temporary.replace(KEPT)
-        print(summarise(cell, kept[cell.name]), flush=True)
-    print("\n".join(summarise(cell, kept[cell.name]) for cell in cells if cell.name in kept))
+        print(error or summarise(cell, kept[cell.name]), flush=True)
+    print("\n".join(["", *(summarise(cell, kept[cell.name]) for cell in cells if cell.name in kept)]))
 
 
 def _arguments() -> argparse.Namespace:
@@ -133,24 +136,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--refits", type=int, default=20, metavar="N", help="splits and models of each cell")
     parser.add_argument("--draws", type=int, default=10, metavar="N", help="certificates of each refit")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="number of processes")
+    parser.add_argument("--seconds", type=float, metavar="N", help="stop after so long, with what there is")
     parser.add_argument("--only", nargs="*", default=[], metavar="WORD", help="cells whose names have all these words")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write the data there as .npz, and nothing else")
     return parser.parse_args()
 
 
-def _run(wanted: list[tuple[Cell, int]], n_draws: int, n_jobs: int) -> Iterator[tuple[Cell, int, dict[str, Any]]]:
-    if n_jobs == 1:
-        for cell, refit in wanted:
-            yield cell, refit, draw_cell(cell, refit, n_draws)
-        return
-    with ProcessPoolExecutor(n_jobs) as pool:
-        jobs = {pool.submit(draw_cell, cell, refit, n_draws): (cell, refit) for cell, refit in wanted}
-        for job in as_completed(jobs):
-            yield *jobs[job], job.result()
-
-
-def draw_cell(cell: Cell, refit: int, n_draws: int) -> dict[str, Any]:
+def draw_cell(job: tuple[Cell, int, int]) -> dict[str, Any]:
     """Return the trees and the margin of each draw: below 0 where the promise is broken; None if infeasible."""
+    cell, refit, n_draws = job
     pool, draws = make_pool(cell, refit), []
     promise = KINDS[cell.kind][0](cell, pool)
     for draw in range(n_draws):
@@ -224,16 +218,20 @@ KINDS = {
 
 def summarise(cell: Cell, refits: dict[str, Any]) -> str:
     """Return the mean trees of a cell next to the figure to reach, and its broken promises."""
+    n_errors = sum("error" in refit for refit in refits.values())
+    refits = {key: refit for key, refit in refits.items() if refit["draws"]}
     draws = [draw for refit in refits.values() for draw in refit["draws"]]
     found = [draw for draw in draws if draw is not None]
     n_broken = sum(draw["margin"] < 0 for draw in found)
     most = int(stats.binom.ppf(0.99, len(found), 1 - CONFIDENCE)) if found else 0
     trees = np.mean([draw["trees"] for draw in found]) if found else np.nan
-    spread = np.std([np.mean([d["trees"] for d in r["draws"] if d] or [np.nan]) for r in refits.values()])
+    by_refit = [np.mean([d["trees"] for d in r["draws"] if d]) for r in refits.values() if any(r["draws"])]
+    spread = np.std(by_refit) if by_refit else np.nan
     asked = "" if cell.asked_trees is None else f", asked {cell.asked_trees:g}"
     return (
         f"{cell.name}: {trees:.1f} trees (± {spread:.1f} over {len(refits)} refits){asked}; {n_broken} of {len(found)} "
         f"broken, at most {most} by chance; {len(draws) - len(found)} infeasible"
+        + (f"; {n_errors} refits with errors" if n_errors else "")
     )
 
 
@@ -242,11 +240,10 @@ def make_pool(cell: Cell, refit: int) -> Pool:
     X, y = load(cell.data)
     order = np.random.default_rng([17, refit]).permutation(len(y))
     X, y = X[order], y[order]
-    # Large data sets leave 40,000 rows for the pool and the rest for training, small ones are divided by shares.
+    # Of large data sets 40,000 rows are the pool and 15,000 fit rules, small ones are divided by shares.
     is_large = len(y) >= 100_000
-    n_fit = 15_000 if is_large else min(15_000, len(y) // 4)
-    n_pool = 40_000 if is_large else int(0.4 * len(y))
-    n_train = len(y) - n_fit - n_pool
+    n_train, n_fit = (46_000, 15_000) if is_large else (int(0.4 * len(y)), int(0.2 * len(y)))
+    X, y = X[: n_train + n_fit + 40_000], y[: n_train + n_fit + 40_000]
     model = _train(cell.model, X[:n_train], y[:n_train], refit)
     forest = scurry.from_model(model)
     if cell.threshold is not None:
@@ -261,10 +258,11 @@ def _train(kind: str, X: NDArray[np.float32], y: NDArray[Any], seed: int) -> Any
     if kind == "forest":
         from sklearn.ensemble import RandomForestClassifier
 
-        return RandomForestClassifier(101, n_jobs=1, random_state=seed).fit(X, y)
+        return RandomForestClassifier(101, max_depth=10, n_jobs=1, random_state=seed).fit(X, y)
     from lightgbm import LGBMClassifier
 
-    return LGBMClassifier(n_estimators=200, num_leaves=31, n_jobs=1, random_state=seed, verbose=-1).fit(X, y)
+    options = {"n_estimators": 200, "num_leaves": 31, "learning_rate": 0.05}
+    return LGBMClassifier(**options, n_jobs=1, random_state=seed, verbose=-1).fit(X, y)
 
 
 def load(name: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

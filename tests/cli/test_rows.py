@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from lightgbm import LGBMRegressor
+from sklearn.ensemble import GradientBoostingRegressor
 from typer.testing import CliRunner
 
 import scurry
-from scurry import cli
+from scurry import cli, early_exit, from_model, promises
 from scurry.timing import Lap
 
 
@@ -105,6 +106,27 @@ def test_report(run, folder, fast, tmp_path):
     facts = json.loads(run(*arguments, "--label", "diagnosis", "--json"))
     assert facts == {"file": str(tmp_path / "page.html"), "n_rows": 69}
     assert "accuracy" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_reports_of_values_and_ranks(run, fail, tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(1500, 3)).round(3), columns=["a", "b", "c"])
+    target = table.a * table.b
+    queries = np.arange(1500) // 10
+    forest = from_model(GradientBoostingRegressor(n_estimators=20, random_state=0).fit(table[:500], target[:500]))
+    rows, cal = tmp_path / "rows.parquet", slice(500, 1000)
+    table.assign(target=target, query=queries)[1000:].to_parquet(rows)
+    early_exit(forest, table[cal], promise=promises.Values(0.4, 0.1)).save(tmp_path / "values.scurry")
+    promise = promises.TopK(2, 0.3)
+    early_exit(forest, table[cal], groups=queries[cal], promise=promise).save(tmp_path / "ranks.scurry")
+    page = tmp_path / "page.html"
+    run("report", tmp_path / "values.scurry", rows, "--label", "target", "-o", page)
+    assert promises.Values(0.4, 0.1).describe().replace("'", "&#x27;") in page.read_text(encoding="utf-8")
+    run("report", tmp_path / "ranks.scurry", rows, "--groups", "query", "-o", page)
+    assert promise.describe().replace("'", "&#x27;") in page.read_text(encoding="utf-8")
+    assert "--groups is needed" in fail("report", tmp_path / "ranks.scurry", rows, "-o", page)
+    wrong = fail("report", tmp_path / "ranks.scurry", rows, "--groups", "Query", "-o", page)
+    assert "there is no column 'Query' for --groups; did you mean 'query'?" in wrong
 
 
 def test_bench(run, folder):

@@ -4,7 +4,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits, make_classification
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestClassifier
 
 import scurry
 from scurry.display import EarlyExitDisplay
@@ -96,3 +96,21 @@ def test_errors():
     full = scurry.Predictor(FOREST, scurry.Plan(order=np.arange(15, dtype=np.int32)))
     with pytest.raises(InputError, match=r"stops no row early; make one with scurry\.early_exit"):
         EarlyExitDisplay.from_predictor(full)
+
+
+def test_estimates_at_sentinels_and_gaps_of_documents():
+    model = GradientBoostingClassifier(n_estimators=20, random_state=0).fit(X[:500], Y[:500])
+    fast = scurry.early_exit(model, X[500:], max_disagreement=0.1, method="sentinels")
+    ax = EarlyExitDisplay.from_predictor(fast).ax_
+    assert ax.get_ylabel() == "estimated score"
+    found = fast.plan.stop.regions(fast.forest)
+    starts = {(x, low) for lines in ax.collections for (x, low), _ in lines.get_segments()}
+    assert {(t, low) for t, low in zip(found.trees, found.low, strict=True) if np.isfinite(low)} <= starts
+    ranker = GradientBoostingRegressor(n_estimators=20, random_state=0).fit(X[:500], X[:500, 0])
+    queries = np.arange(len(X) - 500) // 5
+    ranks = scurry.early_exit(ranker, X[500:], groups=queries, promise=scurry.promises.TopK(1, 0.3))
+    drawn = EarlyExitDisplay.from_predictor(ranks).ax_.collections[0].get_segments()
+    np.testing.assert_allclose([low for (_, low), _ in drawn], ranks.plan.stop.regions(ranks.forest).gap)
+    values = scurry.early_exit(ranker, X[500:], promise=scurry.promises.Values(0.3, 0.1))
+    with pytest.raises(InputError, match="how sure their estimates are"):
+        EarlyExitDisplay.from_predictor(values)

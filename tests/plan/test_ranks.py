@@ -57,3 +57,11 @@ def test_parts_that_do_not_fit(changes, message):
 def test_forests_that_it_cannot_rank(forest, message):
     with pytest.raises(InputError, match=message):
         Predictor(forest, Plan(order=ORDER[: forest.n_trees], stop=RULE))
+
+
+def test_gaps_grow_with_caution():
+    rule = replace(RULE, limits=np.array([3.0, np.inf]), scale=np.array([0.5, 1.0]))
+    trees, gap = rule.with_scaled_thresholds(FOREST, 4.0).regions(FOREST)
+    assert (trees.tolist(), gap[0]) == ([2, 9], 6.0)
+    assert np.isnan(gap[1])
+    assert np.isinf(rule.without_stops().limits).all()

@@ -1,5 +1,6 @@
 """Sentinel rules as data: what they say about sums, and what they refuse. Files are in tests/forest."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -54,3 +55,76 @@ def test_lanes_of_inner_nodes_do_not_count():
     runs = [Predictor(forest, Plan(order=ORDER, stop=replace(rule, lanes=each))).run(X) for each in (rule.lanes, lanes)]
     np.testing.assert_array_equal(runs[0].trees, runs[1].trees)
     np.testing.assert_array_equal(runs[0].scores, runs[1].scores)
+
+
+@pytest.mark.parametrize("spread", [True, False])
+@pytest.mark.parametrize("n_columns", [1, 2])
+def test_caution_never_stops_a_row_sooner(n_columns, spread):
+    """Edges move away from the decision, limits of spreads fall; a factor of 1 changes nothing."""
+    forest, X = two_classes(n_columns), np.random.default_rng(3).normal(size=(300, 6))
+    rule = decided_rule(forest, X, spread=spread)
+    same = rule.with_scaled_thresholds(forest, 1.0)
+    for name in rule.ARRAYS:
+        np.testing.assert_array_equal(getattr(rule, name), getattr(same, name))
+    factors = (0.25, 0.5, 1.0, 2.0, 8.0)
+    tried = [rule.with_scaled_thresholds(forest, factor) for factor in factors]
+    trees = [sentinel_answers(forest, ORDER, each, X)[0] for each in (*tried, rule.without_stops())]
+    for bold, cautious in itertools.pairwise(trees):
+        assert (bold <= cautious).all()
+    assert trees[0].mean() < trees[2].mean() < trees[4].mean()
+    assert (trees[-1] == 30).all()
+
+
+def two_classes(n_columns):
+    header = {"classes": np.arange(2), "link": "logistic", "aggregation": "sum"} if n_columns == 1 else {}
+    return complete_forest(n_columns=n_columns, seed=3, **header)
+
+
+def decided_rule(forest, X, *, spread):
+    """A rule that stops by the sign of its estimates, or by spreads that are above 0."""
+    rng = np.random.default_rng(5)
+    rule = random_rule(rng, forest, ORDER, X, n_edges=0, spread=True)
+    n = len(rule.sentinels)
+    if spread:
+        sums = np.abs(rule.lanes)[forest.apply(X)[:, ORDER]].cumsum(axis=1)
+        limits = np.array([np.quantile(sums[:, k - 1, 0], 0.3) for k in rule.sentinels])
+        return replace(rule, lanes=np.abs(rule.lanes), spread_lane=0, square=np.zeros(n), limits=limits)
+    decision = forest.decision_threshold if forest.n_outputs == 1 else 0.5
+    edges = ((decision - rule.offset) / rule.scale)[:, None] + np.array([-4000.0, 3000.0])
+    return replace(
+        rule,
+        spread_lane=-1,
+        square=np.zeros(n),
+        edge_offset=np.arange(0, 2 * n + 1, 2).astype(np.uint32),
+        edges=np.rint(edges).astype(np.int32).ravel(),
+        limits=np.tile([np.inf, -np.inf, np.inf], n),
+    )
+
+
+def test_regions_are_the_estimates_that_stop_a_row():
+    forest, X = two_classes(1), np.random.default_rng(3).normal(size=(300, 6))
+    rule = decided_rule(forest, X, spread=False)
+    bins = rule.regions(forest)
+    assert bins.score == "estimated score"
+    trees, estimates, _ = sentinel_answers(forest, ORDER, rule, X)
+    for n_trees, estimate in zip(trees, estimates - forest.decision_threshold, strict=True):
+        inside = (bins.trees == n_trees) & (bins.low <= estimate) & (estimate <= bins.high)
+        assert inside.sum() == (n_trees < 30)
+        assert (bins.positive[inside] == (estimate >= 0)).all()
+    assert decided_rule(forest, X, spread=True).regions(forest) is None
+
+
+def test_a_sentinel_without_edges_stops_all_or_none():
+    forest = two_classes(1)
+    rule = decided_rule(forest, np.zeros((9, 6)), spread=False)
+    none = replace(rule, edge_offset=np.zeros_like(rule.edge_offset), edges=rule.edges[:0], limits=rule.limits[:4])
+    bins = replace(none, limits=np.array([np.inf, -np.inf, -np.inf, np.inf])).regions(forest)
+    assert bins.trees.tolist() == rule.sentinels[[0, 3]].tolist()
+    assert np.isinf([bins.low, bins.high]).all()
+
+
+def test_estimates_that_mean_no_label_cannot_be_scaled():
+    regressor = complete_forest(n_columns=1)
+    rule = decided_rule(regressor, np.zeros((9, 6)), spread=False)
+    assert rule.with_scaled_thresholds(regressor, 2.0) is None
+    assert rule.regions(regressor) is None

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from scurry.errors import InputError
-from scurry.promises import Accuracy, Promise
+from scurry.promises import Accuracy, Outcomes, Promise
 from scurry.stopping.paired import paired_p_value
 
 
@@ -64,3 +64,14 @@ def test_text():
     assert Promise.parse("accuracy<=0.3%") == Accuracy(0.003)
     with pytest.raises(InputError, match="above 0"):
         Promise.parse("accuracy<=0")
+
+
+def test_costs_of_answers_are_those_of_the_matrix():
+    y, full, answers = (np.array(labels) for labels in (["a", "b", "b"], ["a", "b", "a"], ["b", "a", "a"]))
+    outcomes = Outcomes(answers=answers, full=full, y=y, classes=("a", "b"))
+    promise = Accuracy(0.5, costs=[[0, 1], [10, 2]])
+    mean = promise.mean(outcomes)
+    assert (mean.values.tolist(), mean.full_values.tolist()) == ([1, 10, 10], [0, 2, 10])
+    assert (mean.largest, mean.max_rise) == (8.0, 0.5)
+    assert promise.count(outcomes) == ()
+    assert Accuracy(0.1).mean(outcomes) is None

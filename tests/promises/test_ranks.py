@@ -1,9 +1,11 @@
 """The promise about the top k of queries: what it says, and what it refuses."""
 
+import numpy as np
 import pytest
 
 from scurry.errors import FormatError, InputError
-from scurry.promises import Promise, TopK
+from scurry.promises import Outcomes, Promise, TopK
+from scurry.promises.ranks import find_places
 
 
 def test_it_says_what_may_change():
@@ -58,3 +60,26 @@ def test_files():
 def test_misuse(arguments, message):
     with pytest.raises(InputError, match=message):
         TopK(**{"k": 10, "max_changed": 0.01} | arguments)
+
+
+def test_places_of_equal_scores_are_in_the_order_of_rows():
+    places = find_places(np.array([1.0, 5.0, 2.0, 2.0, 5.0]), np.array([0, 1, 0, 0, 1]))
+    assert places.tolist() == [2, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("keep", ["order", "set"])
+def test_queries_are_counted_whose_best_are_others(keep):
+    rng = np.random.default_rng(0)
+    queries = rng.integers(0, 40, 400)
+    full = rng.integers(0, 9, 400).astype(float)
+    answers = full + rng.normal(scale=0.3, size=400) * (rng.random(400) < 0.1)
+    n_changed = 0
+    for query in np.unique(queries):
+        rows = np.flatnonzero(queries == query)
+        best = [rows[np.argsort(-each[rows], kind="stable")][:3].tolist() for each in (answers, full)]
+        n_changed += (sorted(best[0]) != sorted(best[1])) if keep == "set" else best[0] != best[1]
+    outcomes = Outcomes(answers=answers, full=full, queries=queries)
+    (count,) = TopK(3, 0.1, keep=keep).count(outcomes)
+    assert count[1:] == (len(np.unique(queries)), n_changed, 0.1, 0, "queries")
+    assert 0 < n_changed < 40
+    assert TopK(3).count(Outcomes(answers=answers, full=full)) == ()

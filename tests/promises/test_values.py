@@ -1,9 +1,10 @@
 """The promise about values."""
 
+import numpy as np
 import pytest
 
 from scurry.errors import FormatError, InputError
-from scurry.promises import Certificate, Promise, ValueMeasurement, Values
+from scurry.promises import Certificate, Outcomes, Promise, ValueMeasurement, Values
 
 
 def test_it_says_itself_in_one_sentence():
@@ -68,3 +69,26 @@ def test_files_keep_it_and_what_was_measured():
     assert "0.1 on average, 2 at most" in certificate.describe()
     with pytest.raises(FormatError):
         Promise.from_json(Values(0.5).to_json() | {"max_error": -1})
+
+
+def test_rows_are_counted_that_differ_by_more():
+    full = np.zeros(4)
+    outcomes = Outcomes(
+        answers=np.array([0.0, 0.5, -0.6, 2.0]),
+        full=full,
+        probabilities=np.array([0.0, 0.1, 0.2, 0.3]),
+        full_probabilities=full,
+        log_odds=np.array([-3.0, 0.0, 0.0, 0.0]),
+        full_log_odds=full,
+    )
+    counts = [
+        Values(error, 0.1, of=of).count(outcomes)[0]
+        for of, error in (("value", 0.5), ("probability", 0.25), ("log-odds", 1.0))
+    ]
+    assert [(count.n_rows, count.n_broken, count.max_rate) for count in counts] == [
+        (4, 2, 0.1),
+        (4, 1, 0.1),
+        (4, 1, 0.1),
+    ]
+    assert counts[0].what == "values further than 0.5 from the model's"
+    assert Values(0.1, of="probability").count(Outcomes(answers=full, full=full)) == ()

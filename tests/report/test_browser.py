@@ -9,12 +9,13 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 
 import scurry
+from scurry.promises import Values
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 if BROWSER is None:
     pytest.skip("no Chromium here; install it (Debian: apt-get install chromium)", allow_module_level=True)
 
-KINDS = ("scores", "votes", "anytime", "path")
+KINDS = ("scores", "votes", "values", "anytime", "path")
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +26,7 @@ def folder(tmp_path_factory):
     predictors = {
         "scores": scurry.early_exit(model, X[1000:3000], max_disagreement=0.03, method="qwyc", random_state=0),
         "votes": scurry.early_exit(model, X[1000:3000], max_disagreement=0.03, method="minimixed", random_state=0),
+        "values": scurry.early_exit(model, X[1000:3000], promise=Values(0.1, of="probability"), random_state=0),
         "anytime": scurry.anytime(model, X[1000:3000], y[1000:3000], order="backward-squirrel"),
         "path": scurry.prune(model, X[1000:3000]),
     }

@@ -4,22 +4,26 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.metrics import ndcg_score
 
 import scurry
+from scurry.errors import InputError
+from scurry.formatting import round_up
 from scurry.predictor import Predictor
+from scurry.promises import Values
 from scurry.report import exits
-from scurry.report.exits import FACTORS
+from scurry.report.alternatives import FACTORS
 from scurry.report.story import TestRows
 
 
-@pytest.fixture(scope="module", params=["qwyc", "fan", "minimixed", "minimean"])
-def fast(request, forest, exit_by):
-    return exit_by(forest, request.param)
+@pytest.fixture(scope="module", params=["qwyc", "fan", "minimixed", "minimean", "sentinels"])
+def fast(request, forest, boosted, exit_by):
+    return exit_by(boosted if request.param == "sentinels" else forest, request.param)
 
 
 def story_of(predictor, data):
     X, y = data["test"]
-    return exits.tell(predictor, predictor.plan.stop, TestRows(predictor.forest, X, y))
+    return exits.tell(predictor, TestRows(predictor.forest, X, y))
 
 
 def test_curve_passes_through_the_predictor_as_it_is(fast, data):
@@ -76,7 +80,7 @@ def test_leads_of_several_classes(method):
         fast.forest, scurry.Plan(order=fast.plan.order, stop=rule.with_scaled_thresholds(fast.forest, 0.3))
     ).run(X[1200:])
     assert bolder.mean_trees < fast.run(X[1200:]).mean_trees
-    story = exits.tell(fast, rule, TestRows(fast.forest, X[1200:], y[1200:]))
+    story = exits.tell(fast, TestRows(fast.forest, X[1200:], y[1200:]))
     assert story.curve.columns[story.curve.n_drawn - 1].values[-1] == 0
 
 
@@ -115,3 +119,81 @@ def test_votes_are_compared_with_the_vote_and_the_model(forest, data, exit_by):
 
 def _percent(rate):
     return "0 %" if rate == 0 else f"{100 * rate:.{2 if rate >= 0.01 else 3}f} %"
+
+
+def test_values_are_judged_drawn_and_scaled(by_values):
+    fast, X, y = by_values
+    story = exits.tell(fast, TestRows(fast.forest, X, y))
+    errors = np.abs(fast.predict(X) - fast.forest.predict(X))
+    what = "values further than 0.3 from the model's"
+    n_beyond = int((errors > 0.3).sum())
+    assert story.claims[0].what == story.tiles[1].name == what
+    assert story.tiles[1].note == f"{n_beyond:,} of 1,000 test rows"
+    assert f"of 1,000 test rows have {what}" in story.verdict
+    curve = story.curve
+    drawn = curve.columns[curve.n_drawn - 1]
+    assert drawn.name == "values further than 0.3"
+    assert drawn.values[curve.shipped] == (errors > 0.3).mean()
+    assert (drawn.values[-1], curve.bound, curve.spent[-1]) == (0.0, 0.1, 40)
+    assert drawn.values[0] > 0.1
+    could = {column.name: column for column in curve.columns}["could be promised, from 1,000 rows"].values[0]
+    assert f"scurry.promises.Values(0.3, max_share={round_up(could, 2)})" in curve.calls[0]
+    assert story.picture.heading == "How far early answers are off"
+    assert "promised for 90 % of all rows: 0.3" in story.picture.chart.to_svg()
+
+
+def test_log_odds_are_compared_on_their_own_scale(boosted, data):
+    fast = scurry.early_exit(boosted, data["cal"][0], promise=Values(0.5, 0.1, of="log-odds"))
+    X, y = data["test"]
+    ours, full = (np.log(p[:, 1] / p[:, 0]) for p in (fast.predict_proba(X), boosted.predict_proba(X)))
+    claim = exits.tell(fast, TestRows(boosted, X, y)).claims[0]
+    assert f"{int((np.abs(ours - full) > 0.5).sum())} of 1,000 rows" in claim.measured
+
+
+def test_rankers_are_told_by_query(by_ranks):
+    fast, X, y, queries = by_ranks
+    story = exits.tell(fast, TestRows(fast.forest, X, y, groups=queries))
+    run, full = fast.run(X, groups=queries), fast.forest.predict(X)
+    n_changed = 0
+    for query in range(100):
+        rows = np.flatnonzero(queries == query)
+        n_changed += (
+            np.argsort(-run.scores[rows], kind="stable")[:3] != np.argsort(-full[rows], kind="stable")[:3]
+        ).any()
+    assert 0 < n_changed < 50
+    assert story.tiles[1].note == f"{n_changed} of 100 queries"
+    assert set(queries[story.changed]) <= set(range(100))
+    assert len(set(queries[story.changed])) == n_changed
+    at = {column.name: column.values[story.curve.shipped] for column in story.curve.columns}
+    assert at["queries with another top 3"] == n_changed / 100
+    assert story.picture.heading == "When a document leaves"
+
+
+def test_quality_of_rankings(by_ranks):
+    """Gains are 2^grade - 1, and scikit-learn's are the grade: for grades of 0 and 1 they are the same."""
+    fast, X, y, queries = by_ranks
+    test = TestRows(fast.forest, X, y.clip(0, 1), groups=queries)
+    scores = test.y + np.random.default_rng(0).normal(size=len(X))
+    own = [
+        ndcg_score([test.y[queries == q]], [scores[queries == q]], k=10) for q in range(100) if y[queries == q].any()
+    ]
+    assert test.measure_quality(scores) == pytest.approx((sum(own) + 100 - len(own)) / 100)
+    with pytest.raises(InputError, match="relevance of documents"):
+        TestRows(fast.forest, X, X[:, 0], groups=queries)
+    with pytest.raises(InputError, match="groups has shape"):
+        TestRows(fast.forest, X, groups=queries[1:])
+
+
+def test_queries_are_thinned_as_a_whole(by_ranks):
+    fast, X, y, queries = by_ranks
+    thin = TestRows(fast.forest, X, y, groups=queries).thin(137)
+    assert len(thin) == 130
+    assert (np.unique(thin.groups, return_counts=True)[1] == 10).all()
+
+
+def test_tests_of_groups_are_those_of_the_certificate(boosted, data):
+    X, _ = data["cal"]
+    fast = scurry.early_exit(boosted, X, by=np.where(X[:, 0] > 0, "high", "low"), max_disagreement=0.1)
+    story = exits.tell(fast, TestRows(boosted, data["test"][0]))
+    assert [test.group for test in story.tests] == [test.group for test in fast.certificate.tests]
+    assert len(story.tests) == 2

@@ -8,7 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 
 import scurry
 from scurry.errors import InputError, OutputError
@@ -43,6 +48,7 @@ def write_pages(data, forest, exit_by, folder):
         "bins": (exit_by(forest, "fan"), y, None),
         "votes": (exit_by(forest, "minimax"), None, None),
         "boosted": (exit_by(boosted, "qwyc"), y, boosted),
+        "sentinels": (exit_by(boosted, "sentinels"), y, None),
         "anytime": (scurry.anytime(forest, X_cal, y_cal, order="random", random_state=0), y, None),
         "regressor": (scurry.anytime(regressor, X_cal, y_cal, order="random", random_state=0), y, regressor),
         "path": (scurry.prune(forest, X_cal), y, None),
@@ -133,7 +139,7 @@ def test_changed_rows_became_wrong_or_right_in_named_directions(forest, data, ex
     n_wrong, n_right = int((changed & (full == y)).sum()), int((changed & (labels == y)).sum())
     assert n_wrong != n_right
     test = TestRows(forest, X, y)
-    text = unescape(sections.render_changed_rows(exits.tell(fast, fast.plan.exit_rule, test), test))
+    text = unescape(sections.render_changed_rows(exits.tell(fast, test), test))
     assert f"{n_wrong:,} of these became wrong, {n_right:,} became right." in text
     for old, new in ((0, 1), (1, 0)):
         assert f"{int((changed & (full == old)).sum()):,} went from {old} to {new}" in text
@@ -181,7 +187,7 @@ def test_rows_stopped_early_are_those_that_left_trees_out(forest, data, exit_by)
     X, y = data["test"]
     for method in ("qwyc", "minimixed"):
         fast = exit_by(forest, method)
-        tiles = {tile.name: tile for tile in exits.tell(fast, fast.plan.exit_rule, TestRows(forest, X, y)).tiles}
+        tiles = {tile.name: tile for tile in exits.tell(fast, TestRows(forest, X, y)).tiles}
         run = fast.run(X)
         stopped = (run.trees < forest.n_trees).mean()
         assert 0 < stopped < 1
@@ -202,3 +208,53 @@ def test_errors(forest, data, tmp_path):
         scurry.report.write(forest, tmp_path / "r.html", X[:0], y[:0])
     with pytest.raises(OutputError, match=r"cannot write .*name a file in a folder that exists"):
         scurry.report.write(forest, tmp_path / "missing" / "r.html", X, y)
+
+
+def test_ranks_need_queries_and_nothing_else_does(by_ranks, by_values, tmp_path):
+    fast, X, y, queries = by_ranks
+    page = scurry.report.write(fast, tmp_path / "ranks.html", X, y, groups=queries)
+    text = unescape(page.read_text(encoding="utf-8"))
+    assert "trees per document" in text
+    assert "Queries with another top 3" in text
+    assert "came to the top of their query, left it, or moved in it" in text
+    with pytest.raises(InputError, match="groups is needed") as caught:
+        scurry.report.write(fast, tmp_path / "ranks.html", X)
+    assert caught.value.argument == "groups"
+    with pytest.raises(InputError, match="leave them out"):
+        scurry.report.write(by_values[0], tmp_path / "values.html", X, groups=queries)
+
+
+def test_a_regressors_rows_are_those_that_changed_most(by_values):
+    fast, X, y = by_values
+    test = TestRows(fast.forest, X, y)
+    text = unescape(sections.render_changed_rows(exits.tell(fast, test), test))
+    shown = [int(row.replace(",", "")) for row in re.findall(r'<th scope="row" class="t">([\d,]+)</th>', text)]
+    errors = np.abs(fast.predict(X) - test.full)
+    np.testing.assert_allclose(np.sort(errors)[::-1][:40], errors[shown])
+    assert "furthest from it come first" in text
+
+
+def test_pages_of_estimators(data, tmp_path):
+    """Of a regressor, and of a classifier with a promise of its own; both show what others would cost."""
+    X, y = data["fit"]
+    promise = scurry.promises.LabelsPerClass({0: 0.1, 1: 0.1})
+    classifier = scurry.EarlyExitClassifier(
+        GradientBoostingClassifier(n_estimators=20), promise=promise, random_state=0
+    )
+    regressor = scurry.EarlyExitRegressor(GradientBoostingRegressor(n_estimators=20), random_state=0)
+    for estimator, target in ((classifier, y), (regressor, X[:, 0] * X[:, 1])):
+        X_new, y_new = data["test"]
+        y_new = y_new if estimator is classifier else X_new[:, 0] * X_new[:, 1]
+        page = scurry.report.write(estimator.fit(X, target), tmp_path / "page.html", X_new, y_new)
+        text = page.read_text(encoding="utf-8")
+        assert "What other promises would cost" in text
+        assert "Verdict" in text
+
+
+def test_tests_of_groups_are_a_table(boosted, data, tmp_path):
+    X, _ = data["cal"]
+    fast = scurry.early_exit(boosted, X, by=np.where(X[:, 0] > 0, "high", "low"), max_disagreement=0.1)
+    text = scurry.report.write(fast, tmp_path / "by.html", data["test"][0]).read_text(encoding="utf-8")
+    for test in fast.certificate.tests:
+        row = f'<th scope="row" class="t">{test.group}</th><td class="n">{test.n_rows:,}</td>'
+        assert f'{row}<td class="n">{test.n_broken:,}</td>' in text

@@ -7,7 +7,6 @@ from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegress
 import scurry
 from scurry.errors import InfeasibleError, InputError
 from scurry.promises import TopK
-from scurry.verbs.by_ranks import Queries
 
 N_DOCUMENTS = 25
 
@@ -143,8 +142,3 @@ def test_rows_to_fit_need_no_queries_as_long_as_the_others(ranked):
     fast = scurry.early_exit(model, X, groups=short, promise=TopK(5, 0.05))
     assert fast.certificate.n_broken <= 4  # all other queries are shorter than k, and nobody leaves them
     assert fast.certificate.measured.mean_trees > 0.9 * 60
-
-
-def test_ranks_of_equal_scores():
-    queries = Queries(np.empty((5, 0)), np.array([0, 0, 0, 1, 1]), np.zeros(5))
-    assert queries.ranks(np.array([1.0, 2.0, 2.0, 5.0, 5.0])).tolist() == [2, 0, 1, 0, 1]

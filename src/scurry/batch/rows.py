@@ -107,7 +107,7 @@ class Scoring:
         if not self.forest.is_classifier:
             renamed = dict.fromkeys("prediction" if name == "label" else name for name in self.columns)
             object.__setattr__(self, "columns", tuple(renamed))
-        if self.predictor.plan.by_query != (self.groups is not None):
+        if self.predictor.plan.ranks_groups != (self.groups is not None):
             raise InputError(
                 "the plan answers each row by itself and needs no queries; leave groups out"
                 if self.groups is not None

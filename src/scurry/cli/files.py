@@ -85,41 +85,26 @@ def _wrap(path: Path, held: Any) -> Model:
     return Model(path, from_model(held), held)
 
 
-def read_column(source: Sequence[str], name: str) -> Any:
-    """Return one column of some files as an array."""
-    from scurry.batch.files import arrow, find, open_fragment
-
-    def select(names: list[str]) -> list[str]:
-        if name not in names:
-            raise InputError(f"there is no column {name!r} for --groups{_suggest(name, names)}")
-        return [name]
-
-    tables = []
-    for fragment in find(source):
-        with open_fragment(fragment, n_rows_per_batch=_N_ROWS_PER_BATCH, columns=select, float_columns=()) as reader:
-            tables.append(arrow().Table.from_batches(reader.batches, reader.schema))
-    return _decode(arrow().concat_tables(tables, promote_options="permissive").column(name))
+def read_rows(source: Sequence[str], forest: Forest, label: str | None = None) -> tuple[Any, Any]:
+    """Return all rows of some files: the model's features as an Arrow table, and the labels if `label` names them."""
+    features, labels, _ = read_queries(source, forest, label, None)
+    return features, labels
 
 
-def read_rows(
-    source: Sequence[str], forest: Forest, label: str | None = None, *, without: str | None = None
-) -> tuple[Any, Any]:
-    """Return all rows of some files: the model's features as an Arrow table, and the labels if `label` names them.
-
-    A column that is named as `without` is none of the features of a model that has no names for them.
-    """
+def read_queries(source: Sequence[str], forest: Forest, label: str | None, groups: str | None) -> tuple[Any, Any, Any]:
+    """Return all rows of some files: features, labels and the query of each row, the latter two if they are named."""
     from scurry.batch.files import arrow, find, open_fragment
     from scurry.forest import columns_read, float_columns, text_columns
 
     def select(names: list[str]) -> list[str]:
-        if label is not None and label not in names:
-            raise InputError(f"there is no column {label!r} for --label{_suggest(label, names)}")
-        if forest.feature_names is None:
-            names = [name for name in names if name != without]
+        for option, name in (("label", label), ("groups", groups)):
+            if name is not None and name not in names:
+                raise InputError(f"there is no column {name!r} for --{option}{_suggest(name, names)}")
         read = columns_read(forest, names)
-        return [name for name in names if name in read or name == label]
+        return [name for name in names if name in read or name in others]
 
-    tables, numeric, textual = [], float_columns(forest) - {label}, text_columns(forest) - {label}
+    others = {name for name in (label, groups) if name is not None}
+    tables, numeric, textual = [], float_columns(forest) - others, text_columns(forest) - others
     for fragment in find(source):
         with open_fragment(
             fragment,
@@ -134,14 +119,14 @@ def read_rows(
         table = arrow().concat_tables(tables, promote_options="permissive")
     except arrow().ArrowException as error:
         raise InputError(f"the files do not fit together: {error}; give their columns the same types") from error
-    labels = None if label is None else _decode(table.column(label))
-    features = table if label is None or label in (forest.feature_names or ()) else table.drop_columns([label])
+    labels, queries = (None if name is None else _decode(table.column(name)) for name in (label, groups))
+    features = table.drop_columns(sorted(others - set(forest.feature_names or ())))
     if forest.feature_names is None and features.num_columns != forest.n_features:
         raise InputError(
             f"the rows have {features.num_columns} columns besides labels, and the model, which has no feature "
             f"names, {forest.n_features} features; name the column of labels with --label, and drop other columns"
         )
-    return features, labels
+    return features, labels, queries
 
 
 def _decode(column: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scurry.cli.files import read_column, read_model, read_rows
+from scurry.cli.files import read_model, read_queries, read_rows
 from scurry.cli.program import (
     AsJson,
     Dask,
@@ -143,9 +143,7 @@ def early_exit(
             predictor = early_exit(forest, **options)
     elif dask is None:
         with show_spinner("Reading rows"):
-            X, y = read_rows(rows, forest, label, without=groups)
-            if groups is not None:
-                options["groups"] = read_column(rows, groups)
+            X, y, options["groups"] = read_queries(rows, forest, label, groups)
         with show_spinner(f"Calibrating on {len(X):,} rows"), _name_options():
             predictor = early_exit(forest, X, y, **options)
     else:
@@ -154,7 +152,7 @@ def early_exit(
         with show_progress("Calibrating") as update, _name_options():
             predictor = distributed.early_exit(forest, rows, label=label, cluster=dask, progress=update, **options)
     predictor.save(output)
-    _show_saved(predictor, output, as_json, f"--groups {groups} " if predictor.plan.by_query else "")
+    _show_saved(predictor, output, as_json, f"--groups {groups} " if predictor.plan.ranks_groups else "")
 
 
 @app.command(epilog="Example: [bold]scurry anytime model.json rows.parquet --label income -o ready.scurry[/bold]")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from scurry.cli.files import read_model, read_rows
+from scurry.cli.files import read_model, read_queries, read_rows
 from scurry.cli.program import AsJson, Dask, Label, ModelFile, Output, Rows, TrustPickle, app
 from scurry.cli.screen import console, list_first, make_table, show, show_progress, show_spinner
 from scurry.errors import InputError
@@ -67,7 +67,7 @@ def predict(
             f"--max-steps and --time-us need a plan that can stop after any step, and {model} has none; make one with: "
             "scurry anytime MODEL ROWS --label COLUMN -o ready.scurry"
         )
-    if predictor.plan.by_query != (groups is not None):
+    if predictor.plan.ranks_groups != (groups is not None):
         raise InputError(
             f"--groups is for plans that keep the top k of queries, and {model} has none"
             if groups is not None
@@ -161,6 +161,10 @@ def report(
     rows: Rows,
     output: Output = Path("report.html"),
     label: Label = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="Column with the query of each row (plans that keep the top k only).", show_default=False),
+    ] = None,
     title: Annotated[str | None, typer.Option(help="Page title.", show_default=False)] = None,
     as_json: AsJson = False,
     trust_pickle: TrustPickle = False,
@@ -174,10 +178,13 @@ def report(
     with show_spinner(f"Reading {model.name}"):
         read = read_model(model, trust_pickle=trust_pickle)
     with show_spinner("Reading rows"):
-        X, y = read_rows(rows, read.forest, label)
+        X, y, queries = read_queries(rows, read.forest, label, groups)
     with show_spinner(f"Measuring on {len(X):,} rows"):
         table = X if read.source is None else X.to_pandas()  # most frameworks read no Arrow tables
-        page = write(read.subject, output, table, y, model=read.source, title=title)
+        try:
+            page = write(read.subject, output, table, y, groups=queries, model=read.source, title=title)
+        except InputError as error:
+            raise InputError(error.describe("--groups" if error.argument == "groups" else None)) from error
     size = format_bytes(page.stat().st_size)
     show({"file": str(page), "n_rows": len(X)}, as_json, {"written": f"{page} ({size}); open it in a browser"})
 

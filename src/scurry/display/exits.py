@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice, check_instance
 from scurry.display.votes_and_steps import axes_of
 from scurry.errors import InputError
-from scurry.plan import Band, Bins, Leads
+from scurry.plan import Band, Bins, Gaps, Leads
 from scurry.predictor import Predictor
 
 _POSITIVE, _NEGATIVE = "#1f77b4", "#d9822b"
@@ -88,31 +88,35 @@ class EarlyExitDisplay:
         check_choice("kind", kind, _KINDS)
         if kind == "work" and self.trees is None:
             raise InputError('kind="work" needs rows: EarlyExitDisplay.from_predictor(predictor, X)', argument="X")
-        rule, plan = self.predictor.plan.exit_rule, self.predictor.plan
+        plan = self.predictor.plan
+        rule = plan.stop
         if kind == "thresholds" and not plan.in_plan_order:
             raise InputError(
                 'this plan has thresholds for each of many cells; pass rows, and kind="work" shows what they do',
                 argument="kind",
             )
-        if not plan.exits_early:
+        if rule is None or not plan.exits_early:
             raise InputError("this predictor stops no row early; make one with scurry.early_exit", argument="predictor")
-        if rule is None and kind == "thresholds":
+        regions = rule.regions(self.predictor.forest)
+        if regions is None and kind == "thresholds":
             raise InputError(
-                'this predictor stops rows at sentinels, each by a sum of its own; pass rows and draw kind="work"',
+                'this predictor stops rows by how sure their estimates are; pass rows, and kind="work" shows it',
                 argument="kind",
             )
         self.ax_ = axes_of(ax)
         self.figure_ = self.ax_.figure
-        if kind == "work" or rule is None:
+        if kind == "work":
             self._plot_work()
             return self
-        match rule.regions(self.predictor.forest):
+        match regions:
             case Band() as band:
-                self._plot_band(band, by_votes=rule.kind == "votes")
+                self._plot_band(band, by_votes=rule.by_votes)
             case Bins() as bins:
                 self._plot_bins(bins)
             case Leads(lead):
-                self._plot_leads(lead, by_votes=rule.kind == "votes")
+                self._plot_leads(lead, by_votes=rule.by_votes)
+            case Gaps() as gaps:
+                self._plot_gaps(gaps)
         return self
 
     def _plot_work(self) -> None:
@@ -144,11 +148,22 @@ class EarlyExitDisplay:
 
     def _plot_bins(self, found: Bins) -> None:
         forest = self.predictor.forest
+        ends = np.concatenate([found.low, found.high, [0.0]])
+        floor, ceiling = ends[np.isfinite(ends)].min(), ends[np.isfinite(ends)].max()
+        margin = 0.1 * (ceiling - floor) if np.isinf(ends).any() else 0.0  # bins without an end are seen by it
+        low, high = found.low.clip(floor - margin), found.high.clip(None, ceiling + margin)
         for side, colour, name in zip((False, True), (_NEGATIVE, _POSITIVE), self._name_sides(), strict=True):
             chosen = found.positive == side
-            self.ax_.vlines(found.trees[chosen], found.low[chosen], found.high[chosen], color=colour, label=name)
-        self.ax_.set(xlabel="trees evaluated", ylabel="running score", xlim=(0, forest.n_trees))
+            self.ax_.vlines(found.trees[chosen], low[chosen], high[chosen], color=colour, label=name)
+        self.ax_.set(xlabel="trees evaluated", ylabel=found.score, xlim=(0, forest.n_trees))
         self.ax_.legend(loc="upper left", frameon=False)
+
+    def _plot_gaps(self, found: Gaps) -> None:
+        ceiling = np.nanmax(np.append(found.gap, 0.0)) * 1.1 or 1.0
+        self.ax_.vlines(found.trees, found.gap, np.full(len(found.gap), ceiling), color=_POSITIVE, label="it leaves")
+        n_trees = self.predictor.forest.n_trees
+        self.ax_.set(xlabel="trees evaluated", ylabel="gap to the k-th best", xlim=(0, n_trees), ylim=(0, ceiling))
+        self.ax_.legend(frameon=False)
 
     def _plot_leads(self, lead: NDArray[np.float64], *, by_votes: bool) -> None:
         rounds = np.arange(len(lead))

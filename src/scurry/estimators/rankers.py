@@ -152,7 +152,7 @@ class EarlyExitRanker(BudgetedEstimator):
         """
         predictor, _ = self._check_budget(budget)
         rows = self._prepare_rows(X)
-        if not predictor.plan.by_query:  # all trees are evaluated, whichever query a row is of
+        if not predictor.plan.ranks_groups:  # all trees are evaluated, whichever query a row is of
             return predictor.run(rows, self.n_threads)
         if groups is None:
             raise InputError("groups is needed: pass the query of each row", argument="groups")

@@ -104,9 +104,9 @@ class Plan:
         return self.stop is not None and self.stop.by_step
 
     @property
-    def by_query(self) -> bool:
+    def ranks_groups(self) -> bool:
         """Whether a row's answer depends on the other rows of its query, so that predictions need `groups`."""
-        return self.stop is not None and self.stop.by_query
+        return self.stop is not None and self.stop.ranks_groups
 
     @property
     def exits_early(self) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice, check_count
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.plan.rules import StopRule
+from scurry.plan.rules import Gaps, StopRule
 from scurry.plan.sentinels import check_lanes, check_sentinels
 
 KEEPS = ("order", "set")
@@ -58,7 +58,7 @@ class TopKRule(StopRule):
 
     TAG: ClassVar[str] = "TopKRule"
     needs_whole_rows: ClassVar[bool] = True
-    by_query: ClassVar[bool] = True
+    ranks_groups: ClassVar[bool] = True
     ARRAYS: ClassVar[dict[str, type]] = {
         "sentinels": np.int32,
         "lanes": np.int32,
@@ -82,3 +82,16 @@ class TopKRule(StopRule):
         if forest.n_classes != 0 or forest.link != "identity":
             raise InputError("the plan ranks by the values of a regressor or ranker whose scores are its answers")
         check_lanes(forest, self.sentinels, self.lanes)
+
+    def regions(self, forest: Forest) -> Gaps:
+        """Return how far below the k-th best a document leaves."""
+        gap = self.limits * self.scale
+        return Gaps(self.sentinels.astype(np.int64), np.where(np.isfinite(gap), gap, np.nan))
+
+    def with_scaled_thresholds(self, forest: Forest, factor: float) -> Self:
+        """Return the rule with its limits times `factor`: above 1 is more cautious."""
+        return replace(self, limits=self.limits * factor)
+
+    def without_stops(self) -> Self:
+        """Return the rule by which no document leaves before the last tree."""
+        return replace(self, limits=np.full_like(self.limits, np.inf))

@@ -47,20 +47,24 @@ class Band(NamedTuple):
 
 
 class Bins(NamedTuple):
-    """Intervals of the running score, minus the decision threshold, that stop a row.
+    """Intervals of a score, minus the decision threshold, that stop a row.
 
     Attributes
     ----------
     trees : int64 array of shape (n_bins,)
         After how many trees.
     low, high : float64 arrays of shape (n_bins,)
+        Infinite where an interval has no end.
     positive : bool array of shape (n_bins,)
+    score : str
+        Which score: that of the trees so far, or an estimate of the full one.
     """
 
     trees: NDArray[np.int64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     positive: NDArray[np.bool_]
+    score: str = "running score"
 
 
 class Leads(NamedTuple):
@@ -74,7 +78,22 @@ class Leads(NamedTuple):
     lead: NDArray[np.float64]
 
 
-Regions = Band | Bins | Leads
+class Gaps(NamedTuple):
+    """How far below the k-th best document of its query a document leaves.
+
+    Attributes
+    ----------
+    trees : int64 array of shape (n_sentinels,)
+        After how many trees.
+    gap : float64 array of shape (n_sentinels,)
+        On the scale of scores; NaN where none leaves.
+    """
+
+    trees: NDArray[np.int64]
+    gap: NDArray[np.float64]
+
+
+Regions = Band | Bins | Leads | Gaps
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -88,14 +107,31 @@ class StopRule(ABC):
     by_step: ClassVar[bool] = False
     # Whether rows must be known as a whole: features cannot be bought while such a plan runs.
     needs_whole_rows: ClassVar[bool] = False
-    # Whether a row's answer depends on the other rows of its query, so that these must run together.
-    by_query: ClassVar[bool] = False
+    # Whether rows are documents that are ranked within their queries.
+    ranks_groups: ClassVar[bool] = False
     # Whether rows evaluate trees in the plan's order. If not, the rule has an order for each part of the inputs.
     in_plan_order: ClassVar[bool] = True
 
     @abstractmethod
     def check(self, forest: Forest) -> None:
         """Raise an error unless this rule can stop `forest`."""
+
+    @property
+    def by_votes(self) -> bool:
+        """Whether trees vote, so that a row evaluated in full gets the label of the full vote."""
+        return False
+
+    def regions(self, forest: Forest) -> Regions | None:
+        """Return where the rule stops rows, for plots; None if that cannot be drawn."""
+        return None
+
+    def with_scaled_thresholds(self, forest: Forest, factor: float) -> Self | None:
+        """Return the rule with `factor` times as much caution; None if it has no thresholds to move."""
+        return None
+
+    def without_stops(self) -> Self | None:
+        """Return the rule without a stop before the last tree; None if it has no thresholds to move."""
+        return None
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a header for JSON and arrays that say everything about the rule."""
@@ -116,6 +152,11 @@ class SumRule(StopRule):
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
         check_number("step", self.step, above=0.0)
+
+    @property
+    def by_votes(self) -> bool:
+        """Whether trees vote, so that a row evaluated in full gets the label of the full vote."""
+        return self.kind == "votes"
 
     @property
     def shuffles_rows(self) -> bool:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.plan.rules import NEVER_ABOVE, StopRule
+from scurry.plan.rules import NEVER_ABOVE, NEVER_BELOW, Bins, StopRule, to_int32
 
 NO_LANE = -1
 
@@ -114,6 +114,58 @@ class SentinelRule(StopRule):
         if forest.n_classes not in (0, 2):
             raise InputError("the plan is for a regressor or for two classes")
         check_lanes(forest, self.sentinels, self.lanes)
+
+    def regions(self, forest: Forest) -> Bins | None:
+        """Return which estimates stop a row of a classifier; None where rows stop by their spread."""
+        if not self._stops_by_estimate(forest):
+            return None
+        at = self._sentinel_of_edges()
+        ends = (self.offset[at] - decision_score(forest)) + self.scale[at] * self.edges
+        # Around the edges of each sentinel there are two more ends, which are infinite.
+        below, above = self.edge_offset[:-1].astype(np.int64), self.edge_offset[1:].astype(np.int64)
+        direction = np.copysign(np.inf, self.scale)
+        first, last = np.insert(ends, below, -direction), np.insert(ends, above, direction)
+        stops = self.limits == np.inf
+        low, high = np.minimum(first, last)[stops], np.maximum(first, last)[stops]
+        trees = np.repeat(self.sentinels, above - below + 1).astype(np.int64)
+        return Bins(trees[stops], low, high, low > -high, "estimated score")
+
+    def with_scaled_thresholds(self, forest: Forest, factor: float) -> Self | None:
+        """Return the rule with `factor` times as much caution.
+
+        Where estimates stop rows, the distance of edges to the decision is multiplied. Where spreads do, which are
+        squares, limits are divided by its square.
+        """
+        if self._stops_by_estimate(forest):
+            at = self._sentinel_of_edges()
+            decision = (decision_score(forest) - self.offset[at]) / self.scale[at]
+            moved = np.rint(decision + factor * (self.edges - decision))
+            is_edge = (self.edges > NEVER_BELOW) & (self.edges < NEVER_ABOVE)
+            return replace(self, edges=to_int32(np.where(is_edge, moved, self.edges)))
+        if not np.isfinite(self.limits).any():
+            return None
+        # A limit below 0 is not met by spreads above 0, whatever the caution; it must not come closer to them.
+        limits = np.where(self.limits > 0, self.limits / factor**2, self.limits * max(factor, 1.0) ** 2)
+        return replace(self, limits=limits)
+
+    def without_stops(self) -> Self:
+        """Return the rule without a stop before the last tree."""
+        return replace(self, limits=np.full_like(self.limits, -np.inf))
+
+    def _stops_by_estimate(self, forest: Forest) -> bool:
+        """Whether the spread of a row does not matter, and estimates mean labels."""
+        return forest.n_classes == 2 and not np.isfinite(self.limits).any() and bool((self.scale != 0).all())
+
+    def _sentinel_of_edges(self) -> NDArray[np.intp]:
+        n_edges = np.diff(self.edge_offset.astype(np.int64)).astype(np.intp)
+        return np.repeat(np.arange(len(self.sentinels)), n_edges)
+
+
+def decision_score(forest: Forest) -> float:
+    """Return the score of `Run.scores` from which on a row gets the second of two classes."""
+    if forest.n_outputs == 1:
+        return float(forest.decision_threshold)
+    return 0.0 if forest.aggregation == "sum" else 0.5  # the lead of the second class, or its mean probability
 
 
 def check_sentinels(

@@ -18,7 +18,7 @@ from scurry.promises.measurements import (
     StepMeasurement,
     ValueMeasurement,
 )
-from scurry.promises.outcomes import Count, Outcomes
+from scurry.promises.outcomes import Count, Mean, Outcomes
 from scurry.promises.per_class import LabelsPerClass, Recall
 from scurry.promises.ranks import TopK
 from scurry.promises.values import Values
@@ -35,6 +35,7 @@ __all__ = [
     "GroupTest",
     "Labels",
     "LabelsPerClass",
+    "Mean",
     "Outcomes",
     "Promise",
     "RankMeasurement",

@@ -13,7 +13,7 @@ from scurry.checks import check_choice, check_number, check_numbers
 from scurry.errors import InputError
 from scurry.formatting import format_number
 from scurry.promises.kinds import Promise, read_rate
-from scurry.promises.outcomes import Count, Outcomes
+from scurry.promises.outcomes import Count, Mean, Outcomes
 
 _FEW = 8.0  # expected losses below which losses alone are tested; see `scurry.stopping.paired`
 
@@ -119,6 +119,18 @@ class Accuracy(Promise):
         is_right, was_right = outcomes.answers == outcomes.y, outcomes.full == outcomes.y
         n_lost, n_gained = int((was_right & ~is_right).sum()), int((is_right & ~was_right).sum())
         return (Count("fall of accuracy", len(is_right), n_lost, self.max_loss, n_gained),)
+
+    def mean(self, outcomes: Outcomes) -> Mean | None:
+        """Return what the answers of rows cost, and what the model's cost."""
+        if outcomes.y is None or self.costs is None:
+            return None
+        code_of = {label: code for code, label in enumerate(outcomes.classes)}
+        truth, ours, full = (
+            np.array([code_of[label] for label in labels.tolist()], np.intp)
+            for labels in (outcomes.y, outcomes.answers, outcomes.full)
+        )
+        costs = np.asarray(self.costs)
+        return Mean("mean cost of an answer", costs[truth, ours], costs[truth, full], self.largest_rise, self.max_loss)
 
     def rows_needed(self) -> int:
         """Return how many calibration rows it takes to certify the promise when no label changes.

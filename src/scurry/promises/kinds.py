@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from scurry.checks import check_choice, check_confidence, check_number, check_rate
 from scurry.errors import FormatError, InputError
 from scurry.formatting import format_number, format_percent, format_share
-from scurry.promises.outcomes import Count, Outcomes
+from scurry.promises.outcomes import Count, Mean, Outcomes
 
 AGAINST = ("model", "vote")
 HOLDS = ("rows", "groups", "orders", "each row")
@@ -85,6 +85,14 @@ class Promise(ABC):
         Nothing if the promise is about something else, or needs labels that are not there.
         """
         return ()
+
+    def mean(self, outcomes: Outcomes) -> Mean | None:
+        """Return what these rows have, where the promise is about a mean; None where it is not, or needs labels."""
+        return None
+
+    def with_rate(self, rate: float) -> Promise | None:
+        """Return the same promise with another rate; None where there is no single one."""
+        return None
 
     def about_groups(self) -> Promise:
         """Return the same promise about one row of each new group, so that every group counts the same."""
@@ -223,6 +231,10 @@ class Labels(Promise):
                 "Nothing is promised for new rows."
             )
         return f"With confidence {self.confidence:g}, {at_most} of {new} get another label than {whose}{average}."
+
+    def with_rate(self, rate: float) -> Labels:
+        """Return the same promise with another share of rows."""
+        return replace(self, max_changed=rate)
 
     def about_groups(self) -> Labels:
         """Return the same promise about one row of each new group, so that every group counts the same."""

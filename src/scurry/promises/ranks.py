@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from scurry.checks import check_choice, check_count, check_rate
 from scurry.errors import InputError
 from scurry.formatting import format_percent, format_share
 from scurry.promises.kinds import Promise, read_rate
+from scurry.promises.outcomes import Count, Outcomes
 
 _TEXT = re.compile(r"top\s*(\d+)(\s+set)?\s*<=(.*)")
 
@@ -84,6 +88,29 @@ class TopK(Promise):
         most = "" if bound is None else f" (at most {format_share(bound)} of new queries)"
         return f"{units.replace('groups', 'queries')} that had no part in the fit: {n_broken:,} broke it{most}"
 
+    def changed(self, outcomes: Outcomes) -> NDArray[np.bool_]:
+        """Return which documents have another place among the k best of their query, or in it instead of out."""
+        assert outcomes.queries is not None
+        ours, full = (
+            np.minimum(find_places(scores, outcomes.queries), self.k) for scores in (outcomes.answers, outcomes.full)
+        )
+        if self.keep == "set":
+            return np.asarray((ours < self.k) != (full < self.k))
+        return np.asarray(ours != full)
+
+    def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
+        """Return how many queries have other documents among their k best, or another order of them."""
+        if outcomes.queries is None:
+            return ()
+        n_changed = len(np.unique(outcomes.queries[self.changed(outcomes)]))
+        what = f"queries with another top {self.k}"
+        n_queries = len(np.unique(outcomes.queries))
+        return (Count(what, n_queries, n_changed, self.max_changed, unit="queries"),)
+
+    def with_rate(self, rate: float) -> TopK:
+        """Return the same promise with another share of queries."""
+        return replace(self, max_changed=rate)
+
     def about_groups(self) -> TopK:
         """Return the same promise: it is about groups of rows, the queries, by itself."""
         return self
@@ -101,3 +128,18 @@ class TopK(Promise):
         """Return how many queries it takes to certify the promise when none of them breaks it."""
         assert self.confidence is not None
         return math.ceil(math.log1p(-self.confidence) / math.log1p(-self.max_changed))
+
+
+def find_places(scores: NDArray[np.float64], queries: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the place of each document in its query, from 0 on; of equal scores the first is the better.
+
+    Examples
+    --------
+    >>> find_places(np.array([0.5, 2.0, 0.1, 0.5]), np.array(["a", "a", "b", "a"])).tolist()
+    [1, 0, 0, 2]
+    """
+    _, query, counts = np.unique(queries, return_inverse=True, return_counts=True)
+    by_query = np.lexsort((np.arange(len(scores)), -scores, query))
+    places = np.empty(len(scores), np.int64)
+    places[by_query] = np.arange(len(scores)) - np.repeat(counts.cumsum() - counts, counts)
+    return places

@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from scurry.checks import check_choice, check_number, check_rate
 from scurry.errors import InputError
 from scurry.formatting import format_number, format_percent
 from scurry.promises.kinds import Promise, read_rate
+from scurry.promises.outcomes import Count, Outcomes
 
 OF = ("value", "probability", "log-odds")
 _PLURALS = {"value": "values", "probability": "probabilities", "log-odds": "log-odds"}
@@ -92,6 +96,27 @@ class Values(Promise):
             return sentence[0].upper() + sentence[1:]
         new = "new groups, with one row of each drawn at random," if self.holds == "groups" else "new rows"
         return f"With confidence {self.confidence:g}, {at_most} of {new} {differ}."
+
+    def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
+        """Return how many values differ from the model's by more than `max_error`."""
+        errors = self.errors(outcomes)
+        if errors is None:
+            return ()
+        what = f"{_PLURALS[self.of]} further than {format_number(self.max_error)} from the model's"
+        return (Count(what, len(errors), int((errors > self.max_error).sum()), self.max_share),)
+
+    def errors(self, outcomes: Outcomes) -> NDArray[np.float64] | None:
+        """Return how far each row is from the model, in the unit of `max_error`; None if that is not known."""
+        ours, full = {
+            "value": (outcomes.answers, outcomes.full),
+            "probability": (outcomes.probabilities, outcomes.full_probabilities),
+            "log-odds": (outcomes.log_odds, outcomes.full_log_odds),
+        }[self.of]
+        return None if ours is None or full is None else np.abs(ours - full)
+
+    def with_rate(self, rate: float) -> Values:
+        """Return the same promise with another share of rows."""
+        return replace(self, max_share=rate)
 
     def about_groups(self) -> Values:
         """Return the same promise about one row of each new group, so that every group counts the same."""

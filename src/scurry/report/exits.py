@@ -4,85 +4,118 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scurry.forest import Forest
-from scurry.formatting import format_number, format_share, round_up
-from scurry.plan import Band, Bins, Leads, SumRule
+from scurry.formatting import format_number, format_percent, format_share, round_up
+from scurry.plan import Band, Bins, Gaps, Leads, StopRule
 from scurry.predictor import Predictor
-from scurry.promises import Certificate, Labels
+from scurry.promises import Certificate, Labels, Outcomes, Promise, TopK, Values
+from scurry.report.alternatives import Settings, find_alternatives, try_settings, write_promise
 from scurry.report.charts import Axis, Chart
-from scurry.report.claims import claim_promise
+from scurry.report.claims import claim_promise, outcomes_of
 from scurry.report.story import BLOCK, CONFIDENCE, Column, Curve, Effort, Picture, Story, TestRows, Tile
 from scurry.stopping.guarantee import certified_rate
 from scurry.timing import Runner
 
-# Trees evaluated for the curve, and rows whose node tests are counted on it: a few seconds.
-_MAX_TREES, _MIN_ROWS, _N_COUNTED = 300_000_000, 2_000, 2_000
-# From 16 times as bold to 16 times as cautious. The middle factor is 1, so that the predictor itself is on the curve.
-FACTORS = np.geomspace(1 / 16, 16, 41)
+_N_COUNTED = 2_000  # rows whose node tests are counted on the curve: a few seconds
 
 
-def tell(predictor: Predictor, rule: SumRule | None, test: TestRows) -> Story:
-    """Collect what there is to say about an early exit; without a rule on one sum there are no thresholds to draw."""
+def tell(predictor: Predictor, test: TestRows) -> Story:
+    """Collect what there is to say about an early exit."""
     forest, certificate = predictor.forest, predictor.certificate or Certificate(method="by hand")
-    is_classifier = forest.is_classifier
-    # Where labels are certain, bolder thresholds would be another promise, and more cautious ones pointless.
-    is_certain = certificate.promise is not None and certificate.promise.confidence == 1.0
-    runs = [predictor.run(test.rows[at : at + BLOCK], None) for at in range(0, len(test), BLOCK)]
-    labels, trees, node_tests = (
-        np.concatenate([getattr(run, name) for run in runs]) for name in ("labels", "trees", "steps")
-    )
-    mean_trees, n_changed = format_number(float(trees.mean())), int((labels != test.full).sum())
-    changed = test.format_value(test.measure_change(labels))
+    rule, promise = predictor.plan.stop, certificate.promise
+    assert rule is not None
+    labels, trees, node_tests, scores = _run_in_blocks(predictor, test)
+    probabilities = predictor.predict_proba(test.rows, None) if forest.is_classifier else None
+    outcomes = outcomes_of(test, labels, probabilities=probabilities, scores=scores)
+    full_vote = test.full_vote if rule.by_votes else None
+    mean_trees, what = format_number(float(trees.mean())), "document" if rule.ranks_groups else "row"
     saved = format_share(1 - float(trees.mean()) / forest.n_trees)
     stopped = format_share(float((trees < forest.n_trees).mean()))
+    change, differs = _tell_change(predictor, test, outcomes)
     tiles = [
-        Tile("trees evaluated per row", mean_trees, f"of {forest.n_trees:,}: {saved} saved"),
-        Tile(test.change_name, changed, f"{n_changed:,} of {len(test):,} test rows" if is_classifier else "test rows"),
-        Tile("rows stopped early", stopped, "the others evaluated every tree"),
+        Tile(f"trees evaluated per {what}", mean_trees, f"of {forest.n_trees:,}: {saved} saved"),
+        change,
+        Tile(f"{what}s stopped early", stopped, "the others evaluated every tree"),
     ]
     if test.y is not None:
         ours, full = (test.format_value(test.measure_quality(each)) for each in (labels, test.full))
         tiles.append(Tile(test.quality_name, ours, f"full model: {full}"))
-    if test.y is not None and is_classifier:
+    if test.y is not None and forest.is_classifier:
         for name, values, show in test.compare_classes([labels, test.full])[:1]:
             tiles.append(Tile(name, show(values[0]), f"full model: {show(values[1])}"))
-    differs = f"answers {changed} of {len(test):,} test rows differently from the full model"
-    if not is_classifier:
-        differs = (
-            f"its values have a mean squared distance of {changed} from the full model's on {len(test):,} test rows"
-        )
+    # Where labels are certain, bolder thresholds would be another promise, and more cautious ones pointless.
+    is_certain = promise is not None and promise.confidence == 1.0
+    settings = None if is_certain else try_settings(predictor, test)
     return Story(
         kind="Early exit",
-        verdict=f"It evaluates {mean_trees} of {forest.n_trees:,} trees per row, and {differs}.",
+        verdict=f"It evaluates {mean_trees} of {forest.n_trees:,} trees per {what}, and {differs}.",
         tiles=tiles,
         promise=certificate.statement(),
-        claims=[
-            *claim_promise(
-                certificate,
-                test,
-                labels,
-                full_vote=test.full_vote if rule is not None and rule.kind == "votes" else None,
-            ),
-            *test.claim_quality(labels),
-        ],
+        claims=[*claim_promise(certificate, outcomes, full_vote=full_vote), *test.claim_quality(labels)],
         effort=Effort(
-            "trees evaluated", trees, forest.n_trees, "Number of trees evaluated until the answer of a row was clear."
+            "trees evaluated",
+            trees,
+            forest.n_trees,
+            f"Number of trees evaluated until the answer of a {what} was clear.",
         ),
-        picture=None if rule is None else _draw_rule(rule, forest),
-        curve=None if rule is None or is_certain else _measure_curve(predictor, rule, test),
+        picture=_draw_rule(rule, forest) or _draw_errors(promise, outcomes, trees, forest),
+        curve=None if settings is None else _measure_curve(predictor, settings),
+        alternatives=() if settings is None else find_alternatives(certificate, settings),
+        tests=certificate.tests,
         answers=labels,
-        probabilities=predictor.predict_proba(test.rows, None) if is_classifier else None,
+        probabilities=probabilities,
+        changed=promise.changed(outcomes) if isinstance(promise, TopK) else None,
         row_columns=[Column("trees evaluated", trees), Column("node tests", node_tests)],
-        runners=[Runner("all trees, scurry", forest.predict), Runner("early exit", predictor.predict)],
+        runners=[
+            Runner("all trees, scurry", forest.predict),
+            Runner("early exit", partial(_predict_first, predictor, test.groups)),
+        ],
         recipe=_write_recipe(certificate),
         settings=certificate.lines(),
     )
+
+
+def _run_in_blocks(
+    predictor: Predictor, test: TestRows
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[np.float64] | None]:
+    """Return labels, trees, node tests, and scores where the promise is about log-odds."""
+    promise, groups = predictor.promise, test.groups
+    about_log_odds = isinstance(promise, Values) and promise.of == "log-odds"
+    if groups is not None:  # a query must not be cut
+        run = predictor.run(test.rows, None, groups=groups)
+        return run.labels, run.trees, run.steps, None
+    runs = [predictor.run(test.rows[at : at + BLOCK], None) for at in range(0, len(test), BLOCK)]
+    labels, trees, steps = (
+        np.concatenate([getattr(run, name) for run in runs]) for name in ("labels", "trees", "steps")
+    )
+    return labels, trees, steps, np.concatenate([run.scores for run in runs]) if about_log_odds else None
+
+
+def _predict_first(predictor: Predictor, groups: NDArray[Any] | None, X: Any, n_threads: int) -> NDArray[Any]:
+    """Predict the first of the test rows, those of a ranker within their queries."""
+    return predictor.predict(X, n_threads, groups=None if groups is None else groups[: len(X)])
+
+
+def _tell_change(predictor: Predictor, test: TestRows, outcomes: Outcomes) -> tuple[Tile, str]:
+    """Return what changed, as a tile and as a part of a sentence."""
+    changed, whole = test.format_value(test.measure_change(outcomes.answers)), f"{len(test):,} test rows"
+    if test.forest.is_classifier:
+        tile = Tile(test.change_name, changed, f"{int(outcomes.changed.sum()):,} of {whole}")
+        return tile, f"answers {changed} of {whole} differently from the full model"
+    counts = () if predictor.promise is None else predictor.promise.count(outcomes)
+    if not counts:
+        tile = Tile(test.change_name, changed, "test rows")
+        return tile, f"its values have a mean squared distance of {changed} from the full model's on {whole}"
+    count = counts[0]
+    whole = whole if count.unit == "rows" else f"{count.n_rows:,} {count.unit}"
+    tile = Tile(count.what, format_share(count.rate), f"{count.n_broken:,} of {whole}")
+    return tile, f"{tile.value} of {whole} have {count.what.removeprefix(f'{count.unit} with ')}"
 
 
 def _write_recipe(certificate: Certificate) -> str:
@@ -97,58 +130,54 @@ def _write_recipe(certificate: Certificate) -> str:
     return f"scurry.early_exit(model, X_cal, {', '.join(f'{name}={value!r}' for name, value in options.items())})"
 
 
-def _write_calls(recipe: str, rates: Sequence[float], confidence: float) -> list[str]:
-    """Return the call that asks for each rate: the one that made the plan, with another promise."""
+def _write_calls(recipe: str, promises: Sequence[Promise]) -> list[str]:
+    """Return the call that asks for each promise: the one that made the plan, with another promise."""
     calls = []
-    for rate in rates:
+    for promise in promises:
         try:
             call = ast.parse(recipe, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             call = None
         if not isinstance(call, ast.Call):  # a file may say anything
-            return [recipe] * len(rates)
-        asked = {"max_disagreement": rate, "confidence": confidence}
-        others = [option for option in call.keywords if option.arg not in (*asked, "promise")]
-        call.keywords = [*(ast.keyword(name, ast.Constant(value)) for name, value in asked.items()), *others]
+            return [recipe] * len(promises)
+        others = [option for option in call.keywords if option.arg not in ("max_disagreement", "confidence", "promise")]
+        asked = [ast.keyword("promise", ast.parse(write_promise(promise), mode="eval").body)]
+        if isinstance(promise, Labels):  # the short form
+            short = {"max_disagreement": promise.max_changed, "confidence": promise.confidence}
+            asked = [ast.keyword(name, ast.Constant(value)) for name, value in short.items()]
+        call.keywords = [*asked, *others]
         calls.append(ast.unparse(call))
     return calls
 
 
-def _measure_curve(predictor: Predictor, rule: SumRule, test: TestRows) -> Curve:
-    """Measure what bolder and more cautious thresholds do to the test rows, from the boldest to none at all."""
-    forest, plan = predictor.forest, predictor.plan
-    rules = [*(rule.with_scaled_thresholds(forest, float(factor)) for factor in FACTORS), rule.without_stops()]
-    test = test.thin(int(np.clip(_MAX_TREES // (forest.n_trees * len(rules)), _MIN_ROWS, BLOCK)))
-    tried = [Predictor(forest, replace(plan, stop=each)) for each in rules]
-    runs = [each.run(test.rows, None) for each in tried]
-    middle = len(FACTORS) // 2
-    # Neighbouring factors may lead to the same stops. Of such runs one is kept, the predictor's own if it is there.
-    by_effort = {run.mean_trees: at for at, run in enumerate(runs)} | {runs[middle].mean_trees: middle}
-    kept = [by_effort[mean_trees] for mean_trees in sorted(by_effort)]
-    runs, start = [runs[at] for at in kept], kept.index(middle)
+def _measure_curve(predictor: Predictor, settings: Settings) -> Curve:
+    """Return what bolder and more cautious thresholds do to the test rows, from the boldest to none at all."""
+    test, certificate = settings.test, predictor.certificate or Certificate(method="by hand")
+    start = settings.own
     # Counting node tests takes longer than running the rule: fewer rows are enough for a mean.
-    counted = test.thin(_N_COUNTED).rows
-    node_tests = [tried[at].run(counted, None).mean_steps for at in kept]
-    promised_against = test.full if rule.kind == "scores" else test.full_vote
-    n_changed = [int((run.labels != promised_against).sum()) for run in runs]
-    columns = test.compare([run.labels for run in runs])
-    if rule.kind == "votes":
-        from_vote = Column("labels other than the full vote's", np.array(n_changed) / len(test), format_share)
-        columns.insert(0 if test.y is None else 1, from_vote)
-    certificate = plan.certificate or Certificate(method="by hand")
-    confidence = (certificate.promise and certificate.promise.confidence) or CONFIDENCE
-    provable = np.array([certified_rate(n, len(test), confidence) for n in n_changed])
+    counted = test.thin(_N_COUNTED)
+    node_tests = [each.run(counted.rows, None, groups=counted.groups).mean_steps for each in settings.predictors]
+    columns = test.compare([each.answers for each in settings.outcomes])
+    drawn = _find_drawn(certificate.promise, settings)
     recipe = _write_recipe(certificate)
-    calls = _write_calls(recipe, [round_up(float(rate), 2) for rate in provable], confidence)
+    calls = [recipe] * len(settings.outcomes)
+    if drawn is not None:
+        counts = [settings.count(drawn, at)[0] for at in range(len(settings.outcomes))]
+        if not (isinstance(drawn, Labels) and drawn.against == "model"):  # "labels changed" is there already
+            what = counts[0].what if test.forest.is_classifier else counts[0].what.removesuffix(" from the model's")
+            columns.insert(0 if test.y is None else 1, Column(what, np.array([c.rate for c in counts]), format_share))
+        confidence = (certificate.promise and certificate.promise.confidence) or CONFIDENCE
+        provable = np.array([certified_rate(each.n_broken, each.n_rows, confidence) for each in counts])
+        units = f"{counts[0].n_rows:,} {counts[0].unit}"
+        columns.append(Column(f"could be promised, from {units}", provable, format_share))
+        asked = [drawn.with_rate(min(round_up(float(rate), 2), 0.99)) for rate in provable]
+        calls = _write_calls(recipe, [each.with_confidence(confidence) for each in asked if each is not None])
     calls[start] = recipe
+    what = "document" if test.groups is not None else "row"
     return Curve(
-        budget="trees evaluated per row",
-        spent=np.array(sorted(by_effort)),
-        columns=[
-            *columns,
-            Column(f"could be promised, from {len(test):,} rows", provable, format_share),
-            Column(f"node tests per row, on {len(counted):,} rows", np.array(node_tests)),
-        ],
+        budget=f"trees evaluated per {what}",
+        spent=settings.spent,
+        columns=[*columns, Column(f"node tests per {what}, on {len(counted):,} rows", np.array(node_tests))],
         calls=calls,
         start=start,
         shipped=start,
@@ -160,18 +189,31 @@ def _measure_curve(predictor: Predictor, rule: SumRule, test: TestRows) -> Curve
     )
 
 
-def _draw_rule(rule: SumRule, forest: Forest) -> Picture:
+def _find_drawn(promise: Promise | None, settings: Settings) -> Promise | None:
+    """Return the promise whose rate is drawn: the plan's own if it has a single one, else that of labels."""
+    if promise is not None and promise.with_rate(0.5) is not None and settings.count(promise, settings.own):
+        return promise
+    if not settings.test.forest.is_classifier:
+        return None
+    return Labels(0.0, against="model" if settings.full_vote is None else "vote")
+
+
+def _draw_rule(rule: StopRule, forest: Forest) -> Picture | None:
     match rule.regions(forest):
         case Band() as band:
-            return _draw_band(band, rule, forest)
+            return _draw_band(band, forest, by_votes=rule.by_votes)
         case Bins() as bins:
             return _draw_bins(bins, forest)
         case Leads(lead):
-            return _draw_leads(lead, rule)
+            return _draw_leads(lead, by_votes=rule.by_votes)
+        case Gaps() as gaps:
+            return _draw_gaps(gaps, forest)
+        case None:
+            return None
 
 
-def _draw_band(band: Band, rule: SumRule, forest: Forest) -> Picture:
-    by_votes, trees = rule.kind == "votes", np.arange(forest.n_trees + 1)
+def _draw_band(band: Band, forest: Forest, *, by_votes: bool) -> Picture:
+    trees = np.arange(forest.n_trees + 1)
     lower, upper = band
     known = np.concatenate([lower[~np.isnan(lower)], upper[~np.isnan(upper)], [0.0]])
     what = "positive votes" if by_votes else "running score"
@@ -189,23 +231,64 @@ def _draw_band(band: Band, rule: SumRule, forest: Forest) -> Picture:
 
 
 def _draw_bins(found: Bins, forest: Forest) -> Picture:
-    y = Axis.around("running score", np.concatenate([found.low, found.high, [0.0]]))
-    chart = Chart("Bins of the running score that stop a row", Axis("trees evaluated", 0, forest.n_trees), y)
+    ends = np.concatenate([found.low, found.high])
+    known = np.append(ends[np.isfinite(ends)], 0.0)
+    if np.isinf(
+        ends
+    ).any():  # of thresholds, the first are often extreme, and an axis for them would flatten the others
+        known = np.append(np.quantile(known, [0.02, 0.98]), 0.0)
+    y = Axis.around(found.score, known)
+    chart = Chart(f"Bins of the {found.score} that stop a row", Axis("trees evaluated", 0, forest.n_trees), y)
     for positive, style in ((False, "negative"), (True, "positive")):
         chosen = found.positive == positive
         chart.draw_strips(found.trees[chosen], found.low[chosen], found.high[chosen], style)
-    note = "A row stops once its running score (0 at the decision threshold) is in a coloured bin."
+    note = f"A row stops once its {found.score} (0 at the decision threshold) is in a coloured bin."
     return Picture("When a row stops", chart, _name_sides(forest), note)
 
 
-def _draw_leads(lead: NDArray[np.float64], rule: SumRule) -> Picture:
+def _draw_leads(lead: NDArray[np.float64], *, by_votes: bool) -> Picture:
     rounds = np.arange(len(lead))
-    what = "lead in votes" if rule.kind == "votes" else "lead in score"
+    what = "lead in votes" if by_votes else "lead in score"
     y = Axis.around(what, np.append(lead[~np.isnan(lead)], 0.0))
     chart = Chart(f"The {what} over the second class that stops a row", Axis("rounds of trees", 0, len(rounds) - 1), y)
     chart.draw_staircase(rounds, lead, beyond=y.high, style="positive")
     note = f"A row stops once the leading class has this {what} over the second."
     return Picture("When a row stops", chart, [("positive", "stop: the leading class")], note)
+
+
+def _draw_gaps(found: Gaps, forest: Forest) -> Picture:
+    known = ~np.isnan(found.gap)
+    trees, gap = found.trees[known], found.gap[known]
+    y = Axis("gap to the k-th best", 0, float(gap.max(initial=0.0)) * 1.08 or 1.0)
+    chart = Chart("The gap to the k-th best at which a document leaves", Axis("trees evaluated", 0, forest.n_trees), y)
+    chart.draw_strips(trees, gap, np.full(len(gap), y.high), "positive")
+    note = (
+        "A document leaves its query once its estimated score is further below the k-th best than where a line begins."
+    )
+    return Picture("When a document leaves", chart, [("positive", "it leaves")], note)
+
+
+def _draw_errors(
+    promise: Promise | None, outcomes: Outcomes, trees: NDArray[np.int32], forest: Forest
+) -> Picture | None:
+    """Draw how far the answers of rows that stopped early are from the model's; None if nothing is promised of it."""
+    errors = promise.errors(outcomes) if isinstance(promise, Values) else None
+    stops = np.unique(trees[trees < forest.n_trees])
+    if errors is None or not isinstance(promise, Values) or not len(stops):
+        return None
+    within = [float(np.quantile(errors[trees == at], 1 - promise.max_share)) for at in stops]
+    share = format_percent(1 - promise.max_share)
+    y = Axis("distance from the model's", 0, max(*within, promise.max_error) * 1.12)
+    chart = Chart(
+        f"Distance of {share} of early answers from the model's", Axis("trees evaluated", 0, forest.n_trees), y
+    )
+    chart.draw_strips(stops, np.zeros(len(stops)), within, "positive")
+    chart.draw_guide(promise.max_error, f"promised for {share} of all rows: {format_number(promise.max_error)}")
+    note = (
+        f"Of the rows that stopped after so many trees, {share} are no further from the model's answer than their line "
+        "reaches. Rows that evaluate every tree get the model's own."
+    )
+    return Picture("How far early answers are off", chart, [], note)
 
 
 def _name_sides(forest: Forest) -> list[tuple[str, str]]:

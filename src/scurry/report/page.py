@@ -28,8 +28,10 @@ from scurry.forest import Forest
 from scurry.formatting import format_number, format_percent, format_seconds, format_share
 from scurry.importers import from_model
 from scurry.predictor import Predictor
+from scurry.promises import GroupTest
 from scurry.pruning import Offers, PruningPath
 from scurry.report import exits, prunings, steps
+from scurry.report.alternatives import render_alternatives
 from scurry.report.charts import Axis, Chart
 from scurry.report.markup import Markup, join, tabulate, tag
 from scurry.report.quality import render_quality
@@ -48,6 +50,7 @@ def write(
     X_test: Any,
     y_test: Any = None,
     *,
+    groups: Any = None,
     model: Any = None,
     title: str | None = None,
     max_cost: float | None = None,
@@ -66,6 +69,8 @@ def write(
         Rows that neither trained the model nor calibrated the predictor.
     y_test : array of shape (n_rows,), optional
         Their labels. Without them the page compares with the full model only.
+    groups : array of shape (n_rows,), optional
+        For a plan that keeps the top k: the query of each row. `y_test` is then the relevance of documents.
     model : fitted estimator, optional
         The source model, to be timed next to scurry. All are timed on `X_test` as it is; if that is not the kind of
         array that the engine reads, scurry is timed on such an array too. A forest within a budget of feature costs is
@@ -104,7 +109,8 @@ def write(
         # An estimator; not named here, because it needs scikit-learn and a page does not.
         subject, original, max_cost = _look_inside(subject, model, max_cost)
     full, name = _find_full_model(subject, original)
-    test = TestRows(full, X_test, y_test, name)
+    _check_groups(subject, groups)
+    test = TestRows(full, X_test, y_test, name, groups=groups)
     story = _tell(subject, test, max_cost, currency)
     runners = [*([] if model is None else [wrap_model(model)]), *story.runners, *_repeat_on_array(story.runners, test)]
     body = join(
@@ -114,6 +120,7 @@ def write(
         render_pictures(story),
         render_tables(story),
         render_curve(story.curve),
+        render_alternatives(story),
         render_changed_rows(story, test),
         render_speed(runners, measure_laps(runners, X_test), _name_input(X_test)),
         render_settings(story, test),
@@ -141,6 +148,21 @@ def _look_inside(estimator: Any, model: Any, max_cost: float | None) -> tuple[Pr
     if offers is None or estimator.promise is not None:
         return estimator.predictor_, estimator.forest_ if model is None else model, max_cost
     return offers, model, estimator.max_cost if max_cost is None else max_cost
+
+
+def _check_groups(subject: Any, groups: Any) -> None:
+    stop = subject.plan.stop if isinstance(subject, Predictor) else None
+    ranks = stop is not None and stop.ranks_groups
+    if ranks and groups is None:
+        raise InputError(
+            "groups is needed: this predictor ranks rows within queries; pass the query of each row", argument="groups"
+        )
+    if groups is not None and not ranks:
+        raise InputError(
+            "groups are for predictors that keep the top k of queries, and this one answers each row by itself; leave "
+            "them out",
+            argument="groups",
+        )
 
 
 def _find_full_model(subject: Predictor | Forest | PruningPath | Offers, original: Any) -> tuple[Forest, str]:
@@ -186,7 +208,7 @@ def _tell(
     if subject.plan.by_step:
         return steps.tell(subject, test)
     if subject.plan.exits_early:
-        return exits.tell(subject, subject.plan.exit_rule, test)
+        return exits.tell(subject, test)
     if prunings.is_about_costs(subject):
         return prunings.tell_chosen(subject, test, currency)
     return tell_whole(subject.forest, test, subject.certificate)
@@ -225,7 +247,27 @@ def render_promises(story: Story, n_rows: int) -> Markup:
             f" Measured on {n_rows:,} test rows:" if claims else None,
         ),
         tag("ul", *claims, class_="claims") if claims else None,
+        _render_tests(story.tests),
     )
+
+
+def _render_tests(tests: Sequence[GroupTest]) -> Markup | None:
+    if not tests:
+        return None
+    rows: list[list[object]] = [
+        [
+            test.group,
+            f"{test.n_rows:,}",
+            f"{test.n_broken:,}",
+            format_share(test.bound),
+            format_percent(test.max_rate),
+            format_share(test.confidence),
+        ]
+        for test in tests
+    ]
+    header: list[object] = ["Group", "Rows", "Changed", "At most, of new ones", "Promised", "Confidence of its test"]
+    caption = "How each group was tested when the predictor was made, on rows that had no part in the fit"
+    return tabulate(header, rows, caption=caption)
 
 
 def render_pictures(story: Story) -> Markup:
@@ -273,12 +315,19 @@ def _draw_histogram(effort: Effort) -> Picture:
 
 def render_changed_rows(story: Story, test: TestRows) -> Markup:
     """Render rows whose answer is not the full model's, with the features that most splits test."""
-    is_changed, heading = story.answers != test.full, "Rows that changed"
+    is_changed, heading = story.answers != test.full if story.changed is None else story.changed, "Rows that changed"
     changed = np.flatnonzero(is_changed)
     if not len(changed):
         return _section("changed", heading, tag("p", f"None{story.when}: every test row has {test.whose} answer."))
     outcome = f"{len(changed):,} of {len(test):,} test rows have another answer than {test.whose}{story.when}."
     forest = test.forest
+    if story.changed is not None:
+        outcome = (
+            f"{len(changed):,} of {len(test):,} documents came to the top of their query, left it, or moved in it."
+        )
+    elif not forest.is_classifier:
+        changed = changed[np.argsort(-np.abs(story.answers - test.full)[changed], kind="stable")]
+        outcome += " Those that are furthest from it come first."
     if test.y is not None and forest.is_classifier:
         harmed, mended = (int((is_changed & (answers == test.y)).sum()) for answers in (test.full, story.answers))
         outcome += f" {harmed:,} of these became wrong, {mended:,} became right."
@@ -295,9 +344,9 @@ def render_changed_rows(story: Story, test: TestRows) -> Markup:
     rows: list[list[object]] = [
         [
             f"{row:,}",
-            test.full[row],
-            story.answers[row],
-            *([] if test.y is None else [test.y[row]]),
+            _format_answer(test.full[row]),
+            _format_answer(story.answers[row]),
+            *([] if test.y is None else [_format_answer(test.y[row])]),
             *(column.format_value(float(column.values[row])) for column in story.row_columns),
             *(_format_feature(forest, int(j), float(test.rows[row, j])) for j in features),
         ]
@@ -313,6 +362,10 @@ def _list_directions(before: NDArray[Any], after: NDArray[Any]) -> str:
     shown = [f"{count:,} went from {old} to {new}" for (old, new), count in counts[:_N_DIRECTIONS]]
     n_others = sum(count for _, count in counts[_N_DIRECTIONS:])
     return f"{', '.join(shown)}{f', {n_others:,} otherwise' if n_others else ''}."
+
+
+def _format_answer(answer: Any) -> str:
+    return f"{answer:.6g}" if isinstance(answer, float | np.floating) else str(answer)
 
 
 def _format_feature(forest: Forest, feature: int, value: float) -> str:

@@ -17,11 +17,14 @@ from numpy.typing import NDArray
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
 from scurry.formatting import format_number, format_share
-from scurry.promises import Certificate
+from scurry.predictor import Predictor
+from scurry.promises import Certificate, GroupTest
+from scurry.promises.ranks import find_places
 from scurry.report.charts import Chart
 from scurry.timing import Runner
 
 CONFIDENCE = 0.95  # of the interval around what was measured
+_N_RANKED, _MAX_GRADE = 10, 31  # places that NDCG counts, and the largest grade that gradient boosting knows
 BLOCK = 20_000  # rows evaluated at once: the leaves of all rows in all trees may not fit into memory
 
 
@@ -68,6 +71,30 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[object]]
 
 
+class Alternative(NamedTuple):
+    """Another promise, and what it would cost.
+
+    Attributes
+    ----------
+    what : str
+        What would be promised.
+    call : str
+        The code that asks for it.
+    mean_trees : float or None
+        Trees per row of the cheapest setting that kept it; None if none did.
+    measured : str
+        What that setting did.
+    needs : str
+        Rows, or queries, that it takes to prove it, at the least.
+    """
+
+    what: str
+    call: str
+    mean_trees: float | None
+    measured: str
+    needs: str
+
+
 class Column(NamedTuple):
     """Something measured at every budget, or for every row, and how its numbers are written."""
 
@@ -112,7 +139,8 @@ class Story:
     """Everything on a page.
 
     `answers` and `probabilities` (None if they are not known) are those at the budget shown first, which `when` names
-    if the subject has several. `row_columns` are listed for each row whose answer changed.
+    if the subject has several. `row_columns` are listed for each row whose answer changed: another answer than the full
+    model's, unless `changed` says which. `tests` are those of groups of rows, made when the plan was made.
     """
 
     kind: str
@@ -124,9 +152,12 @@ class Story:
     picture: Picture | None
     tables: Sequence[Table] = ()
     curve: Curve | None
+    alternatives: Sequence[Alternative] = ()
+    tests: Sequence[GroupTest] = ()
     answers: NDArray[Any]
     probabilities: NDArray[np.float64] | None = None
     when: str = ""
+    changed: NDArray[np.bool_] | None = None
     row_columns: Sequence[Column] = ()
     runners: Sequence[Runner]
     recipe: str
@@ -144,13 +175,18 @@ class TestRows:
     y : array of shape (n_rows,) or None
     name : str
         What the page calls `forest`: a forest made to cost less is not "the full model" of anything.
+    groups : array of shape (n_rows,) or None
+        The query of each row, where rows are documents to be ranked; `y` is then their relevance.
     """
 
     __test__ = False  # pytest would collect a class of this name
 
-    def __init__(self, forest: Forest, X: Any, y: Any = None, name: str = "the full model") -> None:
+    def __init__(
+        self, forest: Forest, X: Any, y: Any = None, name: str = "the full model", *, groups: Any = None
+    ) -> None:
         self.forest, self.given, self.rows, self.name = forest, X, as_rows(forest, X), name
         self.y = None if y is None else np.asarray(y)
+        self.groups = None if groups is None else np.asarray(groups)
         if len(self.rows) == 0:
             raise InputError(
                 "X_test has no rows; pass rows that neither trained the model nor calibrated the predictor",
@@ -161,6 +197,19 @@ class TestRows:
         if self.y is not None and forest.is_classifier:
             # In the type of the model's classes, so that labels are compared as what they are.
             self.y = np.asarray(forest.classes)[forest.codes_of(self.y, "y_test")]
+        if self.groups is not None and self.groups.shape != (len(self.rows),):
+            raise InputError(
+                f"groups has shape {self.groups.shape}, X_test has {len(self.rows)} rows", argument="groups"
+            )
+        if self.groups is not None and self.y is not None:
+            grades = self.y.astype(np.float64)
+            if not (np.isin(grades, np.arange(_MAX_GRADE + 1))).all():
+                raise InputError(
+                    f"y_test must hold the relevance of documents, whole numbers from 0 to {_MAX_GRADE}; leave it out "
+                    "if it is something else",
+                    argument="y_test",
+                )
+            self.y = grades
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -202,19 +251,34 @@ class TestRows:
         codes = np.concatenate(winners)
         return codes if forest.classes is None else forest.classes.take(codes)
 
+    @cached_property
+    def full_log_odds(self) -> NDArray[np.float64]:
+        """The full model's log-odds of the second of two classes, shape (n_rows,)."""
+        return Predictor.full(self.forest).run(self.rows, None).scores * self.forest.link_scale
+
     def thin(self, max_rows: int) -> TestRows:
-        """Return at most so many of the rows, evenly spaced."""
+        """Return at most so many of the rows, evenly spaced; of queries whole ones, and one at the least."""
         if len(self) <= max_rows:
             return self
         chosen = np.linspace(0, len(self) - 1, max_rows).astype(np.intp)
-        thinned = TestRows(self.forest, self.rows[chosen], None if self.y is None else self.y[chosen], self.name)
+        groups = None
+        if self.groups is not None:
+            _, query = np.unique(self.groups, return_inverse=True)
+            n_queries = max(max_rows * (int(query.max()) + 1) // len(self), 1)
+            chosen = np.flatnonzero(np.isin(query, np.linspace(0, query.max(), n_queries).astype(np.intp)))
+            groups = self.groups[chosen]
+        y = None if self.y is None else self.y[chosen]
+        thinned = TestRows(self.forest, self.rows[chosen], y, self.name, groups=groups)
         # What is known of all rows is not computed again.
-        vars(thinned).update({name: vars(self)[name][chosen] for name in ("full", "full_vote") if name in vars(self)})
+        known = ("full", "full_vote", "full_probabilities", "full_log_odds")
+        vars(thinned).update({name: vars(self)[name][chosen] for name in known if name in vars(self)})
         return thinned
 
     @property
     def quality_name(self) -> str:
         """Name of the quality metric."""
+        if self.groups is not None:
+            return f"NDCG@{_N_RANKED}"
         return "accuracy" if self.forest.is_classifier else "mean squared error"
 
     @property
@@ -228,7 +292,10 @@ class TestRows:
         return format_share if self.forest.is_classifier else format_number
 
     def measure_quality(self, answers: NDArray[Any]) -> float:
-        """Return the accuracy of answers, or their mean squared error."""
+        """Return the accuracy of answers, their mean squared error, or how well they rank."""
+        assert self.y is not None
+        if self.groups is not None:
+            return _ndcg(self.y, answers, self.groups)
         return float((answers == self.y).mean() if self.forest.is_classifier else ((answers - self.y) ** 2).mean())
 
     def measure_change(self, answers: NDArray[Any]) -> float:
@@ -240,6 +307,8 @@ class TestRows:
     def compare(self, answers: Sequence[NDArray[Any]]) -> list[Column]:
         """Return quality (if labels are known) and change at every budget, and what the changes did."""
         columns = [Column(self.change_name, np.array([self.measure_change(a) for a in answers]), self.format_value)]
+        if self.groups is not None:
+            columns = []  # how far scores are apart says nothing of ranks
         if self.y is None:
             return columns
         quality = np.array([self.measure_quality(a) for a in answers])
@@ -280,6 +349,17 @@ class TestRows:
             return []
         ours, full = (self.format_value(self.measure_quality(each)) for each in (answers, self.full))
         return [Claim(self.quality_name, "nothing", f"{ours}; {self.name}: {full}")]
+
+
+def _ndcg(grades: NDArray[np.float64], scores: NDArray[np.float64], queries: NDArray[Any]) -> float:
+    """Return the mean over queries of how well scores rank, 1 for the best order; without relevant documents 1 too."""
+    _, query = np.unique(queries, return_inverse=True)
+    gains = 2.0**grades - 1.0
+    reached, most = (
+        np.bincount(query, gains * (places < _N_RANKED) / np.log2(places + 2.0))
+        for places in (find_places(by, query) for by in (scores, grades))
+    )
+    return float(np.where(most > 0, reached / np.where(most > 0, most, 1.0), 1.0).mean())
 
 
 def judge(measured: float, low: float, bound: float) -> str:

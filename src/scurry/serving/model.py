@@ -143,7 +143,7 @@ class ServedModel:
 
     def __init__(self, predictor: Predictor, min_steps: int | None = None) -> None:
         forest = predictor.forest
-        if predictor.plan.by_query:
+        if predictor.plan.ranks_groups:
             raise InputError(
                 "this plan keeps the top of every query, and the server answers rows as their time allows, each by "
                 "itself; serve the model with all trees, or call predictor.predict(X, groups=…) in your own service"

@@ -13,6 +13,8 @@ interval was at its upper end wherever it was searched for; three points are tri
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from scipy.stats import beta, binom
 
@@ -61,6 +63,7 @@ def paired_p_value(n_rows: int, n_losses: int, n_gains: int, max_drop: float, *,
     return berger_boos(n_rows, n_losses, n_gains, max_drop, _SHARE_OF_RISK * risk)
 
 
+@lru_cache(maxsize=4096)  # members of a family that follow each other often have the same counts
 def berger_boos(n_rows: int, n_losses: int, n_gains: int, max_drop: float, missed: float) -> float:
     """Return the p-value of a fall by `max_drop` or more from the difference of losses and gains.
 

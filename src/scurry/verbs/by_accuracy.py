@@ -8,6 +8,7 @@ learned for each member on labelled rows that fitted the rules, where there are 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,18 +18,27 @@ from numpy.typing import NDArray
 from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest
 from scurry.plan import Plan
-from scurry.promises import Accuracy
+from scurry.promises import Accuracy, Labels
 from scurry.stopping.guarantee import best_stake, certified_mean, last_certified, loss_p_value
 from scurry.stopping.paired import certified_drop, paired_p_value
 from scurry.stopping.sample import InMemory, Sample, Sums
 from scurry.stopping.scores.family import Family
-from scurry.verbs.by_scores import ScoreSearch, as_rule, choose_method, decide_in_full, keep_if_worth_it
+from scurry.verbs.by_scores import (
+    ScoreSearch,
+    as_rule,
+    decide_in_full,
+    explain_choice,
+    keep_if_worth_it,
+    methods_for,
+    split_to_choose,
+)
 from scurry.verbs.options import Calibration
 
-# Labels may change far more often than accuracy may fall, where gains make up for losses. So the order of trees is
-# found for a rule that changes several times `max_loss` of the labels, and the family goes on to bolder ones.
-_FIT_SHARE = 3.0
-_BOLD_SHARES = tuple(float(share) for share in np.geomspace(3.6, 60.0, 20))
+# Labels may change far more often than accuracy may fall, where gains make up for losses. How far the fit should go
+# whose order is taken and whose thresholds are widened is chosen with the method; the family goes on to bolder fits.
+_FIT_SHARES = (0.3, 3.0)  # changed labels of the fit, in units of `max_loss`
+_BOLD_SHARES = (0.45, 0.6, 0.8, 1.0, 1.3, 1.8, 2.4, 3.0, 4.0, 6.0, 8.0, 12.0, 17.0, 24.0, 35.0, 60.0)
+_N_LABELS = 4  # drawn for each row that compares families
 _MOST_CHANGED = 0.3  # of the rows that fit rules, by the boldest member
 
 
@@ -100,13 +110,9 @@ def plan_by_accuracy(calibration: Calibration) -> Plan:
             f"costs of the promise are for {len(promise.costs)} classes, the model has {forest.n_classes}",
             argument="promise",
         )
-    allowed = min(promise.max_loss / promise.largest_rise, _MOST_CHANGED / _FIT_SHARE)
-    method, why = choose_method(calibration, _FIT_SHARE * allowed)
-    search, risk = ScoreSearch.by(method, calibration), 1.0 - promise.confidence
-    shares = [share for share in _BOLD_SHARES if share * allowed <= _MOST_CHANGED]
-    family = search.family(method, allowed, _FIT_SHARE, shares)
-    test = _make_test(search, family, promise, risk)
-    last = last_certified(range(len(family)), test.p_value, promise.confidence)
+    method, share, why = _choose_family(calibration, promise)
+    search = ScoreSearch.by(method, calibration)
+    family, test, last = _walk(search, method, share, promise, partial(_test_on_rows, search, promise))
     if last is None:
         raise _infeasible(calibration, promise, search.held_out.n_rows)
     at = search.cheapest_of(family, last)
@@ -121,8 +127,59 @@ def plan_by_accuracy(calibration: Calibration) -> Plan:
     return keep_if_worth_it(calibration, plan)
 
 
-def _make_test(search: ScoreSearch, family: Family, promise: Accuracy, risk: float) -> _PairedTest | _CostTest:
-    forest, y = search.calibration.forest, search.calibration.rows.y
+def _walk(
+    search: ScoreSearch,
+    method: str,
+    share: float,
+    promise: Accuracy,
+    make_test: Callable[[Family], _PairedTest | _CostTest],
+) -> tuple[Family, _PairedTest | _CostTest, int | None]:
+    """Return a family, its test, and the last member before the first that fails; None if that is the first."""
+    confidence = promise.confidence or 0.0
+    allowed = min(promise.max_loss / promise.largest_rise, _MOST_CHANGED / max(_FIT_SHARES))
+    family = search.family(method, allowed, share, ())
+    test = make_test(family)
+    last = last_certified(range(len(family)), test.p_value, confidence)
+    if last == len(family) - 1:
+        # All of them passed, so the sequence goes on.
+        shares = [more for more in _BOLD_SHARES if more > share and more * allowed <= _MOST_CHANGED]
+        family = replace(family, bolder=search.bolder_fits(method, allowed, family.first, shares))
+        test = make_test(family)
+        last = last_certified(range(len(family)), test.p_value, confidence)
+    return family, test, last
+
+
+def _choose_family(calibration: Calibration, promise: Accuracy) -> tuple[str, float, str]:
+    """Return the method and the share of the first fit that promise to spend least, and why.
+
+    Rows that certify nothing tell, so that the whole risk is left for the family that is chosen. Their labels are not
+    known. The model's own probabilities stand for them: they tell how many losses and gains to expect where labels
+    change, with less scatter than known labels would have. If they are wrong, a worse family may be chosen, but what is
+    certified stays true.
+    """
+    methods = methods_for(calibration)
+    choosing, certifying = split_to_choose(
+        replace(calibration, promise=Labels(promise.max_loss, confidence=promise.confidence))
+    )
+    n_rows, spent = certifying.rows.sample.n_rows, {}
+    for method in methods:
+        try:
+            search = ScoreSearch.by(method, choosing)
+            for share in _FIT_SHARES:
+                make_test = partial(_test_on_probabilities, search, promise, n_rows)
+                family, _, last = _walk(search, method, share, promise, make_test)
+                if last is not None:
+                    spent[method, share] = search.mean_cost(family, search.cheapest_of(family, last))
+        except InputError:
+            continue  # all rows may do, and if not, their error says what is wrong
+    best = min(spent, key=lambda one: spent[one], default=(methods[0], _FIT_SHARES[0]))
+    least = {name: min((cost for (one, _), cost in spent.items() if one == name), default=np.inf) for name in methods}
+    return *best, explain_choice(calibration.options.cost_unit, least)
+
+
+def _test_on_rows(search: ScoreSearch, promise: Accuracy, family: Family) -> _PairedTest | _CostTest:
+    """Return the test of a family on the rows that certify."""
+    forest, y, risk = search.calibration.forest, search.calibration.rows.y, 1.0 - (promise.confidence or 0.0)
     assert y is not None
     count = partial(_count_labels, forest, search.score_rows, family)
     answers = _count_answers(search.held_out, forest.codes_of(y[search.tests]), forest.n_classes, count)
@@ -132,6 +189,23 @@ def _make_test(search: ScoreSearch, family: Family, promise: Accuracy, risk: flo
     if search.y is not None:
         fitting = _count_answers(InMemory(search.rows), forest.codes_of(search.y), forest.n_classes, count)
     return _CostTest(promise, answers, risk, fitting)
+
+
+def _test_on_probabilities(
+    search: ScoreSearch, promise: Accuracy, n_rows: int, family: Family
+) -> _PairedTest | _CostTest:
+    """Return the test of a family on what `n_rows` rows should show if the model's probabilities are right."""
+    forest, rng = search.calibration.forest, search.calibration.search_rng
+    count = partial(_count_labels, forest, search.score_rows, family)
+    upto = np.cumsum(search.held_out.each(forest.predict_proba), axis=1)[:, :-1]
+    answers: Sums = np.zeros((len(family), *[forest.n_classes] * 3), np.int64)
+    for at in range(_N_LABELS):  # one label in each of several parts of a row's distribution
+        drawn = (at + rng.random((len(upto), 1))) / _N_LABELS
+        labels = (drawn >= upto).sum(axis=1).astype(np.int32)
+        answers += _count_answers(search.held_out, labels, forest.n_classes, count)
+    answers = np.rint(answers * (n_rows / (_N_LABELS * len(upto)))).astype(np.int64)
+    risk = 1.0 - (promise.confidence or 0.0)
+    return _PairedTest(promise, answers, risk) if promise.costs is None else _CostTest(promise, answers, risk)
 
 
 def _count_answers(sample: Sample, y: NDArray[np.int32], n_classes: int, count: Callable[[NDArray[Any]], Sums]) -> Sums:

@@ -17,7 +17,8 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest
 from scurry.plan import Plan, TopKRule
 from scurry.predictor import Predictor
-from scurry.promises import RankMeasurement, TopK
+from scurry.promises import Outcomes, RankMeasurement, TopK
+from scurry.promises.ranks import find_places
 from scurry.runners.runner import Run
 from scurry.stopping.guarantee import certified_rate, rate_p_value, rows_needed
 from scurry.stopping.sample import InMemory
@@ -52,13 +53,10 @@ class Queries(NamedTuple):
         """Return some of the documents."""
         return Queries(self.rows[chosen], self.query[chosen], self.full[chosen])
 
-    def ranks(self, scores: FloatArray) -> NDArray[np.int64]:
-        """Return the place of each document in its query, from 0 on; of equal scores the first is the better."""
-        by_query = np.lexsort((np.arange(len(scores)), -scores, self.query))
-        first = np.searchsorted(self.query, self.query)  # queries rise
-        ranks = np.empty(len(scores), np.int64)
-        ranks[by_query] = np.arange(len(scores)) - first
-        return ranks
+    def count_changed(self, promise: TopK, scores: FloatArray) -> int:
+        """Return how many queries break the promise with these scores."""
+        (count,) = promise.count(Outcomes(answers=scores, full=self.full, queries=self.query))
+        return count.n_broken
 
 
 def ranked_by_score(forest: Forest) -> Forest:
@@ -101,7 +99,7 @@ def plan_by_ranks(calibration: Calibration) -> Plan:
     best: tuple[float, Run, int] | None = None
     for caution in CAUTIONS:
         run = Predictor(forest, _plan(fit, promise, caution * sigma)).run(testing.rows, groups=testing.query)
-        n_broken = _count_changed(testing, promise, run.scores)
+        n_broken = testing.count_changed(promise, run.scores)
         if rate_p_value(n_broken, n_tests, promise.max_changed) > 1 - promise.confidence:
             if best is None:
                 raise _infeasible(calibration, promise, n_broken, n_tests)
@@ -189,7 +187,7 @@ def _fit(calibration: Calibration, promise: TopK, fitting: Queries) -> tuple[Sen
         sentinels=even_sentinels(forest.n_trees),
         weight=_near_the_last(fitting, promise.k, full),
     )
-    good = fitting.ranks(fitting.full) < 2 * promise.k
+    good = find_places(fitting.full, fitting.query) < 2 * promise.k
     query = np.unique(fitting.query[good], return_inverse=True)[1]
     missed = (fitting.full - prefix.tested)[:, good]  # by corrections that were not fitted to these rows
     sizes = np.bincount(query)
@@ -200,7 +198,7 @@ def _fit(calibration: Calibration, promise: TopK, fitting: Queries) -> tuple[Sen
 
 def _near_the_last(fitting: Queries, k: int, full: FloatArray) -> FloatArray:
     """Return how much each row should count in a fit: most where its score is like those of the last of k best."""
-    last = fitting.full[fitting.ranks(fitting.full) == k - 1]
+    last = fitting.full[find_places(fitting.full, fitting.query) == k - 1]
     if len(last) == 0:  # queries that fit the rule may be short, where others are not
         return np.ones(len(full))
     dividing = np.quantile(last, (np.arange(_N_DIVIDING) + 0.5) / _N_DIVIDING)
@@ -220,14 +218,6 @@ def _plan(fit: SentinelFit, promise: TopK, limits: FloatArray) -> Plan:
         limits=np.ceil(limits / fit.scale),
     )
     return Plan(order=fit.order.astype(np.int32), stop=stop)
-
-
-def _count_changed(queries: Queries, promise: TopK, scores: FloatArray) -> int:
-    """Count the queries whose k best are others, or in another order where that is promised."""
-    ranks = [np.minimum(queries.ranks(each), promise.k) for each in (queries.full, scores)]
-    if promise.keep == "set":
-        ranks = [rank < promise.k for rank in ranks]
-    return len(np.unique(queries.query[ranks[0] != ranks[1]]))
 
 
 def _infeasible(calibration: Calibration, promise: TopK, n_broken: int, n_tests: int) -> InfeasibleError:

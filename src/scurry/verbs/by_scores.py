@@ -21,6 +21,7 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest, score_step
 from scurry.formatting import round_up
 from scurry.plan import Plan
+from scurry.plan.sentinels import decision_score
 from scurry.promises import Certificate, ExitMeasurement, Labels
 from scurry.runners.rules import ScoreRule, score_plan, sentinel_plan
 from scurry.stopping import FanFit, LeaderFit, MarginFit, ScoreFit, fan, multiclass_qwyc, qwyc
@@ -32,7 +33,7 @@ from scurry.stopping.sentinels.labels import keep_apart, label_rule
 from scurry.verbs.assumptions import CheckedRows
 from scurry.verbs.options import Calibration
 from scurry.verbs.score_maps import with_quality
-from scurry.verbs.sentinels import can_refit, check_refit, count_increments, decision_score, fit_labels
+from scurry.verbs.sentinels import can_refit, check_refit, count_increments, fit_labels
 
 SCORE_METHODS = ("qwyc", "fan", "natural", "sentinels")
 # How far thresholds are moved outwards, in units of the spread of full scores (or of gamma): from "as fitted" to
@@ -237,8 +238,14 @@ class ScoreSearch:
             Of it, what the fits spend that follow.
         """
         first = self.fit(method, share * allowed)
-        rates = [rate for more in bolder if (rate := more * allowed) < 1]
-        return Family(first, _AMOUNTS, [self.fit(method, rate, first.order) for rate in rates])
+        family = Family(first, _AMOUNTS, self.bolder_fits(method, allowed, first, bolder))
+        if isinstance(first, MarginFit) and self.calibration.forest.aggregation != "sum":
+            return family.staggered(float(np.ptp(self.scores)))
+        return family
+
+    def bolder_fits(self, method: str, allowed: float, first: ScoreFit, shares: Sequence[float]) -> list[ScoreRule]:
+        """Return rules in the order of `first` that spend these shares of what is allowed."""
+        return [self.fit(method, rate, first.order) for share in shares if (rate := share * allowed) < 1]
 
     def count(self, family: Family, rows: NDArray[np.bool_] | None = None) -> Sums:
         """Count what each member does to the rows that certify, or to some of them; see `count_members`."""
@@ -250,6 +257,11 @@ class ScoreSearch:
         exits = self.count(family)[: last + 1, :-1]
         costs = exits @ np.cumsum(family.first.costs[family.first.order])
         return last - int(np.argmin(costs[::-1]))
+
+    def mean_cost(self, family: Family, member: int) -> float:
+        """Return what a member spends per row on the rows that certify."""
+        costs = np.cumsum(family.first.costs[family.first.order])
+        return float(self.count(family)[member, :-1] @ costs) / self.held_out.n_rows
 
     def plan(self, method: str, rule: ScoreRule, **tested: Any) -> Plan:
         """Return the plan of a rule, with what was measured on the rows that tested it."""
@@ -445,12 +457,8 @@ def as_rule(fit: ScoreFit) -> ScoreRule:
     return fit
 
 
-def choose_method(calibration: Calibration, rate: float) -> tuple[str, str]:
-    """Return the method on scores to keep a promise of another kind than `Labels` with, and why.
-
-    The order of trees that stops rows soonest where `rate` of all labels may change is taken. Rows that do not certify
-    tell which one that is, without labels, so that the whole risk is left for the method that is chosen.
-    """
+def methods_for(calibration: Calibration) -> list[str]:
+    """Return the methods on scores that may keep a promise of another kind than `Labels`."""
     options, kind = calibration.options, type(calibration.promise).__name__
     if options.method not in ("auto", "qwyc", "sentinels"):
         raise InputError(
@@ -459,13 +467,23 @@ def choose_method(calibration: Calibration, rate: float) -> tuple[str, str]:
     if options.shuffle != "fixed":
         raise InputError(f'shuffle must be "fixed" for {kind}', argument="shuffle")
     if options.method != "auto":
-        return options.method, ""
+        return [options.method]
     forest = calibration.forest
-    methods = ["qwyc", "natural", "sentinels"] if forest.n_classes == 2 and can_refit(forest) else ["qwyc", "natural"]
-    about_labels = replace(calibration, promise=Labels(rate, confidence=calibration.promise.confidence))
-    choosing, _ = split_to_choose(about_labels)
+    return ["qwyc", "natural", "sentinels"] if forest.n_classes == 2 and can_refit(forest) else ["qwyc", "natural"]
+
+
+def choose_method(calibration: Calibration, rate: float) -> tuple[str, str]:
+    """Return the method on scores to keep a promise of another kind than `Labels` with, and why.
+
+    The order of trees that stops rows soonest where `rate` of all labels may change is taken. Rows that do not certify
+    tell which one that is, without labels, so that the whole risk is left for the method that is chosen.
+    """
+    methods = methods_for(calibration)
+    if len(methods) == 1:
+        return methods[0], ""
+    choosing, _ = split_to_choose(replace(calibration, promise=Labels(rate, confidence=calibration.promise.confidence)))
     spent = {method: spent_by(try_plan(choosing, method)) for method in methods}
-    return min(spent, key=lambda method: spent[method]), explain_choice(options.cost_unit, spent)
+    return min(spent, key=lambda method: spent[method]), explain_choice(calibration.options.cost_unit, spent)
 
 
 def try_plan(choosing: Calibration, method: str) -> Plan | None:

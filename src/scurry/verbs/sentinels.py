@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.tree_answers import leaf_scores
+from scurry.plan.sentinels import decision_score
 from scurry.stopping.sentinels.labels import increments, near_decision, read_estimates
 from scurry.stopping.sentinels.lanes import SentinelFit, prefix_lanes
 from scurry.stopping.sentinels.leaves import MAX_LEAVES, Leaves, RowLeaves
@@ -85,11 +86,6 @@ def fit_labels(forest: Forest, rows: NDArray[Any]) -> tuple[SentinelFit, FloatAr
         weight=near_decision(full, decision_score(forest)),
     )
     return prefix_lanes(leaves, fit, with_spread=False), increments(fit.tested, full)
-
-
-def decision_score(forest: Forest) -> float:
-    """Return the score from which on a row gets the second class."""
-    return float(forest.decision_threshold) if forest.n_outputs == 1 else 0.0
 
 
 def count_increments(forest: Forest, fit: SentinelFit, rows: NDArray[Any]) -> FloatArray:

@@ -8,7 +8,7 @@ and stopping at the first that fails is valid anyway.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -18,6 +18,8 @@ from scurry.checks import check_number
 from scurry.stopping.scores.matrix import FloatArray
 from scurry.stopping.scores.qwyc import MarginFit
 from scurry.stopping.scores.rule import ScoreFit
+
+_GOLDEN = (5**0.5 - 1) / 2  # its multiples, without their whole parts, fill 0 to 1 evenly from the first few on
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +71,40 @@ class Family:
         zero = np.zeros(1)
         others = [fit.widening_answers(scores, zero, decisions, n_classes).T for fit in self.bolder]
         return np.concatenate([widened, *others])
+
+    def staggered(self, unit: float) -> Family:
+        """Return the family with the thresholds of its first rule moved inwards, each by another part of `unit`.
+
+        Sums of votes are whole numbers of votes. Equal shifts of all thresholds then pass whole votes together, and
+        between one vote wider and not at all there is no rule, though most of what can be saved lies there. Moved by
+        different parts of a vote, the thresholds pass it one after another.
+
+        Parameters
+        ----------
+        unit : float
+            By how much the sums of rows differ at least, such as one vote.
+
+        Examples
+        --------
+        >>> from scurry.stopping import qwyc
+        >>> votes = np.array([[1, 1, 1, 1], [1, -1, 1, 1], [-1, -1, 1, -1], [-1, -1, -1, -1]])
+        >>> family = Family(qwyc(votes, max_disagreement=0, order="natural"), np.array([0.0, 0.2, 0.4, 0.6]))
+        >>> [int(member.widen(0).lower[1] >= -2) for member in (family[2], family.staggered(2.0)[2])]
+        [0, 0]
+        """
+        first = self.first
+        assert isinstance(first, MarginFit)
+        inwards = unit * (np.arange(1, first.n_models) * _GOLDEN % 1.0)
+        lower, upper = first.lower + inwards, first.upper - inwards
+        apart = lower < upper
+        moved = replace(
+            first,
+            lower=np.where(apart, lower, first.lower),
+            upper=np.where(apart, upper, first.upper),
+            mean_cost=None,
+            n_mistakes=None,
+        )
+        return replace(self, first=moved)
 
     def one_sided(self, *, upper: bool, other: FloatArray) -> Family:
         """Return the family of rules for two classes that have one side of each member, and `other` on the other side.
