@@ -19,8 +19,6 @@ import argparse
 import json
 import os
 import warnings
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import scurry
+from jobs import run_jobs
 from promises import CONFIDENCE, DATA, summarise
 from report import RESULTS, commit
 from scurry.errors import InfeasibleError
@@ -96,6 +95,7 @@ def main() -> None:
     parser.add_argument("--refits", type=int, default=20, metavar="N", help="splits and models of each cell")
     parser.add_argument("--draws", type=int, default=10, metavar="N", help="certificates of each refit")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="number of processes")
+    parser.add_argument("--seconds", type=float, metavar="N", help="give up what has not ended by then")
     parser.add_argument("--only", nargs="*", default=[], metavar="WORD", help="cells whose names have all these words")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write the data there as .npz, and nothing else")
     arguments = parser.parse_args()
@@ -110,30 +110,22 @@ def main() -> None:
         for cell in cells
         if len(kept.get(cell.name, {}).get(str(refit), {}).get("draws", [])) < arguments.draws
     ]
-    for cell, refit, found in _run(wanted, arguments.draws, arguments.jobs):
-        kept.setdefault(cell.name, {})[str(refit)] = found
+    jobs = [(cell, refit, arguments.draws) for cell, refit in wanted]
+    for (cell, refit, _), found, error in run_jobs(draw_cell, jobs, arguments.jobs, arguments.seconds):
+        # An error is kept as well, and this refit is tried again by the next run.
+        kept.setdefault(cell.name, {})[str(refit)] = {"draws": [], "error": error} if error else found
         KEPT.parent.mkdir(exist_ok=True)
         # One move, so that a run that is stopped leaves the old file or the new one.
         temporary = KEPT.with_suffix(".tmp")
         temporary.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
         temporary.replace(KEPT)
-        print(summarise(cell, kept[cell.name]), flush=True)
-    print("\n".join(summarise(cell, kept[cell.name]) for cell in cells if cell.name in kept))
+        print(error or summarise(cell, kept[cell.name]), flush=True)
+    print("\n".join(["", *(summarise(cell, kept[cell.name]) for cell in cells if cell.name in kept)]))
 
 
-def _run(wanted: list[tuple[Cell, int]], n_draws: int, n_jobs: int) -> Iterator[tuple[Cell, int, dict[str, Any]]]:
-    if n_jobs == 1:
-        for cell, refit in wanted:
-            yield cell, refit, draw_cell(cell, refit, n_draws)
-        return
-    with ProcessPoolExecutor(n_jobs) as pool:
-        jobs = {pool.submit(draw_cell, cell, refit, n_draws): (cell, refit) for cell, refit in wanted}
-        for job in as_completed(jobs):
-            yield *jobs[job], job.result()
-
-
-def draw_cell(cell: Cell, refit: int, n_draws: int) -> dict[str, Any]:
+def draw_cell(job: tuple[Cell, int, int]) -> dict[str, Any]:
     """Return the trees and the margin of each draw: below 0 where the promise is broken; None if infeasible."""
+    cell, refit, n_draws = job
     documents = load(cell.data)
     n_queries, n_pool = int(documents.query[-1]) + 1, N_POOL[cell.data]
     order = np.random.default_rng([29, refit]).permutation(n_queries)
