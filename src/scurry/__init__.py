@@ -27,7 +27,13 @@ if TYPE_CHECKING:
         serving,
         stopping,
     )
-    from scurry.estimators import AnytimeClassifier, EarlyExitClassifier, EarlyExitRegressor, FeatureBudgetClassifier
+    from scurry.estimators import (
+        AnytimeClassifier,
+        EarlyExitClassifier,
+        EarlyExitRanker,
+        EarlyExitRegressor,
+        FeatureBudgetClassifier,
+    )
     from scurry.verbs.anytime import anytime
     from scurry.verbs.early_exit import early_exit
     from scurry.verbs.prune import prune
@@ -38,6 +44,7 @@ __all__ = [
     "AbortFlag",
     "AnytimeClassifier",
     "EarlyExitClassifier",
+    "EarlyExitRanker",
     "EarlyExitRegressor",
     "Encoder",
     "FeatureBudgetClassifier",
@@ -70,6 +77,7 @@ __all__ = [
 _LAZY = {
     "AnytimeClassifier": "scurry.estimators",
     "EarlyExitClassifier": "scurry.estimators",
+    "EarlyExitRanker": "scurry.estimators",
     "EarlyExitRegressor": "scurry.estimators",
     "FeatureBudgetClassifier": "scurry.estimators",
     "anytime": "scurry.verbs.anytime",

@@ -43,7 +43,7 @@ def test_rows_are_what_any_table_gives(input_dtype, batch):
     names = ["a_b", "c", "d"] if "a_b" in batch.schema.names else NAMES
     forest = complete_forest(2, 2, 3, 2, feature_names=names, input_dtype=input_dtype)
     scoring = Scoring(predictor=scurry.Predictor.full(forest), keep=("id",))
-    rows, kept = scoring.prepare(batch)
+    rows, kept, _ = scoring.prepare(batch)
     expected = as_rows(forest, pa.Table.from_batches([batch]))
     np.testing.assert_array_equal(rows.astype(expected.dtype), expected)
     assert kept["id"].equals(batch.column("id"))
@@ -52,7 +52,7 @@ def test_rows_are_what_any_table_gives(input_dtype, batch):
 def test_half_precision_next_to_other_numbers():
     batch = pa.record_batch({"c": pa.array([1, 2]), "a b": pa.array(np.float16([0.1, 7])), "d": pa.array([0.5, None])})
     forest = complete_forest(2, 2, 3, 2, feature_names=NAMES)
-    rows, _ = Scoring(predictor=scurry.Predictor.full(forest)).prepare(batch)
+    rows = Scoring(predictor=scurry.Predictor.full(forest)).prepare(batch).rows
     np.testing.assert_array_equal(rows, as_rows(forest, pa.Table.from_batches([batch])))
 
 

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from lightgbm import LGBMRegressor
 from sklearn.ensemble import GradientBoostingRegressor
 from typer.testing import CliRunner
 
@@ -171,6 +172,7 @@ def test_a_cluster_is_asked_for_the_same(run, folder, fast, monkeypatch):
         "prefix": "",
         "max_steps": None,
         "time_us": None,
+        "groups": None,
     }
 
 
@@ -202,3 +204,28 @@ def test_serve_names_the_option_that_is_wrong(fail, folder, fast):
 def test_serve_without_the_extra(fail, folder, fast, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert "pip install 'scurry[serve]'" in fail("serve", folder / "fast.scurry")
+
+
+def test_queries(run, tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(4000, 3)), columns=["a", "b", "c"])
+    model = LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1).fit(table[:600], (table.a * table.b)[:600])
+    model.booster_.save_model(tmp_path / "model.txt")
+    queries = [f"q{row // 20}" for row in range(len(table))]
+    table.assign(query=queries).to_parquet(tmp_path / "rows.parquet")
+    rows, fast = tmp_path / "rows.parquet", tmp_path / "fast.scurry"
+    made = run("early-exit", tmp_path / "model.txt", rows, "--promise", "top3<=5%", "--groups", "query", "-o", fast)
+    assert "--groups query -o" in " ".join(made.split())
+    run("predict", fast, rows, "--groups", "query", "-o", tmp_path / "scores.parquet")
+    scores = pd.read_parquet(tmp_path / "scores.parquet")
+    np.testing.assert_array_equal(scores.prediction, scurry.load(fast).predict(table, groups=queries))
+    for arguments, message in [
+        (("predict", fast, rows), "name the column with the query of each row: --groups COLUMN"),
+        (("predict", tmp_path / "model.txt", rows, "--groups", "query"), "--groups is for plans that keep the top k"),
+        (("early-exit", tmp_path / "model.txt", rows, "--promise", "top3<=5%"), "needed: TopK(3)"),
+        (("early-exit", tmp_path / "model.txt", rows, "--groups", "quer"), "did you mean 'query'?"),
+        (("serve", fast), "serve the model with all trees"),
+    ]:
+        output = () if arguments[0] == "serve" else ("-o", tmp_path / "out.scurry")
+        result = CliRunner().invoke(cli.app, [*map(str, arguments), *map(str, output)])
+        assert message in " ".join(str(result.exception).split()), arguments

@@ -155,6 +155,10 @@ def entries() -> tuple[Entry, ...]:
     def fit(kind: Any, **parameters: Any) -> Any:
         return kind(**parameters).fit(X, y).predict(X[:5])
 
+    def rank(groups: Any, **parameters: Any) -> Any:
+        ranker = scurry.EarlyExitRanker(boosted, **parameters)
+        return ranker.fit(X, groups=groups).predict(X, groups=groups)
+
     def stop(stopper: Any, vote: Any) -> Any:
         return stopper.update(vote)
 
@@ -218,6 +222,7 @@ def entries() -> tuple[Entry, ...]:
         "PruningPath.objective": (path.objective, {"lam": 0.1}),
         "EarlyExitClassifier": (partial(fit, s.EarlyExitClassifier), {"estimator": model, "max_disagreement": 0.1}),
         "EarlyExitRegressor": (partial(fit, s.EarlyExitRegressor), {"max_error": 0.5, "max_share": 0.2}),
+        "EarlyExitRanker": (rank, {"groups": np.arange(300) // 3, "k": 2, "max_changed": 0.2}),
         "AnytimeClassifier": (partial(fit, s.AnytimeClassifier), {"estimator": model, "order": "forward-squirrel"}),
         "FeatureBudgetClassifier": (partial(fit, s.FeatureBudgetClassifier), {"estimator": model, "max_cost": 2}),
         "orders.find": (s.orders.find, {"forest": forest, "X": X, "y": y, "order": "forward-squirrel"}),

@@ -96,6 +96,49 @@ def test_misuse(ranked):
     with pytest.raises(InputError, match="costs is for promises about labels"):
         scurry.early_exit(model, X, groups=queries, promise=promise, costs="steps")
     y = X[:2500, 0]
-    for other in (GradientBoostingClassifier(n_estimators=3), RandomForestRegressor(3)):
-        with pytest.raises(InputError, match=r"values of a ranker|for boosted trees"):
-            scurry.early_exit(other.fit(X[:2500], y > 0), X[2500:], groups=queries[2500:], promise=promise)
+    for other, target in ((GradientBoostingClassifier(n_estimators=3), np.rint(y)), (RandomForestRegressor(3), y)):
+        with pytest.raises(InputError, match="for boosted trees with one score"):
+            scurry.early_exit(other.fit(X[:2500], target), X[2500:], groups=queries[2500:], promise=promise)
+    classifier = GradientBoostingClassifier(n_estimators=3).fit(X[:2500], y > 0)
+    with pytest.raises(InputError, match="threshold is for promises about labels"):
+        scurry.early_exit(classifier, X[2500:], groups=queries[2500:], promise=promise, threshold=0.3)
+    for wrong in (-0.1, 0, 1.5):
+        with pytest.raises(InputError, match="max_changed"):
+            TopK(5, wrong)
+    with pytest.raises(InputError, match="k must be"):
+        TopK(0)
+    for groups in (queries[:-1], np.where(queries == 3, np.nan, queries)):
+        with pytest.raises(InputError, match="groups has"):
+            scurry.early_exit(model, X, groups=groups, promise=promise)
+
+
+def test_scores_without_rank_are_refused(ranked):
+    model, X, queries = ranked
+    forest = scurry.from_model(model)
+    value = forest.value.copy()
+    value[forest.is_leaf] *= 1e308
+    with pytest.raises(InputError, match="as NaN or infinite, which have no rank"), np.errstate(all="ignore"):
+        scurry.early_exit(forest.replace(value=value), X, groups=queries, promise=TopK(5, 0.05))
+
+
+def test_classifiers_and_links_rank_by_their_scores(ranked):
+    """The score before the link ranks as the probability does, but where the link rounds two to one."""
+    _, X, queries = ranked
+    promise, target = TopK(5, 0.05), np.where(X[:2500, 0] + X[:2500, 1] > 0, "yes", "no")
+    model = GradientBoostingClassifier(n_estimators=40, random_state=0).fit(X[:2500], target)
+    fast = scurry.early_exit(model, X[2500:], groups=queries[2500:], promise=promise)
+    run, full = fast.run(X, groups=queries), model.decision_function(X)
+    assert run.mean_trees < 0.8 * 40
+    is_complete = run.complete
+    np.testing.assert_allclose(run.scores[is_complete], full[is_complete])
+    changed = [a != b for a, b in zip(best_of(run.scores, queries, 5), best_of(full, queries, 5), strict=True)]
+    assert np.mean(changed) < 0.08
+
+
+def test_rows_to_fit_need_no_queries_as_long_as_the_others(ranked):
+    """Queries that fit the rule may all be shorter than k, where a few others are longer."""
+    model, X, queries = ranked
+    short = np.where(queries < queries.max() - 3, np.arange(len(X)) // 3, queries + len(X))
+    fast = scurry.early_exit(model, X, groups=short, promise=TopK(5, 0.05))
+    assert fast.certificate.n_broken <= 4  # all other queries are shorter than k, and nobody leaves them
+    assert fast.certificate.measured.mean_trees > 0.9 * 60

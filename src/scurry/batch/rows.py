@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.batch.files import Fragment, arrow, convert_errors
+from scurry.batch.queries import join_queries, query_codes
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, as_rows, columns_read
 from scurry.predictor import Predictor
@@ -26,10 +27,14 @@ _FIELD_OF = {"label": "labels", "prediction": "labels", "reason": "reason_codes"
 
 
 class PreparedBatch(NamedTuple):
-    """Rows of a batch as the forest reads them, of shape (n_rows, n_features), and its columns to pass through."""
+    """Rows of a batch as the forest reads them, of shape (n_rows, n_features), and its columns to pass through.
+
+    `groups` are the queries of its rows, where the predictor ranks within queries.
+    """
 
     rows: NDArray[Any]
     kept: dict[str, Any]
+    groups: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +60,9 @@ class Scoring:
         Tree steps per row, for anytime plans.
     time_us : float, optional
         Microseconds per row, for anytime plans.
+    groups : str, optional
+        For plans that keep the top k of queries, which need it: the column with the query of each row. Rows of a query
+        must be next to each other, in one file.
 
     Examples
     --------
@@ -75,6 +83,7 @@ class Scoring:
     n_threads: int | None = 1
     max_steps: int | None = None
     time_us: float | None = None
+    groups: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.predictor, Predictor):
@@ -98,6 +107,14 @@ class Scoring:
         if not self.forest.is_classifier:
             renamed = dict.fromkeys("prediction" if name == "label" else name for name in self.columns)
             object.__setattr__(self, "columns", tuple(renamed))
+        if self.predictor.plan.ranks_groups != (self.groups is not None):
+            raise InputError(
+                "the plan answers each row by itself and needs no queries; leave groups out"
+                if self.groups is not None
+                else "the plan keeps the top of every query, so a row's answer depends on the others of its query; "
+                "name the column with the query of each row",
+                argument="groups",
+            )
         clash = [name for name in self.keep if name in {self.prefix + column for column in self.columns}]
         if clash:
             raise InputError(
@@ -117,7 +134,8 @@ class Scoring:
         """
         with convert_errors(fragment):
             status = fragment.path.stat()
-        settings = [self.columns, self.keep, self.prefix, self.max_steps, self.time_us]
+        settings: list[Any] = [self.columns, self.keep, self.prefix, self.max_steps, self.time_us]
+        settings += [] if self.groups is None else [self.groups]
         parts = [self.predictor.digest, settings, fragment.name, status.st_size, status.st_mtime_ns]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest().encode()
 
@@ -131,10 +149,11 @@ class Scoring:
         Yields
         ------
         pyarrow.RecordBatch
-            With the rows of the input batch: the kept columns, then the written ones.
+            With the rows of the input batch: the kept columns, then the written ones. Where queries are ranked,
+            a batch ends with the last of its queries that is complete.
         """
         # Three methods, because files are prepared, evaluated and assembled in different threads.
-        return (self.assemble(self.evaluate(self.prepare(batch))) for batch in batches)
+        return (self.assemble(self.evaluate(self.prepare(batch))) for batch in join_queries(batches, self.groups))
 
     scored = score_batches  # the former name
 
@@ -147,12 +166,15 @@ class Scoring:
         features = batch
         # Without names every column is a feature, unless it is only kept.
         if self.forest.feature_names is None:
-            features = batch.select([name for name in batch.schema.names if name not in self.keep])
-        return PreparedBatch(as_rows(self.forest, features), {name: batch.column(name) for name in self.keep})
+            others = {*self.keep, self.groups}
+            features = batch.select([name for name in batch.schema.names if name not in others])
+        groups = None if self.groups is None else query_codes(batch.column(self.groups))
+        return PreparedBatch(as_rows(self.forest, features), {name: batch.column(name) for name in self.keep}, groups)
 
     def evaluate(self, batch: PreparedBatch) -> dict[str, Any]:
         """Return the kept columns, and the predictor's results as numpy arrays of shape (n_rows,), by name."""
         budget: dict[str, Any] = {"max_steps": self.max_steps, "time_us": self.time_us}
+        budget |= {} if batch.groups is None else {"groups": batch.groups}
         values: dict[str, Any] = dict(batch.kept)
         # `run` gives everything but probabilities; `predict` is faster, and enough for labels alone.
         run: Run | None = None
@@ -189,8 +211,13 @@ class Scoring:
             raise InputError(
                 f"there is no column {absent[0]!r} to keep; the columns are {', '.join(names[:20])}", argument="keep"
             )
+        if self.groups is not None and self.groups not in names:
+            raise InputError(
+                f"there is no column {self.groups!r} with queries; the columns are {', '.join(names[:20])}",
+                argument="groups",
+            )
         read = set(columns_read(self.forest, names))
-        chosen = [name for name in names if name in read or name in self.keep]
+        chosen = [name for name in names if name in read or name in self.keep or name == self.groups]
         repeated = [name for name, times in Counter(chosen).items() if times > 1]
         if repeated:
             raise FormatError(f"it has more than one column {repeated[0]!r}; rename one of them, or leave it out")

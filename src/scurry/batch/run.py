@@ -20,6 +20,7 @@ from threading import Event, Lock
 from typing import Any, Generic, Self, TypeVar
 
 from scurry.batch.files import Fragment, Source, arrow, find, open_fragment
+from scurry.batch.queries import check_queries, join_queries
 from scurry.batch.rows import Scoring
 from scurry.checks import Progress, check_count
 from scurry.errors import FormatError, InputError, OutputError, ScurryError
@@ -81,6 +82,7 @@ def score(
     n_threads: int | None = None,
     max_steps: int | None = None,
     time_us: float | None = None,
+    groups: str | None = None,
     n_rows_per_batch: int = _N_ROWS_PER_BATCH,
     progress: Progress | None = None,
 ) -> Report:
@@ -95,8 +97,8 @@ def score(
     predictor : Predictor or Forest
     destination : str or path
         A folder, where each output is named after its input; or, for one input, a file ending in ``.parquet``.
-    columns, keep, prefix, max_steps, time_us
-        See `Scoring`.
+    columns, keep, prefix, max_steps, time_us, groups
+        See `Scoring`. With `groups`, files are read once before, to find queries whose rows lie apart.
     n_threads : int or None
         Number of threads (None: all cores).
     n_rows_per_batch : int
@@ -141,7 +143,9 @@ def score(
         n_threads=max(threads.n_threads // len(targets), 1),
         max_steps=max_steps,
         time_us=time_us,
+        groups=groups,
     )
+    check_queries(list(targets), groups)
     tracker = Tracker(list(targets), progress)
     score_one = partial(
         score_fragment, scoring=scoring, n_rows_per_batch=n_rows_per_batch, tracker=tracker, threads=threads
@@ -292,7 +296,7 @@ def score_fragment(
                     lambda values: parquet.write_batch(scoring.assemble(values)), threads
                 ) as writer,
             ):
-                for batch in read_ahead(map(scoring.prepare, reader.batches), threads):
+                for batch in read_ahead(map(scoring.prepare, join_queries(reader.batches, scoring.groups)), threads):
                     threads.raise_if_cancelled()
                     writer.write(scoring.evaluate(batch))
                     n_rows += len(batch.rows)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scurry.cli.files import read_model, read_rows
+from scurry.cli.files import read_model, read_queries, read_rows
 from scurry.cli.program import (
     AsJson,
     Dask,
@@ -56,7 +56,8 @@ def early_exit(
         str | None,
         typer.Option(
             help="What may change: labels<=0.5%, yes<=2%,no<=0.2% (of each class), recall(yes)<=1% or accuracy<=0.3% "
-            "(both need --label), values<=12 for 95% (of rows, for regressors), probabilities<=0.02 for 95%.",
+            "(both need --label), values<=12 for 95% (of rows, for regressors), probabilities<=0.02 for 95%, "
+            "top10<=1% (of queries, needs --groups).",
             show_default="as --max-disagreement says",
         ),
     ] = None,
@@ -102,6 +103,12 @@ def early_exit(
         typer.Option(help="Deviations beyond which method fan stops a row.", show_default="the smallest allowed"),
     ] = None,
     label: Label = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            help="Column that says which rows belong together: of a patient, or of a query.", show_default=False
+        ),
+    ] = None,
     seed: Seed = 0,
     dask: Dask = None,
     as_json: AsJson = False,
@@ -130,20 +137,22 @@ def early_exit(
         with show_spinner("Reading rows to fit"):
             options["X_fit"] = read_rows([fit_rows], forest)[0]
     if not rows:
-        if dask is not None or label is not None:
-            raise InputError("--label and --dask go with ROWS, and there are none")
+        if dask is not None or label is not None or groups is not None:
+            raise InputError("--label, --groups and --dask go with ROWS, and there are none")
         with show_spinner("Solving for a rule"), _name_options():
             predictor = early_exit(forest, **options)
     elif dask is None:
         with show_spinner("Reading rows"):
-            X, y = read_rows(rows, forest, label)
+            X, y, options["groups"] = read_queries(rows, forest, label, groups)
         with show_spinner(f"Calibrating on {len(X):,} rows"), _name_options():
             predictor = early_exit(forest, X, y, **options)
     else:
+        if groups is not None:
+            raise InputError("--groups needs rows in memory; leave --dask out")
         with show_progress("Calibrating") as update, _name_options():
             predictor = distributed.early_exit(forest, rows, label=label, cluster=dask, progress=update, **options)
     predictor.save(output)
-    _show_saved(predictor, output, as_json)
+    _show_saved(predictor, output, as_json, f"--groups {groups} " if predictor.plan.ranks_groups else "")
 
 
 @app.command(epilog="Example: [bold]scurry anytime model.json rows.parquet --label income -o ready.scurry[/bold]")

@@ -38,6 +38,10 @@ def predict(
     time_us: Annotated[
         float | None, typer.Option(help="Microseconds per row (anytime plans only).", show_default=False)
     ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="Column with the query of each row (plans that keep the top k only).", show_default=False),
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(help="Number of threads (default: all cores).", show_default=False)
     ] = None,
@@ -63,12 +67,19 @@ def predict(
             f"--max-steps and --time-us need a plan that can stop after any step, and {model} has none; make one with: "
             "scurry anytime MODEL ROWS --label COLUMN -o ready.scurry"
         )
+    if predictor.plan.ranks_groups != (groups is not None):
+        raise InputError(
+            f"--groups is for plans that keep the top k of queries, and {model} has none"
+            if groups is not None
+            else f"{model} keeps the top k of queries; name the column with the query of each row: --groups COLUMN"
+        )
     options: dict[str, Any] = {
         "columns": _split(columns),
         "keep": _split(keep),
         "prefix": prefix,
         "max_steps": max_steps,
         "time_us": time_us,
+        "groups": groups,
     }
     with show_progress("Scoring") as update:
         if dask is None:

@@ -13,8 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from scurry.batch.files import Fragment, Source, arrow, find
+from scurry.batch.queries import check_queries
 from scurry.batch.rows import Scoring
-from scurry.batch.run import Outcome, Report, Tracker, collect_report, plan_outputs, remove_parts, score_fragment
+from scurry.batch.run import (
+    Outcome,
+    Report,
+    Tracker,
+    collect_report,
+    plan_outputs,
+    remove_parts,
+    score_fragment,
+)
 from scurry.checks import Progress
 from scurry.distributed.cluster import connect, share
 from scurry.errors import ScurryError
@@ -30,7 +39,7 @@ class Scorer:
     Parameters
     ----------
     predictor : Predictor or Forest
-    columns, keep, prefix, n_threads, max_steps, time_us
+    columns, keep, prefix, n_threads, max_steps, time_us, groups
         See `scurry.batch.Scoring`.
 
     Examples
@@ -102,13 +111,14 @@ def score(
     prefix: str = "",
     max_steps: int | None = None,
     time_us: float | None = None,
+    groups: str | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Score files on a Dask cluster, one task per file; outputs are those of `scurry.batch.score`.
 
     Parameters
     ----------
-    source, predictor, destination, columns, keep, prefix, max_steps, time_us
+    source, predictor, destination, columns, keep, prefix, max_steps, time_us, groups
         See `scurry.batch.score`. Each task uses one thread.
     cluster : "local", address or distributed.Client
         "local" starts one worker process per core for the duration of the call; an address looks like
@@ -137,10 +147,17 @@ def score(
     """
     arrow()  # an error now, not in the first task
     scorer = Scorer(
-        predictor, columns=tuple(columns), keep=tuple(keep), prefix=prefix, max_steps=max_steps, time_us=time_us
+        predictor,
+        columns=tuple(columns),
+        keep=tuple(keep),
+        prefix=prefix,
+        max_steps=max_steps,
+        time_us=time_us,
+        groups=groups,
     )
     # Workers may have another working folder.
     targets = plan_outputs([fragment.absolute() for fragment in find(source)], Path(destination).absolute())
+    check_queries(list(targets), groups)
     tracker = Tracker(list(targets), progress)
     with connect(cluster) as client:
         report = collect_report(_score_on_cluster(client, scorer, targets), targets, tracker)

@@ -8,6 +8,13 @@ calibrates on the others. `clone`, which `GridSearchCV` calls, forgets a fit unl
 
 from scurry.estimators.classifiers import AnytimeClassifier, EarlyExitClassifier
 from scurry.estimators.feature_budget import FeatureBudgetClassifier
+from scurry.estimators.rankers import EarlyExitRanker
 from scurry.estimators.regressors import EarlyExitRegressor
 
-__all__ = ["AnytimeClassifier", "EarlyExitClassifier", "EarlyExitRegressor", "FeatureBudgetClassifier"]
+__all__ = [
+    "AnytimeClassifier",
+    "EarlyExitClassifier",
+    "EarlyExitRanker",
+    "EarlyExitRegressor",
+    "FeatureBudgetClassifier",
+]

@@ -25,7 +25,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import Forest, as_rows
 from scurry.importers import from_model
+from scurry.plan import Plan
 from scurry.predictor import Predictor, Summary
+from scurry.promises import Certificate, Promise
 from scurry.runners.runner import Run
 from scurry.stopping.independence import are_copied, hash_rows
 
@@ -74,6 +76,7 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
 
     BUDGETS: ClassVar[tuple[str, ...]]
     _NEEDS_LABELS: ClassVar[bool] = False
+    _KIND: ClassVar[str] = "regressor"
     _certifies_apart: bool = False  # whether a promise needs rows that neither trained nor chose anything
 
     def __init__(self, estimator: Any, *, calibration_size: float, n_threads: int | None, random_state: Any) -> None:
@@ -107,6 +110,10 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
     def _refuse(self, model: Any) -> None:
         """Raise an error that says what to pass instead if the model is of the wrong kind."""
 
+    def _about_rows(self, model: Any, rows: NDArray[np.intp]) -> dict[str, Any]:
+        """Return further arguments of the `fit` of an unfitted model, which say something about these rows."""
+        return {}
+
     @abstractmethod
     def _apply_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
         """Return the predictor for a budget given at prediction time, and the arguments to call it with."""
@@ -130,8 +137,7 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
         """
         model = self._default_estimator() if self.estimator is None else self.estimator
         if not isinstance(model, Forest) and (isinstance(model, type) or not hasattr(model, "get_params")):
-            kind = "classifier" if isinstance(self, ClassifierMixin) else "regressor"
-            raise InputError(f"estimator must be a {kind} or a Forest, got {model!r}", argument="estimator")
+            raise InputError(f"estimator must be a {self._KIND} or a Forest, got {model!r}", argument="estimator")
         self._refuse(model)
         rng, fitted = check_random_state(self.random_state), _is_fitted(model)
         # First: what cannot be imported is the mistake, whatever is wrong with the rows.
@@ -157,6 +163,7 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
 
         def train(part: NDArray[np.intp]) -> Any:
             given = {name: _select(value, part, len(table)) for name, value in fit_params.items()}
+            given |= self._about_rows(unfitted, part)
             return _seed(clone(unfitted), rng).fit(
                 _select(table, part, len(table)), _select(labels, part, len(table)), **given
             )
@@ -241,11 +248,16 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
             if name not in self.BUDGETS:
                 raise InputError(
                     f"{type(self).__name__} knows the budgets {', '.join(self.BUDGETS)}, not {name!r}; "
-                    "max_disagreement is EarlyExitClassifier's, max_error is EarlyExitRegressor's, max_steps and "
-                    "time_us are AnytimeClassifier's, max_cost is FeatureBudgetClassifier's",
+                    "max_disagreement is EarlyExitClassifier's, max_error is EarlyExitRegressor's, "
+                    "max_changed is EarlyExitRanker's, max_steps and time_us are AnytimeClassifier's, max_cost is "
+                    "FeatureBudgetClassifier's",
                     argument=name,
                 )
         return self._apply_budget(budget)
+
+    def _evaluate_all(self, promise: Promise | None, why: str) -> Predictor:
+        """Return a predictor that evaluates every tree, and so keeps every promise."""
+        return Predictor(self.forest_, Plan.full(self.forest_, Certificate(method="full", promise=promise, why=why)))
 
     def _get_predictor(self, budget: Any, make: Callable[[Any], Predictor]) -> Predictor:
         """Return the predictor for a budget, made at its first use; None stands for the fitted one."""
@@ -306,6 +318,8 @@ class BudgetedClassifier(ClassifierMixin, BudgetedEstimator):
     estimator, calibration_size, n_threads, random_state
         See `scurry.EarlyExitClassifier`.
     """
+
+    _KIND = "classifier"
 
     def predict_proba(self, X: Any, **budget: Any) -> NDArray[np.float64]:
         """Return the class probabilities of each row, estimated from the trees or steps evaluated for it.

@@ -15,9 +15,8 @@ from scurry.checks import check_number, check_numbers
 from scurry.errors import InfeasibleError, InputError
 from scurry.estimators.base import BudgetedEstimator, Train, split
 from scurry.forest import Forest
-from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.promises import Certificate, Values
+from scurry.promises import Values
 from scurry.verbs.early_exit import early_exit
 
 _OF_RMSE = 0.25  # the error by default: it changes the RMSE by about 1 %
@@ -146,7 +145,3 @@ class EarlyExitRegressor(RegressorMixin, BudgetedEstimator):
         if self.confidence is not None and fast.certificate is not None and fast.certificate.promise is None:
             return self._evaluate_all(promise, fast.certificate.note)  # a promise was asked for, and there is none
         return fast
-
-    def _evaluate_all(self, promise: Values | None, why: str) -> Predictor:
-        """Return a predictor that evaluates every tree, and so keeps every promise."""
-        return Predictor(self.forest_, Plan.full(self.forest_, Certificate(method="full", promise=promise, why=why)))

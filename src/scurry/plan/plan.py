@@ -104,6 +104,11 @@ class Plan:
         return self.stop is not None and self.stop.by_step
 
     @property
+    def ranks_groups(self) -> bool:
+        """Whether a row's answer depends on the other rows of its query, so that predictions need `groups`."""
+        return self.stop is not None and self.stop.ranks_groups
+
+    @property
     def exits_early(self) -> bool:
         """Whether rows may stop before every tree is evaluated, by a rule of the plan."""
         return self.stop is not None and not self.stop.by_step

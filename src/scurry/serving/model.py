@@ -143,6 +143,11 @@ class ServedModel:
 
     def __init__(self, predictor: Predictor, min_steps: int | None = None) -> None:
         forest = predictor.forest
+        if predictor.plan.ranks_groups:
+            raise InputError(
+                "this plan keeps the top of every query, and the server answers rows as their time allows, each by "
+                "itself; serve the model with all trees, or call predictor.predict(X, groups=…) in your own service"
+            )
         forest.refuse_front("be served")
         raw = RawRows() if forest.raw_rows is None else forest.raw_rows
         self.predictor, self.forest, self.by_step = predictor, forest, predictor.plan.by_step

@@ -110,7 +110,7 @@ def check_rows(
     InputError
         If no row may.
     """
-    codes = None if groups is None else _check_groups(groups, sample.n_rows)
+    codes = None if groups is None else check_groups(groups, sample.n_rows)
     digests = sample.each(partial(hash_rows, dtype=forest.input_dtype))
     warned = _describe_training(forest, sample, y)
     if warned:
@@ -157,16 +157,18 @@ def read_parts(by: Any, X_cal: Any, n_rows: int) -> Parts:
     return Parts(tuple(f"{by}={value}" for value in values.tolist()), codes)
 
 
-def _check_groups(groups: Any, n_rows: int) -> NDArray[np.intp]:
-    """Return the group of each row as a number from 0 on."""
-    return _number_values("groups", groups, n_rows, "give rows without a group one each")[1]
+def check_groups(groups: Any, n_rows: int, table: str = "X_cal") -> NDArray[np.intp]:
+    """Return the group of each row of a table as a number from 0 on."""
+    return _number_values("groups", groups, n_rows, "give rows without a group one each", table)[1]
 
 
-def _number_values(name: str, given: Any, n_rows: int, advice: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
+def _number_values(
+    name: str, given: Any, n_rows: int, advice: str, table: str = "X_cal"
+) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Return the different values, and for each row the index of its own."""
     array = np.asarray(given)
     if array.shape != (n_rows,):
-        raise InputError(f"{name} has shape {array.shape}, X_cal has {n_rows} rows", argument=name)
+        raise InputError(f"{name} has shape {array.shape}, {table} has {n_rows} rows", argument=name)
     is_missing = array.dtype.kind == "f" and bool(np.isnan(array).any())
     if is_missing or (array.dtype.kind == "O" and any(value is None or value != value for value in array.tolist())):
         raise InputError(f"{name} has missing values; {advice}", argument=name)

@@ -22,13 +22,15 @@ from scurry.promises.ranks import find_places
 from scurry.runners.runner import Run
 from scurry.stopping.guarantee import certified_rate, rate_p_value, rows_needed
 from scurry.stopping.sample import InMemory
+from scurry.stopping.sentinels.labels import near_decision
 from scurry.stopping.sentinels.lanes import SentinelFit, prefix_lanes
 from scurry.stopping.sentinels.leaves import RowLeaves
 from scurry.stopping.sentinels.prefix import even_sentinels, fit_prefix
 from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.sentinels import can_refit, full_scores, leaves_of, score_values
 
-CAUTIONS = np.geomspace(8.0, 0.25, 61)
+CAUTIONS = np.geomspace(8.0, 0.25, 121)
+_N_DIVIDING = 32
 FloatArray = NDArray[np.float64]
 
 
@@ -55,6 +57,15 @@ class Queries(NamedTuple):
         """Return how many queries break the promise with these scores."""
         (count,) = promise.count(Outcomes(answers=scores, full=self.full, queries=self.query))
         return count.n_broken
+
+
+def ranked_by_score(forest: Forest) -> Forest:
+    """Return the forest whose answers are the scores that rank rows: those before the link, if it has one.
+
+    A classifier with two classes ranks by the score of its second class, which rises with its probability.
+    """
+    has_one_score = forest.n_outputs == 1 and forest.aggregation == "sum"
+    return forest.replace(classes=None, link="identity") if has_one_score else forest
 
 
 def plan_by_ranks(calibration: Calibration) -> Plan:
@@ -118,21 +129,17 @@ def _check_asked(forest: Forest, promise: TopK, calibration: Calibration) -> Non
     options: ExitOptions = calibration.options
     if calibration.rows.groups is None or "groups=groups" not in calibration.data:
         raise InputError(f"groups= is needed: TopK({promise.k}) is about the rows of each query", argument="groups")
-    if forest.is_classifier or forest.link != "identity":
+    if forest.is_classifier or not can_refit(forest):
         raise InputError(
-            "TopK ranks by the values of a ranker or regressor, and this model's answers are others; train one, such "
-            "as LGBMRanker",
+            "TopK is for boosted trees with one score for each row, with at most 65,536 leaves a tree: rankers such as "
+            "LGBMRanker, regressors, and classifiers with two classes",
             argument="model",
-        )
-    if not can_refit(forest):
-        raise InputError(
-            "TopK is for boosted trees, whose values are added up, with at most 65,536 leaves a tree", argument="model"
         )
     if options.method not in ("auto", "sentinels"):
         raise InputError(f'TopK needs method="auto" or "sentinels", got {options.method!r}', argument="method")
     if calibration.rows.parts is not None:
         raise InputError("by= cannot be used with TopK; calibrate a predictor for each subgroup", argument="by")
-    for name, usual in (("keep_scores", None), ("shuffle", "fixed"), ("costs", "trees")):
+    for name, usual in (("keep_scores", None), ("threshold", None), ("shuffle", "fixed"), ("costs", "trees")):
         if not (isinstance(given := getattr(options, name), str | None) and given == usual):
             raise InputError(f"{name} is for promises about labels; leave it out", argument=name)
     if not isinstance(calibration.sample, InMemory):
@@ -148,7 +155,14 @@ def _read_queries(calibration: Calibration) -> Queries:
     at = _by_query(calibration)
     assert calibration.rows.groups is not None
     rows = calibration.sample.gathered()[at]
-    return Queries(rows, calibration.rows.groups[at], full_scores(calibration.forest, rows))
+    full = full_scores(calibration.forest, rows)
+    if not np.isfinite(full).all():
+        n_lost = np.count_nonzero(~np.isfinite(full))
+        raise InputError(
+            f"the model scores {n_lost:,} rows of X_cal as NaN or infinite, which have no rank; leave them out",
+            argument="X_cal",
+        )
+    return Queries(rows, calibration.rows.groups[at], full)
 
 
 def _fit(calibration: Calibration, promise: TopK, fitting: Queries) -> tuple[SentinelFit, FloatArray]:
@@ -162,24 +176,34 @@ def _fit(calibration: Calibration, promise: TopK, fitting: Queries) -> tuple[Sen
             "like those to be predicted",
             argument="X_cal",
         )
-    leaves = leaves_of(forest)
+    leaves, tested = leaves_of(forest), None
+    if calibration.fit_rows is not None:
+        tested = RowLeaves(leaves.encode(forest.apply(fitting.rows)), fitting.full)
     prefix = fit_prefix(
         leaves,
         score_values(forest)[leaves.node],
         RowLeaves(leaves.encode(forest.apply(rows)), full),
+        tested,
         sentinels=even_sentinels(forest.n_trees),
+        weight=_near_the_last(fitting, promise.k, full),
     )
-    fit = prefix_lanes(leaves, prefix, with_spread=False)
-    estimates = prefix.tested  # of corrections that were not fitted to these rows
-    if calibration.fit_rows is not None:
-        nodes = forest.apply(fitting.rows)
-        estimates = np.stack([fit.estimate(at, total) for at, (total, _) in enumerate(fit.sums(nodes))])
     good = find_places(fitting.full, fitting.query) < 2 * promise.k
     query = np.unique(fitting.query[good], return_inverse=True)[1]
-    missed = (fitting.full - estimates)[:, good]
+    missed = (fitting.full - prefix.tested)[:, good]  # by corrections that were not fitted to these rows
     sizes = np.bincount(query)
     means = np.stack([np.bincount(query, weights=one) for one in missed]) / sizes
+    fit = prefix_lanes(leaves, prefix, with_spread=False)
     return fit, np.sqrt(2 * np.square(missed - means[:, query]).mean(axis=1))
+
+
+def _near_the_last(fitting: Queries, k: int, full: FloatArray) -> FloatArray:
+    """Return how much each row should count in a fit: most where its score is like those of the last of k best."""
+    last = fitting.full[find_places(fitting.full, fitting.query) == k - 1]
+    if len(last) == 0:  # queries that fit the rule may be short, where others are not
+        return np.ones(len(full))
+    dividing = np.quantile(last, (np.arange(_N_DIVIDING) + 0.5) / _N_DIVIDING)
+    weights: FloatArray = np.mean([near_decision(full, score) for score in dividing], axis=0)
+    return weights
 
 
 def _plan(fit: SentinelFit, promise: TopK, limits: FloatArray) -> Plan:

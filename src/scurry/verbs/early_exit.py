@@ -17,7 +17,7 @@ from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Promise, 
 from scurry.verbs.by_accuracy import plan_by_accuracy
 from scurry.verbs.by_bounds import plan_by_bounds
 from scurry.verbs.by_class import plan_by_class
-from scurry.verbs.by_ranks import plan_by_ranks
+from scurry.verbs.by_ranks import plan_by_ranks, ranked_by_score
 from scurry.verbs.by_scores import (
     SCORE_METHODS,
     explain_choice,
@@ -177,6 +177,8 @@ def early_exit(
 
 def calibrate(calibration: Calibration) -> Predictor:
     """Return the predictor that a calibration asks for, wherever its rows lie."""
+    if isinstance(calibration.promise, TopK):
+        calibration = replace(calibration, forest=ranked_by_score(calibration.forest))
     planner = _PLANNERS.get(type(calibration.promise))
     if planner is None:
         raise InputError(f"early_exit cannot promise {calibration.promise!r}", argument="promise")
