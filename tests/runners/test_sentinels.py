@@ -204,7 +204,7 @@ def test_reports_plots_and_bills(fast, tmp_path):
     assert "trees evaluated per row" in text
     display = EarlyExitDisplay.from_predictor(predictor, X)
     assert display.ax_.get_ylabel() == "share of rows"
-    with pytest.raises(InputError, match='draw kind="work"'):
+    with pytest.raises(InputError, match='kind="work" shows it'):
         EarlyExitDisplay.from_predictor(predictor)
     bill = scurry.evaluation.feature_bill(predictor, X)
     assert bill.mean_cost <= scurry.evaluation.feature_bill(predictor.forest, X).mean_cost

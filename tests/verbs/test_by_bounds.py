@@ -13,7 +13,7 @@ from sklearn.ensemble import (
 )
 
 import scurry
-from scurry.errors import InputError
+from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import decision_slack, reference, score_step
 from scurry.plan import CellRule
 from scurry.promises import Certain
@@ -208,9 +208,9 @@ def test_models_without_certain_labels_are_refused():
 def test_what_needs_one_order_of_trees_is_refused(tmp_path):
     fast = scurry.early_exit(MODELS["lightgbm"](), promise=Certain())
     X = rows_of(2)[0]
-    with pytest.raises(InputError, match="cannot be exported"):
+    with pytest.raises(UnsupportedModelError, match="are not exported as C"):
         scurry.export.to_c(fast, tmp_path, name="m")
-    with pytest.raises(InputError, match="not known before they are bought"):
+    with pytest.raises(InputError, match="needs all features of a row before it starts"):
         fast.start_row()
     with pytest.raises(InputError, match="not counted here"):
         scurry.evaluation.feature_bill(fast, X)

@@ -1,7 +1,6 @@
 """early_exit from model to labels, for models of every framework, saved and run in any way."""
 
 import importlib
-import sys
 
 import numpy as np
 import pytest
@@ -62,7 +61,7 @@ def test_every_framework_by_its_own_labels(name, threshold):
 
 def test_early_exit_that_does_not_pay_is_full_evaluation(monkeypatch):
     """Labels at random: most trees matter, so if more than 30 % must be saved, auto asks them all and says so."""
-    monkeypatch.setattr(sys.modules["scurry.verbs.early_exit"], "_WORTH_IT", 0.7)
+    monkeypatch.setattr(importlib.import_module("scurry.verbs.by_scores"), "WORTH_IT", 0.7)
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(3000, 5)), rng.integers(0, 2, 3000)
     model = RandomForestClassifier(25, max_depth=3, random_state=0).fit(X[:500], y[:500])
@@ -174,8 +173,8 @@ def test_many_rows_spend_the_promise(boosted, method):
 @pytest.mark.parametrize("best", ["qwyc", "natural"])
 def test_auto_takes_what_spends_least_on_rows_of_its_own(boosted, monkeypatch, best):
     module = importlib.import_module("scurry.verbs.early_exit")
-    spent = module._spent
+    spent = module.spent_by
     monkeypatch.setattr(module, "_try_plan", lambda method, choosing: method)
-    monkeypatch.setattr(module, "_spent", lambda plan: float(plan != best) if isinstance(plan, str) else spent(plan))
+    monkeypatch.setattr(module, "spent_by", lambda plan: float(plan != best) if isinstance(plan, str) else spent(plan))
     X, _ = two_classes(2000, 23)
     assert scurry.early_exit(boosted, X, max_disagreement=0.05, random_state=0).plan.method == best
