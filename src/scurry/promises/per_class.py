@@ -78,7 +78,7 @@ class LabelsPerClass(Promise):
     def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
         """Return how many labels of each class changed."""
         return tuple(
-            _count_changed(outcomes, f"labels of rows that the model labels {label!r}", outcomes.full == label, rate)
+            _count_changed(outcomes, f"other labels for rows that the model labels {label!r}", outcomes.full == label, rate)
             for label, rate in self.rates
         )
 
@@ -173,7 +173,7 @@ class Recall(Promise):
         is_given, name = outcomes.full == self.class_, repr(self.class_)
         found = is_given & (outcomes.y == self.class_)
         lost = f"rows of class {name} that the model finds and this does not"
-        others = f"labels of rows that the model does not label {name}"
+        others = f"other labels for rows that the model does not label {name}"
         return (
             _count_changed(outcomes, lost, found, self.max_loss),
             _count_changed(outcomes, others, ~is_given, self.max_changed),
