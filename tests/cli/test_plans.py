@@ -165,7 +165,7 @@ def test_early_exit_without_rows(run, fail, folder, forest, tmp_path):
     same = scurry.early_exit(forest, method="minimax", max_disagreement=0.05, random_state=0)
     assert scurry.load(tmp_path / "fast.scurry").digest == same.digest
     assert "ROWS is needed: method='auto' fits its rule to rows" in fail(*arguments)
-    assert "--label and --dask go with ROWS" in fail(*arguments, "--method", "minimax", "--label", "y")
+    assert "--label, --groups and --dask go with ROWS" in fail(*arguments, "--method", "minimax", "--label", "y")
 
 
 def test_options_of_early_exit(run, fail, folder, forest, features, tmp_path):
