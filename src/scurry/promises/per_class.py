@@ -78,7 +78,9 @@ class LabelsPerClass(Promise):
     def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
         """Return how many labels of each class changed."""
         return tuple(
-            _count_changed(outcomes, f"other labels for rows that the model labels {label!r}", outcomes.full == label, rate)
+            _count_changed(
+                outcomes, f"other labels for rows that the model labels {label!r}", outcomes.full == label, rate
+            )
             for label, rate in self.rates
         )
 
