@@ -15,6 +15,7 @@ from scurry.version import read_version
 if TYPE_CHECKING:
     from scurry import (
         batch,
+        compression,
         datasets,
         display,
         distributed,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         FeatureBudgetClassifier,
     )
     from scurry.verbs.anytime import anytime
+    from scurry.verbs.compress import compress
     from scurry.verbs.early_exit import early_exit
     from scurry.verbs.prune import prune
 
@@ -54,6 +56,8 @@ __all__ = [
     "Visit",
     "anytime",
     "batch",
+    "compress",
+    "compression",
     "datasets",
     "display",
     "distributed",
@@ -82,6 +86,8 @@ _LAZY = {
     "FeatureBudgetClassifier": "scurry.estimators",
     "anytime": "scurry.verbs.anytime",
     "batch": "scurry.batch",
+    "compress": "scurry.verbs.compress",
+    "compression": "scurry.compression",
     "datasets": "scurry.datasets",
     "display": "scurry.display",
     "distributed": "scurry.distributed",
