@@ -103,7 +103,8 @@ def __getattr__(name: str) -> Any:
         return read_version()
     if name not in _LAZY:
         raise AttributeError(f"module 'scurry' has no attribute {name!r}")
-    module = importlib.import_module(_LAZY[name])
+    with errors.require_extra("fit", f"scurry.{name}"):
+        module = importlib.import_module(_LAZY[name])
     return module if module.__name__ == f"scurry.{name}" else getattr(module, name)
 
 
