@@ -8,7 +8,6 @@ from scurry.forest import Encoder, Forest
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor, load
-from scurry.runners.acquisition.visit import Visit
 from scurry.runners.runner import AbortFlag
 from scurry.version import read_version
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
         EarlyExitRegressor,
         FeatureBudgetClassifier,
     )
+    from scurry.runners.acquisition.visit import Visit
     from scurry.verbs.anytime import anytime
     from scurry.verbs.early_exit import early_exit
     from scurry.verbs.prune import prune
@@ -73,13 +73,14 @@ __all__ = [
     "stopping",
 ]
 
-# Loaded at first use: they need scipy, which takes longer to import than scurry itself.
+# Loaded at first use: predictions need none of them, and most need scipy, which takes longer to import than scurry.
 _LAZY = {
     "AnytimeClassifier": "scurry.estimators",
     "EarlyExitClassifier": "scurry.estimators",
     "EarlyExitRanker": "scurry.estimators",
     "EarlyExitRegressor": "scurry.estimators",
     "FeatureBudgetClassifier": "scurry.estimators",
+    "Visit": "scurry.runners.acquisition.visit",
     "anytime": "scurry.verbs.anytime",
     "batch": "scurry.batch",
     "datasets": "scurry.datasets",
@@ -103,7 +104,8 @@ def __getattr__(name: str) -> Any:
         return read_version()
     if name not in _LAZY:
         raise AttributeError(f"module 'scurry' has no attribute {name!r}")
-    module = importlib.import_module(_LAZY[name])
+    with errors.require_extra("fit", f"scurry.{name}"):
+        module = importlib.import_module(_LAZY[name])
     return module if module.__name__ == f"scurry.{name}" else getattr(module, name)
 
 

@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import narwhals.stable.v1 as nw
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from scurry.forest import thread_count
+from scurry.errors import require_extra
+from scurry.forest import as_frame, thread_count
 
 _MAX_ROWS = 20_000  # enough for a steady time per row
 _ROUNDS_BATCH, _ROUNDS_ROW = 5, 100  # a single row takes microseconds, so its shortest time needs more rounds
@@ -49,6 +48,8 @@ def measure_laps(runners: Sequence[Runner], X: Any) -> list[Lap]:
     -------
     list of Lap
     """
+    with require_extra("fit", "timing"):
+        from threadpoolctl import threadpool_limits
     n_rows, n_cores = min(len(X), _MAX_ROWS), thread_count(None)
     tasks = {f"{n_rows:,} rows, 1 thread": (n_rows, 1, _ROUNDS_BATCH)}
     if n_cores > 1:
@@ -86,8 +87,9 @@ def wrap_model(model: Any) -> Runner:
 
 
 def _prepare(runner: Runner, X: Any, count: int, n_threads: int) -> Callable[[], object]:
-    table = nw.from_native(X if runner.table is None else runner.table, eager_only=True, pass_through=True)
-    some = table[:count].to_native() if isinstance(table, nw.DataFrame) else np.asanyarray(table)[:count]
+    table = X if runner.table is None else runner.table
+    frame = as_frame(table)
+    some = np.asanyarray(table)[:count] if frame is None else frame[:count].to_native()
     return partial(runner.answer, some, n_threads)
 
 
