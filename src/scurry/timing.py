@@ -49,7 +49,8 @@ def measure_laps(runners: Sequence[Runner], X: Any) -> list[Lap]:
     -------
     list of Lap
     """
-    n_rows, n_cores = min(len(X), _MAX_ROWS), thread_count(None)
+    n_given = X.shape[0] if hasattr(X, "shape") else len(X)  # a sparse matrix has no length
+    n_rows, n_cores = min(n_given, _MAX_ROWS), thread_count(None)
     tasks = {f"{n_rows:,} rows, 1 thread": (n_rows, 1, _ROUNDS_BATCH)}
     if n_cores > 1:
         tasks[f"{n_rows:,} rows, {n_cores} threads"] = (n_rows, n_cores, _ROUNDS_BATCH)
@@ -87,7 +88,10 @@ def wrap_model(model: Any) -> Runner:
 
 def _prepare(runner: Runner, X: Any, count: int, n_threads: int) -> Callable[[], object]:
     table = nw.from_native(X if runner.table is None else runner.table, eager_only=True, pass_through=True)
-    some = table[:count].to_native() if isinstance(table, nw.DataFrame) else np.asanyarray(table)[:count]
+    if isinstance(table, nw.DataFrame):
+        some = table[:count].to_native()
+    else:
+        some = (table.tocsr() if hasattr(table, "tocsr") else np.asanyarray(table))[:count]
     return partial(runner.answer, some, n_threads)
 
 
