@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scurry.checks import RandomState, check_count, check_instance
 from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
-from scurry.forest import Forest, as_rows, thread_count
+from scurry.forest import Forest, as_rows, in_blocks, thread_count
 from scurry.forest.storage import digest, read_container, write_container
 from scurry.formatting import align
 from scurry.plan import Plan
@@ -237,6 +237,10 @@ class Predictor:
         -------
         array of shape (n_rows,)
         """
+        if type(X) is not np.ndarray and groups is None:
+            limits: dict[str, Any] = {"max_steps": max_steps, "time_us": time_us, "abort": abort}
+            if (answers := in_blocks(X, lambda rows: self.predict(rows, n_threads, **limits))) is not None:
+                return answers
         work = self._work(X, n_threads, max_steps, time_us, abort)
         return self._runner.labels(*work) if groups is None else self._rank(work, groups).labels
 
@@ -266,6 +270,10 @@ class Predictor:
         -------
         float64 array of shape (n_rows, n_classes)
         """
+        if type(X) is not np.ndarray:
+            limits: dict[str, Any] = {"max_steps": max_steps, "time_us": time_us, "abort": abort}
+            if (answers := in_blocks(X, lambda rows: self.predict_proba(rows, n_threads, **limits))) is not None:
+                return answers
         return self._runner.probabilities(*self._work(X, n_threads, max_steps, time_us, abort))
 
     def run(

@@ -18,7 +18,7 @@ from scurry import _core
 from scurry.checks import check_flag, check_instance, float_of
 from scurry.errors import FormatError, InputError
 from scurry.forest.front import Front, RawRows
-from scurry.forest.rows import as_rows, thread_count
+from scurry.forest.rows import as_rows, in_blocks, thread_count
 from scurry.forest.storage import (
     Container,
     container_bytes,
@@ -346,9 +346,10 @@ class Forest(TreeAnswers):
 
         Parameters
         ----------
-        X : array or DataFrame of shape (n_rows, n_features)
-            Numpy of any dtype and order, pandas, polars or Arrow; columns are matched by name where both sides have
-            names. A 1-D array is one row.
+        X : array, DataFrame or sparse matrix of shape (n_rows, n_features)
+            Numpy of any dtype and order, pandas, polars, Arrow or a matrix of `scipy.sparse`; columns are matched by
+            name where both sides have names. A 1-D array is one row. Entries that a sparse matrix does not hold are
+            `absent_value`, as in the source: missing for XGBoost, 0 for the others.
         n_threads : int or None, default 1
             None uses all cores.
 
@@ -356,6 +357,11 @@ class Forest(TreeAnswers):
         -------
         array of shape (n_rows,)
         """
+        if (
+            type(X) is not np.ndarray
+            and (answers := in_blocks(X, lambda rows: self.predict(rows, n_threads))) is not None
+        ):
+            return answers
         X = as_rows(self, X)
         if self.classes is None:
             values = np.empty((len(X), 1))
@@ -380,6 +386,8 @@ class Forest(TreeAnswers):
         """
         if self.classes is None:
             raise InputError("this forest is a regressor and has no probabilities; use predict")
+        if (answers := in_blocks(X, lambda rows: self.predict_proba(rows, n_threads))) is not None:
+            return answers
         X = as_rows(self, X)
         out = np.empty((len(X), self.n_classes))
         self.engine.probabilities(X, out, thread_count(n_threads))
@@ -397,6 +405,8 @@ class Forest(TreeAnswers):
         -------
         float64 array of shape (n_rows, n_outputs)
         """
+        if (answers := in_blocks(X, lambda rows: self.scores(rows, n_threads))) is not None:
+            return answers
         X = as_rows(self, X)
         out = np.empty((len(X), self.n_outputs))
         self.engine.scores(X, out, thread_count(n_threads))
@@ -415,6 +425,8 @@ class Forest(TreeAnswers):
         int32 array of shape (n_rows, n_trees)
             Global node indices.
         """
+        if (answers := in_blocks(X, lambda rows: self.apply(rows, n_threads))) is not None:
+            return answers
         X = as_rows(self, X)
         out = np.empty((len(X), self.n_trees), np.int32)
         self.leaf_engine.leaves(X, out, thread_count(n_threads))

@@ -113,6 +113,14 @@ class ForestFields:
         return len(self.base_score)
 
     @property
+    def absent_value(self) -> float:
+        """What an entry is that a sparse matrix does not hold: NaN for XGBoost, 0 for the others.
+
+        XGBoost is the one source that compares with ``<`` and takes sparse matrices.
+        """
+        return np.nan if self.comparison == "<" else 0.0
+
+    @property
     def is_classifier(self) -> bool:
         """Whether predictions are labels."""
         return self.classes is not None

@@ -112,7 +112,10 @@ def _fold(transformer: Any, model: Any, forest: Forest, rows: str | None, sparse
     exact = folded.raw_rows.dtype
     if rows is None and not wide_only and same_answers(folded, fold_source(source, "float32")):
         exact = None
-    return folded.replace(raw_rows=replace(folded.raw_rows, dtype=exact, wide_only=wide_only))
+    takes_sparse = sparse_zero == 0
+    return folded.replace(
+        raw_rows=replace(folded.raw_rows, dtype=exact, wide_only=wide_only, takes_sparse=takes_sparse)
+    )
 
 
 def _refuses_nan(model: Any, forest: Forest) -> bool:
