@@ -170,9 +170,7 @@ def write_graph(graph: Graph, producer: str, version: str) -> bytes:
 
 
 def _write_value(value: Value) -> bytes:
-    dims = b"".join(
-        encode_bytes(1, b"" if size is None else encode_number(1, size)) for size in value.shape or ()
-    )
+    dims = b"".join(encode_bytes(1, b"" if size is None else encode_number(1, size)) for size in value.shape or ())
     tensor = encode_number(1, value.dtype) + encode_bytes(2, dims)
     return encode_bytes(1, value.name) + encode_bytes(2, encode_bytes(1, tensor))
 

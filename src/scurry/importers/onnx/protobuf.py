@@ -104,7 +104,7 @@ class Message:
         return first + int(ends[2 * pairs - 1])
 
     def _read_short_texts(self, tag: int, position: int, chunks: list[Chunk]) -> int:
-        """Read on as long as texts of the same tag follow, whose sizes take one byte; return where the last one ends."""
+        """Read on as long as short texts of the same tag follow; return where the last one ends."""
         data, end = self._data, len(self._data) - 1
         while position < end and data[position] == tag and data[position + 1] < 0x80:
             stop = self._skip(position + 2, data[position + 1])

@@ -229,7 +229,12 @@ def _pass(tail: _Tail, node: Node, parts: list[Any]) -> Any:
 
 def _decide(tail: _Tail, node: Node, parts: list[Any]) -> Any:
     sums, threshold = parts
-    if not isinstance(sums, _Sums) or sums.link != "identity" or sums.scale != 1 or not isinstance(threshold, np.ndarray):
+    if (
+        not isinstance(sums, _Sums)
+        or sums.link != "identity"
+        or sums.scale != 1
+        or not isinstance(threshold, np.ndarray)
+    ):
         return None
     if threshold.size != 1 or threshold.dtype.kind != "f":
         return None

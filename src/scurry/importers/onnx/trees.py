@@ -167,7 +167,9 @@ def read_indexed(attributes: Mapping[str, Any], n_targets: int) -> Ensemble:
     _check_cells(n_nodes, n_targets, n_leaves)
     children = []
     for side in ("true", "false"):
-        at, is_leaf = (_ints(attributes, f"nodes_{side}{what}", like="nodes_featureids") for what in ("nodeids", "leafs"))
+        at, is_leaf = (
+            _ints(attributes, f"nodes_{side}{what}", like="nodes_featureids") for what in ("nodeids", "leafs")
+        )
         if ((at < 0) | (at >= np.where(is_leaf != 0, n_leaves, n_inner))).any():
             raise FormatError(f"nodes_{side}nodeids names a node or a leaf that it does not have")
         children.append(np.append(np.where(is_leaf != 0, at + n_inner, at), np.full(n_leaves, -1)))
@@ -270,8 +272,11 @@ def _check_cells(n_nodes: int, n_targets: int, n_weights: int) -> None:
         raise UnsupportedModelError(f"it has {n_targets} classes or targets and only {n_weights} weights of leaves")
 
 
-def lower(ensemble: Ensemble) -> dict[str, Any]:
-    """Return the node arrays of a `Forest`, its categories, and what its rows must be."""
+def lower(ensemble: Ensemble) -> tuple[dict[str, Any], NDArray[np.bool_]]:
+    """Return the node arrays of a `Forest`, its categories and what its rows must be, and the outputs of each tree.
+
+    The second is a bool array of shape (n_trees, n_targets): whether any leaf of the tree adds to the output.
+    """
     inner = ensemble.mode != LEAF
     if (ensemble.feature[inner] < 0).any():
         raise FormatError("a node tests a negative feature")
@@ -290,14 +295,14 @@ def lower(ensemble: Ensemble) -> dict[str, Any]:
         sets, categories, missing_codes = copies.sets, copies.categories, copies.missing_codes
     nodes = _order(ensemble, set_of)
     nodes |= _inner_values(ensemble, nodes)
-    nodes.pop("order")
+    serves = np.logical_or.reduceat(ensemble.scored[nodes.pop("order")], nodes["tree_offset"][:-1], axis=0)
     if categories:
         nodes |= _bits(sets) | {
             "categories": categories,
             "encode_numbers": True,
             "raw_rows": RawRows(missing_codes=missing_codes) if missing_codes else None,
         }
-    return nodes
+    return nodes, serves
 
 
 def _without_unequal(ensemble: Ensemble) -> Ensemble:
@@ -552,6 +557,37 @@ def _sides(
         "right": np.where(above, true, false),
         "default_left": np.where(above, ~track, track) & (mode != LEAF),
     }
+
+
+def join_copies(nodes: dict[str, Any], n_outputs: int) -> dict[str, Any] | None:
+    """Return trees with vectors at their leaves, if the file has each tree once for every output; else None."""
+    offset = nodes["tree_offset"]
+    first, sizes = offset[:-1].reshape(-1, n_outputs), np.diff(offset).reshape(-1, n_outputs)
+    if (sizes != sizes[:, :1]).any():
+        return None
+    size = sizes[:, 0]
+    end = np.cumsum(size)
+    node = np.arange(end[-1]) + np.repeat(first[:, 0] - end + size, size)  # those of the first copies
+    root, inner = np.repeat(first[:, 0], size), nodes["left"][node] >= 0
+    values = []
+    for copy in range(n_outputs):
+        at = node + np.repeat(first[:, copy] - first[:, 0], size)
+        moved = at - node
+        same = all(
+            np.array_equal(nodes[name][at], nodes[name][node])
+            for name in ("feature", "threshold", "default_left", "category_set")
+        )
+        children = all(
+            np.array_equal(nodes[side][at], nodes[side][node] + np.where(inner, moved, 0)) for side in ("left", "right")
+        )
+        if not same or not children:
+            return None
+        values.append(nodes["value"][at, copy])
+    down = np.repeat(end - size, size) - root
+    kept = {name: nodes[name][node] for name in ("feature", "threshold", "default_left", "category_set")}
+    sides = {side: np.where(inner, nodes[side][node] + down, -1) for side in ("left", "right")}
+    offset = np.append(0, end)
+    return nodes | kept | sides | {"tree_offset": offset, "value": np.stack(values, axis=1), "cover": None}
 
 
 def _inner_values(ensemble: Ensemble, nodes: Mapping[str, Any]) -> dict[str, Any]:
