@@ -373,11 +373,6 @@ def _check_header(forest: ForestFields) -> None:
             raise InputError(f"{len(output)} trees cannot be shared evenly by {n_outputs} outputs")
     elif n_columns != n_outputs:
         raise InputError(f"value has {n_columns} columns for {n_outputs} outputs")
-    if forest.score_dtype == "float32" and n_columns > 1:
-        raise InputError(
-            f'score_dtype="float32" needs trees of one output each, value has {n_columns} columns; name them in '
-            'tree_output, or use score_dtype="float64"'
-        )
     if (
         not np.isfinite(forest.base_score).all()
         or not np.isfinite([forest.link_scale, forest.decision_threshold]).all()
