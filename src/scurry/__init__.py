@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         evaluation,
         export,
         growing,
+        monitoring,
         orders,
         pruning,
         report,
@@ -34,9 +35,11 @@ if TYPE_CHECKING:
         EarlyExitRegressor,
         FeatureBudgetClassifier,
     )
+    from scurry.monitoring import Watch
     from scurry.verbs.anytime import anytime
     from scurry.verbs.early_exit import early_exit
     from scurry.verbs.prune import prune
+    from scurry.verbs.watch import watch
 
     __version__: str
 
@@ -52,6 +55,7 @@ __all__ = [
     "Plan",
     "Predictor",
     "Visit",
+    "Watch",
     "anytime",
     "batch",
     "datasets",
@@ -64,6 +68,7 @@ __all__ = [
     "from_model",
     "growing",
     "load",
+    "monitoring",
     "orders",
     "promises",
     "prune",
@@ -71,6 +76,7 @@ __all__ = [
     "report",
     "serving",
     "stopping",
+    "watch",
 ]
 
 # Loaded at first use: they need scipy, which takes longer to import than scurry itself.
@@ -80,6 +86,7 @@ _LAZY = {
     "EarlyExitRanker": "scurry.estimators",
     "EarlyExitRegressor": "scurry.estimators",
     "FeatureBudgetClassifier": "scurry.estimators",
+    "Watch": "scurry.monitoring",
     "anytime": "scurry.verbs.anytime",
     "batch": "scurry.batch",
     "datasets": "scurry.datasets",
@@ -89,12 +96,14 @@ _LAZY = {
     "evaluation": "scurry.evaluation",
     "export": "scurry.export",
     "growing": "scurry.growing",
+    "monitoring": "scurry.monitoring",
     "orders": "scurry.orders",
     "prune": "scurry.verbs.prune",
     "pruning": "scurry.pruning",
     "report": "scurry.report",
     "serving": "scurry.serving",
     "stopping": "scurry.stopping",
+    "watch": "scurry.verbs.watch",
 }
 
 
