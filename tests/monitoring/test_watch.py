@@ -177,8 +177,7 @@ class TestPromises:
         fast = scurry.early_exit(model, X, max_disagreement=0.05, groups=groups, random_state=0)
         watch = scurry.watch(fast, share=1.0, random_state=0)
         watch.predict(X, groups=groups)
-        kept = watch._record.kept
-        watch._look_up_stops()
+        watch._evaluate()
         kept = watch._record.kept
         assert watch.state.n_shadow == 2000
         assert len(kept) == 2000
@@ -333,7 +332,7 @@ class TestRecalibration:
 
     def test_only_so_many_rows_are_kept(self, fast, rows):
         watch = watch_all(fast, rows, share=1.0, keep_rows=1000)
-        watch._look_up_stops()
+        watch._evaluate()
         assert watch._record.kept.numbers.tolist() == list(range(3000, 4000))
 
 

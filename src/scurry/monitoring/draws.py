@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK = 1 << 16
+BLOCK = 1 << 18
 _GAMMA = 0x9E3779B97F4A7C15  # SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)
 
 
@@ -44,8 +44,7 @@ class Draws:
         first, last = start // BLOCK, (stop - 1) // BLOCK
         if first == last:  # the common case, for which nothing is joined
             numbers = self._draw(first)
-            left, right = numbers.searchsorted((start, stop))
-            return numbers[left:right]
+            return numbers[numbers.searchsorted(start) : numbers.searchsorted(stop)]
         parts = [self._draw(block) for block in range(first, last + 1)]
         numbers = np.concatenate([np.empty(0, np.int64), *parts])
         return numbers[(numbers >= start) & (numbers < stop)]

@@ -18,7 +18,7 @@ from scurry.monitoring.betting import EPOCH, Counts, Part
 from scurry.promises import Promise
 
 KIND = "watch"
-_UNKNOWN = -1  # the label of a row, or its number of trees, before it is known
+UNKNOWN = -1  # the label of a row before it is known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ class Kept:
     changed : bool array of shape (n_rows,)
         Whether the answer is another than the full model's, or too far from it.
     trees : int32 array of shape (n_rows,)
-        Trees evaluated before the row stopped; -1 if not looked up yet.
+        Trees evaluated before the row stopped.
     labels : int32 array of shape (n_rows,)
         Numbers of true classes; -1 if not known.
     """

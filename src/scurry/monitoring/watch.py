@@ -18,7 +18,7 @@ from scurry.monitoring.alarm import LatestEvidence
 from scurry.monitoring.draws import Draws, mix
 from scurry.monitoring.explain import Explanation, explain
 from scurry.monitoring.recalibrate import find_active, recalibrate
-from scurry.monitoring.record import Kept, Record, Setup, Waiting
+from scurry.monitoring.record import UNKNOWN, Kept, Record, Setup, Waiting
 from scurry.monitoring.shadow import Comparison, count_losses, find_parts, take
 from scurry.monitoring.state import State, find_alarm_epoch, read_state
 from scurry.predictor import Predictor
@@ -27,8 +27,9 @@ from scurry.runners.runner import Run
 
 DEFAULT_SHARE, DEFAULT_KEPT = 0.002, 20_000
 ACTIONS = ("warn", "full", "widen")
-_AT_ONCE = 64  # shadow rows that the full model evaluates together: what its kernels take at once
-_STOPS_AT_ONCE = 512  # shadow rows whose numbers of trees are looked up together
+# Shadow rows that are evaluated together: few at the begin of a stream, so that an early alarm is not late; later an
+# eighth of those so far, because a handful of rows takes the full model almost as long as a few hundred.
+_LEAST_AT_ONCE, _MOST_AT_ONCE, _PART_AT_ONCE = 64, 512, 8
 _MAX_REMEMBERED = 1 << 20  # ids of rows that were predicted, by which unknown ones are told apart
 
 OnAlarm = str | Callable[[State], object]
@@ -38,7 +39,8 @@ class Watch:
     """A predictor whose promise is tested while it predicts; `scurry.watch` makes it. Safe to use from several threads.
 
     A random share of the rows, the shadow rows, is evaluated by the full model too. Which rows these are depends on the
-    seed and on the numbers of rows alone. They are evaluated 64 at a time, and at the latest when `state` is read.
+    seed and on the numbers of rows alone. They are evaluated together, 64 to 512 at a time,
+    and at the latest when `state` is read.
 
     Parameters
     ----------
@@ -69,9 +71,9 @@ class Watch:
         self._compare = Comparison(predictor, record.setup.promise)
         self._draws = Draws(record.setup.share, record.seed)
         self._evidence = LatestEvidence(record)
+        self._by_query, self._by_group = self._compare.by_query, self._compare.by_group
         self._pending: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[Any] | None]] = []
-        self._n_pending = 0
-        self._unstopped: list[Kept] = []
+        self._n_pending, self._at_once = 0, _LEAST_AT_ONCE
         self._ids: dict[int, Any] = {}  # of pending rows, by number
         self._remembered: set[Any] = set()
         # Whether every id that was ever predicted is remembered or waits: else an unknown one may be an old one.
@@ -169,7 +171,7 @@ class Watch:
         rows = as_rows(self.predictor.forest, X)
         self._check_names(rows, ids, groups)
         active = self._active
-        answers = active.predict(rows, n_threads, groups=groups if self._compare.by_query else None)
+        answers = active.predict(rows, n_threads, groups=groups if self._by_query else None)
         self._draw(rows, ids, groups, answers if active is self.predictor else None)
         return answers
 
@@ -212,7 +214,7 @@ class Watch:
         rows = as_rows(self.predictor.forest, X)
         self._check_names(rows, ids, groups)
         active = self._active
-        run = active.run(rows, n_threads, groups=groups if self._compare.by_query else None)
+        run = active.run(rows, n_threads, groups=groups if self._by_query else None)
         self._draw(rows, ids, groups, run.labels if active is self.predictor else None)
         return run
 
@@ -221,7 +223,6 @@ class Watch:
         """What is known so far."""
         with self._lock:
             self._evaluate()
-            self._look_up_stops()
             return read_state(self._record)
 
     def learn_labels(self, ids: Any, y: Any) -> int:
@@ -312,7 +313,6 @@ class Watch:
         """
         with self._lock:
             self._evaluate()
-            self._look_up_stops()
             kept, epoch = self._record.kept, find_alarm_epoch(self._record)
         # An epoch in which an alarm was raised had a part in it, to its end.
         first = 0 if epoch is None else (epoch + 1) * self._record.setup.rows_per_epoch
@@ -327,7 +327,6 @@ class Watch:
         """
         with self._lock:
             self._evaluate()
-            self._look_up_stops()
             parts = self._record.to_parts()
         self._record.write(path, *parts)
 
@@ -390,7 +389,6 @@ class Watch:
         for watch in listed:
             with watch._lock:
                 watch._evaluate()
-                watch._look_up_stops()
                 records.append(watch._record.copy())
         merged = cls(listed[0].predictor, Record.merge(records), listed[0].on_alarm)
         merged._raise_alarm()
@@ -398,10 +396,12 @@ class Watch:
 
     def __repr__(self) -> str:
         record = self._record
-        return f"Watch({self.predictor!r}, n_rows={record.n_rows:,}, n_shadow={record.n_shadow + self._n_pending:,})"
+        return f"Watch({self.predictor!r}, n_rows={record.n_rows}, n_shadow={record.n_shadow + self._n_pending})"
 
     def _check_names(self, rows: NDArray[Any], ids: Any, groups: Any) -> None:
-        needs_groups = self._compare.by_query or self._compare.by_group
+        needs_groups = self._by_query or self._by_group
+        if ids is None and groups is None and not needs_groups and not self._record.setup.promise.NEEDS_LABELS:
+            return  # the common case, which single rows have to pay for in full
         if needs_groups and groups is None:
             raise InputError(
                 "groups is needed: the promise is about queries or groups; name that of each row", argument="groups"
@@ -430,9 +430,9 @@ class Watch:
             record = self._record
             start = record.next_number
             names = None if ids is None else self._remember(_list_ids(ids))
-            record.next_number += n_units
+            record.next_number = stop = start + n_units
             record.n_rows += len(rows)
-            drawn = self._draws.between(start, start + n_units) if n_units else np.empty(0, np.int64)
+            drawn = self._draws.between(start, stop)
             if not len(drawn):
                 return
             chosen, numbers = drawn - start, drawn
@@ -440,10 +440,9 @@ class Watch:
                 chosen, numbers = self._choose_rows(unit_of, chosen, start)
             if names is not None:
                 self._ids |= {int(number): names[at] for number, at in zip(numbers, chosen, strict=True)}
-            shadow = np.ascontiguousarray(rows[chosen], record.setup.row_dtype)
-            self._pending.append((shadow, numbers, None if answers is None else answers[chosen]))
-            self._n_pending += len(shadow)
-            if self._n_pending >= _AT_ONCE:
+            self._pending.append((rows.take(chosen, 0), numbers, None if answers is None else answers.take(chosen)))
+            self._n_pending += len(chosen)
+            if self._n_pending >= self._at_once:
                 self._evaluate()
                 raised = self._raise_alarm()
         if raised is not None:
@@ -474,63 +473,58 @@ class Watch:
         return names
 
     def _evaluate(self) -> None:
-        """Evaluate the shadow rows drawn so far by the full model, and count them."""
+        """Evaluate the shadow rows drawn so far by the full model, count them and keep them."""
         if not self._pending:
             return
-        pending = self._pending
-        stored = pending[0][0] if len(pending) == 1 else np.concatenate([rows for rows, _, _ in pending])
-        numbers = np.concatenate([numbers for _, numbers, _ in pending])
+        pending, record = self._pending, self._record
+        setup, promise = record.setup, record.setup.promise
+        rows = np.concatenate([some for some, _, _ in pending]).astype(setup.row_dtype, copy=False)
+        numbers = np.concatenate([some for _, some, _ in pending])
         known = [answers for _, _, answers in pending if answers is not None]
         answers = np.concatenate(known) if len(known) == len(pending) else None
-        outcomes = self._compare.observe(self._compare.restore(stored), numbers, answers)
+        outcomes = self._compare.observe(self._compare.restore(rows), numbers, answers)
+        trees, changed = self._compare.count_trees(rows, numbers), promise.changed(outcomes)
         # From here on nothing fails, so that rows are counted once or, if the model cannot answer them, not at all.
         self._pending, self._n_pending = [], 0
-        record, promise = self._record, self._record.setup.promise
-        changed, labels = promise.changed(outcomes), outcomes.full
-        is_unit = np.ones(len(numbers), np.bool_)
-        of_unit = changed
-        if self._compare.by_query:
-            is_unit[1:] = numbers[1:] != numbers[:-1]
-            of_unit = np.add.reduceat(changed, np.flatnonzero(is_unit)) > 0
-        record.n_shadow += int(is_unit.sum())
-        record.n_changed += int(of_unit.sum())
-        if record.setup.classes:
-            codes = self.predictor.forest.codes_of(labels)
-            np.add.at(record.by_class[:, 0], codes, 1)
-            np.add.at(record.by_class[:, 1], codes[changed], 1)
         if not promise.NEEDS_LABELS:
             self._count(outcomes, numbers)
-        if self._ids:
-            ours = self.predictor.forest.codes_of(outcomes.answers)
-            for at, number in enumerate(numbers.tolist()):
-                if number in self._ids:
-                    record.waiting[self._ids.pop(number)] = Waiting(number, int(ours[at]), int(codes[at]))
-        self._unstopped.append(
-            Kept(
-                stored,
-                numbers,
-                np.full(len(numbers), record.origin, np.uint64),
-                changed,
-                np.full(len(numbers), -1, np.int32),
-                np.full(len(numbers), -1, np.int32),
-            )
-        )
-        if sum(map(len, self._unstopped)) >= _STOPS_AT_ONCE:
-            self._look_up_stops()
+        n_shadow, n_changed = len(numbers), int(changed.sum())
+        if self._by_query:
+            is_first = np.diff(numbers, prepend=-1) != 0
+            n_shadow = int(is_first.sum())
+            n_changed = int((np.add.reduceat(changed, np.flatnonzero(is_first)) > 0).sum())
+        record.n_shadow += n_shadow
+        record.n_changed += n_changed
+        self._at_once = min(max(record.n_shadow // _PART_AT_ONCE, _LEAST_AT_ONCE), _MOST_AT_ONCE)
+        _tally(record.by_trees, trees, changed)
+        if setup.classes:
+            codes = self.predictor.forest.codes_of(outcomes.full)
+            _tally(record.by_class, codes, changed)
+            if self._ids:
+                ours = self.predictor.forest.codes_of(outcomes.answers)
+                for at, number in enumerate(numbers.tolist()):
+                    if number in self._ids:
+                        record.waiting[self._ids.pop(number)] = Waiting(number, int(ours[at]), int(codes[at]))
+        if setup.max_kept:
+            origins, labels = np.full(len(rows), record.origin, np.uint64), np.full(len(rows), UNKNOWN, np.int32)
+            record.keep(Kept(np.asarray(rows), numbers, origins, changed, trees, labels))
 
     def _count(self, outcomes: Outcomes, numbers: NDArray[np.int64]) -> None:
         record, now = self._record, time.time()
         setup = record.setup
-        epochs = numbers // setup.rows_per_epoch
-        for epoch in np.unique(epochs):
-            is_all = epochs[0] == epoch == epochs[-1] and (epochs == epoch).all()
-            some = outcomes if is_all else take(outcomes, epochs == epoch)
-            record.add(int(epoch), count_losses(setup.promise, setup.parts, some), now)
-            self._evidence.touch(int(epoch))
+        first, last = int(numbers.min()) // setup.rows_per_epoch, int(numbers.max()) // setup.rows_per_epoch
+        for epoch in range(first, last + 1):
+            some = outcomes
+            if first < last:
+                is_inside = numbers // setup.rows_per_epoch == epoch
+                if not is_inside.any():
+                    continue
+                some = take(outcomes, is_inside)
+            record.add(epoch, count_losses(setup.promise, setup.parts, some), now)
+            self._evidence.touch(epoch)
 
     def _count_labels(self, found: list[tuple[Waiting, int]]) -> None:
         """Count rows whose labels have come, and note them on the rows that are kept."""
-        self._look_up_stops()
         record, forest = self._record, self.predictor.forest
         classes = np.asarray(forest.classes)
         numbers = np.array([row.number for row, _ in found], np.int64)
@@ -551,26 +545,12 @@ class Watch:
             labels[place[there]] = codes[there, 2]
             record.replace_kept(Kept(kept.rows, kept.numbers, kept.origins, kept.changed, kept.trees, labels))
 
-    def _look_up_stops(self) -> None:
-        """Find after how many trees the latest shadow rows stopped, and keep them."""
-        if not self._unstopped:
-            return
-        record = self._record
-        joined = Kept.join(self._unstopped, sum(map(len, self._unstopped)))
-        trees = self._compare.count_trees(joined.rows, joined.numbers)
-        self._unstopped = []
-        np.add.at(record.by_trees[:, 0], trees, 1)
-        np.add.at(record.by_trees[:, 1], trees[joined.changed], 1)
-        if record.setup.max_kept:
-            record.keep(Kept(joined.rows, joined.numbers, joined.origins, joined.changed, trees, joined.labels))
-
     def _raise_alarm(self) -> State | None:
         """Return the state if an alarm is raised now, and none was before."""
         record = self._record
         if record.alarm_number is not None or not self._evidence.is_raised():
             return None
         record.alarm_number = record.next_number
-        self._look_up_stops()
         self._active = self._find_active()
         return read_state(record)
 
@@ -591,6 +571,12 @@ class Watch:
         elif self._active.certificate is None:
             now = "every tree is evaluated from now on"
         warn(f"{raised.verdict} What now: {now}; see watch.explain() and watch.recalibrate()")
+
+
+def _tally(counts: NDArray[np.int64], kinds: NDArray[np.int32], changed: NDArray[np.bool_]) -> None:
+    """Add shadow rows of each kind, and those that changed, to counts of shape (n_kinds, 2)."""
+    counts[:, 0] += np.bincount(kinds, minlength=len(counts))
+    counts[:, 1] += np.bincount(kinds[changed], minlength=len(counts))
 
 
 def _list_ids(ids: Any) -> list[Any]:
