@@ -11,7 +11,7 @@ from scurry.monitoring.draws import BLOCK, Draws, mix
     st.sampled_from([0.0005, 0.002, 0.3, 1.0]),
     st.integers(0, 2**64 - 1),
     st.integers(0, 3 * BLOCK),
-    st.lists(st.integers(0, BLOCK), max_size=8),
+    st.lists(st.integers(0, BLOCK), max_size=5),
 )
 def test_batches_do_not_matter(share, seed, start, sizes):
     whole = Draws(share, seed).between(start, start + sum(sizes) + 1)
@@ -25,7 +25,7 @@ def test_batches_do_not_matter(share, seed, start, sizes):
 
 
 def test_every_row_is_drawn_with_the_same_probability():
-    n_blocks, share = 40, 0.02
+    n_blocks, share = 10, 0.02
     counts = np.zeros(BLOCK)
     for seed in range(n_blocks):
         counts[Draws(share, seed).between(0, BLOCK)] += 1
@@ -36,6 +36,19 @@ def test_every_row_is_drawn_with_the_same_probability():
     assert np.ptp(halves) < 5 * np.sqrt(n * share)
     both = np.intersect1d(Draws(0.5, 1).between(0, BLOCK), Draws(0.5, 1).between(0, BLOCK) + 1)
     assert abs(len(both) - BLOCK / 4) < 5 * np.sqrt(BLOCK / 4)
+
+
+def test_none_are_drawn_before_the_next():
+    draws, start = Draws(0.001, 5), 0
+    numbers = draws.between(0, 3 * BLOCK)
+    for _ in range(900):
+        end = draws.none_before(start)
+        later = numbers[numbers >= start]
+        assert end >= start
+        assert not len(later) or end <= later[0]
+        start = end + 1 if end in numbers else end
+    assert start > BLOCK
+    assert draws.none_before(int(numbers[7])) == numbers[7]
 
 
 def test_a_share_of_1_draws_all_rows():

@@ -49,6 +49,12 @@ class Draws:
         numbers = np.concatenate([np.empty(0, np.int64), *parts])
         return numbers[(numbers >= start) & (numbers < stop)]
 
+    def none_before(self, start: int) -> int:
+        """Return a number up to which no row from `start` on is drawn: that of the next one, or the end of a block."""
+        numbers = self._draw(start // BLOCK)
+        at = int(numbers.searchsorted(start))
+        return int(numbers[at]) if at < len(numbers) else (start // BLOCK + 1) * BLOCK
+
     def _draw(self, block: int) -> NDArray[np.int64]:
         latest, numbers = self._latest
         if block != latest:

@@ -256,6 +256,66 @@ def read_state(record: Record) -> State:
     )
 
 
+class History(NamedTuple):
+    """How a watch came to its state, in a few stretches of rows; arrays of shape (n_stretches,).
+
+    Attributes
+    ----------
+    what : str
+        What was counted: of several parts, the one that speaks most against the promise.
+    max_rate : float
+        What is promised of it.
+    first_row, last_row : int64 arrays
+        The rows of each stretch.
+    n_shadow : int64 array
+        Shadow rows among them.
+    rate, lower, upper : float64 arrays
+        The rate among them, and bounds with the confidence of the watch, each for its own stretch.
+    e_value : float64 array
+        Evidence against the promise after each stretch, over all rows so far and all parts.
+    """
+
+    what: str
+    max_rate: float
+    first_row: NDArray[np.int64]
+    last_row: NDArray[np.int64]
+    n_shadow: NDArray[np.int64]
+    rate: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    e_value: NDArray[np.float64]
+
+
+def read_history(record: Record, n_stretches: int) -> History:
+    """Return how a record came to its state."""
+    setup, n_epochs = record.setup, len(record.started)
+    totals = [float(log_e_value(p, e.sum(axis=0))) for p, e in zip(setup.parts, record.epochs, strict=True)]
+    part, epochs = setup.parts[int(np.argmax(totals))], record.epochs[int(np.argmax(totals))]
+    first_epoch = int(np.isfinite(record.started).argmax()) if n_epochs else 0
+    edges = np.unique(np.linspace(first_epoch, n_epochs, n_stretches + 1).round().astype(np.int64))
+    starts, ends = edges[:-1], edges[1:]
+    counts = [epochs[a:b].sum(axis=0) for a, b in zip(starts, ends, strict=True)]
+    bounds = np.array([find_bounds(part, count, setup.confidence) for count in counts]).reshape(-1, 2)
+    evidence = np.array([_average_evidence(record, int(end)) for end in ends])
+    return History(
+        what=part.what,
+        max_rate=part.max_mean,
+        first_row=starts * setup.rows_per_epoch,
+        last_row=np.minimum(ends * setup.rows_per_epoch, max(record.next_number, 1)) - 1,
+        n_shadow=np.array([count.sum() for count in counts], np.int64),
+        rate=np.array([part.mean(count) for count in counts]),
+        lower=bounds[:, 0],
+        upper=bounds[:, 1],
+        e_value=np.array([_exp(float(value)) for value in evidence]),
+    )
+
+
+def _average_evidence(record: Record, n_epochs: int) -> float:
+    parts = zip(record.setup.parts, record.epochs, strict=True)
+    logs = [np.atleast_1d(log_e_value(part, epochs[:n_epochs].sum(axis=0))) for part, epochs in parts]
+    return float(_log_average(logs)[0])
+
+
 def format_e_value(value: float) -> str:
     """Return an e-value as text.
 

@@ -20,7 +20,7 @@ from scurry.monitoring.explain import Explanation, explain
 from scurry.monitoring.recalibrate import find_active, recalibrate
 from scurry.monitoring.record import UNKNOWN, Kept, Record, Setup, Waiting
 from scurry.monitoring.shadow import Comparison, count_losses, find_parts, take
-from scurry.monitoring.state import State, find_alarm_epoch, read_state
+from scurry.monitoring.state import History, State, find_alarm_epoch, read_history, read_state
 from scurry.predictor import Predictor
 from scurry.promises import Outcomes
 from scurry.runners.runner import Run
@@ -74,6 +74,7 @@ class Watch:
         self._by_query, self._by_group = self._compare.by_query, self._compare.by_group
         self._pending: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[Any] | None]] = []
         self._n_pending, self._at_once = 0, _LEAST_AT_ONCE
+        self._none_before = self._draws.none_before(record.next_number)  # so that most small batches need no look
         self._ids: dict[int, Any] = {}  # of pending rows, by number
         self._remembered: set[Any] = set()
         # Whether every id that was ever predicted is remembered or waits: else an unknown one may be an old one.
@@ -224,6 +225,23 @@ class Watch:
         with self._lock:
             self._evaluate()
             return read_state(self._record)
+
+    def history(self, n_stretches: int = 60) -> History:
+        """Return how the state came about: rates and evidence in a few stretches of rows.
+
+        Parameters
+        ----------
+        n_stretches : int, default 60
+            At most so many.
+
+        Returns
+        -------
+        History
+        """
+        check_count("n_stretches", n_stretches)
+        with self._lock:
+            self._evaluate()
+            return read_history(self._record, n_stretches)
 
     def learn_labels(self, ids: Any, y: Any) -> int:
         """Learn the labels of rows that were predicted with these `ids`.
@@ -432,7 +450,10 @@ class Watch:
             names = None if ids is None else self._remember(_list_ids(ids))
             record.next_number = stop = start + n_units
             record.n_rows += len(rows)
+            if stop <= self._none_before:
+                return
             drawn = self._draws.between(start, stop)
+            self._none_before = self._draws.none_before(stop)
             if not len(drawn):
                 return
             chosen, numbers = drawn - start, drawn
