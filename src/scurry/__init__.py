@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         evaluation,
         export,
         growing,
+        monitoring,
         orders,
         pruning,
         report,
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
         EarlyExitRegressor,
         FeatureBudgetClassifier,
     )
+    from scurry.monitoring import Watch
     from scurry.runners.acquisition.visit import Visit
     from scurry.verbs.anytime import anytime
     from scurry.verbs.early_exit import early_exit
     from scurry.verbs.prune import prune
+    from scurry.verbs.watch import watch
 
     __version__: str
 
@@ -52,6 +55,7 @@ __all__ = [
     "Plan",
     "Predictor",
     "Visit",
+    "Watch",
     "anytime",
     "batch",
     "datasets",
@@ -64,6 +68,7 @@ __all__ = [
     "from_model",
     "growing",
     "load",
+    "monitoring",
     "orders",
     "promises",
     "prune",
@@ -71,6 +76,7 @@ __all__ = [
     "report",
     "serving",
     "stopping",
+    "watch",
 ]
 
 # Loaded at first use: predictions need none of them, and most need scipy, which takes longer to import than scurry.
@@ -81,6 +87,7 @@ _LAZY = {
     "EarlyExitRegressor": "scurry.estimators",
     "FeatureBudgetClassifier": "scurry.estimators",
     "Visit": "scurry.runners.acquisition.visit",
+    "Watch": "scurry.monitoring",
     "anytime": "scurry.verbs.anytime",
     "batch": "scurry.batch",
     "datasets": "scurry.datasets",
@@ -90,12 +97,14 @@ _LAZY = {
     "evaluation": "scurry.evaluation",
     "export": "scurry.export",
     "growing": "scurry.growing",
+    "monitoring": "scurry.monitoring",
     "orders": "scurry.orders",
     "prune": "scurry.verbs.prune",
     "pruning": "scurry.pruning",
     "report": "scurry.report",
     "serving": "scurry.serving",
     "stopping": "scurry.stopping",
+    "watch": "scurry.verbs.watch",
 }
 
 

@@ -523,6 +523,8 @@ def load(path: str | PathLike[str]) -> Forest | Predictor:
     container = read_container(path)
     if container.kind == "visit":
         raise FormatError(f"{path} holds a visit; use scurry.Visit.load(path, predictor)")
+    if container.kind == "watch":
+        raise FormatError(f"{path} holds the state of a watch; use scurry.Watch.load(path, predictor)")
     if container.kind not in ("forest", "predictor"):
         raise FormatError(f"{path} holds a {container.kind!r}, which this version of scurry does not know")
     forest = Forest.from_container(container)
