@@ -14,6 +14,7 @@ from scurry.version import read_version
 if TYPE_CHECKING:
     from scurry import (
         batch,
+        compression,
         datasets,
         display,
         distributed,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from scurry.monitoring import Watch
     from scurry.runners.acquisition.visit import Visit
     from scurry.verbs.anytime import anytime
+    from scurry.verbs.compress import compress
     from scurry.verbs.early_exit import early_exit
     from scurry.verbs.prune import prune
     from scurry.verbs.watch import watch
@@ -58,6 +60,8 @@ __all__ = [
     "Watch",
     "anytime",
     "batch",
+    "compress",
+    "compression",
     "datasets",
     "display",
     "distributed",
@@ -90,6 +94,8 @@ _LAZY = {
     "Watch": "scurry.monitoring",
     "anytime": "scurry.verbs.anytime",
     "batch": "scurry.batch",
+    "compress": "scurry.verbs.compress",
+    "compression": "scurry.compression",
     "datasets": "scurry.datasets",
     "display": "scurry.display",
     "distributed": "scurry.distributed",
