@@ -110,6 +110,7 @@ void bind_engine(nb::module_& m) {
              check_output(out.size(), view.n_rows * engine.n_trees());
              without_gil(view.n_rows * engine.n_trees(), [&] { engine.leaves(view, out.data(), n_threads); });
            })
+      .def_prop_ro("loop", &Engine::loop)
       .def_prop_ro("node_bytes", &Engine::node_bytes)
       .def_prop_ro("leaf_bytes", &Engine::leaf_bytes);
   m.def("logistic_threshold", &logistic_threshold, "scale"_a, "float32"_a);
