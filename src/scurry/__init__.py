@@ -8,8 +8,8 @@ from scurry.forest import Encoder, Forest
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor, load
+from scurry.runners.acquisition.visit import Visit
 from scurry.runners.runner import AbortFlag
-from scurry.runners.visit import Visit
 from scurry.version import read_version
 
 if TYPE_CHECKING:

@@ -20,14 +20,14 @@ from scurry.formatting import align
 from scurry.plan import Plan
 from scurry.promises import Certificate, Promise
 from scurry.runners import runner_of
-from scurry.runners.acquire import Acquisition, acquire
-from scurry.runners.known import read_known
-from scurry.runners.ledger import Ledger
-from scurry.runners.row_walk import Terms
+from scurry.runners.acquisition.acquire import Acquisition, acquire
+from scurry.runners.acquisition.known import read_known
+from scurry.runners.acquisition.ledger import Ledger
+from scurry.runners.acquisition.row_walk import Terms
+from scurry.runners.acquisition.visit import Visit
 from scurry.runners.runner import NO_LIMIT, AbortFlag, Budget, Run, Runner
 from scurry.runners.sentinels import TopKRunner
 from scurry.runners.steps import Answer, StepRunner
-from scurry.runners.visit import Visit
 
 
 class Predictor:

@@ -22,8 +22,8 @@ from scurry.predictor import Predictor
 from scurry.promises import BudgetMeasurement, Certificate, Cost
 from scurry.pruning.cost_promise import Candidate, certify_cost
 from scurry.pruning.offers import Offer, Offers, ValidationRows, advise
-from scurry.runners.acquire import Acquisition, GetFeature
-from scurry.runners.visit import Visit
+from scurry.runners.acquisition.acquire import Acquisition, GetFeature
+from scurry.runners.acquisition.visit import Visit
 from scurry.verbs.prune import prune
 
 _FEW_ROWS = 2000  # below it, one split leaves too few rows to judge forests on

@@ -20,8 +20,8 @@ from scurry.predictor import Predictor
 from scurry.promises import TopK
 from scurry.runners.runner import Run
 from scurry.verbs.assumptions import check_groups
-from scurry.verbs.by_ranks import ranked_by_score
 from scurry.verbs.early_exit import early_exit
+from scurry.verbs.planners.by_ranks import ranked_by_score
 
 
 class EarlyExitRanker(BudgetedEstimator):

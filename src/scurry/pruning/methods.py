@@ -13,15 +13,15 @@ from scurry.checks import Progress, check_choice, check_instance, check_number, 
 from scurry.costs import FeatureCosts
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.pruning.baselines import complexity_path, error_path, greedy_prune, independent_path
 from scurry.pruning.closure import at_lambdas, whole_path
-from scurry.pruning.dantzig_wolfe import dantzig_wolfe
-from scurry.pruning.lp import linear_program, naive_program
 from scurry.pruning.node_errors import training_errors
 from scurry.pruning.path import PruningPath, to_fraction
-from scurry.pruning.primal_dual import primal_dual
 from scurry.pruning.problem import PruningProblem, pose
 from scurry.pruning.row_charges import RowCharges
+from scurry.pruning.solvers.baselines import complexity_path, error_path, greedy_prune, independent_path
+from scurry.pruning.solvers.dantzig_wolfe import dantzig_wolfe
+from scurry.pruning.solvers.lp import linear_program, naive_program
+from scurry.pruning.solvers.primal_dual import primal_dual
 
 _ONE_BY_ONE = {
     "exact": at_lambdas,

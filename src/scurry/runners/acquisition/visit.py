@@ -19,9 +19,9 @@ from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, as_value
 from scurry.forest.storage import Container, read_container, write_container
 from scurry.formatting import format_share
-from scurry.runners.known import find_feature
-from scurry.runners.ledger import Purchase
-from scurry.runners.row_walk import RowWalk, Runs, Terms, digest_of, read_out
+from scurry.runners.acquisition.known import find_feature
+from scurry.runners.acquisition.ledger import Purchase
+from scurry.runners.acquisition.row_walk import RowWalk, Runs, Terms, digest_of, read_out
 
 
 class NextFeature(NamedTuple):

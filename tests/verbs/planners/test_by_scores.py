@@ -12,8 +12,8 @@ from scurry.plan import NEVER_BELOW
 from scurry.promises import Certificate
 from scurry.runners import rules
 from scurry.stopping import LeaderFit, MarginFit, fan, preset_order, qwyc
-from scurry.verbs import by_scores
 from scurry.verbs.options import Calibration, ExitOptions
+from scurry.verbs.planners import by_scores
 from support.calibration_rows import two_classes
 from support.strategies import complete_forest
 

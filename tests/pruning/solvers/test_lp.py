@@ -12,8 +12,8 @@ import scurry
 from scurry import Forest
 from scurry.errors import InputError
 from scurry.pruning import exact_path
-from scurry.pruning.lp import level_set, linear_program, naive_program
 from scurry.pruning.methods import solve
+from scurry.pruning.solvers.lp import level_set, linear_program, naive_program
 from support.pruning_oracles import objectives_of, solved_case
 
 

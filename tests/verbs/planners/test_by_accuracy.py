@@ -11,8 +11,8 @@ import scurry
 from scurry.errors import InfeasibleError, InputError
 from scurry.promises import Accuracy
 from scurry.stopping.paired import certified_drop, paired_p_value
-from scurry.verbs.by_accuracy import plan_by_accuracy
 from scurry.verbs.options import Calibration, ExitOptions
+from scurry.verbs.planners.by_accuracy import plan_by_accuracy
 
 
 def draw(n_rows, seed, n_classes=2):

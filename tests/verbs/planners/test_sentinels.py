@@ -8,7 +8,7 @@ from xgboost import XGBClassifier
 
 import scurry
 from scurry.errors import InputError
-from scurry.verbs.sentinels import can_refit, full_scores, link_of, score_values
+from scurry.verbs.planners.sentinels import can_refit, full_scores, link_of, score_values
 
 N = 900
 

@@ -11,8 +11,8 @@ import scurry
 from scurry.errors import InfeasibleError, InputError
 from scurry.promises import Labels, LabelsPerClass, Recall
 from scurry.stopping.guarantee import split_risk
-from scurry.verbs.by_class import plan_by_class
 from scurry.verbs.options import Calibration, ExitOptions
+from scurry.verbs.planners.by_class import plan_by_class
 
 RARE = LabelsPerClass({"no": 0.02, "yes": 0.1})
 

@@ -32,9 +32,9 @@ from numpy.typing import NDArray
 from scurry.checks import check_count, check_instance
 from scurry.errors import InputError, warn
 from scurry.forest import Forest
-from scurry.runners.ledger import Ledger
-from scurry.runners.row_walk import Terms, read_out
-from scurry.runners.visit import Visit
+from scurry.runners.acquisition.ledger import Ledger
+from scurry.runners.acquisition.row_walk import Terms, read_out
+from scurry.runners.acquisition.visit import Visit
 
 GetFeature = Callable[[int, Any], Any]
 

@@ -27,7 +27,7 @@ from scurry.stopping.sentinels.lanes import SentinelFit, prefix_lanes
 from scurry.stopping.sentinels.leaves import RowLeaves
 from scurry.stopping.sentinels.prefix import even_sentinels, fit_prefix
 from scurry.verbs.options import Calibration, ExitOptions
-from scurry.verbs.sentinels import can_refit, full_scores, leaves_of, score_values
+from scurry.verbs.planners.sentinels import can_refit, full_scores, leaves_of, score_values
 
 CAUTIONS = np.geomspace(8.0, 0.25, 121)
 _N_DIVIDING = 32

@@ -20,7 +20,7 @@ from scurry.errors import FormatError, InputError
 from scurry.forest.storage import write_container
 from scurry.plan import ScoreMap
 from scurry.runners import stops_of
-from scurry.verbs import score_maps
+from scurry.verbs.planners import score_maps
 from support.strategies import adversarial_rows
 
 N_TRAIN, N_CALIBRATE = 1500, 4500

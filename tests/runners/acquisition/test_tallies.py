@@ -6,7 +6,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 
 import scurry
-from scurry.runners.tallies import start_tally
+from scurry.runners.acquisition.tallies import start_tally
 from support.acquisition_cases import WINE, WINE_FOREST
 
 X, Y = load_breast_cancer(return_X_y=True)

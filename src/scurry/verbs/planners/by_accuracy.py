@@ -23,7 +23,8 @@ from scurry.stopping.guarantee import best_stake, certified_mean, last_certified
 from scurry.stopping.paired import certified_drop, paired_p_value
 from scurry.stopping.sample import InMemory, Sample, Sums
 from scurry.stopping.scores.family import Family
-from scurry.verbs.by_scores import (
+from scurry.verbs.options import Calibration
+from scurry.verbs.planners.by_scores import (
     ScoreSearch,
     as_rule,
     decide_in_full,
@@ -32,7 +33,6 @@ from scurry.verbs.by_scores import (
     methods_for,
     split_to_choose,
 )
-from scurry.verbs.options import Calibration
 
 # Labels may change far more often than accuracy may fall, where gains make up for losses. How far the fit should go
 # whose order is taken and whose thresholds are widened is chosen with the method; the family goes on to bolder fits.

@@ -32,8 +32,8 @@ from scurry.stopping.scores.family import Family
 from scurry.stopping.sentinels.labels import keep_apart, label_rule
 from scurry.verbs.assumptions import CheckedRows
 from scurry.verbs.options import Calibration
-from scurry.verbs.score_maps import with_quality
-from scurry.verbs.sentinels import can_refit, check_refit, count_increments, fit_labels
+from scurry.verbs.planners.score_maps import with_quality
+from scurry.verbs.planners.sentinels import can_refit, check_refit, count_increments, fit_labels
 
 SCORE_METHODS = ("qwyc", "fan", "natural", "sentinels")
 # How far thresholds are moved outwards, in units of the spread of full scores (or of gamma): from "as fitted" to

@@ -29,9 +29,9 @@ from scipy import sparse
 
 from scurry import _core
 from scurry.checks import Progress
-from scurry.pruning.lp import level_set, minimise
 from scurry.pruning.path import PruningPath, solve_each
 from scurry.pruning.problem import PruningProblem
+from scurry.pruning.solvers.lp import level_set, minimise
 
 _NO_GAIN = 1e-9  # relative to the master's value: a smaller improvement may be the solver's rounding
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scurry.pruning.primal_dual import primal_dual
+from scurry.pruning.solvers.primal_dual import primal_dual
 from support.pruning_oracles import objectives_of, solved_case
 
 

@@ -28,9 +28,9 @@ from scurry.stopping.sentinels.lanes import SentinelFit
 from scurry.stopping.sentinels.leaves import RowLeaves
 from scurry.stopping.sentinels.prefix import even_sentinels, fit_prefix
 from scurry.stopping.sentinels.values import CAUTIONS, ValueFamily, mean_family, prefix_family
-from scurry.verbs.by_scores import split_to_fit
 from scurry.verbs.options import Calibration, ExitOptions
-from scurry.verbs.sentinels import can_refit, full_scores, leaves_of, link_of, score_values
+from scurry.verbs.planners.by_scores import split_to_fit
+from scurry.verbs.planners.sentinels import can_refit, full_scores, leaves_of, link_of, score_values
 
 FloatArray = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ import pytest
 
 from scurry import Forest
 from scurry.pruning import exact_path
-from scurry.pruning.baselines import complexity_path, error_path, greedy_prune, greedy_rounds, independent_path
+from scurry.pruning.solvers.baselines import complexity_path, error_path, greedy_prune, greedy_rounds, independent_path
 from support.pruning_oracles import Instance, nodes_kept, objectives_of, random_instance, solved_case
 
 

@@ -9,7 +9,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from scurry.errors import InputError
-from scurry.runners.known import find_feature, read_known
+from scurry.runners.acquisition.known import find_feature, read_known
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame({"age": RNG.integers(18, 90, 300), "tsh": RNG.normal(size=300), "free t4": RNG.normal(size=300)})

@@ -7,7 +7,7 @@ import pytest
 
 from scurry import Forest
 from scurry.pruning import exact_path
-from scurry.pruning.dantzig_wolfe import dantzig_wolfe
+from scurry.pruning.solvers.dantzig_wolfe import dantzig_wolfe
 from support.pruning_oracles import objectives_of, solved_case
 
 

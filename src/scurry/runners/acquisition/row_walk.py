@@ -22,10 +22,10 @@ from scurry.forest.storage import digest
 from scurry.forest.tables import CodedRows
 from scurry.plan import Plan, StepRule
 from scurry.runners import runner_of
-from scurry.runners.expectation import Expectation
-from scurry.runners.ledger import RowBudget
+from scurry.runners.acquisition.expectation import Expectation
+from scurry.runners.acquisition.ledger import RowBudget
+from scurry.runners.acquisition.tallies import Tally, start_tally
 from scurry.runners.runner import NO_LIMIT
-from scurry.runners.tallies import Tally, start_tally
 
 ORDERS = ("plan", "cheapest", "informative")
 NOT_STARTED = -1  # in place of a node

@@ -9,7 +9,7 @@ import pytest
 import scurry
 from scurry.errors import InputError
 from scurry.pruning import feature_uses
-from scurry.runners.ledger import Ledger
+from scurry.runners.acquisition.ledger import Ledger
 from support.acquisition_cases import WINE, WINE_FOREST, from_table, simulate
 
 

@@ -12,7 +12,7 @@ risks of the tests multiply to the risk of the promise (`split_risk`); no union 
   fixed sequence at the group's own risk, so a member that breaks the promise for a group is accepted with at most that
   probability, and with independent groups all promises hold at once with the confidence asked for.
 
-Which order of trees is taken is decided on rows that certify nothing; see `scurry.verbs.by_scores.choose_method`.
+Which order of trees is taken is decided on rows that certify nothing (see `planners.by_scores.choose_method`).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from scurry.stopping import ScoreFit
 from scurry.stopping.guarantee import certified_rate, split_risk
 from scurry.stopping.scores.family import Family, last_accepted
 from scurry.stopping.scores.qwyc import MarginFit
-from scurry.verbs.by_scores import ScoreSearch, as_rule, choose_method, decide_in_full, keep_if_worth_it
 from scurry.verbs.options import Calibration
+from scurry.verbs.planners.by_scores import ScoreSearch, as_rule, choose_method, decide_in_full, keep_if_worth_it
 
 _FIT_SHARE = 0.3  # of the mistakes that the promise allows, spent by the fit that is widened
 _BOLD_SHARES = (0.45, 0.6, 0.8, 1.0, 1.3, 2.0)
