@@ -2,6 +2,7 @@
 
 from scurry.forest.forest import Forest
 from scurry.forest.front import Front, RawRows
+from scurry.forest.one_row import RowCall
 from scurry.forest.rows import as_rows, as_value, columns_read, float_columns, in_blocks, text_columns, thread_count
 from scurry.forest.tables import Encoder, as_frame
 from scurry.forest.tree_answers import decision_slack, leaf_scores, score_step, score_threshold
@@ -16,6 +17,7 @@ __all__ = [
     "Isolation",
     "OneVsRest",
     "RawRows",
+    "RowCall",
     "Samme",
     "Thresholded",
     "Voted",

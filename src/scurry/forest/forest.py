@@ -6,7 +6,7 @@ Importers make it, algorithms read it, the native engine is lowered from it. Not
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
 from typing import Any, Self
@@ -19,6 +19,7 @@ from scurry.checks import check_flag, check_instance, float_of
 from scurry.errors import FormatError, InputError
 from scurry.forest.front import Front, RawRows
 from scurry.forest.members import pack_members, unpack_members
+from scurry.forest.one_row import RowCall
 from scurry.forest.rows import as_rows, in_blocks, thread_count
 from scurry.forest.storage import (
     Container,
@@ -405,6 +406,39 @@ class Forest(TreeAnswers):
         out = np.empty((len(X), self.n_classes))
         self.engine.probabilities(X, out, thread_count(n_threads))
         return out
+
+    def one_row(self, answer: str = "label") -> Callable[[Any], Any]:
+        """Return a function that answers for one row, several times as fast as `predict`.
+
+        The function may be called from any thread. It makes no arrays, and its answers are those of `predict` and
+        `predict_proba`, as Python's own objects.
+
+        Parameters
+        ----------
+        answer : {"label", "probabilities"}
+            A label, which is a float for a regressor; or a tuple with the probability of each class.
+
+        Returns
+        -------
+        callable
+            ``call(row)`` takes an array of shape (n_features,) or (1, n_features). float32 and float64 are read where
+            they lie; whatever else `predict` takes is converted first, which takes longer.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import scurry
+        >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+        ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+        >>> forest = scurry.Forest.from_trees([stump], classes=["no", "yes"])
+        >>> call = forest.one_row()
+        >>> call(np.array([0.7], np.float32))
+        'yes'
+        >>> forest.one_row("probabilities")([0.2])
+        (0.9, 0.1)
+        """
+        call = RowCall.of(self, answer, self.predict, self.predict_proba)
+        return self.engine.one_row(call.answer, **call.options)
 
     def scores(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
         """Return the scores before the link: margins of a boosted model, mean leaf values of a forest.
