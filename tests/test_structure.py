@@ -14,7 +14,7 @@ LAYERS = (
     {"runners"},
     {"predictor"},
     {"pruning", "compression", "evaluation", "timing"},
-    {"verbs"},
+    {"verbs", "monitoring"},
     {"estimators", "growing", "display", "report", "export", "batch", "distributed", "serving", "datasets"},
     {"scurry"},  # the public names, which the command line calls
     {"cli"},
