@@ -244,7 +244,7 @@ class TestLabels:
 class TestAlarm:
     def test_drift_raises_an_alarm_once(self, fast, drifted):
         watch = scurry.watch(fast, share=1.0, random_state=0)
-        with pytest.warns(ScurryWarning, match="ALARM: the promise does not hold since row") as caught:
+        with pytest.warns(ScurryWarning, match="ALARM: the promise does not hold, raised at row") as caught:
             for _ in range(3):
                 watch.predict(drifted)
         assert len(caught) == 1

@@ -143,7 +143,7 @@ class Watch:
         with self._lock:
             self._on_alarm: OnAlarm = action
             self._active = self.predictor
-            if self._record.alarm_number is not None:
+            if self._record.is_raised:
                 self._active = self._find_active()
 
     @property
@@ -226,12 +226,12 @@ class Watch:
             self._evaluate()
             return read_state(self._record)
 
-    def history(self, n_stretches: int = 60) -> History:
+    def history(self, n_stretches: int = 30) -> History:
         """Return how the state came about: rates and evidence in a few stretches of rows.
 
         Parameters
         ----------
-        n_stretches : int, default 60
+        n_stretches : int, default 30
             At most so many.
 
         Returns
@@ -568,10 +568,15 @@ class Watch:
 
     def _raise_alarm(self) -> State | None:
         """Return the state if an alarm is raised now, and none was before."""
-        record = self._record
-        if record.alarm_number is not None or not self._evidence.is_raised():
+        record, was_raised = self._record, self._record.is_raised
+        is_alarm, is_change = self._evidence.look()
+        latest = max(record.next_number - 1, 0)
+        if is_alarm and record.alarm_number is None:
+            record.alarm_number = latest
+        if is_change and record.change_number is None:
+            record.change_number = latest
+        if was_raised or not record.is_raised:
             return None
-        record.alarm_number = record.next_number
         self._active = self._find_active()
         return read_state(record)
 
