@@ -3,6 +3,7 @@
 
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -115,6 +116,14 @@ void bind_engine(nb::module_& m) {
   m.def("logistic_threshold", &logistic_threshold, "scale"_a, "float32"_a);
   // The logf of the C library, as XGBoost uses it; the vectorised one of numpy differs in the last bit.
   m.def("log_float32", [](float x) { return std::log(x); }, "x"_a);
+  // With the exp of the C library, as scipy's expit has it; the vectorised one of numpy differs in the last bit.
+  m.def(
+      "logistic",
+      [](const Array<double>& x, const Out<double>& out) {
+        check_output(out.size(), x.size());
+        std::transform(x.data(), x.data() + x.size(), out.data(), [](double z) { return 1.0 / (1.0 + std::exp(-z)); });
+      },
+      "x"_a, "out"_a);
   m.def("kernels", [] { return kernels().name; });
 }
 

@@ -9,12 +9,12 @@ from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 from scurry.runners.runner import AbortFlag
-from scurry.runners.visit import Visit
 from scurry.version import read_version
 
 if TYPE_CHECKING:
     from scurry import (
         batch,
+        compression,
         datasets,
         display,
         distributed,
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
         FeatureBudgetClassifier,
     )
     from scurry.monitoring import Watch
+    from scurry.runners.acquisition.visit import Visit
     from scurry.verbs.anytime import anytime
+    from scurry.verbs.compress import compress
     from scurry.verbs.early_exit import early_exit
     from scurry.verbs.prune import prune
     from scurry.verbs.watch import watch
@@ -58,6 +60,8 @@ __all__ = [
     "Watch",
     "anytime",
     "batch",
+    "compress",
+    "compression",
     "datasets",
     "display",
     "distributed",
@@ -79,16 +83,19 @@ __all__ = [
     "watch",
 ]
 
-# Loaded at first use: they need scipy, which takes longer to import than scurry itself.
+# Loaded at first use: predictions need none of them, and most need scipy, which takes longer to import than scurry.
 _LAZY = {
     "AnytimeClassifier": "scurry.estimators",
     "EarlyExitClassifier": "scurry.estimators",
     "EarlyExitRanker": "scurry.estimators",
     "EarlyExitRegressor": "scurry.estimators",
     "FeatureBudgetClassifier": "scurry.estimators",
+    "Visit": "scurry.runners.acquisition.visit",
     "Watch": "scurry.monitoring",
     "anytime": "scurry.verbs.anytime",
     "batch": "scurry.batch",
+    "compress": "scurry.verbs.compress",
+    "compression": "scurry.compression",
     "datasets": "scurry.datasets",
     "display": "scurry.display",
     "distributed": "scurry.distributed",
@@ -112,7 +119,8 @@ def __getattr__(name: str) -> Any:
         return read_version()
     if name not in _LAZY:
         raise AttributeError(f"module 'scurry' has no attribute {name!r}")
-    module = importlib.import_module(_LAZY[name])
+    with errors.require_extra("fit", f"scurry.{name}"):
+        module = importlib.import_module(_LAZY[name])
     return module if module.__name__ == f"scurry.{name}" else getattr(module, name)
 
 
