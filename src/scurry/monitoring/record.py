@@ -203,6 +203,23 @@ class Record:
             total[epoch] += more
         self.started[epoch] = min(self.started[epoch], now)
 
+    def append(self, other: Record) -> None:
+        """Add the rows of another record behind those counted so far, as if they had come next.
+
+        Its epochs begin within the current one, so that many short records make no more epochs than one long one.
+        """
+        first = self.epoch_of(self.next_number)
+        for epoch in np.flatnonzero(np.isfinite(other.started)).tolist():
+            self.add(first + epoch, [counts[epoch] for counts in other.epochs], float(other.started[epoch]))
+        kept = other.kept
+        numbers, origins = kept.numbers + self.next_number, np.full(len(kept), self.origin, np.uint64)
+        self.keep(Kept(kept.rows, numbers, origins, kept.changed, kept.trees, kept.labels))
+        for name in ("n_rows", "n_shadow", "n_changed"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.by_class += other.by_class
+        self.by_trees += other.by_trees
+        self.next_number += other.next_number
+
     @classmethod
     def merge(cls, records: Sequence[Record]) -> Record:
         """Return one record of the rows of all, whatever their order.

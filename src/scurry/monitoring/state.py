@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.errors import InputError
 from scurry.formatting import align, format_number, format_percent, format_share
 from scurry.monitoring.betting import EPOCH, RUN_LENGTH, Counts, find_bounds, find_onset, log_detector, log_e_value
 from scurry.monitoring.record import Record
@@ -313,6 +316,32 @@ def _find_evidence_of_epochs(record: Record) -> tuple[NDArray[np.float64], NDArr
         _log_average([log_e_value(part, epochs.cumsum(axis=0)) for part, epochs in parts]),
         _log_average([log_detector(part, epochs, begins) for part, epochs in parts]),
     )
+
+
+def read(paths: Sequence[str | PathLike[str]]) -> State:
+    """Read the states that watches saved, of one predictor, and return that of all rows together.
+
+    The predictor is not needed.
+
+    Parameters
+    ----------
+    paths : sequence of str or path
+
+    Returns
+    -------
+    State
+
+    Raises
+    ------
+    FormatError
+        If a file is corrupt, or holds something else.
+    InputError
+        If the states do not fit together, or some rows would count twice.
+    """
+    if not paths:
+        raise InputError("paths must name one file or more", argument="paths")
+    records = [Record.load(path) for path in paths]
+    return read_state(records[0] if len(records) == 1 else Record.merge(records))
 
 
 def format_e_value(value: float) -> str:

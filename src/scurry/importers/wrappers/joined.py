@@ -72,7 +72,9 @@ def align(forests: Sequence[Forest], kind: str) -> list[Forest]:
         different = [name for name in _SAME if getattr(forest, name) != getattr(first, name)]
         if different or not _same_categories(forest, first):
             what = different[0] if different else "categories"
-            raise UnsupportedModelError(f"the models in this {kind} read rows of different {what}; import them one by one")
+            raise UnsupportedModelError(
+                f"the models in this {kind} read rows of different {what}; import them one by one"
+            )
     if len({forest.integer_dtype for forest in forests}) > 1:
         raise UnsupportedModelError(
             f"the models in this {kind} round integers to different floats, as LightGBM and HistGradientBoosting do; "
@@ -283,9 +285,7 @@ def mean_fields(forests: Sequence[Forest], weights: Sequence[float], n_classes: 
     return join(forests, parts) | {"aggregation": "sum", "link": "softmax", "label_from": "score"}
 
 
-def spread_classes(
-    part: Contribution, forest: Forest, n_classes: int, sizes: NDArray[np.int64]
-) -> Contribution:
+def spread_classes(part: Contribution, forest: Forest, n_classes: int, sizes: NDArray[np.int64]) -> Contribution:
     """Return what nodes add to the scores of all classes, of which the forest may know some only."""
     columns = np.asarray(forest.classes)
     if forest.n_classes == 2:
