@@ -13,7 +13,7 @@ LAYERS = (
     {"stopping", "orders"},
     {"runners"},
     {"predictor"},
-    {"pruning", "evaluation", "timing"},
+    {"cascades", "pruning", "evaluation", "timing"},
     {"verbs"},
     {"estimators", "growing", "display", "report", "export", "batch", "distributed", "serving", "datasets"},
     {"scurry"},  # the public names, which the command line calls

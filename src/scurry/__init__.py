@@ -14,6 +14,7 @@ from scurry.version import read_version
 if TYPE_CHECKING:
     from scurry import (
         batch,
+        cascades,
         datasets,
         display,
         distributed,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         serving,
         stopping,
     )
+    from scurry.cascades.cascade import Cascade
     from scurry.estimators import (
         AnytimeClassifier,
         EarlyExitClassifier,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     )
     from scurry.runners.acquisition.visit import Visit
     from scurry.verbs.anytime import anytime
+    from scurry.verbs.cascade import cascade
     from scurry.verbs.early_exit import early_exit
     from scurry.verbs.prune import prune
 
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AbortFlag",
     "AnytimeClassifier",
+    "Cascade",
     "EarlyExitClassifier",
     "EarlyExitRanker",
     "EarlyExitRegressor",
@@ -54,6 +58,8 @@ __all__ = [
     "Visit",
     "anytime",
     "batch",
+    "cascade",
+    "cascades",
     "datasets",
     "display",
     "distributed",
@@ -76,6 +82,7 @@ __all__ = [
 # Loaded at first use: predictions need none of them, and most need scipy, which takes longer to import than scurry.
 _LAZY = {
     "AnytimeClassifier": "scurry.estimators",
+    "Cascade": "scurry.cascades",
     "EarlyExitClassifier": "scurry.estimators",
     "EarlyExitRanker": "scurry.estimators",
     "EarlyExitRegressor": "scurry.estimators",
@@ -83,6 +90,8 @@ _LAZY = {
     "Visit": "scurry.runners.acquisition.visit",
     "anytime": "scurry.verbs.anytime",
     "batch": "scurry.batch",
+    "cascade": "scurry.verbs.cascade",
+    "cascades": "scurry.cascades",
     "datasets": "scurry.datasets",
     "display": "scurry.display",
     "distributed": "scurry.distributed",

@@ -13,6 +13,7 @@ from scurry.formatting import align, format_percent, format_share
 from scurry.promises.kinds import Labels, Promise
 from scurry.promises.measurements import (
     BudgetMeasurement,
+    CascadeMeasurement,
     CostMeasurement,
     ExitMeasurement,
     Measurement,
@@ -309,6 +310,7 @@ def _measurement(data: Any) -> Measurement | None:
             StepMeasurement,
             CostMeasurement,
             BudgetMeasurement,
+            CascadeMeasurement,
         )
     }
     kind = kinds.get(str(data.get("kind"))) if isinstance(data, Mapping) else None
