@@ -12,6 +12,7 @@ certainty are those at the exit, and one certificate covers both.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,14 +83,21 @@ class BandTest:
 
     def find(self) -> Band | None:
         """Return the boldest band whose promise is certified; None if not even passing all rows on is."""
-        last, n_last = None, -1
+        limits, n_last = [], -1
         for limit in LIMITS.tolist():
-            if (n_kept := self._count_kept(limit)) == n_last:
-                continue  # the same rows, so the same test
-            if not self.passes(limit):
-                break
-            last, n_last = limit, n_kept
-        return None if last is None else self.describe(last)
+            if (n_kept := self._count_kept(limit)) > n_last:  # of limits that keep the same rows, the first
+                limits.append(limit)
+                n_last = n_kept
+        if isinstance(self._promise, Accuracy):  # gains may come after losses
+            n_passed = next((at for at, limit in enumerate(limits) if not self.passes(limit)), len(limits))
+        else:  # broken rows only become more, so that the first limit that fails can be found by bisection
+            n_passed = bisect_left(limits, True, key=lambda limit: not self.passes(limit))
+        if n_passed == 0:
+            return None
+        found = self.describe(limits[n_passed - 1])
+        # A promise leaves room for a few wrong answers. Rows that are kept only to fill it with them are better passed
+        # on, and every limit before the last is certified too.
+        return found if found.kept > 2 * found.changed else self.describe(float(LIMITS[0]))
 
     def passes(self, limit: float) -> bool:
         """Return whether the answers with this limit pass the test."""
