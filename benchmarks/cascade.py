@@ -1,10 +1,10 @@
 """Cascades on seven pairs of models: how many rows stay with the cheap one, and how often the promise is broken.
 
 Each pair is a data set and an expensive model. Cheap models of four sizes are trained on the same rows, on labels or,
-where the expensive model is a network, on its answers. A draw takes calibration rows from a pool with replacement, so that the pool is the
-population and the truth is exact. `scurry.cascade` chooses a model on one half of them and certifies on the other; the
-promise is broken if more than 0.5 % of the pool get another label than the expensive model's. At most 5 % of draws may
-break it, but for chance.
+where the expensive model is a network, on its answers. A draw takes calibration rows from a pool with replacement, so
+that the pool is the population and the truth is exact. `scurry.cascade` chooses a model on one half of them and
+certifies on the other. The promise is broken if more than 0.5 % of the pool get another label than the expensive
+model's. At most 5 % of draws may break it, but for chance.
 
     python benchmarks/cascade.py --draws 20 --only magic
     python benchmarks/cascade.py --draws 300          (writes benchmarks/results/cascade.json)

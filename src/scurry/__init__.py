@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from scurry import (
         batch,
         cascades,
+        compression,
         datasets,
         display,
         distributed,
         evaluation,
         export,
         growing,
+        monitoring,
         orders,
         pruning,
         report,
@@ -35,11 +37,14 @@ if TYPE_CHECKING:
         EarlyExitRegressor,
         FeatureBudgetClassifier,
     )
+    from scurry.monitoring import Watch
     from scurry.runners.acquisition.visit import Visit
     from scurry.verbs.anytime import anytime
     from scurry.verbs.cascade import cascade
+    from scurry.verbs.compress import compress
     from scurry.verbs.early_exit import early_exit
     from scurry.verbs.prune import prune
+    from scurry.verbs.watch import watch
 
     __version__: str
 
@@ -56,10 +61,13 @@ __all__ = [
     "Plan",
     "Predictor",
     "Visit",
+    "Watch",
     "anytime",
     "batch",
     "cascade",
     "cascades",
+    "compress",
+    "compression",
     "datasets",
     "display",
     "distributed",
@@ -70,6 +78,7 @@ __all__ = [
     "from_model",
     "growing",
     "load",
+    "monitoring",
     "orders",
     "promises",
     "prune",
@@ -77,6 +86,7 @@ __all__ = [
     "report",
     "serving",
     "stopping",
+    "watch",
 ]
 
 # Loaded at first use: predictions need none of them, and most need scipy, which takes longer to import than scurry.
@@ -88,10 +98,13 @@ _LAZY = {
     "EarlyExitRegressor": "scurry.estimators",
     "FeatureBudgetClassifier": "scurry.estimators",
     "Visit": "scurry.runners.acquisition.visit",
+    "Watch": "scurry.monitoring",
     "anytime": "scurry.verbs.anytime",
     "batch": "scurry.batch",
     "cascade": "scurry.verbs.cascade",
     "cascades": "scurry.cascades",
+    "compress": "scurry.verbs.compress",
+    "compression": "scurry.compression",
     "datasets": "scurry.datasets",
     "display": "scurry.display",
     "distributed": "scurry.distributed",
@@ -99,12 +112,14 @@ _LAZY = {
     "evaluation": "scurry.evaluation",
     "export": "scurry.export",
     "growing": "scurry.growing",
+    "monitoring": "scurry.monitoring",
     "orders": "scurry.orders",
     "prune": "scurry.verbs.prune",
     "pruning": "scurry.pruning",
     "report": "scurry.report",
     "serving": "scurry.serving",
     "stopping": "scurry.stopping",
+    "watch": "scurry.verbs.watch",
 }
 
 

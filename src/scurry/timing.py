@@ -50,7 +50,8 @@ def measure_laps(runners: Sequence[Runner], X: Any) -> list[Lap]:
     """
     with require_extra("fit", "timing"):
         from threadpoolctl import threadpool_limits
-    n_rows, n_cores = min(len(X), _MAX_ROWS), thread_count(None)
+    n_given = X.shape[0] if hasattr(X, "shape") else len(X)  # a sparse matrix has no length
+    n_rows, n_cores = min(n_given, _MAX_ROWS), thread_count(None)
     tasks = {f"{n_rows:,} rows, 1 thread": (n_rows, 1, _ROUNDS_BATCH)}
     if n_cores > 1:
         tasks[f"{n_rows:,} rows, {n_cores} threads"] = (n_rows, n_cores, _ROUNDS_BATCH)
@@ -89,7 +90,10 @@ def wrap_model(model: Any) -> Runner:
 def _prepare(runner: Runner, X: Any, count: int, n_threads: int) -> Callable[[], object]:
     table = X if runner.table is None else runner.table
     frame = as_frame(table)
-    some = np.asanyarray(table)[:count] if frame is None else frame[:count].to_native()
+    if frame is not None:
+        some = frame[:count].to_native()
+    else:
+        some = (table.tocsr() if hasattr(table, "tocsr") else np.asanyarray(table))[:count]
     return partial(runner.answer, some, n_threads)
 
 

@@ -48,3 +48,12 @@ def test_a_router_says_how_sure_a_regressor_is():
     said = ask_cheap(scurry.Predictor.full(scurry.from_model(model)), scurry.from_model(router), X)
     np.testing.assert_allclose(said.answers, model.predict(X))
     np.testing.assert_allclose(said.certainty, router.predict_proba(X)[:, 0])
+
+
+def test_a_calibrated_model_answers_with_its_own_labels_and_probabilities():
+    from sklearn.calibration import CalibratedClassifierCV
+
+    model = CalibratedClassifierCV(RandomForestClassifier(5, max_depth=3, random_state=0), cv=2).fit(X, TWO)
+    said = ask_cheap(scurry.Predictor.full(scurry.from_model(model)), None, X)
+    np.testing.assert_array_equal(said.answers, model.predict(X))
+    np.testing.assert_allclose(said.certainty, np.abs(np.diff(model.predict_proba(X), axis=1)[:, 0]), atol=1e-6)

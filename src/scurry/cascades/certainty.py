@@ -46,8 +46,9 @@ def ask_cheap(cheap: Predictor, router: Forest | None, X: Any, n_threads: int | 
     if router is not None:
         beyond = router.predict_proba(np.asarray(rows), n_threads)[:, -1]
         return CheapAnswers(cheap.predict(rows, n_threads), 1.0 - beyond)
-    if cheap.plan.stop is not None:
-        return CheapAnswers(cheap.predict(rows, n_threads), find_lead(forest, cheap.predict_proba(rows, n_threads)))
+    if cheap.plan.stop is not None or forest.wrapper is not None:
+        asked = forest if cheap.plan.stop is None else cheap
+        return CheapAnswers(asked.predict(rows, n_threads), find_lead(forest, asked.predict_proba(rows, n_threads)))
     scores = forest.scores(rows, n_threads)  # one walk through the trees serves both
     return CheapAnswers(forest.decide(scores), find_lead(forest, _probabilities(forest, scores)))
 
@@ -68,7 +69,7 @@ def find_lead(forest: Forest, probabilities: NDArray[np.float64]) -> NDArray[np.
     >>> find_lead(scurry.Forest.from_trees([stump]), np.array([[0.9, 0.1], [0.45, 0.55]])).round(3).tolist()
     [0.8, 0.1]
     """
-    if forest.n_outputs == 1 and forest.n_classes == 2:
+    if forest.n_outputs == 1 and forest.n_classes == 2 and forest.wrapper is None:
         # The label changes where the score does, which is not always at a probability of one half.
         turn = float(forest.link_scores(np.array([[forest.decision_threshold]]))[0, 0])
         second = probabilities[:, 1]

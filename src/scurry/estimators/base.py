@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_regressor
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
@@ -22,7 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from scurry.errors import InputError, UnsupportedModelError
-from scurry.forest import Forest, as_frame, as_rows, take_rows
+from scurry.forest import Forest, as_frame, as_rows, in_blocks, take_rows
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor, Summary
@@ -149,23 +150,20 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
             labels = self._check_targets(y)
         table = self._check_rows(X, reset=True, ensure_min_samples=1 if fitted else 2)
         check_consistent_length(table, labels)
-        certifying = None
+        n_rows, certifying = table.shape[0], None
         if self._certifies_apart:
             # Before anything else sees them.
-            n_given, copies = len(table), _find_copies(table)
-            rest, apart = _set_apart(n_given, labels, self.calibration_size, rng, copies)
-            fit_params = {name: _select(value, rest, n_given) for name, value in fit_params.items()}
-            certifying, table = _select(table, apart, n_given), _select(table, rest, n_given)
-            labels = None if labels is None else labels[rest]
-        training, calibrating = np.empty(0, np.intp), np.arange(len(table))
+            rest, apart = _set_apart(n_rows, labels, self.calibration_size, rng, _find_copies(table))
+            fit_params = {name: _select(value, rest, n_rows) for name, value in fit_params.items()}
+            certifying, table = _select(table, apart, n_rows), _select(table, rest, n_rows)
+            labels, n_rows = None if labels is None else labels[rest], len(rest)
+        training, calibrating = np.empty(0, np.intp), np.arange(n_rows)
         unfitted = model
 
         def train(part: NDArray[np.intp]) -> Any:
-            given = {name: _select(value, part, len(table)) for name, value in fit_params.items()}
+            given = {name: _select(value, part, n_rows) for name, value in fit_params.items()}
             given |= self._about_rows(unfitted, part)
-            return _seed(clone(unfitted), rng).fit(
-                _select(table, part, len(table)), _select(labels, part, len(table)), **given
-            )
+            return _seed(clone(unfitted), rng).fit(_select(table, part, n_rows), _select(labels, part, n_rows), **given)
 
         if not fitted and labels is not None:
             training, calibrating = self._divide(labels, _find_copies(table), rng)
@@ -236,7 +234,7 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         model = self._default_estimator() if self.estimator is None else self.estimator
         tags.input_tags.allow_nan = isinstance(model, Forest) or get_tags(model).input_tags.allow_nan
-        tags.input_tags.sparse = False
+        tags.input_tags.sparse = isinstance(model, Forest) or get_tags(model).input_tags.sparse
         return tags
 
     def _check_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
@@ -292,9 +290,14 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
         finite = "allow-nan" if self._allow_nan else True
-        dtype = None if self._is_pipeline else "numeric"
         return validate_data(
-            self, X, reset=reset, dtype=dtype, ensure_all_finite=finite, ensure_min_samples=ensure_min_samples
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr" if get_tags(self).input_tags.sparse else False,
+            dtype=None if self._is_pipeline else "numeric",
+            ensure_all_finite=finite,
+            ensure_min_samples=ensure_min_samples,
         )
 
     def _import_model(self, model: Any) -> Forest:
@@ -393,6 +396,10 @@ def _seed(model: Any, rng: np.random.RandomState) -> Any:
 
 def _find_copies(table: Any) -> NDArray[np.intp] | None:
     """Return a number for each row that its copies share; None if no row was copied."""
+    if issparse(table):
+        digests = in_blocks(table, lambda rows: hash_rows(rows.toarray()))
+        digests = hash_rows(table.toarray()) if digests is None else digests
+        return np.unique(digests, return_inverse=True)[1] if are_copied(digests) else None
     frame = as_frame(table)
     columns = [table] if frame is None else [column.to_numpy() for column in frame.iter_columns()]
     # Text and categories by their place among the values of the column.
@@ -472,6 +479,8 @@ def _ranks(numbers: NDArray[np.intp]) -> NDArray[np.intp]:
 
 def _select(values: Any, rows: NDArray[np.intp], n_rows: int) -> Any:
     """Return these rows of an array or table; return values that are not one per row unchanged."""
+    if issparse(values):
+        return values[rows] if values.shape[0] == n_rows else values
     if not hasattr(values, "__len__") or isinstance(values, str) or len(values) != n_rows:
         return values
     return take_rows(values, rows)

@@ -105,6 +105,10 @@ def _import(model_or_path: Any, categories: dict[str, ArrayLike], rows: str | No
                 from scurry.importers import lightgbm
 
                 return lightgbm.import_model(model_or_path)
+            case "onnx":
+                from scurry.importers import onnx
+
+                return onnx.import_model(model_or_path)
             case "catboost":
                 from scurry.importers import catboost
 
@@ -118,6 +122,10 @@ def _import(model_or_path: Any, categories: dict[str, ArrayLike], rows: str | No
                     from scurry.importers import pipelines
 
                     return pipelines.import_pipeline(model_or_path, rows, lambda last: _import(last, categories))
+                from scurry.importers import wrappers
+
+                if wrappers.is_wrapper(model_or_path):
+                    return wrappers.import_wrapper(model_or_path, lambda inside: _import(inside, categories, rows))
                 inner = sklearn.unwrap(model_or_path)
                 # What a wrapper holds may be of another framework.
                 return sklearn.import_model(inner) if inner is model_or_path else _import(inner, categories, rows)
@@ -134,6 +142,11 @@ def _from_skops(path: str, estimator: Any, categories: dict[str, ArrayLike]) -> 
         raise FormatError(f"{path} holds an estimator with missing or impossible fields: {error}") from error
 
 
+def _looks_like_onnx(head: bytes) -> bool:
+    """Return whether a file begins with the version of ONNX's format and a field that may follow it."""
+    return len(head) > 2 and head[0] == 0x08 and head[1] < 0x20 and head[2] in b"\x12\x1a\x22\x28\x32\x3a\x42"
+
+
 def _from_file(path: str, categories: dict[str, ArrayLike]) -> Forest:
     try:
         with open(path, "rb") as stream:
@@ -146,6 +159,10 @@ def _from_file(path: str, categories: dict[str, ArrayLike]) -> Forest:
         if skops.holds_estimator(path):
             return _from_skops(path, skops.load_estimator(path), categories)
         return Forest.from_container(read_container(path))
+    if path.endswith(".onnx") or _looks_like_onnx(head):
+        from scurry.importers import onnx
+
+        return onnx.import_file(path)
     if head.startswith((b"tree\n", b"tree\r\n")):
         from scurry.importers import lightgbm
 

@@ -16,6 +16,8 @@ from scurry.promises.measurements import (
     ExitMeasurement,
     RankMeasurement,
     RowSummary,
+    SizeMeasurement,
+    SizePoint,
     StepMeasurement,
     ValueMeasurement,
 )
@@ -43,6 +45,8 @@ __all__ = [
     "RankMeasurement",
     "Recall",
     "RowSummary",
+    "SizeMeasurement",
+    "SizePoint",
     "StepMeasurement",
     "TopK",
     "ValueMeasurement",
