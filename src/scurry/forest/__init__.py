@@ -2,6 +2,7 @@
 
 from scurry.forest.forest import Forest
 from scurry.forest.front import Front, RawRows
+from scurry.forest.members import as_member
 from scurry.forest.rows import as_rows, as_value, columns_read, float_columns, text_columns, thread_count
 from scurry.forest.tables import Encoder
 from scurry.forest.tree_answers import decision_slack, leaf_scores, score_step, score_threshold
@@ -20,6 +21,7 @@ __all__ = [
     "Thresholded",
     "Voted",
     "Wrapper",
+    "as_member",
     "as_rows",
     "as_value",
     "columns_read",

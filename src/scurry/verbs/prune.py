@@ -92,6 +92,11 @@ def prune(
     """
     check_choices(errors, method, lambdas)
     forest = from_model(model)
+    if forest.wrapper is not None:
+        raise InputError(
+            "pruning counts the errors of nodes by their classes, and this model answers with "
+            f"{forest.wrapper.describe()}; prune the model inside, such as model.estimator_"
+        )
     weights = ErrorCosts.of_forest(forest, class_weight=class_weight, error_costs=error_costs)
     rows = as_rows(forest, X_val)
     codes = None if y_val is None else check_labels(forest, rows, y_val)

@@ -426,6 +426,10 @@ def _count_exits(
     rows: NDArray[Any],
 ) -> Sums:
     """Count, for every fit and every amount of widening, the rows that leave after each tree, and those changed."""
+    if forest.wrapper is not None and forest.wrapper.decides:
+        # Rows that never stop get the label of the members, whatever their sum says.
+        counts = [count_members(forest, score_rows, Family(fit, amounts), rows) for fit in fits]
+        return np.stack([count[::-1].T for count in counts])
     scores, decisions = score_rows(rows), decide_in_full(forest, rows)
     return np.stack([fit.widening_exits(scores, amounts, decisions=decisions) for fit in fits])
 
