@@ -453,28 +453,39 @@ class OneVsRest(Wrapper):
         What is compared.
     last_wins : bool
         Whether the last of several classes with equal responses is the label, or the first.
+    native : bool
+        Whether the fields of the forest decide as well. Only with two classes, which share one model.
     """
 
     TAG: ClassVar[str] = "one-vs-rest"
     response: str
     last_wins: bool = False
+    native: bool = False
 
     def __post_init__(self) -> None:
         check_choice("response", self.response, ("score", "probability"))
 
     def check(self, forest: Any) -> None:
-        """Check that there is a model for each class."""
-        if len(self.members) != forest.n_classes or any(member.n_classes != 2 for member in self.members):
+        """Check that there is a model for each class, or one for two classes."""
+        n_models = 1 if forest.n_classes == 2 else forest.n_classes
+        if len(self.members) != n_models or any(member.n_classes != 2 for member in self.members):
             raise InputError("one-vs-rest needs a model of two classes for each class")
         super().check(forest)
 
+    @property
+    def decides(self) -> bool:
+        """Whether labels come from the members."""
+        return not self.native
+
     def describe(self) -> str:
         """Return what the model does with its trees."""
-        return f"one model for each of {len(self.members)} classes"
+        return "one model for each class"
 
     def probabilities(self, forest: Member, rows: NDArray[Any], n_threads: int) -> FloatArray:
         """Return class probabilities: those of the members, made to add up to 1."""
         shares = np.array([_respond(m, "probability", rows, n_threads)[:, 0] for m in self.members]).T
+        if len(self.members) == 1:
+            shares = np.concatenate([1 - shares, shares], axis=1)
         total = shares.sum(axis=1)[:, np.newaxis]
         np.divide(shares, total, out=shares, where=total != 0)
         return shares.astype(np.float64)
@@ -486,6 +497,8 @@ class OneVsRest(Wrapper):
     def codes(self, forest: Member, rows: NDArray[Any], n_threads: int) -> NDArray[np.intp]:
         """Return the number of each row's class: the first or last of those that respond most."""
         found = np.column_stack([_respond(m, self.response, rows, n_threads)[:, 0] for m in self.members])
+        if len(self.members) == 1:
+            return np.asarray(found[:, 0] > (0.0 if self.response == "score" else 0.5), np.intp)
         if self.last_wins:
             return np.asarray(found.shape[1] - 1 - found[:, ::-1].argmax(axis=1))
         return np.asarray(found.argmax(axis=1))

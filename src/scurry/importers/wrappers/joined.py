@@ -21,7 +21,7 @@ from scurry.forest.structure import ARRAYS, NODE_ARRAYS
 
 FloatArray = NDArray[np.float64]
 
-_SAME = ("n_features", "encode_numbers", "feature_names", "raw_rows")
+_SAME = ("n_features", "encode_numbers", "feature_names")
 
 
 class Contribution(NamedTuple):
@@ -63,7 +63,9 @@ def align(forests: Sequence[Forest], kind: str) -> list[Forest]:
         If they read different rows.
     """
     first = forests[0]
-    if len(forests) > 1 and any(forest.front is not None for forest in forests):
+    if len(forests) == 1:
+        return [first]
+    if any(forest.front is not None for forest in forests):
         raise UnsupportedModelError(
             f"the models in this {kind} have transformers of their own that cannot be folded into trees; put one "
             "transformer in front of all of them: make_pipeline(transformer, wrapper)"
@@ -79,18 +81,31 @@ def align(forests: Sequence[Forest], kind: str) -> list[Forest]:
         raise UnsupportedModelError(
             f"the models in this {kind} round numbers to different categories; import them one by one"
         )
-    if len({(forest.input_dtype, forest.comparison) for forest in forests}) == 1:
-        return list(forests)
+    forests = _share_raw_rows(forests, kind)
     wide = [forest for forest in forests if forest.input_dtype == "float64"]
-    aligned = [_compare_as(forest, "float64" if wide else "float32", kind) for forest in forests]
-    # A forest of float32 inputs rounds integers in its thresholds, whatever they are rounded to before.
+    # A forest of float32 inputs will round integers in its thresholds, whatever they are rounded to before.
     roundings = {forest.integer_dtype for forest in wide}
     if len(roundings) > 1:
         raise UnsupportedModelError(
             f"the models in this {kind} round integers to different floats, as LightGBM and HistGradientBoosting do; "
             "import them one by one"
         )
+    if len({(forest.input_dtype, forest.comparison) for forest in forests}) == 1:
+        return list(forests)
+    aligned = [_compare_as(forest, "float64" if wide else "float32", kind) for forest in forests]
     return [forest.replace(integer_dtype=min(roundings, default="float32")) for forest in aligned]
+
+
+def _share_raw_rows(forests: Sequence[Forest], kind: str) -> Sequence[Forest]:
+    """Return forests of folded pipelines that take only the rows that all of them take."""
+    given = [forest.raw_rows for forest in forests if forest.raw_rows is not None]
+    if not given:
+        return forests
+    dtypes = {raw.dtype for raw in given} - {None}
+    if len(dtypes) > 1 or len({(*raw.missing_codes.items(), -1, *raw.known_only) for raw in given}) > 1:
+        raise UnsupportedModelError(f"the pipelines in this {kind} take different rows; import them one by one")
+    shared = replace(given[0], dtype=min(dtypes, default=None), wide_only=any(raw.wide_only for raw in given))
+    return [forest.replace(raw_rows=shared) for forest in forests]
 
 
 def _same_categories(one: Forest, other: Forest) -> bool:
@@ -131,9 +146,9 @@ def last_left(threshold: FloatArray, own: str, comparison: str, wanted: str) -> 
         above = np.nextafter(below, real(np.inf))
         finite = np.where(np.isinf(above), np.float64(2.0**128), above.astype(np.float64))
         half = below.astype(np.float64) / 2 + finite / 2
-        even = (below.view(np.int32) & 1) == 0
+        even = (below.view(np.int32) & 1) == 0  # infinities too
         half = np.where(np.isneginf(below), -(2.0**128) + 2.0**103, half)
-        return np.where(even & np.isfinite(below), half, np.nextafter(half, -np.inf))
+        return np.where(even, half, np.nextafter(half, -np.inf))
 
 
 def join(forests: Sequence[Forest], parts: Sequence[Contribution]) -> dict[str, Any]:

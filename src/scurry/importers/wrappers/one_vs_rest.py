@@ -34,7 +34,9 @@ def import_one_vs_rest(model: Any, import_model: Callable[[Any], Forest]) -> For
         # Above the middle, not from it on.
         middle = np.nextafter(0.0 if response == "score" else 0.5, 1.0)
         only = second_share(forests[0]) if is_mean(forests[0]) else forests[0]
-        return with_threshold(only.replace(classes=classes), response, 1, float(middle))
+        forest = with_threshold(only.replace(classes=classes), response, 1, float(middle))
+        is_native = forest.wrapper is not None and not forest.wrapper.decides
+        return forest.replace(wrapper=OneVsRest(members=members, response=response, native=is_native))
     n_classes = len(classes)
     parts = [
         log_odds(member).place(np.array([at]), n_classes, np.diff(member.tree_offset))
