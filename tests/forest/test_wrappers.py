@@ -120,8 +120,8 @@ def test_members_must_fit_the_forest():
         whole.replace(wrapper=Averaged(members=(leaf([0.5, 0.5], [0, 2]),), n_classes=2))
     with pytest.raises(InputError, match="a model of two classes for each class"):
         leaf([0.5, 0.25, 0.25]).replace(wrapper=OneVsRest(members=(whole,), response="score"))
+    regressor = whole.replace(classes=None, value=[[1.0]], base_score=[0.0])
     with pytest.raises(InputError, match="must be classifiers if the forest is"):
-        regressor = whole.replace(classes=None, value=[[1.0]], base_score=[0.0])
         whole.replace(wrapper=Averaged(members=(regressor,), n_classes=2))
     with pytest.raises(InputError, match="belong to its members too"):
         whole.replace(wrapper=Averaged(members=(whole,), n_classes=2)).replace(value=[[1.0, 0.0]])

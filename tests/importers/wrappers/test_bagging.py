@@ -76,7 +76,7 @@ def test_pipelines_of_some_columns_are_refused():
     X, y = make_data("binary", 60)
     inside = make_pipeline(StandardScaler(), DecisionTreeClassifier(max_depth=3))
     model = BaggingClassifier(inside, n_estimators=2, max_features=0.5).fit(X, y)
-    with pytest.raises(UnsupportedModelError, match="reads other columns.*max_features=1.0"):
+    with pytest.raises(UnsupportedModelError, match=r"reads other columns.*max_features=1.0"):
         scurry.from_model(model)
 
 

@@ -39,11 +39,11 @@ def test_weights_that_cancel_out():
 
 def test_what_is_refused():
     X, y = make_data("binary", 120)
-    with pytest.raises(UnsupportedModelError, match="several trees.*boost decision trees"):
+    with pytest.raises(UnsupportedModelError, match=r"several trees.*boost decision trees"):
         scurry.from_model(AdaBoostClassifier(FOREST, n_estimators=2).fit(X, y))
     with pytest.raises(UnsupportedModelError, match="weighted median"):
         scurry.from_model(AdaBoostRegressor(n_estimators=2).fit(X, y))
+    model = AdaBoostClassifier(DecisionTreeClassifier(max_depth=1), n_estimators=2).fit(X, y)
+    model.estimator_weights_ = np.zeros(2)
     with pytest.raises(UnsupportedModelError, match="add up to 0"):
-        model = AdaBoostClassifier(DecisionTreeClassifier(max_depth=1), n_estimators=2).fit(X, y)
-        model.estimator_weights_ = np.zeros(2)
         scurry.from_model(model)

@@ -29,7 +29,7 @@ def test_float32_responses(method):
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic", "temperature"])
 @pytest.mark.parametrize("inside", [FOREST, BOOSTED])
 def test_one_model_of_two_classes_decides_by_its_own_score(inside, method):
-    model, X = fit(calibrate(inside, method, ensemble=False), "binary")
+    model, _ = fit(calibrate(inside, method, ensemble=False), "binary")
     forest = scurry.from_model(model)
     assert not forest.wrapper.decides
     # The label changes at the threshold, and nowhere else.

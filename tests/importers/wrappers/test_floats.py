@@ -1,5 +1,7 @@
 """Where along all numbers an answer changes."""
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,4 +26,4 @@ def test_neighbours_are_next_to_each_other(x):
     found = neighbours(x, 3)
     assert len(found) == 7
     assert found[3] == x
-    assert all(np.nextafter(low, np.inf) == high for low, high in zip(found, found[1:], strict=False))
+    assert all(np.nextafter(low, np.inf) == high for low, high in pairwise(found))

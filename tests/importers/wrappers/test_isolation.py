@@ -37,7 +37,7 @@ def test_early_exit_at_the_contamination_threshold():
     run = fast.run(X)
     assert run.mean_trees < 20
     assert (run.labels != model.predict(X)).mean() < 0.05
-    with pytest.raises(InputError, match="no probabilities; use forest.score_samples"):
+    with pytest.raises(InputError, match=r"no probabilities; use forest\.score_samples"):
         fast.predict_proba(X)
     with pytest.raises(InputError, match="score_samples is for an IsolationForest"):
         scurry.Forest.from_trees(
