@@ -82,8 +82,11 @@ REFUSED = {
     "unfitted": (lambda X, y: RandomForestClassifier(), "RandomForestClassifier is not fitted; call fit"),
     "unfitted hist": (lambda X, y: HistGradientBoostingRegressor(), "not fitted"),
     "unfitted in pipeline": (lambda X, y: Pipeline([("m", DecisionTreeClassifier())]), "not fitted"),
-    "outputs": (lambda X, y: RandomForestRegressor(3).fit(X, np.c_[y, y]), "2 targets.*one model for each"),
-    "output classes": (lambda X, y: DecisionTreeClassifier().fit(X, np.c_[y, y, y]), "3 targets.*one model for each"),
+    "outputs": (lambda X, y: RandomForestRegressor(3).fit(X, np.c_[y, y]), "2 targets at once.*output=0"),
+    "output classes": (
+        lambda X, y: DecisionTreeClassifier().fit(X, np.c_[y, y, y]),
+        "3 targets at once.*up to output=2",
+    ),
     "init": (
         lambda X, y: GradientBoostingRegressor(init=LinearRegression(), n_estimators=2).fit(X, y),
         r"init=LinearRegression\(\).*init=None",

@@ -104,7 +104,7 @@ def _share_raw_rows(forests: Sequence[Forest], kind: str) -> Sequence[Forest]:
     dtypes = {raw.dtype for raw in given} - {None}
     if len(dtypes) > 1 or len({(*raw.missing_codes.items(), -1, *raw.known_only) for raw in given}) > 1:
         raise UnsupportedModelError(f"the pipelines in this {kind} take different rows; import them one by one")
-    shared = replace(given[0], dtype=min(dtypes, default=None), wide_only=any(raw.wide_only for raw in given))
+    shared = replace(given[0], dtype=next(iter(dtypes), None), wide_only=any(raw.wide_only for raw in given))
     return [forest.replace(raw_rows=shared) for forest in forests]
 
 
