@@ -149,10 +149,12 @@ def _from_sklearn(model: Any, categories: dict[str, ArrayLike], rows: str | None
 def _from_skops(path: str, estimator: Any, categories: dict[str, ArrayLike], output: int | None) -> Forest:
     try:
         return _import(estimator, categories, None, output)
-    except (InputError, UnsupportedModelError, MissingDependencyError):
+    except (UnsupportedModelError, MissingDependencyError):
         raise
     # A file may lack any attribute of an estimator, or give it any value.
     except Exception as error:
+        if isinstance(error, InputError) and error.argument == "output":
+            raise
         raise FormatError(f"{path} holds an estimator with missing or impossible fields: {error}") from error
 
 
