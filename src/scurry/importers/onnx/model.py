@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 
 from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Forest
+from scurry.importers.onnx.ensemble import Ensemble, read_indexed, read_listed
 from scurry.importers.onnx.graph import BOOL, DOUBLE, FLOAT, INT32, INT64, STRING, TREES, Graph, Node, read_graph
 from scurry.importers.onnx.tail import Answer, read_tail
-from scurry.importers.onnx.trees import Ensemble, join_copies, lower, read_indexed, read_listed
+from scurry.importers.onnx.trees import join_copies, lower
 
 _OPERATORS = ("TreeEnsembleClassifier", "TreeEnsembleRegressor", "TreeEnsemble")
 _FLOATS = {FLOAT: "float32", DOUBLE: "float64", INT64: "float32", INT32: "float32"}
