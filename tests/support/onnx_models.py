@@ -100,7 +100,9 @@ def listed(rng, kind: str, n_targets: int, *, double=False, n_trees=5, modes=tup
     return Node(f"TreeEnsemble{kind}", ("X",), outputs, attributes | more, TREES)
 
 
-def indexed(rng, n_targets: int, *, double=False, n_trees=5, modes=(*NAMES, MEMBER), whole=False, **more) -> Node:
+def indexed(
+    rng, n_targets: int, *, double=False, n_trees=5, modes=(*NAMES, MEMBER), whole=False, largest=39, **more
+) -> Node:
     """A TreeEnsemble with random trees, whose leaves each weigh one target."""
     real = np.float64 if double else np.float32
     inner, leaves, roots, members = [], [], [], []
@@ -119,7 +121,7 @@ def indexed(rng, n_targets: int, *, double=False, n_trees=5, modes=(*NAMES, MEMB
         for i in order:
             mode, feature, split, true, false, track = tree[i]
             if mode == MEMBER:
-                members += [*rng.choice(np.arange(40.0), rng.integers(1, 6), replace=False), np.nan]
+                members += [*rng.choice(np.arange(largest + 1.0), rng.integers(1, 6), replace=False), np.nan]
             ends = [(place[child], int(tree[child][0] is None)) for child in (true, false)]
             inner.append((mode, feature, split, *ends[0], *ends[1], track))
         roots.append(first)

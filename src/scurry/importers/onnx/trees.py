@@ -293,7 +293,8 @@ def _order(ensemble: Ensemble, set_of: NDArray[np.int64]) -> dict[str, Any]:
     true, false = index[ensemble.true[order]], index[ensemble.false[order]]
     inner, categories = mode != LEAF, set_of[order]
     numeric = inner & (categories < 0)
-    strict = bool(numeric.any() and np.isin(mode[numeric], (LT, GTE)).all())
+    # Nothing is less than -inf: such a node is written with "at most", see `_sides`.
+    strict = bool(numeric.any() and np.isin(mode[numeric], (LT, GTE)).all() and (split[numeric] > -np.inf).all())
     return {
         "order": order,
         "tree_offset": np.append(0, np.cumsum(np.bincount(tree_of, minlength=len(ensemble.roots)))),
