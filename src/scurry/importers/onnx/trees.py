@@ -7,7 +7,7 @@ it, the child is copied.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,15 +45,28 @@ def lower(ensemble: Ensemble) -> tuple[dict[str, Any], NDArray[np.bool_]]:
         copies = _Copies(ensemble)
         ensemble, set_of = copies.ensemble, copies.set_of
         sets, categories, missing_codes = copies.sets, copies.categories, copies.missing_codes
-    nodes = _order(ensemble, set_of)
-    nodes |= _inner_values(ensemble, nodes)
-    serves = np.logical_or.reduceat(ensemble.scored[nodes.pop("order")], nodes["tree_offset"][:-1], axis=0)
+    nodes, serves = arrange(ensemble, set_of)
     if categories:
-        nodes |= _bits(sets) | {
+        nodes |= pack_sets(sets) | {
             "categories": categories,
             "encode_numbers": True,
             "raw_rows": RawRows(missing_codes=missing_codes) if missing_codes else None,
         }
+    return nodes, serves
+
+
+def arrange(ensemble: Ensemble, set_of: NDArray[np.int64]) -> tuple[dict[str, Any], NDArray[np.bool_]]:
+    """Return the node arrays of a `Forest`, and which outputs each tree adds to, of trees that share no children.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+    set_of : int64 array of shape (n_nodes,)
+        The set that a node tests, -1 where it compares. Members go to the true child.
+    """
+    nodes = _order(ensemble, set_of)
+    nodes |= _inner_values(ensemble, nodes)
+    serves = np.logical_or.reduceat(ensemble.scored[nodes.pop("order")], nodes["tree_offset"][:-1], axis=0)
     return nodes, serves
 
 
@@ -378,7 +391,8 @@ def _inner_values(ensemble: Ensemble, nodes: Mapping[str, Any]) -> dict[str, Any
     return {"value": np.stack(columns, axis=1), "cover": rate if known else None}
 
 
-def _bits(sets: list[tuple[int, ...]]) -> dict[str, NDArray[Any]]:
+def pack_sets(sets: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Return `Forest`'s category_offset and category_bits."""
     words = [np.zeros(max(codes, default=-1) // 32 + 1, np.uint32) for codes in sets]
     for word, codes in zip(words, sets, strict=True):
         code = np.array(codes, np.int64)
