@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import scurry
 from scurry import datasets
-from scurry.verbs.by_scores import score_step, tree_scores
+from scurry.verbs.planners.by_scores import score_step, tree_scores
 
 N_TREES = 500
 

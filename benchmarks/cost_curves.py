@@ -20,7 +20,7 @@ from scurry.errors import InfeasibleError, InputError, ScurryError
 from scurry.evaluation import feature_bill
 from scurry.growing import GreedyMiserClassifier
 from scurry.pruning import PruningPath
-from scurry.pruning.baselines import greedy_rounds
+from scurry.pruning.solvers.baselines import greedy_rounds
 
 Rows = tuple[NDArray[np.float32], NDArray[Any]]
 NOTHING = (float("nan"), float("nan"))

@@ -28,7 +28,7 @@ import scurry
 from report import Report
 from scurry.pruning import PruningPath, PruningProblem
 from scurry.pruning.closure import at_lambdas, whole_path
-from scurry.pruning.lp import linear_program
+from scurry.pruning.solvers.lp import linear_program
 
 T = TypeVar("T")
 

@@ -68,7 +68,13 @@ def machine() -> str:
 
 
 def commit() -> str:
-    """The commit the benchmark runs from, marked if tracked files differ from it."""
+    """The commit the benchmark runs from, marked if tracked files differ from it.
+
+    A copy without git history says it in the variable SCURRY_COMMIT.
+    """
+    given = os.environ.get("SCURRY_COMMIT")
+    if given:
+        return given
     return _git("rev-parse", "--short=10", "HEAD") + ("-modified" if _git("status", "--porcelain", "-uno") else "")
 
 

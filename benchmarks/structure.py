@@ -31,9 +31,9 @@ sys.path.insert(0, str(TOP / "tests"))
 from support.import_graph import find_cycles, find_edges, find_load_order, find_modules, find_single_importers  # noqa: E402
 
 PACKAGE = TOP / "src" / "scurry"
-RULES = {"ExitRule", "LeaderRule", "StepRule"}
+RULES = {"CellRule", "ExitRule", "LeaderRule", "SentinelRule", "StepRule", "TopKRule"}
 # Where a rule class may be told from another: its own module, what runs it, and what writes it as C.
-RULE_PLACES = ("plan.py", "runners/", "export/")
+RULE_PLACES = ("plan/", "runners/", "export/")
 _DIRECTIVES = ("noqa", "type:", "fmt:", "pragma:", "ruff:", "mypy:")
 
 
@@ -229,7 +229,7 @@ def _definitions(tree: ast.Module) -> set[str]:
     names = set()
     for node in ast.walk(tree):
         match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 names.add(name)
             case ast.Attribute(attr=name, ctx=ast.Store()) | ast.Name(id=name, ctx=ast.Store()):
                 names.add(name)

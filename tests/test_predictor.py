@@ -12,7 +12,7 @@ from scurry import AbortFlag, Plan, Predictor
 from scurry.errors import FormatError, InputError
 from scurry.plan import ExitRule, LeaderRule, StepRule
 from scurry.promises import Certificate, Labels
-from scurry.runners.ledger import Ledger
+from scurry.runners.acquisition.ledger import Ledger
 from support.strategies import complete_forest
 
 ROWS = np.random.default_rng(0).normal(size=(50, 6))

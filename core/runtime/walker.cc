@@ -78,6 +78,7 @@ Walker::Walker(const ForestView& forest, Leaves leaves)
     : columns_(forest),
       symmetric_(Symmetric::find(forest, columns_, leaves.payload_of_node)),
       trees_(forest, columns_, std::move(leaves)),
+      sliced_(symmetric_ ? std::nullopt : Sliced::find(trees_, columns_)),
       narrow_(walk_of(trees_.narrow(), trees_, columns_)),
       wide_(walk_of(trees_.wide(), trees_, columns_)) {
   columns_.forget_nodes();
@@ -100,11 +101,12 @@ void Walker::load(const RowsView& rows, std::size_t first, std::size_t n, Scratc
 }
 
 void Walker::index_columns(Scratch& scratch) const {
-  if (!symmetric_) return index_keys(scratch);
+  if (!has_ranks()) return index_keys(scratch);
+  const RankedColumns& ranked = symmetric_ ? symmetric_->ranks() : sliced_->ranks();
   const std::size_t stride = scratch.block.n + kChunk;  // padded for the same reason
-  std::uint8_t* ranks = grow_to(scratch.ranks, stride * symmetric_->n_columns());
-  symmetric_->rank(scratch.block, columns_.stride(), ranks, stride);
-  scratch.block.ranks = {ranks, stride, symmetric_->n_columns()};
+  std::uint8_t* ranks = grow_to(scratch.ranks, stride * ranked.size());
+  ranked.rank(scratch.block, columns_.stride(), ranks, stride);
+  scratch.block.ranks = {ranks, stride, ranked.size()};
 }
 
 void Walker::index_keys(Scratch& scratch) const {
@@ -123,7 +125,10 @@ void Walker::index_keys(Scratch& scratch) const {
 
 void Walker::walk(const Tree& tree, Scratch& scratch, std::uint32_t* payload) const {
   poll_interrupt_now_and_then();
-  if (scratch.block.ranks.of_rows != nullptr) return symmetric_->walk(tree.index, scratch.block, payload);
+  if (scratch.block.ranks.of_rows != nullptr) {
+    return symmetric_ ? symmetric_->walk(tree.index, scratch.block, payload)
+                      : sliced_->walk(tree.index, scratch.block, payload);
+  }
   std::uint32_t* rows = scratch.walk.data();
   if (trees_.is_wide()) {
     kernels().wide.tree(wide_, tree, scratch.block, payload, rows);

@@ -11,6 +11,7 @@
 #include "kernels/kernels.h"
 #include "runtime/aligned.h"
 #include "runtime/columns.h"
+#include "runtime/sliced.h"
 #include "runtime/symmetric.h"
 #include "runtime/trees.h"
 
@@ -35,8 +36,13 @@ class Walker {
   const Columns& columns() const { return columns_; }
   const std::vector<Tree>& trees() const { return trees_.trees(); }
   std::vector<std::int32_t> take_origins() { return trees_.take_origins(); }
-  std::size_t bytes() const { return trees_.bytes() + (symmetric_ ? symmetric_->bytes() : 0); }
+  std::size_t bytes() const {
+    return trees_.bytes() + (symmetric_ ? symmetric_->bytes() : 0) + (sliced_ ? sliced_->bytes() : 0);
+  }
+  // Which loop blocks of rows run through.
+  const char* loop() const { return symmetric_ ? "symmetric" : sliced_ ? "sliced" : "walked"; }
   const std::optional<Symmetric>& symmetric() const { return symmetric_; }
+  const std::optional<Sliced>& sliced() const { return sliced_; }
 
   // Makes space for n rows, a multiple of kChunk. Loading up to that many moves nothing that is already loaded.
   void reserve(std::size_t n, Scratch& scratch) const;
@@ -46,10 +52,10 @@ class Walker {
             std::size_t ahead = 0) const;
   // Whether rows that stop soon are walked faster without a by-column copy.
   bool prefers_rows() const {
-    return !symmetric_ && !trees_.is_wide() && !columns_.has_categories() &&
+    return !has_ranks() && !trees_.is_wide() && !columns_.has_categories() &&
            columns_.stride() <= kernels().max_register_stride;
   }
-  // Makes the by-column copy of the block that walks are fastest with: keys, or ranks in symmetric trees. It pays from
+  // Makes the by-column copy of the block that walks are fastest with: keys, or ranks in symmetric and sliced trees. It pays from
   // half a chunk of rows on.
   void index_columns(Scratch& scratch) const;
   // Makes the copy of keys, which alone helps descend().
@@ -83,9 +89,12 @@ class Walker {
   // Keys of a block should stay in the second-level cache while all trees are walked.
   static constexpr std::size_t kBlockBytes = 512 * 1024, kMinBlockRows = 512, kMaxBlockRows = 4096;
 
+  bool has_ranks() const { return symmetric_ || sliced_; }
+
   Columns columns_;
   std::optional<Symmetric> symmetric_;
   Trees trees_;
+  std::optional<Sliced> sliced_;  // if they are not symmetric
   Walk<NarrowNode> narrow_;
   Walk<WideNode> wide_;
 };

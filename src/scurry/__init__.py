@@ -9,18 +9,19 @@ from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 from scurry.runners.runner import AbortFlag
-from scurry.runners.visit import Visit
 from scurry.version import read_version
 
 if TYPE_CHECKING:
     from scurry import (
         batch,
+        compression,
         datasets,
         display,
         distributed,
         evaluation,
         export,
         growing,
+        monitoring,
         orders,
         pruning,
         report,
@@ -34,9 +35,13 @@ if TYPE_CHECKING:
         EarlyExitRegressor,
         FeatureBudgetClassifier,
     )
+    from scurry.monitoring import Watch
+    from scurry.runners.acquisition.visit import Visit
     from scurry.verbs.anytime import anytime
+    from scurry.verbs.compress import compress
     from scurry.verbs.early_exit import early_exit
     from scurry.verbs.prune import prune
+    from scurry.verbs.watch import watch
 
     __version__: str
 
@@ -52,8 +57,11 @@ __all__ = [
     "Plan",
     "Predictor",
     "Visit",
+    "Watch",
     "anytime",
     "batch",
+    "compress",
+    "compression",
     "datasets",
     "display",
     "distributed",
@@ -64,6 +72,7 @@ __all__ = [
     "from_model",
     "growing",
     "load",
+    "monitoring",
     "orders",
     "promises",
     "prune",
@@ -71,17 +80,22 @@ __all__ = [
     "report",
     "serving",
     "stopping",
+    "watch",
 ]
 
-# Loaded at first use: they need scipy, which takes longer to import than scurry itself.
+# Loaded at first use: predictions need none of them, and most need scipy, which takes longer to import than scurry.
 _LAZY = {
     "AnytimeClassifier": "scurry.estimators",
     "EarlyExitClassifier": "scurry.estimators",
     "EarlyExitRanker": "scurry.estimators",
     "EarlyExitRegressor": "scurry.estimators",
     "FeatureBudgetClassifier": "scurry.estimators",
+    "Visit": "scurry.runners.acquisition.visit",
+    "Watch": "scurry.monitoring",
     "anytime": "scurry.verbs.anytime",
     "batch": "scurry.batch",
+    "compress": "scurry.verbs.compress",
+    "compression": "scurry.compression",
     "datasets": "scurry.datasets",
     "display": "scurry.display",
     "distributed": "scurry.distributed",
@@ -89,12 +103,14 @@ _LAZY = {
     "evaluation": "scurry.evaluation",
     "export": "scurry.export",
     "growing": "scurry.growing",
+    "monitoring": "scurry.monitoring",
     "orders": "scurry.orders",
     "prune": "scurry.verbs.prune",
     "pruning": "scurry.pruning",
     "report": "scurry.report",
     "serving": "scurry.serving",
     "stopping": "scurry.stopping",
+    "watch": "scurry.verbs.watch",
 }
 
 
@@ -103,7 +119,8 @@ def __getattr__(name: str) -> Any:
         return read_version()
     if name not in _LAZY:
         raise AttributeError(f"module 'scurry' has no attribute {name!r}")
-    module = importlib.import_module(_LAZY[name])
+    with errors.require_extra("fit", f"scurry.{name}"):
+        module = importlib.import_module(_LAZY[name])
     return module if module.__name__ == f"scurry.{name}" else getattr(module, name)
 
 

@@ -124,7 +124,7 @@ def test_prune_with_groups_and_labels(run, folder, forest, features, table, tmp_
     assert f"{listed[-1]['cost']:.2f}" in text
     assert "benign found" in " ".join(text.split())
     text = run(*arguments, "--max-cost", 0, "-o", tmp_path / "useless.scurry")
-    assert "every row gets the label" in " ".join(text.split())
+    assert "every row gets the answer" in " ".join(text.split())
 
 
 def test_mistakes(fail, folder, tmp_path):

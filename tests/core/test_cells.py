@@ -10,7 +10,7 @@ import pytest
 
 from scurry import _core
 from scurry.runners.cells import CellRunner
-from scurry.verbs.by_bounds import find_cells
+from scurry.verbs.planners.by_bounds import find_cells
 from support.bounded_forests import bounded_forest
 
 TESTS = Path(__file__).parents[1]
@@ -20,7 +20,7 @@ SCRIPT = """
 import numpy as np, scurry
 from scurry.forest import reference
 from scurry.runners.cells import CellRunner
-from scurry.verbs.by_bounds import find_cells
+from scurry.verbs.planners.by_bounds import find_cells
 from support.bounded_forests import all_inputs, bounded_forest
 
 print(scurry._core.kernels())

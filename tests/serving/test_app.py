@@ -409,5 +409,5 @@ def test_options_that_cannot_be(options, said):
 
 def test_without_the_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "prometheus_client", None)
-    with pytest.raises(scurry.errors.MissingDependencyError, match=r"pip install 'scurry\[serve\]'"):
+    with pytest.raises(scurry.errors.MissingDependencyError, match=r'pip install "scurry\[serve\]"'):
         create_app(PREDICTOR)

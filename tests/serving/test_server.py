@@ -271,7 +271,7 @@ def test_addresses_that_are_none(host, port):
 
 def test_without_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    with pytest.raises(scurry.errors.MissingDependencyError, match=r"pip install 'scurry\[serve\]'"):
+    with pytest.raises(scurry.errors.MissingDependencyError, match=r'pip install "scurry\[serve\]"'):
         serve(PREDICTOR)
 
 

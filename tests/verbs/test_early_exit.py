@@ -61,7 +61,7 @@ def test_every_framework_by_its_own_labels(name, threshold):
 
 def test_early_exit_that_does_not_pay_is_full_evaluation(monkeypatch):
     """Labels at random: most trees matter, so if more than 30 % must be saved, auto asks them all and says so."""
-    monkeypatch.setattr(importlib.import_module("scurry.verbs.by_scores"), "WORTH_IT", 0.7)
+    monkeypatch.setattr(importlib.import_module("scurry.verbs.planners.by_scores"), "WORTH_IT", 0.7)
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(3000, 5)), rng.integers(0, 2, 3000)
     model = RandomForestClassifier(25, max_depth=3, random_state=0).fit(X[:500], y[:500])

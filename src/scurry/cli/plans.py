@@ -267,7 +267,8 @@ def prune(
         "nodes": f"{point.forest.n_nodes:,} of {forest.n_nodes:,}",
     }
     if point.single_label is not None:
-        lines["warning"] = f"every row gets the label {point.single_label!r}; allow a higher cost, or --class-weight"
+        more = ", or --class-weight" if forest.is_classifier else ""
+        lines["warning"] = f"every row gets the answer {point.single_label!r}; allow a higher cost{more}"
     show(facts, as_json, lines | _describe_file(output))
 
 
@@ -346,7 +347,7 @@ def _show_offers(path: PruningPath, as_json: bool) -> None:
         offer = offers[index]
         table.add_row(
             f"{offer.cost:,.2f}",
-            f"{offer.error:.4f}" + (" (one label)" if offer.single_label is not None else ""),
+            f"{offer.error:.4f}" + (" (one answer)" if offer.single_label is not None else ""),
             *(f"{recall:.1%}" for recall in offer.recalls),
             f"{offer.forest.n_nodes:,}",
         )

@@ -22,8 +22,8 @@ from scurry.predictor import Predictor
 from scurry.promises import BudgetMeasurement, Certificate, Cost
 from scurry.pruning.cost_promise import Candidate, certify_cost
 from scurry.pruning.offers import Offer, Offers, ValidationRows, advise
-from scurry.runners.acquire import Acquisition, GetFeature
-from scurry.runners.visit import Visit
+from scurry.runners.acquisition.acquire import Acquisition, GetFeature
+from scurry.runners.acquisition.visit import Visit
 from scurry.verbs.prune import prune
 
 _FEW_ROWS = 2000  # below it, one split leaves too few rows to judge forests on
@@ -340,7 +340,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
             return self._price(self.path_.at(max_cost=max_cost))
         offer = self.offers_.at(max_cost)
         if offer.single_label is not None:
-            warn(f"the forest at {offer.cost:g} per row is of little use: {advise(offer.single_label)}")
+            warn(f"the forest at {offer.cost:g} per row is of little use: {advise(offer.single_label, offer.forest)}")
         return self._price(offer.forest, self._certify(offer))
 
     def _certify(self, offer: Offer) -> Certificate:

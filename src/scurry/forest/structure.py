@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scurry.checks import check_choice, check_instance
 from scurry.errors import InputError
 from scurry.forest.front import Front, RawRows
+from scurry.forest.wrappers import Wrapper
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "aggregation": ("mean", "vote", "sum"),
@@ -93,6 +94,7 @@ class ForestFields:
     integer_dtype: str
     raw_rows: RawRows | None
     front: Front | None
+    wrapper: Wrapper | None
     is_encoded: bool
     feature_names: tuple[str, ...] | None
     categories: Mapping[int, NDArray[Any]]
@@ -111,6 +113,14 @@ class ForestFields:
     def n_outputs(self) -> int:
         """Number of scores per row."""
         return len(self.base_score)
+
+    @property
+    def absent_value(self) -> float:
+        """What an entry is that a sparse matrix does not hold: NaN for XGBoost, 0 for the others.
+
+        XGBoost is the one source that compares with ``<`` and takes sparse matrices.
+        """
+        return np.nan if self.comparison == "<" else 0.0
 
     @property
     def is_classifier(self) -> bool:
@@ -437,6 +447,9 @@ def _check_categories(forest: ForestFields, inner: NDArray[np.bool_]) -> None:
         forest.raw_rows.check(forest.categories)
     if forest.front is not None:
         check_instance("front", forest.front, Front)
+    if forest.wrapper is not None:
+        check_instance("wrapper", forest.wrapper, Wrapper)
+        forest.wrapper.check(forest)
 
 
 def _node_depths(forest: ForestFields, inner: NDArray[np.bool_]) -> NDArray[np.int32]:

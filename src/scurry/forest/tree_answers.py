@@ -87,6 +87,8 @@ class TreeAnswers(ForestFields, ABC):
     @property
     def has_votes(self) -> bool:
         """Whether the votes of all trees count alike. Where leaves are added up, each has a weight of its own."""
+        if self.wrapper is not None and self.wrapper.decides:
+            return False
         return self.is_classifier and self.value.shape[1] == self.n_classes and self.aggregation != "sum"
 
     def tree_votes(self, X: Any) -> NDArray[Any]:

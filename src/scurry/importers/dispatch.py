@@ -127,6 +127,10 @@ def _import(model_or_path: Any, categories: dict[str, ArrayLike], rows: str | No
                     from scurry.importers import pipelines
 
                     return pipelines.import_pipeline(model_or_path, rows, lambda last: _import(last, categories))
+                from scurry.importers import wrappers
+
+                if wrappers.is_wrapper(model_or_path):
+                    return wrappers.import_wrapper(model_or_path, lambda inside: _import(inside, categories, rows))
                 inner = sklearn.unwrap(model_or_path)
                 # What a wrapper holds may be of another framework.
                 return sklearn.import_model(inner) if inner is model_or_path else _import(inner, categories, rows)

@@ -15,6 +15,8 @@ from scurry.promises.measurements import (
     ExitMeasurement,
     RankMeasurement,
     RowSummary,
+    SizeMeasurement,
+    SizePoint,
     StepMeasurement,
     ValueMeasurement,
 )
@@ -41,6 +43,8 @@ __all__ = [
     "RankMeasurement",
     "Recall",
     "RowSummary",
+    "SizeMeasurement",
+    "SizePoint",
     "StepMeasurement",
     "TopK",
     "ValueMeasurement",

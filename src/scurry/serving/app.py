@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from scurry.checks import check_count, check_number, is_number
-from scurry.errors import InputError, MissingDependencyError, ScurryError
+from scurry.errors import InputError, ScurryError, require_extra
 from scurry.forest import Forest
 from scurry.predictor import Predictor
 from scurry.runners.runner import STOP_REASONS
@@ -221,10 +221,8 @@ class _Metrics:
     """Counters for Prometheus."""
 
     def __init__(self) -> None:
-        try:
+        with require_extra("serve", "serving"):
             import prometheus_client as prometheus
-        except ImportError as error:
-            raise MissingDependencyError("serving needs prometheus-client: pip install 'scurry[serve]'") from error
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = registry = prometheus.CollectorRegistry()
         self._write, self.content_type = prometheus.generate_latest, prometheus.CONTENT_TYPE_LATEST

@@ -143,14 +143,11 @@ class ServedModel:
 
     def __init__(self, predictor: Predictor, min_steps: int | None = None) -> None:
         forest = predictor.forest
-        if predictor.plan.ranks_groups:
-            raise InputError(
-                "this plan keeps the top of every query, and the server answers rows as their time allows, each by "
-                "itself; serve the model with all trees, or call predictor.predict(X, groups=…) in your own service"
-            )
         forest.refuse_front("be served")
         raw = RawRows() if forest.raw_rows is None else forest.raw_rows
         self.predictor, self.forest, self.by_step = predictor, forest, predictor.plan.by_step
+        # Which documents leave a ranking depends on the others, so the rows of a request are one query.
+        self.whole_requests = predictor.plan.ranks_groups
         self.n_steps = len(predictor.plan.order) if self.by_step else 0
         if min_steps is not None:
             check_count("min_steps", min_steps, hint="; an answer of 0 steps would be the same for all rows")
@@ -300,13 +297,14 @@ class ServedModel:
         Parameters
         ----------
         rows : array of shape (n_rows, n_features)
+            Those of one query, if the plan ranks queries.
         outputs : sequence of str
         max_steps : int or None
         time_us : float
             For each row; of anytime plans only.
         """
         if not self.by_step:
-            run = self.predictor.run(rows)
+            run = self.predictor.run(rows, groups=np.zeros(len(rows), np.int64) if self.whole_requests else None)
             return self._columns_of(run, outputs, lambda: self.predictor.predict_proba(rows)), 1.0
         run = self.predictor.run(rows, max_steps=max_steps, time_us=time_us)
         columns = self._columns_of(run, outputs, lambda: self._probabilities_after(rows, run.steps))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from scurry.errors import InputError, MissingDependencyError
+from scurry.errors import InputError, require_extra
 from scurry.forest import Forest
 from scurry.predictor import Predictor
 from scurry.serving.app import BUSY, DEFAULT_BUDGET_US, DEFAULT_MAX_WAITING, RETRY_AFTER_S, App, create_app
@@ -57,10 +57,8 @@ def serve(
     ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
     >>> scurry.serving.serve(scurry.Forest.from_trees([stump]), port=8000)  # doctest: +SKIP
     """
-    try:
+    with require_extra("serve", "serving"):
         import uvicorn
-    except ImportError as error:
-        raise MissingDependencyError("serving needs uvicorn: pip install 'scurry[serve]'") from error
     app = create_app(model, name=name, budget_us=budget_us, min_steps=min_steps, max_waiting=max_waiting)
     listener = _listen(host, port)
     config = uvicorn.Config(

@@ -14,11 +14,12 @@ from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Promise, Recall, TopK, Values
-from scurry.verbs.by_accuracy import plan_by_accuracy
-from scurry.verbs.by_bounds import plan_by_bounds
-from scurry.verbs.by_class import plan_by_class
-from scurry.verbs.by_ranks import plan_by_ranks, ranked_by_score
-from scurry.verbs.by_scores import (
+from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
+from scurry.verbs.planners.by_accuracy import plan_by_accuracy
+from scurry.verbs.planners.by_bounds import plan_by_bounds
+from scurry.verbs.planners.by_class import plan_by_class
+from scurry.verbs.planners.by_ranks import plan_by_ranks, ranked_by_score
+from scurry.verbs.planners.by_scores import (
     SCORE_METHODS,
     explain_choice,
     keep_if_worth_it,
@@ -26,11 +27,10 @@ from scurry.verbs.by_scores import (
     spent_by,
     split_to_choose,
 )
-from scurry.verbs.by_values import plan_by_values
-from scurry.verbs.by_votes import plan_by_votes, plan_without_rows
-from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
-from scurry.verbs.score_maps import with_score_map
-from scurry.verbs.sentinels import can_refit
+from scurry.verbs.planners.by_values import plan_by_values
+from scurry.verbs.planners.by_votes import plan_by_votes, plan_without_rows
+from scurry.verbs.planners.score_maps import with_score_map
+from scurry.verbs.planners.sentinels import can_refit
 
 
 def early_exit(

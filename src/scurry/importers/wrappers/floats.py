@@ -1,0 +1,52 @@
+"""Floats: where along all numbers the answer to a question changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+
+def first_true(question: Callable[[float], bool], largest: float) -> float:
+    """Return the smallest double from ``-largest`` on at which a question is answered yes, once yes then always.
+
+    Parameters
+    ----------
+    question : callable
+    largest : float
+
+    Returns
+    -------
+    float
+        ``-largest`` if the answer is always yes, and the number after `largest` if it never is.
+
+    Examples
+    --------
+    >>> first_true(lambda x: x * x * x >= 8.0, 10.0)
+    2.0
+    """
+    low, high = _rank(-largest), _rank(largest)
+    if question(-largest):
+        return -largest
+    if not question(largest):
+        return float(np.nextafter(largest, np.inf))
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if question(_number(middle)) else (middle, high)
+    return _number(high)
+
+
+def _rank(x: float) -> int:
+    """Return the place of a double among all, 0 at zero."""
+    bits = int(np.float64(abs(x)).view(np.int64))
+    return bits if x >= 0 else -bits
+
+
+def _number(rank: int) -> float:
+    size = float(np.int64(abs(rank)).view(np.float64))
+    return size if rank >= 0 else -size
+
+
+def neighbours(x: float, n: int) -> list[float]:
+    """Return a double with `n` before and `n` after it."""
+    return [_number(_rank(x) + step) for step in range(-n, n + 1)]

@@ -1,0 +1,236 @@
+"""Early exit on ranks: documents leave a query once they cannot change its k best, certified on other queries.
+
+A part of the queries finds an order of trees and refits its beginnings (`scurry.stopping.sentinels.prefix`), and how
+far estimates of a query's best documents are off. One number, the caution, is left for the other queries. They test
+cautious rules first, as they run, and stop at the first that cannot be certified.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.errors import InfeasibleError, InputError
+from scurry.forest import Forest
+from scurry.plan import Plan, TopKRule
+from scurry.predictor import Predictor
+from scurry.promises import Outcomes, RankMeasurement, TopK
+from scurry.promises.ranks import find_places
+from scurry.runners.runner import Run
+from scurry.stopping.guarantee import certified_rate, rate_p_value, rows_needed
+from scurry.stopping.sample import InMemory
+from scurry.stopping.sentinels.labels import near_decision
+from scurry.stopping.sentinels.lanes import SentinelFit, prefix_lanes
+from scurry.stopping.sentinels.leaves import RowLeaves
+from scurry.stopping.sentinels.prefix import even_sentinels, fit_prefix
+from scurry.verbs.options import Calibration, ExitOptions
+from scurry.verbs.planners.sentinels import can_refit, full_scores, leaves_of, score_values
+
+CAUTIONS = np.geomspace(8.0, 0.25, 121)
+_N_DIVIDING = 32
+FloatArray = NDArray[np.float64]
+
+
+class Queries(NamedTuple):
+    """Documents, those of a query next to each other.
+
+    Attributes
+    ----------
+    rows : array of shape (n_rows, n_features)
+    query : int array of shape (n_rows,)
+    full : float64 array of shape (n_rows,)
+        The model's own scores.
+    """
+
+    rows: NDArray[Any]
+    query: NDArray[np.intp]
+    full: FloatArray
+
+    def where(self, chosen: NDArray[np.bool_]) -> Queries:
+        """Return some of the documents."""
+        return Queries(self.rows[chosen], self.query[chosen], self.full[chosen])
+
+    def count_changed(self, promise: TopK, scores: FloatArray) -> int:
+        """Return how many queries break the promise with these scores."""
+        (count,) = promise.count(Outcomes(answers=scores, full=self.full, queries=self.query))
+        return count.n_broken
+
+
+def ranked_by_score(forest: Forest) -> Forest:
+    """Return the forest whose answers are the scores that rank rows: those before the link, if it has one.
+
+    A classifier with two classes ranks by the score of its second class, which rises with its probability.
+    """
+    has_one_score = forest.n_outputs == 1 and forest.aggregation == "sum"
+    return forest.replace(classes=None, link="identity") if has_one_score else forest
+
+
+def plan_by_ranks(calibration: Calibration) -> Plan:
+    """Return a certified plan for a promise about the k best documents of queries.
+
+    Raises
+    ------
+    InfeasibleError
+        If the promise cannot be certified.
+    """
+    forest, promise = calibration.forest, calibration.promise
+    assert isinstance(promise, TopK)
+    assert promise.confidence is not None
+    _check_asked(forest, promise, calibration)
+    queries = _read_queries(calibration)
+    n_queries = calibration.rows.n_units
+    if np.bincount(queries.query).max() <= promise.k:
+        raise InputError(
+            f"no query has more than {promise.k} documents, so that all of them are in its top {promise.k}; pass a "
+            "smaller k, or run the model itself",
+            argument="promise",
+        )
+    # Rows that were given to fit the rule leave more queries to certify it.
+    n_fit = max(n_queries // (5 if calibration.has_fit_rows else 2), 1)
+    fits = np.isin(queries.query, queries.query[calibration.rows.divide(n_fit)[0][_by_query(calibration)]])
+    fitting, testing = queries.where(fits), queries.where(~fits)
+    n_tests = n_queries - n_fit
+    if n_tests == 0 or rate_p_value(0, n_tests, promise.max_changed) > 1 - promise.confidence:
+        raise _infeasible(calibration, promise, 0, n_tests)
+    fit, sigma = _fit(calibration, promise, fitting)
+    best: tuple[float, Run, int] | None = None
+    for caution in CAUTIONS:
+        run = Predictor(forest, _plan(fit, promise, caution * sigma)).run(testing.rows, groups=testing.query)
+        n_broken = testing.count_changed(promise, run.scores)
+        if rate_p_value(n_broken, n_tests, promise.max_changed) > 1 - promise.confidence:
+            if best is None:
+                raise _infeasible(calibration, promise, n_broken, n_tests)
+            break
+        best = float(caution), run, n_broken
+    assert best is not None
+    caution, run, n_broken = best
+    measured = RankMeasurement(
+        changed=n_broken / n_tests,
+        mean_trees=run.mean_trees,
+        mean_documents=len(testing.rows) / n_tests,
+        caution=caution,
+    )
+    certificate = calibration.certificate(
+        "sentinels",
+        promise,
+        n_rows=n_tests,
+        n_broken=n_broken,
+        n_fit_rows=len(fitting.rows if calibration.fit_rows is None else calibration.fit_rows),
+        measured=measured,
+    )
+    return replace(_plan(fit, promise, caution * sigma), certificate=certificate)
+
+
+def _check_asked(forest: Forest, promise: TopK, calibration: Calibration) -> None:
+    """Raise an error that says what to ask for instead, if this cannot be promised."""
+    options: ExitOptions = calibration.options
+    if calibration.rows.groups is None or "groups=groups" not in calibration.data:
+        raise InputError(f"groups= is needed: TopK({promise.k}) is about the rows of each query", argument="groups")
+    if forest.is_classifier or not can_refit(forest):
+        raise InputError(
+            "TopK is for boosted trees with one score for each row, with at most 65,536 leaves a tree: rankers such as "
+            "LGBMRanker, regressors, and classifiers with two classes",
+            argument="model",
+        )
+    if options.method not in ("auto", "sentinels"):
+        raise InputError(f'TopK needs method="auto" or "sentinels", got {options.method!r}', argument="method")
+    if calibration.rows.parts is not None:
+        raise InputError("by= cannot be used with TopK; calibrate a predictor for each subgroup", argument="by")
+    for name, usual in (("keep_scores", None), ("threshold", None), ("shuffle", "fixed"), ("costs", "trees")):
+        if not (isinstance(given := getattr(options, name), str | None) and given == usual):
+            raise InputError(f"{name} is for promises about labels; leave it out", argument=name)
+    if not isinstance(calibration.sample, InMemory):
+        raise InputError("TopK needs calibration rows in memory; pass an array or a frame", argument="X_cal")
+
+
+def _by_query(calibration: Calibration) -> NDArray[np.intp]:
+    assert calibration.rows.groups is not None
+    return np.argsort(calibration.rows.groups, kind="stable")
+
+
+def _read_queries(calibration: Calibration) -> Queries:
+    at = _by_query(calibration)
+    assert calibration.rows.groups is not None
+    rows = calibration.sample.gathered()[at]
+    full = full_scores(calibration.forest, rows)
+    if not np.isfinite(full).all():
+        n_lost = np.count_nonzero(~np.isfinite(full))
+        raise InputError(
+            f"the model scores {n_lost:,} rows of X_cal as NaN or infinite, which have no rank; leave them out",
+            argument="X_cal",
+        )
+    return Queries(rows, calibration.rows.groups[at], full)
+
+
+def _fit(calibration: Calibration, promise: TopK, fitting: Queries) -> tuple[SentinelFit, FloatArray]:
+    """Return estimates of full scores, and by how much those of two good documents of a query differ by mistake."""
+    forest = calibration.forest
+    rows = fitting.rows if calibration.fit_rows is None else calibration.fit_rows
+    full = fitting.full if calibration.fit_rows is None else full_scores(forest, rows)
+    if np.ptp(full) == 0:
+        raise InputError(
+            f"the model gives all {len(rows):,} rows that fit the rule the same value: nothing to rank. Pass rows "
+            "like those to be predicted",
+            argument="X_cal",
+        )
+    leaves, tested = leaves_of(forest), None
+    if calibration.fit_rows is not None:
+        tested = RowLeaves(leaves.encode(forest.apply(fitting.rows)), fitting.full)
+    prefix = fit_prefix(
+        leaves,
+        score_values(forest)[leaves.node],
+        RowLeaves(leaves.encode(forest.apply(rows)), full),
+        tested,
+        sentinels=even_sentinels(forest.n_trees),
+        weight=_near_the_last(fitting, promise.k, full),
+    )
+    good = find_places(fitting.full, fitting.query) < 2 * promise.k
+    query = np.unique(fitting.query[good], return_inverse=True)[1]
+    missed = (fitting.full - prefix.tested)[:, good]  # by corrections that were not fitted to these rows
+    sizes = np.bincount(query)
+    means = np.stack([np.bincount(query, weights=one) for one in missed]) / sizes
+    fit = prefix_lanes(leaves, prefix, with_spread=False)
+    return fit, np.sqrt(2 * np.square(missed - means[:, query]).mean(axis=1))
+
+
+def _near_the_last(fitting: Queries, k: int, full: FloatArray) -> FloatArray:
+    """Return how much each row should count in a fit: most where its score is like those of the last of k best."""
+    last = fitting.full[find_places(fitting.full, fitting.query) == k - 1]
+    if len(last) == 0:  # queries that fit the rule may be short, where others are not
+        return np.ones(len(full))
+    dividing = np.quantile(last, (np.arange(_N_DIVIDING) + 0.5) / _N_DIVIDING)
+    weights: FloatArray = np.mean([near_decision(full, score) for score in dividing], axis=0)
+    return weights
+
+
+def _plan(fit: SentinelFit, promise: TopK, limits: FloatArray) -> Plan:
+    stop = TopKRule(
+        k=promise.k,
+        keep=promise.keep,
+        sentinels=fit.sentinels.astype(np.int32),
+        lanes=fit.lanes,
+        lane=fit.lane.astype(np.int32),
+        scale=fit.scale,
+        offset=fit.offset,
+        limits=np.ceil(limits / fit.scale),
+    )
+    return Plan(order=fit.order.astype(np.int32), stop=stop)
+
+
+def _infeasible(calibration: Calibration, promise: TopK, n_broken: int, n_tests: int) -> InfeasibleError:
+    confidence = promise.confidence or 0.0
+    needed = rows_needed(promise.max_changed, confidence)
+    # So many queries in all that enough are left after those that fit the rule.
+    needed = -(-needed * 5 // 4) if calibration.has_fit_rows else 2 * needed - 1
+    achievable = certified_rate(n_broken, n_tests, confidence) if n_tests else 1.0
+    return InfeasibleError(
+        f"{promise.max_changed:g} of the queries cannot be certified with confidence {confidence:g}: {n_tests} are "
+        f"left to test the rule, and {n_broken} of them change; a share of {achievable:.3g} can. Pass a larger "
+        f"max_changed, or at least {needed} queries",
+        achievable,
+        n_rows_needed=needed,
+        argument="promise",
+    )

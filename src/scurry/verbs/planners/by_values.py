@@ -1,0 +1,223 @@
+"""Early exit on values: rows stop once an estimate is close enough to the model's value, certified on other rows.
+
+Boosted trees: the fitting rows find an order of trees and refit its beginnings (`scurry.stopping.sentinels.prefix`).
+Trees that are averaged: the variance between the trees seen so far tells how far the average may still move. Either
+way one number, the caution, is left for the rows that certify. They test cautious rules first and stop at the first
+that cannot be certified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.errors import InfeasibleError, InputError
+from scurry.evaluation import score_quality
+from scurry.forest import Forest
+from scurry.plan import Plan
+from scurry.predictor import Predictor
+from scurry.promises import ValueMeasurement, Values
+from scurry.runners.rules import sentinel_plan
+from scurry.stopping.guarantee import certified_rate, certify_rates, rows_needed
+from scurry.stopping.sample import InMemory, Sums
+from scurry.stopping.sentinels.lanes import SentinelFit
+from scurry.stopping.sentinels.leaves import RowLeaves
+from scurry.stopping.sentinels.prefix import even_sentinels, fit_prefix
+from scurry.stopping.sentinels.values import CAUTIONS, ValueFamily, mean_family, prefix_family
+from scurry.verbs.options import Calibration, ExitOptions
+from scurry.verbs.planners.by_scores import split_to_fit
+from scurry.verbs.planners.sentinels import can_refit, full_scores, leaves_of, link_of, score_values
+
+FloatArray = NDArray[np.float64]
+
+
+def plan_by_values(calibration: Calibration) -> Plan:
+    """Return a certified plan for a promise about values.
+
+    Raises
+    ------
+    InfeasibleError
+        If the promise cannot be certified.
+    """
+    forest, promise = calibration.forest, calibration.promise
+    assert isinstance(promise, Values)
+    _check_asked(forest, promise, calibration.options)
+    if calibration.rows.parts is not None:
+        raise InputError("by= cannot be used with Values; calibrate a predictor for each subgroup", argument="by")
+    rows, _, tests = split_to_fit(calibration)
+    held_out = calibration.sample if tests.all() else calibration.sample.where(tests)
+    full = full_scores(forest, rows)
+    if np.ptp(full) == 0:
+        raise InputError(
+            f"the model gives all {len(rows):,} rows that fit the rule the same value: nothing to estimate. Pass rows "
+            "like those to be predicted",
+            argument="X_cal",
+        )
+    family = _choose_family(forest, promise, rows, full)
+    n_rows = held_out.n_rows
+    counts = held_out.sums(partial(_count, forest, promise, family))
+    best = len(CAUTIONS) - 1
+    if promise.confidence is not None:
+        best = certify_rates(counts[:, -1], n_rows, promise.max_share, promise.confidence)
+        if best < 0:
+            raise _infeasible(calibration, promise, int(counts[0, -1]), n_rows)
+    else:
+        # No rows certify anything, and the boldest rule that keeps the limit on the rows themselves is taken.
+        kept = np.flatnonzero(counts[:, -1] <= promise.max_share * n_rows)
+        best = int(kept[-1]) if len(kept) else 0
+    rule = family.member(float(CAUTIONS[best]))
+    errors = held_out.each(partial(_errors, forest, promise, rule))
+    measured = ValueMeasurement(
+        beyond=int(counts[best, -1]) / n_rows,
+        mean_trees=float(counts[best, :-1] @ rule.n_trees_at_stop) / n_rows,
+        mean_error=float(errors.mean()),
+        largest_error=float(errors.max()),
+        caution=float(CAUTIONS[best]),
+        **_quality(calibration, rule),
+    )
+    tested = {} if promise.confidence is None else {"n_rows": n_rows, "n_broken": int(counts[best, -1])}
+    certificate = calibration.certificate("sentinels", promise, n_fit_rows=len(rows), measured=measured, **tested)
+    return sentinel_plan(rule, certificate)
+
+
+def _check_asked(forest: Forest, promise: Values, options: ExitOptions) -> None:
+    """Raise an error that says what to ask for instead, if this cannot be promised for this model."""
+    if forest.n_classes > 2:
+        raise InputError(
+            f"Values compares one value per row, and the model has {forest.n_classes} classes; promise "
+            "Labels(…) or Accuracy(…), or train one model per class",
+            argument="promise",
+        )
+    if not forest.is_classifier and forest.n_outputs != 1:
+        raise InputError(
+            f"Values compares one value per row, and the model gives {forest.n_outputs}; train one model for each",
+            argument="promise",
+        )
+    if forest.is_classifier and forest.n_classes < 2:
+        raise InputError("the model knows only one class and answers it at once; pass one of two", argument="model")
+    if forest.is_classifier == (promise.of == "value"):
+        wanted = 'of="probability" or of="log-odds"' if forest.is_classifier else 'of="value"'
+        kind = "classifier" if forest.is_classifier else "regressor"
+        raise InputError(f"the model is a {kind}: promise Values(…, {wanted}), got {promise!r}", argument="promise")
+    if forest.is_classifier and forest.link not in ("identity", "logistic", "softmax"):
+        raise InputError(
+            f"the model's scores have the link {forest.link!r} and are no probabilities; promise Labels(…)",
+            argument="promise",
+        )
+    if promise.of == "log-odds" and forest.link == "identity":
+        raise InputError(
+            "the model averages the probabilities of its trees, which may be 0 or 1, so that log-odds are infinite; "
+            'promise Values(…, of="probability")',
+            argument="promise",
+        )
+    if options.method not in ("auto", "sentinels"):
+        raise InputError(f'Values needs method="auto" or "sentinels", got {options.method!r}', argument="method")
+    for name, usual in (("keep_scores", None), ("shuffle", "fixed"), ("costs", "trees")):
+        if not (isinstance(given := getattr(options, name), str | None) and given == usual):
+            raise InputError(f"{name} is for promises about labels; leave it out", argument=name)
+    if forest.aggregation == "sum" and not can_refit(forest):
+        raise InputError("a tree of this model has more than 65,536 leaves, too many to refit", argument="model")
+    if forest.aggregation != "sum" and forest.tree_output[0] >= 0 and forest.n_outputs > 1:
+        raise InputError("trees of this model answer for one class each; promise Labels(…)", argument="promise")
+
+
+def _choose_family(forest: Forest, promise: Values, rows: NDArray[Any], full: FloatArray) -> ValueFamily:
+    """Return the family of rules; of two orders of boosted trees, the one that needs fewer trees.
+
+    Models that learn slowly are redundant and gain from an order of its own; others lose. Two thirds of the rows fit
+    both, the others compare them, and all of them fit the one that is chosen.
+    """
+    if forest.aggregation != "sum":
+        return mean_family(score_values(forest), forest.apply(rows), full, promise.max_error)
+    kept = np.arange(len(rows)) % 3 > 0
+    if kept.all() or not kept.any():
+        return _prefix_family(forest, promise, rows, full, None)
+    own = np.arange(forest.n_trees)
+    spent = []
+    for order in (None, own):
+        family = _prefix_family(forest, promise, rows[kept], full[kept], order)
+        counts = InMemory(rows[~kept]).sums(partial(_count, forest, promise, family))
+        good = np.flatnonzero(counts[:, -1] <= promise.max_share * (~kept).sum())
+        at = int(good[-1]) if len(good) else 0
+        spent.append(float(counts[at, :-1] @ family.fit.n_trees_at_stop))
+    return _prefix_family(forest, promise, rows, full, own if spent[1] < spent[0] else None)
+
+
+def _prefix_family(
+    forest: Forest, promise: Values, rows: NDArray[Any], full: FloatArray, order: NDArray[np.int64] | None
+) -> ValueFamily:
+    leaves, weight, link = leaves_of(forest), None, _link(forest, promise)
+    if promise.of == "probability" and link is not None:
+        p = link(full)
+        weight = 0.05 + np.square(4 * p * (1 - p))  # errors of clear rows hardly move their probabilities
+    fit = fit_prefix(
+        leaves,
+        score_values(forest)[leaves.node],
+        RowLeaves(leaves.encode(forest.apply(rows)), full),
+        sentinels=even_sentinels(forest.n_trees),
+        weight=weight,
+        order=order,
+    )
+    # Log-odds are the scores themselves but for a factor.
+    error = promise.max_error / forest.link_scale if promise.of == "log-odds" else promise.max_error
+    return prefix_family(leaves, fit, error, link=link, scores=full)
+
+
+def _link(forest: Forest, promise: Values) -> Callable[[FloatArray], FloatArray] | None:
+    """Return what turns scores into the values compared; None where they are the same but for a factor."""
+    return None if promise.of == "log-odds" or forest.link == "identity" else partial(link_of, forest)
+
+
+def _differences(forest: Forest, promise: Values, estimates: FloatArray, full: FloatArray) -> FloatArray:
+    """Return how far estimated scores are from full ones, on the scale that the promise is about."""
+    if promise.of == "log-odds":
+        return np.abs(estimates - full) * forest.link_scale
+    return np.abs(link_of(forest, estimates) - link_of(forest, full))
+
+
+def _count(forest: Forest, promise: Values, family: ValueFamily, rows: NDArray[Any]) -> Sums:
+    def is_far(estimates: FloatArray, full: FloatArray) -> NDArray[np.bool_]:
+        return _differences(forest, promise, estimates, full) > promise.max_error
+
+    return family.count(forest.apply(rows), full_scores(forest, rows), is_far)
+
+
+def _errors(forest: Forest, promise: Values, rule: SentinelFit, rows: NDArray[Any]) -> FloatArray:
+    """Return how far the answer of each row is from the model's."""
+    full, estimates = full_scores(forest, rows), rule.stop(forest.apply(rows)).estimate
+    return _differences(forest, promise, np.where(np.isnan(estimates), full, estimates), full)
+
+
+def _quality(calibration: Calibration, rule: SentinelFit) -> dict[str, float]:
+    """Return how good answers are, of the full model and of the rule, where targets or labels are known."""
+    forest, y = calibration.forest, calibration.rows.y
+    if y is None or not isinstance(calibration.sample, InMemory):
+        return {}
+    rows = calibration.sample.gathered()
+    fast = Predictor(forest, sentinel_plan(rule, None))
+    if not forest.is_classifier:
+        of_full, of_fast = (float(np.sqrt(np.square(one.predict(rows) - y).mean())) for one in (forest, fast))
+        return {"full_rmse": of_full, "fast_rmse": of_fast}
+    if len(np.unique(y)) < 2:
+        return {}
+    quality = score_quality(fast, rows, y)
+    return {name: getattr(quality, name) for name in ("full_auc", "fast_auc", "full_log_loss", "fast_log_loss")}
+
+
+def _infeasible(calibration: Calibration, promise: Values, n_broken: int, n_rows: int) -> InfeasibleError:
+    confidence = promise.confidence or 0.0
+    needed = rows_needed(promise.max_share, confidence)
+    needed = needed if calibration.has_fit_rows else 2 * needed - 1
+    achievable = certified_rate(n_broken, n_rows, confidence)
+    return InfeasibleError(
+        f"Values({promise.max_error:g}, max_share={promise.max_share:g}) cannot be certified with confidence "
+        f"{confidence:g} on {n_rows} rows; a share of {achievable:.3g} can. Pass a larger max_share or max_error, or "
+        f"at least {needed} calibration rows",
+        achievable,
+        n_rows_needed=needed,
+        argument="promise",
+    )

@@ -1,0 +1,228 @@
+"""Promises for each of several groups: certified counts, misuse, extra rows, subgroups and broken promises."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+
+import scurry
+from scurry.errors import InfeasibleError, InputError
+from scurry.promises import Labels, LabelsPerClass, Recall
+from scurry.stopping.guarantee import split_risk
+from scurry.verbs.options import Calibration, ExitOptions
+from scurry.verbs.planners.by_class import plan_by_class
+
+RARE = LabelsPerClass({"no": 0.02, "yes": 0.1})
+
+
+def draw(n_rows, seed, n_classes=2):
+    """Rows whose last class is rare."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, 6))
+    score = X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(scale=0.4, size=n_rows)
+    if n_classes == 2:
+        return X, np.where(score > 1.5, "yes", "no")
+    return X, np.searchsorted([-0.5, 1.0], score)
+
+
+@pytest.fixture(scope="module")
+def model():
+    X, y = draw(2000, 0)
+    return GradientBoostingClassifier(n_estimators=40, random_state=0).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def three():
+    X, y = draw(2000, 0, 3)
+    return RandomForestClassifier(30, max_depth=6, random_state=0).fit(X, y)
+
+
+def check_tests(predictor, X, y=None):
+    """What the certificate counts is what the predictor does to the same rows."""
+    certificate = predictor.certificate
+    full, fast = predictor.forest.predict(X), predictor.predict(X)
+    for test in certificate.tests:
+        assert binom.cdf(test.n_broken, test.n_rows, test.max_rate) <= 1 - test.confidence
+        assert test.bound <= test.max_rate
+    return full, fast
+
+
+@pytest.mark.parametrize("method", ["auto", "qwyc", "sentinels"])
+def test_two_classes(model, method):
+    X, _ = draw(6000, 1)
+    fit, cal = X[:2000], X[2000:]
+    fast = scurry.early_exit(model, cal, X_fit=fit, promise=RARE, method=method)
+    full, labels = check_tests(fast, cal)
+    assert [test.group for test in fast.certificate.tests] == ["class 'no'", "class 'yes'"]
+    for test, label in zip(fast.certificate.tests, ("no", "yes"), strict=True):
+        assert test.n_rows == (full == label).sum()
+        assert test.n_broken == ((labels != full) & (full == label)).sum()
+    assert fast.certificate.n_broken == (labels != full).sum()
+    assert fast.certificate.exits.changed == (labels != full).mean()
+    run = fast.run(cal)
+    assert fast.certificate.exits.mean_trees == pytest.approx(run.mean_trees)
+    assert run.mean_trees < 30
+    assert np.prod([test.confidence for test in fast.certificate.tests]) == pytest.approx(0.95)
+
+
+def test_what_is_said_and_saved(model, tmp_path):
+    X, _ = draw(4000, 1)
+    fast = scurry.early_exit(model, X, promise=RARE)
+    assert "at most 2 % that the model labels 'no' and 10 % that it labels 'yes'" in str(fast.summary())
+    assert "class 'yes'" in fast.certificate.describe()
+    fast.save(tmp_path / "fast.scurry")
+    read = scurry.load(tmp_path / "fast.scurry")
+    assert read.certificate.tests == fast.certificate.tests
+    assert read.certificate.promise == RARE
+    assert "promise=scurry.promises.LabelsPerClass(" in fast.certificate.recipe
+    assert "max_disagreement" not in fast.certificate.recipe
+    again = eval(fast.certificate.recipe, {"scurry": scurry, "model": model, "X_cal": X})
+    assert again.digest == fast.digest
+
+
+def test_many_classes(three):
+    X, _ = draw(8000, 1, 3)
+    promise = LabelsPerClass({0: 0.03, 1: 0.02, 2: 0.1})
+    fast = scurry.early_exit(three, X[2000:], X_fit=X[:2000], promise=promise)
+    full, labels = check_tests(fast, X[2000:])
+    for test, label in zip(fast.certificate.tests, range(3), strict=True):
+        assert test.n_rows == (full == label).sum()
+        assert test.n_broken == ((labels != full) & (full == label)).sum()
+    assert fast.run(X).mean_trees < 27
+
+
+@pytest.mark.parametrize("class_", ["yes", "no"])
+def test_recall(model, class_):
+    X, y = draw(8000, 1)
+    cal, known = X[2000:], y[2000:]
+    fast = scurry.early_exit(model, cal, known, X_fit=X[:2000], promise=Recall(class_, 0.08, 0.05))
+    full, labels = check_tests(fast, cal)
+    found, others = fast.certificate.tests
+    of_class = (full == class_) & (known == class_)
+    assert (found.n_rows, found.n_broken) == (of_class.sum(), (labels != class_)[of_class].sum())
+    assert (others.n_rows, others.n_broken) == ((full != class_).sum(), (labels == class_)[full != class_].sum())
+    recall = [(answers == class_)[known == class_].mean() for answers in (full, labels)]
+    assert recall[0] - recall[1] <= 0.08
+
+
+def test_recall_of_many_classes(three):
+    X, y = draw(8000, 1, 3)
+    fast = scurry.early_exit(three, X, y, promise=Recall(2, 0.1, 0.05))
+    check_tests(fast, X)
+    assert [test.group for test in fast.certificate.tests] == ["class 2 found", "other labels"]
+
+
+def test_too_few_rows_of_a_class_say_how_many_more(model):
+    X, _ = draw(6000, 1)
+    fit, cal = X[:2000], X[2000:]
+    full = model.predict(cal)
+    few = np.concatenate([cal[full == "no"][:3000], cal[full == "yes"][:10]])
+    with pytest.raises(InfeasibleError, match=r"class 'yes' .* Add at least \d+ more calibration rows") as caught:
+        scurry.early_exit(model, few, X_fit=fit, promise=RARE)
+    n_more = caught.value.n_rows_needed - 10
+    # So many certify a rule that changes none of them, and one fewer does not.
+    for more, enough in ((n_more, True), (n_more - 1, False)):
+        own = split_risk([3000, 10 + more], [0.02, 0.1], 0.05)[1]
+        assert (0.9 ** (10 + more) <= own) == enough
+    # Rows of that class alone are enough.
+    extra = cal[full == "yes"]
+    fast = scurry.early_exit(model, np.concatenate([few, extra[10 : 10 + 3 * n_more]]), X_fit=fit, promise=RARE)
+    assert fast.certificate.tests[1].n_rows == 10 + 3 * n_more
+
+
+def test_groups_count_once(model):
+    X, _ = draw(3000, 1)
+    rows, groups = (
+        np.repeat(X, 2, axis=0) + np.random.default_rng(0).normal(scale=1e-3, size=(6000, 6)),
+        np.arange(3000),
+    )
+    fast = scurry.early_exit(model, rows, X_fit=draw(2000, 5)[0], groups=np.repeat(groups, 2), promise=RARE)
+    assert fast.certificate.unit == "group"
+    assert sum(test.n_rows for test in fast.certificate.tests) == 3000
+    assert fast.certificate.promise.holds == "groups"
+
+
+@pytest.mark.parametrize("promise", [Labels(0.03), RARE])
+def test_every_subgroup_has_a_test_of_its_own(model, promise):
+    import pandas as pd
+
+    X, _ = draw(9000, 1)
+    region = np.where(X[:, 5] > 0.5, "north", "south")
+    fit, cal, part = X[:2000], X[2000:], region[2000:]
+    fast = scurry.early_exit(model, cal, X_fit=fit, by=part, promise=promise)
+    full, labels = check_tests(fast, cal)
+    assert sum(test.n_rows for test in fast.certificate.tests) == len(cal)
+    changed = labels != full
+    by_name = {test.group: test for test in fast.certificate.tests}
+    if isinstance(promise, Labels):
+        assert by_name["north"].n_broken == changed[part == "north"].sum()
+    else:
+        of_group = (part == "south") & (full == "yes")
+        test = by_name["south, class 'yes'"]
+        assert (test.n_rows, test.n_broken) == (of_group.sum(), changed[of_group].sum())
+    frame = pd.DataFrame(cal, columns=list("abcdef")).assign(region=part)
+    forest = scurry.from_model(model, feature_names=list("abcdef"))
+    named = scurry.early_exit(forest, frame, X_fit=fit, by="region", promise=promise)
+    assert [test.group for test in named.certificate.tests] == [
+        f"region={test.group}" for test in fast.certificate.tests
+    ]
+
+
+class TestMisuse:
+    X, y = draw(1500, 1)
+
+    def fails(self, model, match, argument, **options):
+        with pytest.raises(InputError, match=match) as caught:
+            scurry.early_exit(model, self.X, **options)
+        assert caught.value.argument == argument
+
+    def test_unknown_and_missing_classes(self, model, three):
+        self.fails(
+            model,
+            r"classes of the model, \['no', 'yes'\], got 'maybe'",
+            "promise",
+            promise=LabelsPerClass({"no": 0.1, "maybe": 0.1}),
+        )
+        self.fails(three, r"\[2\] are missing", "promise", promise=LabelsPerClass({0: 0.1, 1: 0.1}))
+        self.fails(model, "got 'maybe'", "promise", y_cal=self.y, promise=Recall("maybe", 0.1))
+
+    def test_labels(self, model):
+        self.fails(model, "y_cal is needed: Recall", "y_cal", promise=Recall("yes", 0.1))
+        missing = self.y.astype(object)
+        missing[3] = np.nan
+        with pytest.raises(InputError, match="y_cal"):
+            scurry.early_exit(model, self.X, missing, promise=Recall("yes", 0.1))
+
+    def test_options_that_do_not_fit(self, model):
+        self.fails(model, "method must be", "method", promise=RARE, method="minimax")
+        self.fails(model, "shuffle must be", "shuffle", promise=RARE, shuffle="row")
+        self.fails(model, "not both", "promise", promise=RARE, max_disagreement=0.2)
+        self.fails(model, "by has shape", "by", promise=RARE, by=[1, 2])
+        self.fails(model, "by has missing values", "by", promise=RARE, by=np.full(1500, np.nan))
+        self.fails(model, "name of a column", "by", promise=RARE, by="region")
+        self.fails(model, "by is for a promise", "by", confidence=None, by=self.y)
+
+    def test_rows(self, model):
+        with pytest.raises(InputError, match="X_cal is needed"):
+            scurry.early_exit(model, promise=RARE)
+        with pytest.raises(InputError, match=r"one of scurry\.promises"):
+            scurry.early_exit(model, self.X, promise={"no": 0.1})
+
+
+def test_promises_are_kept(model):
+    """Over many draws from a known pool, no more break than chance allows."""
+    pool, _ = draw(8000, 7)
+    forest = scurry.from_model(model)
+    full, fit, n_broken, n_draws = forest.predict(pool), draw(1500, 8)[0], 0, 40
+    options = ExitOptions(promise=RARE, method="qwyc")
+    for seed in range(n_draws):
+        rows = pool[np.random.default_rng([3, seed]).integers(len(pool), size=1500)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            calibration = Calibration.of(forest, rows, None, fit, options)
+            fast = scurry.Predictor(forest, plan_by_class(calibration))
+        changed = fast.predict(pool) != full
+        n_broken += changed[full == "no"].mean() > 0.02 or changed[full == "yes"].mean() > 0.1
+    assert n_broken <= binom.ppf(0.999, n_draws, 0.05)
