@@ -158,6 +158,8 @@ class _Writer:
     def _refuse(self) -> None:
         forest = self._forest
         forest.refuse_front("be written as ONNX")
+        if forest.wrapper is not None:
+            raise InputError(f"this forest cannot be written as ONNX: it answers by {forest.wrapper.describe()}")
         if forest.score_dtype == "float32" and forest.input_dtype == "float64":
             raise InputError("this forest compares float64 and adds float32, which no operator of ONNX does")
         if ((forest.missing == MISSING_ZERO) & (forest.left >= 0)).any():

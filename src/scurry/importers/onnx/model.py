@@ -408,7 +408,7 @@ def _add_leaf(nodes: dict[str, Any], base: NDArray[np.float64], output: NDArray[
         | more
         | {
             "value": np.concatenate([nodes["value"], leaves]),
-            "cover": None if cover is None else np.append(cover, np.full(len(leaves), np.nan)),
+            "cover": None if cover is None else np.append(cover, np.full(len(leaves), cover[0])),
             "tree_offset": np.append(nodes["tree_offset"], n_nodes + 1 + np.arange(len(leaves))),
         }
     )
