@@ -371,8 +371,8 @@ class Forest(TreeAnswers):
         X = as_rows(self, X)
         if self.wrapper is not None and self.wrapper.decides:
             decide = self.wrapper.values if self.classes is None else self.wrapper.codes
-            answers: NDArray[Any] = decide(self, X, thread_count(n_threads))
-            return answers if self.classes is None else self.classes.take(answers)
+            decided: NDArray[Any] = decide(self, X, thread_count(n_threads))
+            return decided if self.classes is None else self.classes.take(decided)
         if self.classes is None:
             values = np.empty((len(X), 1))
             self.engine.probabilities(X, values, thread_count(n_threads))
