@@ -159,6 +159,8 @@ struct RankKernels {
   // ranks[column][row] of n rows, a multiple of kChunk, whose keys are [row][key_stride].
   void (*rank)(const Ranking&, const std::uint32_t* keys, std::size_t key_stride, std::size_t n, std::uint8_t* ranks,
                std::size_t stride);
+  // ranks[column] of one row.
+  void (*rank_row)(const Ranking&, const std::uint32_t* keys, std::uint8_t* ranks);
 };
 
 struct SymmetricTree {
@@ -194,6 +196,7 @@ constexpr std::size_t kSliceChunks = 8;  // chunks of rows that a slice has bits
 constexpr std::size_t kMaxSlices = 128;
 constexpr std::size_t kMaxSlicedLeaves = 64;
 constexpr std::size_t kMaxPlanes = 6;  // bits of a leaf's number
+constexpr std::size_t kMaxRowRanks = 64;
 
 // Makes a slice of three others (runtime/sliced.h): the bits of `yes` where `chooser` has a one, else those of `no`.
 struct Select {
@@ -212,6 +215,11 @@ struct SlicedProgram {
   const Select* selects;
 };
 
+// All tests of a tree of up to kMaxPlanes levels, in the order of a complete binary heap.
+struct HeapTests {
+  alignas(64) std::uint8_t column[kMaxSlicedLeaves], least[kMaxSlicedLeaves];
+};
+
 struct SlicedKernels {
   // payload[row] of the leaf each row reaches, of kMaxSlicedLeaves; n is a multiple of kChunk.
   void (*walk)(const SlicedTree&, const SlicedProgram&, const Ranks&, std::size_t n,
@@ -222,6 +230,10 @@ struct SlicedKernels {
                      const float* values, float* sums);
   void (*add_doubles)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
                       const double* values, double* sums);
+  // payload[tree] for one row, given its ranks in kMaxRowRanks columns; payloads are [tree][kMaxSlicedLeaves].
+  void (*walk_row)(std::span<const HeapTests> trees, const std::uint8_t* ranks, std::size_t n_columns,
+                   const std::uint32_t* payloads, std::uint32_t* payload);
+  std::size_t max_row_ranks;  // columns that walk_row looks up in registers
   bool leaves_are_words;  // what add_floats and add_doubles want
   bool says_left;         // the bit of a test is set for rows that go left
 };

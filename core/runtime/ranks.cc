@@ -75,8 +75,11 @@ std::size_t RankedColumns::bytes() const {
 }
 
 void RankedColumns::rank(const Block& block, std::size_t key_stride, std::uint8_t* ranks, std::size_t stride) const {
-  const Ranking ranking{columns_, thresholds_.data(), category_tests_.data(), category_bits_.data()};
-  kernels().ranks.rank(ranking, block.by_row, key_stride, block.n, ranks, stride);
+  kernels().ranks.rank(ranking(), block.by_row, key_stride, block.n, ranks, stride);
+}
+
+void RankedColumns::rank_row(const std::uint32_t* keys, std::uint8_t* ranks) const {
+  kernels().ranks.rank_row(ranking(), keys, ranks);
 }
 
 }  // namespace scurry

@@ -46,8 +46,12 @@ class RankedColumns {
 
   // Writes the ranks of the block's rows, [size()][stride].
   void rank(const Block& block, std::size_t key_stride, std::uint8_t* ranks, std::size_t stride) const;
+  // Writes the ranks of one row, [size()].
+  void rank_row(const std::uint32_t* keys, std::uint8_t* ranks) const;
 
  private:
+  Ranking ranking() const { return {columns_, thresholds_.data(), category_tests_.data(), category_bits_.data()}; }
+
   std::vector<RankColumn> columns_;
   std::vector<std::uint32_t> thresholds_;  // keys, for each numeric column a power of two of them
   std::vector<CategoryTest> category_tests_;

@@ -31,6 +31,16 @@ class Sliced::Lowering {
     return true;
   }
 
+  // Makes the heaps of all trees, once ranks are known, unless some tree has too many levels.
+  void make_heaps() {
+    std::vector<HeapTests> heaps(trees_.trees().size());
+    for (std::size_t t = 0; t < heaps.size(); ++t) {
+      next_test_of_all_ = out_.trees_[t].first_test;
+      if (!place_tests(trees_.trees()[t].first, 0, heaps[t])) return;
+    }
+    out_.heaps_ = std::move(heaps);
+  }
+
   std::vector<Question> questions;
 
  private:
@@ -91,6 +101,21 @@ class Sliced::Lowering {
     order_tests(child(at, first));
     order_tests(child(at, !first));
     questions.push_back(question_of(at));
+  }
+
+  // Puts the tests below a node where they belong in the heap. Tests that are not there decide nothing, because all leaves
+  // below them are the same one. Returns whether there is space for all.
+  bool place_tests(std::size_t at, std::size_t place, HeapTests& heap) {
+    at = below_filler(at);
+    if (is_leaf(at)) return true;
+    if (place >= kMaxSlicedLeaves - 1) return false;
+    const bool first = set_first(at);
+    if (!place_tests(child(at, first), 2 * place + 1 + first, heap)) return false;
+    if (!place_tests(child(at, !first), 2 * place + 1 + !first, heap)) return false;
+    const RankTest& test = out_.tests_[next_test_of_all_++];
+    heap.column[place] = static_cast<std::uint8_t>(test.column);
+    heap.least[place] = test.least;
+    return true;
   }
 
   Question question_of(std::size_t at) const {
@@ -167,7 +192,7 @@ class Sliced::Lowering {
   const Columns& columns_;
   Sliced& out_;
   std::vector<std::uint8_t> free_;
-  std::size_t first_test_ = 0;
+  std::size_t first_test_ = 0, next_test_of_all_ = 0;
   std::uint8_t n_slices_ = 0, next_test_ = 0;
 };
 
@@ -179,7 +204,9 @@ std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns) {
     found->ranks_ = RankedColumns::make(lowering.questions, trees.category_bits(),
                                         std::min(kMaxColumns, kMaxColumnsPerTree * trees.trees().size()),
                                         found->tests_);
-    return found->ranks_.has_value();
+    if (!found->ranks_) return false;
+    if (found->ranks_->size() <= kernels().sliced.max_row_ranks) lowering.make_heaps();
+    return true;
   };
   if (!(trees.is_wide() ? lower(trees.wide()) : lower(trees.narrow()))) return std::nullopt;
   return found;
@@ -187,11 +214,17 @@ std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns) {
 
 std::size_t Sliced::bytes() const {
   return trees_.size() * sizeof(SlicedTree) + tests_.size() * sizeof(RankTest) + selects_.size() * sizeof(Select) +
-         payloads_.size() * sizeof(std::uint32_t) + ranks_->bytes();
+         payloads_.size() * sizeof(std::uint32_t) + heaps_.size() * sizeof(HeapTests) + ranks_->bytes();
 }
 
 void Sliced::walk(std::size_t tree, const Block& block, std::uint32_t* payload) const {
   kernels().sliced.walk(trees_[tree], program(), block.ranks, block.n, payloads(tree), payload);
+}
+
+void Sliced::walk_row(const std::uint32_t* keys, std::uint32_t* payload) const {
+  alignas(64) std::uint8_t ranks[kMaxRowRanks] = {};
+  ranks_->rank_row(keys, ranks);
+  kernels().sliced.walk_row(heaps_, ranks, ranks_->size(), payloads_.data(), payload);
 }
 
 namespace {
