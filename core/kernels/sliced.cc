@@ -364,10 +364,11 @@ class RowInRegisters {
 #endif
 };
 
-// Follows the paths of several trees at once, through the outcomes of their tests.
+// Follows the paths of many trees at once, through the outcomes of their tests. These are long in memory when they are
+// read: a register cannot be loaded from stores that are still under way.
 template <bool kFewColumns>
 void walk_row_in(std::span<const HeapTests> trees, const u8* ranks, const u32* payloads, u32* payload) {
-  constexpr std::size_t kLanesOfBits = sizeof(Bits) / sizeof(u64), kTogether = 8, kVectors = kTogether / kLanesOfBits;
+  constexpr std::size_t kTogether = 64, kVectors = kTogether * sizeof(u64) / sizeof(Bits);
   const RowInRegisters<kFewColumns> row(ranks);
   alignas(64) u64 outcomes[kTogether] = {}, leaf[kTogether];
   for (std::size_t first = 0; first < trees.size(); first += kTogether) {
@@ -375,8 +376,8 @@ void walk_row_in(std::span<const HeapTests> trees, const u8* ranks, const u32* p
     for (std::size_t t = 0; t < n; ++t) outcomes[t] = row.test(trees[first + t]);
     for (std::size_t v = 0; v < kVectors; ++v) {
       const Bits of_trees = reinterpret_cast<const Bits*>(outcomes)[v];
-      Bits node{};
-      for (std::size_t level = 0; level < kMaxPlanes; ++level) node = node + node + 1 + ((of_trees >> node) & 1);
+      Bits node = (of_trees & 1) + 1;
+      for (std::size_t level = 1; level < kMaxPlanes; ++level) node = node + node + 1 + ((of_trees >> node) & 1);
       reinterpret_cast<Bits*>(leaf)[v] = node - (kMaxSlicedLeaves - 1);
     }
     for (std::size_t t = 0; t < n; ++t) payload[first + t] = payloads[(first + t) * kMaxSlicedLeaves + leaf[t]];

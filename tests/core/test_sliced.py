@@ -54,6 +54,25 @@ def test_shapes(seed):
     assert_same_bits(forest, rows_for(forest, 1100))
 
 
+@pytest.mark.parametrize("n_features", [1, 8, 9, 16, 17, 33, 70])
+@pytest.mark.parametrize(("n_trees", "max_depth"), [(200, 6), (71, 4), (200, 7)])
+def test_single_rows(n_features, n_trees, max_depth):
+    """A row alone makes all tests of a flat tree at once, if registers hold its ranks, of which missing values need two."""
+    forest = ragged_forest(n_trees, 2**6, n_features, max_depth=max_depth, seed=n_features)
+    rows = rows_for(forest, 40)
+    expected = reference.scores(forest, rows)
+    for row in range(len(rows)):
+        np.testing.assert_array_equal(forest.scores(rows[row : row + 1]), expected[row : row + 1])
+
+
+def test_single_rows_with_categories_and_several_outputs():
+    forest = ragged_forest(210, 40, 5, max_depth=6, n_sets=4, n_outputs=3)
+    rows = rows_for(forest, 60, n_sets=4)
+    expected = reference.scores(forest, rows)
+    for row in range(len(rows)):
+        np.testing.assert_array_equal(forest.scores(rows[row : row + 1]), expected[row : row + 1])
+
+
 @pytest.mark.parametrize("n_outputs", [2, 3, 7])
 def test_several_outputs(n_outputs):
     forest = ragged_forest(42, 20, n_outputs=n_outputs, seed=n_outputs)
