@@ -57,7 +57,7 @@ def test_shapes(seed):
 @pytest.mark.parametrize("n_features", [1, 8, 9, 16, 17, 33, 70])
 @pytest.mark.parametrize(("n_trees", "max_depth"), [(200, 6), (71, 4), (200, 7)])
 def test_single_rows(n_features, n_trees, max_depth):
-    """A row alone makes all tests of a flat tree at once, if registers hold its ranks, of which missing values need two."""
+    """A row alone makes all tests of a flat tree at once, if registers hold its ranks."""
     forest = ragged_forest(n_trees, 2**6, n_features, max_depth=max_depth, seed=n_features)
     rows = rows_for(forest, 40)
     expected = reference.scores(forest, rows)
