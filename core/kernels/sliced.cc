@@ -1,6 +1,6 @@
 // Sliced trees (runtime/sliced.h): the leaves that rows reach, and sums over the leaves of all trees.
 #include <algorithm>
-#include <bit>
+#include <cstring>
 
 #include "kernels/isa.h"
 
@@ -28,27 +28,26 @@ struct Slices {
 };
 
 // Tests kChunk rows. The bit of a row says whether its rank is at least `least`, or whether it is not (kSaysLeft).
-inline u64 test(const u8* ranks, u8 least) {
+inline void test(const u8* ranks, u8 least, u64* bits) {
 #if defined(__AVX512F__)
-  return _mm512_cmpge_epu8_mask(_mm512_load_si512(ranks), _mm512_set1_epi8(static_cast<char>(least)));
+  *bits = _mm512_cmpge_epu8_mask(_mm512_load_si512(ranks), _mm512_set1_epi8(static_cast<char>(least)));
 #else
   const auto* x = reinterpret_cast<const SignedBytes*>(ranks);
   const SignedBytes limit = SignedBytes{} + static_cast<std::int8_t>(least ^ kRankBias);
-  u64 bits = 0;
   for (std::size_t v = 0; v < kChunk / sizeof(Bytes); ++v) {
     const SignedBytes left = limit > x[v];
+    auto* part = reinterpret_cast<u8*>(bits) + v * sizeof(Bytes) / 8;
 #if defined(__AVX2__)
-    bits |= u64{static_cast<u32>(_mm256_movemask_epi8(reinterpret_cast<__m256i>(left)))} << (32 * v);
+    const int mask = _mm256_movemask_epi8(reinterpret_cast<__m256i>(left));
+    std::memcpy(part, &mask, 4);
 #elif defined(__SSE2__)
-    bits |= u64{static_cast<u32>(_mm_movemask_epi8(reinterpret_cast<__m128i>(left)))} << (16 * v);
+    const int mask = _mm_movemask_epi8(reinterpret_cast<__m128i>(left));
+    std::memcpy(part, &mask, 2);
 #else
-    const auto halves = reinterpret_cast<Bits>(left) & 0x8040201008040201u;
-    for (std::size_t half = 0; half < 2; ++half) {
-      bits |= (halves[half] * 0x0101010101010101u >> 56) << (16 * v + 8 * half);
-    }
+    const Bits halves = reinterpret_cast<Bits>(left) & 0x8040201008040201u;
+    for (std::size_t half = 0; half < 2; ++half) part[half] = static_cast<u8>(halves[half] * 0x0101010101010101u >> 56);
 #endif
   }
-  return bits;
 #endif
 }
 
@@ -59,7 +58,7 @@ inline void make_tests(const SlicedTree& tree, const RankTest* tests, const Rank
   for (std::size_t t = 0; t < tree.n_tests; ++t) {
     const u8* of_rows = ranks.of_rows + tests[t].column * ranks.stride + row;
     u64* out = slices.of[2 + t];
-    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) out[chunk] = test(of_rows + chunk * kChunk, tests[t].least);
+    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) test(of_rows + chunk * kChunk, tests[t].least, out + chunk);
   }
 }
 
