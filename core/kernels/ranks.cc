@@ -82,6 +82,10 @@ void test_set(const CategoryTest& test, const u32* bits, const u32 (&codes)[kChu
   for (std::size_t row = 0; row < kChunk; ++row) ranks[row] = !is_in_set(test, bits, codes[row]);
 }
 
+inline u8 code_of(u32 key) {
+  return key < kOtherCode ? static_cast<u8>(key) : key == kNanKey ? kNanCode : kOtherCode;
+}
+
 void rank_rows(const Ranking& ranking, const u32* by_row, std::size_t key_stride, std::size_t n, u8* ranks,
                std::size_t stride) {
   alignas(64) u32 keys[kChunk];
@@ -90,10 +94,15 @@ void rank_rows(const Ranking& ranking, const u32* by_row, std::size_t key_stride
     for (const RankColumn& column : ranking.columns) {
       const u32* from = by_row + first * key_stride + column.column;
       for (std::size_t row = 0; row < kChunk; ++row) keys[row] = from[row * key_stride];
+      if (column.kind == RankKind::kCodes) {
+        for (std::size_t row = 0; row < kChunk; ++row) out[row] = code_of(keys[row]);
+        out += stride;
+        continue;
+      }
       if (column.missing_left) {
         for (std::size_t row = 0; row < kChunk; ++row) keys[row] = keys[row] == kNanKey ? 0 : keys[row];
       }
-      if (column.n_thresholds == 0) {
+      if (column.kind == RankKind::kSet) {
         test_set(ranking.category_tests[column.first], ranking.category_bits, keys, out);
       } else if (column.n_thresholds <= kFewThresholds) {
         count_thresholds(ranking.thresholds + column.first, column.n_thresholds, keys, out);
@@ -106,11 +115,11 @@ void rank_rows(const Ranking& ranking, const u32* by_row, std::size_t key_stride
   }
 }
 
-// The searches of several columns overlap in the processor: nothing in one depends on another.
+// Not for columns of codes. The searches of several columns overlap in the processor: nothing in one depends on another.
 void rank_row(const Ranking& ranking, const u32* keys, u8* ranks) {
   for (const RankColumn& column : ranking.columns) {
     u32 key = keys[column.column], rank = 0;
-    if (column.n_thresholds == 0) {
+    if (column.kind == RankKind::kSet) {
       rank = !is_in_set(ranking.category_tests[column.first], ranking.category_bits, key);
     } else {
       if (column.missing_left && key == kNanKey) key = 0;

@@ -51,14 +51,57 @@ inline void test(const u8* ranks, u8 least, u64* bits) {
 #endif
 }
 
+// Tests whether kChunk codes are in a set. A code is in it if bit `code % 8` of byte `code / 8` is set; both are found by
+// looking up bytes in registers.
+inline void test_set(const u8* codes, const SetTest& set, u64* bits) {
+#if defined(__AVX512F__)
+  const auto table = [&](std::size_t half) {
+    return _mm512_maskz_broadcast_i32x4(
+        0xFFFF, _mm_load_si128(reinterpret_cast<const __m128i*>(set.bits + 16 * half)));
+  };
+  const __m512i code = _mm512_load_si512(codes);
+  const __m512i at = _mm512_and_si512(_mm512_srli_epi16(code, 3), _mm512_set1_epi8(0x1F));
+  const __m512i byte =
+      _mm512_mask_shuffle_epi8(_mm512_shuffle_epi8(table(0), at), _mm512_movepi8_mask(code), table(1), at);
+  const __m512i weight = _mm512_shuffle_epi8(_mm512_set1_epi64(static_cast<long long>(0x8040201008040201u)),
+                                             _mm512_and_si512(code, _mm512_set1_epi8(7)));
+  *bits = _mm512_testn_epi8_mask(byte, weight);
+#elif defined(__AVX2__)
+  const auto table = [&](std::size_t half) {
+    return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(set.bits + 16 * half)));
+  };
+  for (std::size_t v = 0; v < 2; ++v) {
+    const __m256i code = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes) + v);
+    const __m256i at = _mm256_and_si256(_mm256_srli_epi16(code, 3), _mm256_set1_epi8(0x1F));
+    const __m256i byte =
+        _mm256_blendv_epi8(_mm256_shuffle_epi8(table(0), at), _mm256_shuffle_epi8(table(1), at), code);
+    const __m256i weight = _mm256_shuffle_epi8(_mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u)),
+                                               _mm256_and_si256(code, _mm256_set1_epi8(7)));
+    const int mask = _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(byte, weight), weight));
+    std::memcpy(reinterpret_cast<u8*>(bits) + 4 * v, &mask, 4);
+  }
+#else
+  u64 in_set = 0;
+  for (std::size_t row = 0; row < kChunk; ++row) {
+    in_set |= u64{static_cast<u8>((set.bits[codes[row] / 8] >> (codes[row] % 8)) & 1)} << row;
+  }
+  *bits = in_set;
+#endif
+}
+
 // Makes all tests of a tree for n_chunks chunks of rows.
-inline void make_tests(const SlicedTree& tree, const RankTest* tests, const Ranks& ranks, std::size_t row,
+inline void make_tests(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ranks, std::size_t row,
                        std::size_t n_chunks, Slices& slices) {
-  tests += tree.first_test;
-  for (std::size_t t = 0; t < tree.n_tests; ++t) {
+  const RankTest* tests = program.tests + tree.first_test;
+  u64* out = slices.of[2];
+  for (std::size_t t = 0; t < tree.n_tests; ++t, out += kSliceChunks) {
     const u8* of_rows = ranks.of_rows + tests[t].column * ranks.stride + row;
-    u64* out = slices.of[2 + t];
     for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) test(of_rows + chunk * kChunk, tests[t].least, out + chunk);
+  }
+  const SetTest* sets = program.set_tests + tree.first_set_test;
+  for (std::size_t t = 0; t < tree.n_set_tests; ++t, out += kSliceChunks) {
+    const u8* of_rows = ranks.of_rows + sets[t].column * ranks.stride + row;
+    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) test_set(of_rows + chunk * kChunk, sets[t], out + chunk);
   }
 }
 
@@ -82,9 +125,9 @@ inline void select(const Select& way, Slices& slices) {
 inline void find_planes(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ranks, std::size_t row,
                         std::size_t n_chunks, Slices& slices) {
   if (n_chunks == kSliceChunks) {
-    make_tests(tree, program.tests, ranks, row, kSliceChunks, slices);
+    make_tests(tree, program, ranks, row, kSliceChunks, slices);
   } else {
-    make_tests(tree, program.tests, ranks, row, n_chunks, slices);
+    make_tests(tree, program, ranks, row, n_chunks, slices);
   }
   const Select* ways = program.selects + tree.first_select;
   for (std::size_t i = 0; i < tree.n_selects; ++i) select(ways[i], slices);

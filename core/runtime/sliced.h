@@ -36,7 +36,7 @@ class Sliced {
 
   const RankedColumns& ranks() const { return *ranks_; }
   const std::vector<SlicedTree>& trees() const { return trees_; }
-  SlicedProgram program() const { return {tests_.data(), selects_.data()}; }
+  SlicedProgram program() const { return {tests_.data(), set_tests_.data(), selects_.data()}; }
   // By the numbers of a tree's leaves, with space for all that there could be.
   const std::uint32_t* payloads(std::size_t tree) const { return payloads_.data() + tree * kMaxSlicedLeaves; }
   std::size_t bytes() const;
@@ -53,6 +53,7 @@ class Sliced {
 
   std::vector<SlicedTree> trees_;
   std::vector<RankTest> tests_;
+  std::vector<SetTest> set_tests_;
   std::vector<Select> selects_;
   std::vector<std::uint32_t> payloads_;
   std::optional<RankedColumns> ranks_;

@@ -178,13 +178,14 @@ def ragged_forest(
     seed=0,
     n_thresholds=40,
     n_sets=0,
+    set_words=1,
     n_columns=1,
     **header,
 ) -> Forest:
     """Trees of any shape with up to `n_leaves` leaves, as boosted models have them. Missing values go either way at
     every node. The first tree has as many leaves as allowed, the second is deep, the last is a leaf.
 
-    Features 0, 1, … are numeric; with `n_sets`, the last one is categorical.
+    Features 0, 1, … are numeric; with `n_sets`, the last one is categorical, of 32 * `set_words` categories.
     """
     rng = np.random.default_rng(seed)
     thresholds = rng.normal(size=(n_features, n_thresholds)).astype(np.float32)
@@ -227,7 +228,7 @@ def ragged_forest(
         "aggregation": "sum",
         "tree_output": np.arange(n_trees) % n_outputs if n_columns == 1 else np.full(n_trees, -1),
         "base_score": rng.normal(size=max(n_outputs, n_columns)),
-        "category_offset": np.arange(n_sets + 1),
-        "category_bits": rng.integers(0, 2**32, n_sets, dtype=np.uint64),
+        "category_offset": np.arange(n_sets + 1) * set_words,
+        "category_bits": rng.integers(0, 2**32, n_sets * set_words, dtype=np.uint64),
     }
     return Forest(**(fields | header))
