@@ -89,5 +89,5 @@ def test_many_thresholds_become_several_columns():
 def test_compiled(forest, layout, tmp_path):
     export = to_c(forest, tmp_path, layout=layout)
     plain = to_c(forest, tmp_path / "plain", layout=layout.replace("shared", "int16-uint"))
-    assert export.sizes.flash_bytes < 0.8 * plain.sizes.flash_bytes
+    assert export.sizes.flash_bytes < 0.85 * plain.sizes.flash_bytes
     assert verify(tmp_path, X[:200]).n_mismatches == 0
