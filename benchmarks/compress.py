@@ -4,8 +4,8 @@
 may change) and by accuracy (one point may be lost, with the training rows and another 10 % as X_fit). A quarter of the
 rows certifies, the last quarter measures. "draws" trains a small forest on new training rows for each draw, compresses
 it, with calibration rows drawn from a pool with replacement, and counts promises that the pool breaks: the pool is the
-population, so the truth is exact. "flash" exports a forest for wearables as C. Results are kept in ``results/compress.json`` as they come; what is there already is
-not run again.
+population, so the truth is exact. "flash" exports a forest for wearables as C. Results are kept in
+``results/compress.json`` as they come; what is there already is not run again.
 
     python benchmarks/compress.py sizes --only magic
     python benchmarks/compress.py draws --draws 200

@@ -349,7 +349,8 @@ def split_columns(
     if len(source) > _MAX_COMPACT_COLUMNS:
         raise InputError(
             f"the model needs {len(source)} columns of 256 thresholds, and a compact layout has at most "
-            f"{_MAX_COMPACT_COLUMNS}; use another layout, or fewer thresholds: scurry.compression.share_thresholds(forest, 4096)"
+            f"{_MAX_COMPACT_COLUMNS}; use another layout, or fewer thresholds: "
+            "scurry.compression.share_thresholds(forest, 4096)"
         )
     arrays = {one.name: getattr(columns, one.name) for one in fields(columns)}
     chosen = {name: array[source] for name, array in arrays.items() if isinstance(array, np.ndarray)}
