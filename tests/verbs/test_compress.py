@@ -243,3 +243,8 @@ def test_no_candidate_fails_in_silence():
         warnings.simplefilter("error")
         small = scurry.compress(stump, X[CAL])
     np.testing.assert_array_equal(small.predict(X), stump.predict(X))
+
+
+def test_a_watch_cannot_compare_with_a_model_that_is_not_there(by_labels):
+    with pytest.raises(InputError, match="does not hold the model"):
+        scurry.watch(by_labels)
