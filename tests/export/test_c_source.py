@@ -66,7 +66,7 @@ def test_comments_cannot_be_left():
 
 def test_one_function_for_each_run(anyt):
     lowered = lower(anyt, LAYOUTS["breadcrumb"])
-    source = CSource(lowered, "model", [0, 1]).source
+    source = CSource(lowered, "model", anyt.forest).source
     assert len(re.findall(r"static void run_\d+\(", source)) == len(lowered.runs)
     assert source.count("switch") == sum(first > 0 for _, first, _ in lowered.runs)
 

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-import scurry
 from scurry import Forest, Predictor
-from scurry.errors import InputError, UnsupportedModelError
+from scurry.errors import InputError
 from scurry.export import LAYOUTS, to_c, verify
 from scurry.export.lowered import lower
 from support.anytime_oracle import anytime_of
@@ -105,15 +104,3 @@ def test_the_last_node_that_16_bits_can_name(tmp_path):
     assert verify(tmp_path, np.zeros((1, 3)), n_adversarial=200)
     with pytest.raises(InputError, match="65,537 nodes"):
         to_c(Forest.from_trees([*parts, tree, leaf, leaf], n_features=3), tmp_path, layout="int16-uint16")
-
-
-def test_categories_and_zero_as_missing_are_refused(tmp_path):
-    lightgbm = pytest.importorskip("lightgbm")
-    rng = np.random.default_rng(0)
-    X = np.column_stack([rng.integers(0, 8, 400), rng.normal(size=400)])
-    y = (X[:, 0] % 3 == 0).astype(int)
-    for options, message in (({"categorical_feature": [0]}, "categories"), ({"zero_as_missing": True}, "zero")):
-        params = {"objective": "binary", "verbose": -1, "num_leaves": 4, "min_data_in_leaf": 5}
-        data = lightgbm.Dataset(X, y, categorical_feature=options.pop("categorical_feature", "auto"))
-        with pytest.raises(UnsupportedModelError, match=message):
-            to_c(scurry.from_model(lightgbm.train(params | options, data, 3)), tmp_path)

@@ -16,7 +16,7 @@ from scurry.checks import check_choice
 from scurry.errors import InfeasibleError, InputError
 from scurry.export.c_source import CSource
 from scurry.export.lowered import LAYOUTS, Layout, Lowered, lower
-from scurry.export.replay import measure_agreement, measure_kept
+from scurry.export.replay import measure_agreement, measure_error, measure_kept
 from scurry.predictor import Predictor
 
 MIN_AGREEMENT = 0.999
@@ -28,6 +28,8 @@ _BYTES_PER_INNER_NODE, _BYTES_PER_RUN, _BYTES_PER_CASE = 28, 24, 8
 _TABLE_STEP, _FLOAT_STEP, _TREE_STEP = 19.5, 22.5, 12.0
 # Instructions of if-else code: one step, the call of a run, and a switch at its start.
 _IF_ELSE_STEP, _RUN, _SWITCH = 5.0, 12.0, 6.0
+# Instructions besides: of a tree and each of its sums, of a lane of it, of a column that is quantised.
+_TREE, _LANE, _COLUMN = 30.0, 8.0, 40.0
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,18 @@ class Sizes:
         One state and one row of columns.
     instructions_per_step : float
         Estimated for the loop that walks the trees. The float32 layout assumes a floating point unit.
+    max_tests : int
+        The most node tests that a row can take, exact: no early exit is assumed.
+    max_instructions : int
+        Those tests times `instructions_per_step`, and what is spent on each tree and column besides; estimated.
     """
 
     table_bytes: int
     flash_bytes: int
     ram_bytes: int
     instructions_per_step: float
+    max_tests: int
+    max_instructions: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +70,13 @@ class Candidate:
     source : CSource
     sizes : Sizes
     agreement : float64 array or None
-        Share of rows with the source's label after 0, 1, … steps; None if no rows were given.
+        Share of rows with the source's label after 0, 1, … steps (for a regressor, see `measure_agreement`); None if
+        no rows were given.
     kept : float or None
-        Share of rows with the label that the source's promise compares with; None if it makes none.
+        Share of rows with the label that the source's promise compares with, or a value as close to it as promised;
+        None if it makes none.
+    max_error : float or None
+        Of a regressor: the largest difference to the source's value.
     """
 
     lowered: Lowered
@@ -72,6 +84,7 @@ class Candidate:
     sizes: Sizes
     agreement: NDArray[np.float64] | None
     kept: float | None = None
+    max_error: float | None = None
 
     @property
     def layout(self) -> Layout:
@@ -94,7 +107,9 @@ class Candidate:
         return not self.layout.if_else, width, -self.sizes.flash_bytes
 
 
-def list_candidates(pred: Predictor, name: str, layout: str, rows: NDArray[Any] | None) -> list[Candidate]:
+def list_candidates(
+    pred: Predictor, name: str, layout: str, rows: NDArray[Any] | None, inputs: str = "float32"
+) -> list[Candidate]:
     """Return the model in the layout of this name, or with "auto" in every layout that fits it."""
     check_choice("layout", layout, ["auto", *LAYOUTS])
     found: list[Candidate] = []
@@ -102,15 +117,18 @@ def list_candidates(pred: Predictor, name: str, layout: str, rows: NDArray[Any] 
     for option in LAYOUTS.values() if layout == "auto" else [LAYOUTS[layout]]:
         if found and option.if_else and not found[0].lowered.is_anytime:
             continue  # only anytime plans become code; the user did not ask for it, so this is no error
+        if layout == "auto" and inputs == "int16" and option.float_thresholds:
+            continue  # integers need none of its floats
         try:
-            lowered = lower(pred, option)
-            source = CSource(lowered, name, list(np.asarray(pred.forest.classes)))
+            lowered = lower(pred, option, inputs)
+            source = CSource(lowered, name, pred.forest)
         except InputError as error:
             errors.append(error)
             continue
         agreement = None if rows is None else measure_agreement(pred, lowered, rows)
         kept = None if rows is None else measure_kept(pred, lowered, rows)
-        found.append(Candidate(lowered, source, estimate_sizes(lowered, source), agreement, kept))
+        max_error = None if rows is None else measure_error(pred, lowered, rows)
+        found.append(Candidate(lowered, source, estimate_sizes(lowered, source), agreement, kept, max_error))
     if not found:
         raise errors[0]
     return found
@@ -152,11 +170,21 @@ def estimate_sizes(lowered: Lowered, source: CSource) -> Sizes:
         instructions = _IF_ELSE_STEP + overhead / len(lowered.order)
     elif not lowered.is_anytime:
         instructions = _TREE_STEP
-    column_bytes = 4 if lowered.layout.float_thresholds else 2
+    column_bytes, n_columns = 4 if lowered.layout.float_thresholds else 2, len(lowered.columns.feature)
     state = lowered.n_trees * lowered.index_bits // 8 + 4 if lowered.is_anytime else 4 * lowered.values.n_sums + 8
+    per_tree = _TREE
+    if lowered.lanes is not None:
+        state += 4 * lowered.lanes.n_lanes + 4
+        per_tree += _LANE * lowered.lanes.n_lanes
+    n_units = len(lowered.order) if lowered.is_anytime else lowered.max_tests
+    most = n_units * instructions + per_tree * lowered.n_trees * lowered.values.codes.shape[1]
+    if not lowered.columns.is_integer:
+        most += _COLUMN * n_columns
     return Sizes(
         table_bytes=source.table_bytes,
         flash_bytes=source.table_bytes + code,
-        ram_bytes=-(-state // 4) * 4 + column_bytes * len(lowered.columns.feature),  # a state is aligned to 4 bytes
+        ram_bytes=-(-state // 4) * 4 + column_bytes * n_columns,  # a state is aligned to 4 bytes
         instructions_per_step=instructions,
+        max_tests=lowered.max_tests,
+        max_instructions=int(np.ceil(most)),
     )

@@ -9,9 +9,12 @@ void on_timer(void)
 
 int main(void)
 {
-    static model_input x[MODEL_N_COLUMNS];
+    static const volatile uint8_t stop = 0;
     static model_state state;
     uint32_t row;
+#ifndef WHOLE_ROWS
+    static model_input x[MODEL_N_COLUMNS];
+#endif
     board_init();
     host_open("records.bin");
     for (row = 0; row < N_ROWS; ++row) {
@@ -19,10 +22,14 @@ int main(void)
             uint32_t label, trees;
             int32_t sums[MODEL_N_SUMS];
         } record;
-        model_quantize(rows[row], x);
         INIT(&state);
-        model_run(&state, x);
-        record.label = model_predict(&state);
+#ifdef WHOLE_ROWS
+        model_run(&state, rows[row], &stop);
+#else
+        model_quantize(rows[row], x);
+        model_run(&state, x, &stop);
+#endif
+        record.label = (uint32_t)model_predict(&state);
         record.trees = state.trees;
         model_scores(&state, record.sums);
         host_write(&record, sizeof record);
