@@ -9,7 +9,6 @@ from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar, Self, TypeAlias
 
-import narwhals.stable.v1 as nw
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
@@ -24,7 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from scurry.errors import InputError, UnsupportedModelError
-from scurry.forest import Forest, as_rows, in_blocks
+from scurry.forest import Forest, as_frame, as_rows, in_blocks, take_rows
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor, Summary
@@ -287,7 +286,7 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
     def _check_rows(self, X: Any, *, reset: bool, ensure_min_samples: int = 1) -> Any:
         """Check `X` by scikit-learn's rules, and return it as an array, or as the DataFrame that it is."""
         # An array would lose categories. Only models that allow NaN can use them, so for others an array will do.
-        if self._allow_nan and isinstance(_wrap(X), nw.DataFrame) and len(X) >= ensure_min_samples:
+        if self._allow_nan and as_frame(X) is not None and len(X) >= ensure_min_samples:
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
         finite = "allow-nan" if self._allow_nan else True
@@ -401,8 +400,8 @@ def _find_copies(table: Any) -> NDArray[np.intp] | None:
         digests = in_blocks(table, lambda rows: hash_rows(rows.toarray()))
         digests = hash_rows(table.toarray()) if digests is None else digests
         return np.unique(digests, return_inverse=True)[1] if are_copied(digests) else None
-    frame = _wrap(table)
-    columns = [column.to_numpy() for column in frame.iter_columns()] if isinstance(frame, nw.DataFrame) else [table]
+    frame = as_frame(table)
+    columns = [table] if frame is None else [column.to_numpy() for column in frame.iter_columns()]
     # Text and categories by their place among the values of the column.
     numbers = [
         values if values.dtype.kind in "fiub" else np.unique(values.astype(str), return_inverse=True)[1]
@@ -478,16 +477,10 @@ def _ranks(numbers: NDArray[np.intp]) -> NDArray[np.intp]:
     return np.argsort(np.argsort(first))[inverse]
 
 
-def _wrap(table: Any) -> Any:
-    """Return a narwhals DataFrame if `table` is a DataFrame of any library, and else `table`."""
-    return nw.from_native(table, eager_only=True, pass_through=True)
-
-
 def _select(values: Any, rows: NDArray[np.intp], n_rows: int) -> Any:
     """Return these rows of an array or table; return values that are not one per row unchanged."""
     if issparse(values):
         return values[rows] if values.shape[0] == n_rows else values
     if not hasattr(values, "__len__") or isinstance(values, str) or len(values) != n_rows:
         return values
-    frame = _wrap(values)
-    return frame[rows].to_native() if isinstance(frame, nw.DataFrame) else np.asarray(values)[rows]
+    return take_rows(values, rows)

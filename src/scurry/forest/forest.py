@@ -6,7 +6,7 @@ Importers make it, algorithms read it, the native engine is lowered from it. Not
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
 from typing import Any, Self
@@ -18,6 +18,8 @@ from scurry import _core
 from scurry.checks import check_flag, check_instance, float_of
 from scurry.errors import FormatError, InputError
 from scurry.forest.front import Front, RawRows
+from scurry.forest.members import pack_members, unpack_members
+from scurry.forest.one_row import RowCall
 from scurry.forest.rows import as_rows, in_blocks, thread_count
 from scurry.forest.storage import (
     Container,
@@ -36,10 +38,10 @@ from scurry.forest.structure import (
     freeze,
     join_trees,
     label_codes,
-    link_scores,
 )
 from scurry.forest.tables import Encoder
 from scurry.forest.tree_answers import TreeAnswers
+from scurry.forest.wrappers import Isolation, Wrapper
 
 # What a leaf holds in arrays that only splits read.
 _AT_LEAVES = {"feature": -1, "threshold": 0.0, "default_left": False, "missing": 0, "category_set": -1}
@@ -106,6 +108,9 @@ class Forest(TreeAnswers):
     front : Front, optional
         Transformers of a pipeline that could not be folded: rows pass through them first. A forest with a front cannot
         be saved.
+    wrapper : Wrapper, optional
+        What the source does with the sums of trees, or with the answers of several models, before it answers. With
+        members, the other fields describe one sum that stands for the model; labels come from the members.
 
     Examples
     --------
@@ -153,6 +158,7 @@ class Forest(TreeAnswers):
         integer_dtype: str | None = None,
         raw_rows: RawRows | None = None,
         front: Front | None = None,
+        wrapper: Wrapper | None = None,
     ) -> None:
         given = {
             "tree_offset": tree_offset,
@@ -188,7 +194,7 @@ class Forest(TreeAnswers):
         known = {} if categories is None else categories
         check_instance("categories", known, Mapping)
         self.categories = {operator.index(f): freeze(values, None, f"categories[{f}]") for f, values in known.items()}
-        self.raw_rows, self.front = raw_rows, front
+        self.raw_rows, self.front, self.wrapper = raw_rows, front, wrapper
         self.is_encoded = self.encode_numbers or front is not None
         self.__dict__["_node_depth"] = check_fields(self)  # the last field: from here on nothing can be set
 
@@ -363,6 +369,10 @@ class Forest(TreeAnswers):
         ):
             return answers
         X = as_rows(self, X)
+        if self.wrapper is not None and self.wrapper.decides:
+            decide = self.wrapper.values if self.classes is None else self.wrapper.codes
+            decided: NDArray[Any] = decide(self, X, thread_count(n_threads))
+            return decided if self.classes is None else self.classes.take(decided)
         if self.classes is None:
             values = np.empty((len(X), 1))
             self.engine.probabilities(X, values, thread_count(n_threads))
@@ -389,9 +399,44 @@ class Forest(TreeAnswers):
         if (answers := in_blocks(X, lambda rows: self.predict_proba(rows, n_threads))) is not None:
             return answers
         X = as_rows(self, X)
+        if self.wrapper is not None:
+            return self.wrapper.probabilities(self, X, thread_count(n_threads))
         out = np.empty((len(X), self.n_classes))
         self.engine.probabilities(X, out, thread_count(n_threads))
         return out
+
+    def one_row(self, answer: str = "label") -> Callable[[Any], Any]:
+        """Return a function that answers for one row, several times as fast as `predict`.
+
+        The function may be called from any thread. It makes no arrays, and its answers are those of `predict` and
+        `predict_proba`, as Python's own objects.
+
+        Parameters
+        ----------
+        answer : {"label", "probabilities"}
+            A label, which is a float for a regressor; or a tuple with the probability of each class.
+
+        Returns
+        -------
+        callable
+            ``call(row)`` takes an array of shape (n_features,) or (1, n_features). float32 and float64 are read where
+            they lie; whatever else `predict` takes is converted first, which takes longer.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import scurry
+        >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+        ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+        >>> forest = scurry.Forest.from_trees([stump], classes=["no", "yes"])
+        >>> call = forest.one_row()
+        >>> call(np.array([0.7], np.float32))
+        'yes'
+        >>> forest.one_row("probabilities")([0.2])
+        (0.9, 0.1)
+        """
+        call = RowCall.of(self, answer, self.predict, self.predict_proba)
+        return self.engine.one_row(call.answer, **call.options)
 
     def scores(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
         """Return the scores before the link: margins of a boosted model, mean leaf values of a forest.
@@ -412,6 +457,38 @@ class Forest(TreeAnswers):
         self.engine.scores(X, out, thread_count(n_threads))
         return out
 
+    def decision_values(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
+        """Return what the source calls its decision function: the scores, unless a wrapper says otherwise.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        n_threads : int or None, default 1
+
+        Returns
+        -------
+        float64 array of shape (n_rows, n_outputs)
+        """
+        if self.wrapper is None:
+            return self.scores(X, n_threads)
+        return self.wrapper.decision_values(self, as_rows(self, X), thread_count(n_threads))
+
+    def score_samples(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
+        """Return the scores of an IsolationForest: the lower, the more abnormal.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        n_threads : int or None, default 1
+
+        Returns
+        -------
+        float64 array of shape (n_rows,)
+        """
+        if not isinstance(self.wrapper, Isolation):
+            raise InputError("score_samples is for an IsolationForest; use predict_proba or scores")
+        return self.wrapper.score_samples(self.scores(X, n_threads)[:, 0])
+
     def apply(self, X: Any, n_threads: int | None = 1) -> NDArray[np.int32]:
         """Return the leaf that each row reaches in each tree.
 
@@ -431,38 +508,6 @@ class Forest(TreeAnswers):
         out = np.empty((len(X), self.n_trees), np.int32)
         self.leaf_engine.leaves(X, out, thread_count(n_threads))
         return out
-
-    def link_scores(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return scores mapped by the forest's link: to probabilities, or to a regressor's predictions.
-
-        Parameters
-        ----------
-        scores : float64 array of shape (n_rows, n_outputs)
-
-        Returns
-        -------
-        float64 array of shape (n_rows, n_outputs)
-        """
-        return link_scores(scores, self.link, self.link_scale)
-
-    def decide(self, scores: NDArray[np.float64]) -> NDArray[Any]:
-        """Return the labels that scores give, or a regressor's values.
-
-        Parameters
-        ----------
-        scores : float64 array of shape (n_rows, n_outputs)
-
-        Returns
-        -------
-        array of shape (n_rows,)
-        """
-        if self.classes is None:
-            return self.link_scores(scores)[:, 0]
-        if self.n_outputs == 1 and self.n_classes == 2:
-            return self.classes.take((scores[:, 0] >= self.decision_threshold).astype(np.intp))
-        judged: NDArray[np.float64] = scores if self.label_from == "score" else self.link_scores(scores)
-        labels: NDArray[Any] = self.classes.take(judged.argmax(axis=1))
-        return labels
 
     def keep_splits(self, stays: NDArray[np.bool_]) -> Self:
         """Return the forest with only some of its splits; the other inner nodes become leaves or disappear.
@@ -522,7 +567,9 @@ class Forest(TreeAnswers):
         >>> forest.replace(classes=["no", "yes"]).predict([[1.0]])
         array(['no'], dtype='<U3')
         """
-        others = ("classes", "feature_names", "categories", "raw_rows", "front")
+        others = ("classes", "feature_names", "categories", "raw_rows", "front", "wrapper")
+        if self.wrapper is not None and self.wrapper.members and "wrapper" not in fields and fields.keys() & ARRAYS:
+            raise InputError(f"the trees of this forest belong to its members too: it is {self.wrapper.describe()}")
         own = {name: getattr(self, name) for name in (*ARRAYS, *HEADER, *others)}
         if self.integer_dtype != self.input_dtype:
             own["integer_dtype"] = self.integer_dtype
@@ -546,6 +593,14 @@ class Forest(TreeAnswers):
                 "forest transformed rows: scurry.from_model(pipeline[-1]), pipeline[:-1].transform(X)"
             )
 
+    def refuse_wrapper(self, purpose: str) -> None:
+        """Raise where labels do not come from one sum over the trees, because `purpose` would need that."""
+        if self.wrapper is not None and self.wrapper.decides:
+            raise InputError(
+                f"this forest cannot {purpose}: its label is that of {self.wrapper.describe()}, not of one sum over "
+                "all trees. Import one of the models inside instead, or use scurry.early_exit with the promise Labels"
+            )
+
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the forest as a JSON header and named arrays."""
         header = {name: getattr(self, name) for name in HEADER} | {
@@ -557,7 +612,11 @@ class Forest(TreeAnswers):
             header["integer_dtype"] = self.integer_dtype
         if self.raw_rows is not None:
             header["raw_rows"] = self.raw_rows.to_json()
-        return header, {name: getattr(self, name) for name in ARRAYS}
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        if self.wrapper is not None:
+            header["wrapper"], of_members = pack_members(self.wrapper)
+            arrays |= of_members
+        return header, arrays
 
     @classmethod
     def from_container(cls, container: Container) -> Self:
@@ -572,6 +631,7 @@ class Forest(TreeAnswers):
             fields |= {name: container.field(name, kind) for name, kind in HEADER.items()}
             return cls(
                 **fields,
+                wrapper=unpack_members(container, fields, cls),
                 integer_dtype=container.field("integer_dtype", str) if "integer_dtype" in container.header else None,
                 raw_rows=RawRows.from_json(container.header["raw_rows"]) if "raw_rows" in container.header else None,
                 feature_names=names,

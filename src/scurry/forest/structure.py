@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scurry.checks import check_choice, check_instance
 from scurry.errors import InputError
 from scurry.forest.front import Front, RawRows
+from scurry.forest.wrappers import Wrapper
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "aggregation": ("mean", "vote", "sum"),
@@ -93,6 +94,7 @@ class ForestFields:
     integer_dtype: str
     raw_rows: RawRows | None
     front: Front | None
+    wrapper: Wrapper | None
     is_encoded: bool
     feature_names: tuple[str, ...] | None
     categories: Mapping[int, NDArray[Any]]
@@ -373,11 +375,6 @@ def _check_header(forest: ForestFields) -> None:
             raise InputError(f"{len(output)} trees cannot be shared evenly by {n_outputs} outputs")
     elif n_columns != n_outputs:
         raise InputError(f"value has {n_columns} columns for {n_outputs} outputs")
-    if forest.score_dtype == "float32" and n_columns > 1:
-        raise InputError(
-            f'score_dtype="float32" needs trees of one output each, value has {n_columns} columns; name them in '
-            'tree_output, or use score_dtype="float64"'
-        )
     if (
         not np.isfinite(forest.base_score).all()
         or not np.isfinite([forest.link_scale, forest.decision_threshold]).all()
@@ -450,6 +447,9 @@ def _check_categories(forest: ForestFields, inner: NDArray[np.bool_]) -> None:
         forest.raw_rows.check(forest.categories)
     if forest.front is not None:
         check_instance("front", forest.front, Front)
+    if forest.wrapper is not None:
+        check_instance("wrapper", forest.wrapper, Wrapper)
+        forest.wrapper.check(forest)
 
 
 def _node_depths(forest: ForestFields, inner: NDArray[np.bool_]) -> NDArray[np.int32]:

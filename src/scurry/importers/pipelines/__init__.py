@@ -18,8 +18,10 @@ from sklearn.preprocessing import FunctionTransformer
 from scurry.errors import UnsupportedModelError
 from scurry.forest import Forest, Front
 from scurry.importers.pipelines.cells import Source
-from scurry.importers.pipelines.fold import fold, same_answers
+from scurry.importers.pipelines.fold import fold_source, same_answers
 from scurry.importers.pipelines.traces import CannotFoldError, Trace, trace
+from scurry.importers.sklearn import unwrap
+from scurry.importers.wrappers import import_wrapper
 
 __all__ = ["import_pipeline"]
 
@@ -66,12 +68,31 @@ def import_pipeline(pipeline: Any, rows: str | None, import_model: Callable[[Any
     try:
         if forest.front is not None or forest.raw_rows is not None:
             raise CannotFoldError("its last step is a pipeline of another kind")
+        if forest.wrapper is not None and forest.wrapper.members:
+            return _fold_into_members(changing, last, rows, import_model)
         return _fold(transformer, last, forest, rows, sparse_zero)
     except CannotFoldError as error:
         why = str(error)
     except ValueError as error:  # of a transformer, about a number between others that it takes
         why = f"a step refuses numbers between others that it takes: {error}"
     return forest.replace(front=Front(transformer, why, sparse_zero))
+
+
+def _fold_into_members(
+    changing: list[tuple[str, Any]], wrapper: Any, rows: str | None, import_model: Callable[[Any], Forest]
+) -> Forest:
+    """Return a wrapper around pipelines, which a pipeline in front of a wrapper is."""
+
+    def import_member(model: Any) -> Forest:
+        return import_pipeline(Pipeline([*changing, ("model", model)]), rows, import_model)
+
+    try:
+        folded = import_wrapper(unwrap(wrapper), import_member)
+    except UnsupportedModelError as error:
+        raise CannotFoldError(str(error)) from error
+    if folded.front is not None:
+        raise CannotFoldError(folded.front.why)
+    return folded
 
 
 def _flat_steps(pipeline: Any) -> list[tuple[str, Any]]:
@@ -107,10 +128,10 @@ def _fold(transformer: Any, model: Any, forest: Forest, rows: str | None, sparse
         _refuses_nan(model, forest),
     )
     wide_only = any(one.by_function for one in traces)
-    folded = fold(source, rows or "float64")
+    folded = fold_source(source, rows or "float64")
     assert folded.raw_rows is not None
     exact = folded.raw_rows.dtype
-    if rows is None and not wide_only and same_answers(folded, fold(source, "float32")):
+    if rows is None and not wide_only and same_answers(folded, fold_source(source, "float32")):
         exact = None
     takes_sparse = sparse_zero == 0
     return folded.replace(
