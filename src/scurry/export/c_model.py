@@ -294,6 +294,10 @@ def make_readme(name: str, chosen: Candidate, pred: Predictor) -> str:
     if forest.classes is not None:
         cells = (f"| {k} | {_format_cell(label)} |" for k, label in enumerate(forest.classes))
         lines += ["| label | class |", "|---|---|", *cells, ""]
+    for feature, values in sorted(forest.categories.items()):
+        if len(values):
+            codes = (f"| {code} | {_format_cell(value)} |" for code, value in enumerate(values))
+            lines += [f"| `row[{feature}]` | category |", "|---|---|", *codes, ""]
     if forest.feature_names is not None:
         names = (f"| {j} | {_format_cell(feature)} |" for j, feature in enumerate(forest.feature_names))
         lines += ["| `row[…]` | feature |", "|---|---|", *names, ""]
