@@ -207,8 +207,18 @@ class CSource:
         if columns.shift is not None and columns.offset is not None:
             tables.add_array("column_shift", columns.shift)
             tables.add_array("column_offset", columns.offset)
-        tables.add_array("roots", lowered.root)
-        if not layout.if_else:
+        if lowered.levels is not None:
+            threshold_type = "float" if layout.float_thresholds else "int16_t"
+            offset, column, threshold = lowered.levels
+            fields = {"threshold": (threshold_type, threshold), "column": (choose_type(column), column)}
+            tables.add_array("first_question", offset)
+            tables.add_structs("questions", fields)
+            tables.add_array("steps", lowered.order, self._words["tree_index"])
+        else:
+            tables.add_array("roots", lowered.root)
+        if lowered.levels is not None or lowered.lanes is not None:
+            tables.add_array("first_leaf", lowered.first_leaf)
+        if lowered.levels is None and not layout.if_else:
             fields = {
                 "threshold": ("float" if layout.float_thresholds else "int16_t", lowered.threshold),
                 "left": (self._words["index"], lowered.left),
@@ -244,6 +254,15 @@ class CSource:
 
     def _write_next(self) -> str:
         return self._fill(c_text.NEXT, member_test=self._fill(c_text.MEMBER_TEST) if self._has_sets else "")
+
+    def _write_leaf(self) -> str:
+        """Return the function that finds the leaf of a tree of levels."""
+        over = "x[q->column] > q->threshold"
+        if self._has_sets:
+            column, n = "q->column", f"{self._words['NAME']}_N_COLUMNS"
+            member = f"!is_member((int32_t)x[{column} - {n}], (int32_t)q->threshold)"
+            over = f"({column} >= {n} ? {member} : {over})"
+        return self._fill(c_text.LEAF_OF, is_over=over)
 
     @property
     def _has_sets(self) -> bool:
@@ -283,11 +302,13 @@ class CSource:
             start_sums=self._write_start("state->sums"),
             start_more=start,
             next_tree=next_tree,
+            find_leaf=c_text.WALK if lowered.levels is None else "        const uint32_t at = leaf_of(tree, x);\n",
             add_lanes=lanes,
             guess=guess,
         )
         more = [self._fill(c_text.ADD_LANES, n_lanes=stop.n_lanes)] if isinstance(stop, SentinelTables) else []
-        return [self._write_next(), *self._write_sums(), *more, run]
+        walk = self._write_next() if lowered.levels is None else self._write_leaf()
+        return [walk, *self._write_sums(), *more, run]
 
     def _add_stop_test(self) -> str:
         """Add the tables of the stop rule; return the test a row makes before each tree."""
@@ -335,11 +356,9 @@ class CSource:
         first_lane = np.searchsorted(stop.lane_ends, place, side="right")
         is_leaf = np.arange(lowered.n_nodes) >= lowered.n_inner
         rows = [stop.codes[is_leaf & (lowered.tree == t), first_lane[t] :] for t in range(lowered.n_trees)]
-        n_leaves = np.bincount(lowered.tree[is_leaf], minlength=lowered.n_trees)
         codes = np.concatenate([row.ravel() for row in rows])
         tables.add_array("first_lane", first_lane)
         tables.add_array("lane_offset", np.cumsum([0, *(row.size for row in rows)])[:-1])
-        tables.add_array("first_leaf", np.cumsum([0, *n_leaves])[:-1])
         tables.add_array("lane_codes", codes)
         tables.add_array("sentinel_trees", stop.trees)
         tables.add_array("sentinel_lane", stop.lane)

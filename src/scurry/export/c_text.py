@@ -190,6 +190,19 @@ $member_test    return x[n->column] > n->threshold ? n->right : n->left;
 }
 """
 
+LEAF_OF = """\
+/* Returns the leaf that a row reaches: the answers to the questions of a tree are its bits. */
+static uint32_t leaf_of(uint16_t tree, const ${name}_input *x)
+{
+    uint32_t bits = 0, i;
+    for (i = first_question[tree]; i < first_question[tree + 1]; ++i) {
+        const struct question *q = &questions[i];
+        bits = bits << 1 | ($is_over ? 1u : 0u);
+    }
+    return N_INNER + first_leaf[tree] + bits;
+}
+"""
+
 MEMBER_TEST = """\
     if (n->column >= ${NAME}_N_COLUMNS)
         return is_member((int32_t)x[n->column - ${NAME}_N_COLUMNS], (int32_t)n->threshold) ? n->left : n->right;
@@ -306,9 +319,7 @@ $test    if (state->trees == ${NAME}_N_TREES) {
     }
     {
         const uint16_t tree = $next_tree;
-        uint32_t at = roots[tree];
-        while (at < N_INNER) at = next_node(at, x);
-        add(state->sums, at$tree_argument);
+$find_leaf        add(state->sums, at$tree_argument);
 $add_lanes    }
     ++state->trees;
     return 1;
@@ -331,6 +342,11 @@ void ${name}_scores(const ${name}_state *state, int32_t sums[${NAME}_N_SUMS])
     uint16_t k;
     for (k = 0; k < ${NAME}_N_SUMS; ++k) sums[k] = state->sums[k];
 }
+"""
+
+WALK = """\
+        uint32_t at = roots[tree];
+        while (at < N_INNER) at = next_node(at, x);
 """
 
 THRESHOLD_TEST = """\

@@ -26,10 +26,13 @@ _CODE_BYTES = 640
 _BYTES_PER_INNER_NODE, _BYTES_PER_RUN, _BYTES_PER_CASE = 28, 24, 8
 # Instructions of one step: a table loop, the same with floats, and a loop that walks a tree to its leaf.
 _TABLE_STEP, _FLOAT_STEP, _TREE_STEP = 19.5, 22.5, 12.0
+# Of a tree that asks one question per level, with integers and with floats; and of a search in a category set besides.
+_LEVEL_STEP, _FLOAT_LEVEL_STEP, _SEARCH = 14.0, 18.0, 12.0
 # Instructions of if-else code: one step, the call of a run, and a switch at its start.
 _IF_ELSE_STEP, _RUN, _SWITCH = 5.0, 12.0, 6.0
-# Instructions besides: of a tree and each of its sums, of a lane of it, of a column that is quantised.
-_TREE, _LANE, _COLUMN = 30.0, 8.0, 40.0
+# At most so many instructions besides: of a row, a tree, each sum and lane of it, and a column that is quantised.
+_ROW, _TREE, _SUM, _LANES, _LANE, _COLUMN = 60.0, 36.0, 9.0, 40.0, 9.0, 50.0
+_SENTINEL_BYTES, _CELL_BYTES = 256, 64  # of code that only these plans have
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Sizes:
     max_tests : int
         The most node tests that a row can take, exact: no early exit is assumed.
     max_instructions : int
-        Those tests times `instructions_per_step`, and what is spent on each tree and column besides; estimated.
+        Those tests, and what is spent on trees, sums and columns besides, up to the answer; estimated, rounded up.
     """
 
     table_bytes: int
@@ -169,17 +172,21 @@ def estimate_sizes(lowered: Lowered, source: CSource) -> Sizes:
         overhead = _RUN * len(lowered.runs) + _SWITCH * len(resumed)
         instructions = _IF_ELSE_STEP + overhead / len(lowered.order)
     elif not lowered.is_anytime:
-        instructions = _TREE_STEP
+        level_step = _FLOAT_LEVEL_STEP if lowered.layout.float_thresholds else _LEVEL_STEP
+        instructions = _TREE_STEP if lowered.levels is None else level_step
+    if (lowered.column >= len(lowered.columns.feature)).any():
+        instructions += _SEARCH
     column_bytes, n_columns = 4 if lowered.layout.float_thresholds else 2, len(lowered.columns.feature)
     state = lowered.n_trees * lowered.index_bits // 8 + 4 if lowered.is_anytime else 4 * lowered.values.n_sums + 8
-    per_tree = _TREE
+    per_tree = _TREE + _SUM * lowered.values.codes.shape[1]
     if lowered.lanes is not None:
-        state += 4 * lowered.lanes.n_lanes + 4
-        per_tree += _LANE * lowered.lanes.n_lanes
+        state, code = state + 4 * lowered.lanes.n_lanes + 4, code + _SENTINEL_BYTES
+        per_tree += _LANES + _LANE * lowered.lanes.n_lanes
+    if lowered.n_cells:
+        code += _CELL_BYTES
     n_units = len(lowered.order) if lowered.is_anytime else lowered.max_tests
-    most = n_units * instructions + per_tree * lowered.n_trees * lowered.values.codes.shape[1]
-    if not lowered.columns.is_integer:
-        most += _COLUMN * n_columns
+    most = _ROW + n_units * instructions + per_tree * lowered.n_trees
+    most += 0.0 if lowered.columns.is_integer else _COLUMN * n_columns
     return Sizes(
         table_bytes=source.table_bytes,
         flash_bytes=source.table_bytes + code,

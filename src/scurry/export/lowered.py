@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,21 @@ LAYOUTS = {
         Layout("breadcrumb", False, 16, if_else=True),
     )
 }
+
+
+class LevelTests(NamedTuple):
+    """One test for each level of each tree.
+
+    Attributes
+    ----------
+    offset : int64 array of shape (n_trees + 1,)
+        The tests of tree t are ``offset[t]:offset[t + 1]``, from its root.
+    column, threshold : arrays
+    """
+
+    offset: NDArray[np.int64]
+    column: NDArray[np.int64]
+    threshold: NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -121,6 +137,34 @@ class Lowered:
     def lanes(self) -> SentinelTables | None:
         """The sentinels, where a row adds up lanes."""
         return self.values.stop if isinstance(self.values.stop, SentinelTables) else None
+
+    @cached_property
+    def levels(self) -> LevelTests | None:
+        """The tests of trees that ask one question per level, as CatBoost's do; None if there is another tree.
+
+        Such a tree needs no nodes: the answers to its questions are the bits of the leaf's number. Anytime models,
+        which stop within trees, and those with a router keep their nodes.
+        """
+        if self.is_anytime or self.n_cells or (self.left == self.right).any():
+            return None
+        n_inner = np.bincount(self.tree[: self.n_inner], minlength=self.n_trees)
+        depth = np.log2(n_inner + 1).astype(np.int64)
+        is_leaf = np.arange(self.n_nodes) >= self.n_inner
+        # Complete trees only, whose leaves come in the order of their bits, as nodes are sorted breadth-first.
+        if (2**depth - 1 != n_inner).any() or (is_leaf & (self.level != depth[self.tree])).any():
+            return None
+        first = np.concatenate([[0], np.cumsum(n_inner)])[:-1][self.tree[: self.n_inner]]
+        head = first + 2 ** self.level[: self.n_inner] - 1  # the first node of the level
+        if (self.column != self.column[head]).any() or (self.threshold != self.threshold[head]).any():
+            return None
+        heads = np.flatnonzero(head == np.arange(self.n_inner))
+        return LevelTests(np.concatenate([[0], np.cumsum(depth)]), self.column[heads], self.threshold[heads])
+
+    @property
+    def first_leaf(self) -> NDArray[np.int64]:
+        """The first leaf of each tree, counted from the first of all, shape (n_trees,)."""
+        n_leaves = np.bincount(self.tree[self.n_inner :], minlength=self.n_trees)[: self.n_trees]
+        return np.concatenate([[0], np.cumsum(n_leaves)])[:-1]
 
     @property
     def max_tests(self) -> int:
