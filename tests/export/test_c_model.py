@@ -5,10 +5,9 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from scurry import Forest, Plan, Predictor
-from scurry.errors import InputError, UnsupportedModelError
+from scurry.errors import InputError
 from scurry.export import to_c
 from scurry.plan import StepRule
-from support.strategies import complete_forest
 
 
 def test_what_is_written(anyt, cancer, tmp_path):
@@ -57,9 +56,8 @@ def test_models_that_c_cannot_be(anyt, tmp_path):
         to_c(anyt, tmp_path / "file")
     with pytest.raises(InputError, match="Predictor or a Forest"):
         to_c(RandomForestClassifier(), tmp_path)
-    regressor = complete_forest(2, 2, 3, 1)
-    with pytest.raises(UnsupportedModelError, match="regressor"):
-        to_c(regressor, tmp_path)
+    with pytest.raises(InputError, match=r'inputs must be .*"float32".*"int16"|inputs'):
+        to_c(anyt, tmp_path, inputs="int32")
     leaf = {"feature": [0], "threshold": [0.0], "left": [-1], "right": [-1], "value": [[0.25, 0.75]]}
     still = Forest.from_trees([leaf, leaf], n_features=1)
     for pred in (still, Predictor(still, Plan(order=np.empty(0, np.int32), stop=StepRule()))):

@@ -4,9 +4,10 @@ import subprocess
 import numpy as np
 import pytest
 
+import scurry
 from scurry.errors import InputError
 from scurry.export import LAYOUTS, to_c, verify
-from scurry.export.c_source import CSource, Tables, choose_type, escape_comment, format_number
+from scurry.export.c_source import CSource, Tables, choose_type, escape_comment, format_number, make_identifiers
 from scurry.export.lowered import lower
 from support.anytime_oracle import anytime_of
 from support.strategies import complete_forest
@@ -66,7 +67,7 @@ def test_comments_cannot_be_left():
 
 def test_one_function_for_each_run(anyt):
     lowered = lower(anyt, LAYOUTS["breadcrumb"])
-    source = CSource(lowered, "model", [0, 1]).source
+    source = CSource(lowered, "model", anyt.forest).source
     assert len(re.findall(r"static void run_\d+\(", source)) == len(lowered.runs)
     assert source.count("switch") == sum(first > 0 for _, first, _ in lowered.runs)
 
@@ -79,3 +80,40 @@ def test_adverse_class_labels(tmp_path):
     assert verify(tmp_path, np.zeros((1, 4)), n_adversarial=20)
     assert "#error" not in re.sub(r"/\*.*?\*/", "", (tmp_path / "model.h").read_text(), flags=re.DOTALL)
     assert "<b>" not in (tmp_path / "README.md").read_text()
+
+
+def test_names_of_classes_and_features_are_constants(tmp_path):
+    classes = np.array(["sits still", "walks", "walks!"])
+    forest = complete_forest(3, 3, 4, 3, classes=classes).replace(feature_names=["x", "heart rate", "x ", "int"])
+    to_c(forest, tmp_path, name="posture", layout="int16-uint16")
+    checks = {
+        "POSTURE_CLASS_SITS_STILL": 0,
+        "POSTURE_CLASS_WALKS_2": 2,
+        "POSTURE_FEATURE_HEART_RATE": 1,
+        "POSTURE_FEATURE_X_2": 2,
+        "POSTURE_FEATURE_INT": 3,
+        "POSTURE_MAX_TESTS": 9,
+        "sizeof POSTURE_DIGEST": 65,
+    }
+    code = "".join(f"char c{k}[({name}) == {value} ? 1 : -1];\n" for k, (name, value) in enumerate(checks.items()))
+    (tmp_path / "names.c").write_text(f'#include "posture.h"\n{code}')
+    subprocess.run(["cc", "-std=c99", "-c", "names.c"], cwd=tmp_path, check=True)
+    header = (tmp_path / "posture.h").read_text()
+    assert f'#define POSTURE_DIGEST "{forest.digest}"' in header
+    assert f'#define POSTURE_SCURRY "{scurry.__version__}"' in header
+
+
+def test_identifiers_are_different_words():
+    names = ["", "", "1", 1, "é", "a b", "a-b", "A_B", "a_b_6", "x" * 80, "x" * 81, True, None, -1]
+    words = make_identifiers(names)
+    assert len(set(words)) == len(words) == len(names)
+    assert all(re.fullmatch("[A-Z0-9_]{1,50}", word) for word in words)
+
+
+def test_a_function_of_the_score_is_not_called_a_prediction(tmp_path):
+    forest = complete_forest(3, 3, 4, 1).replace(aggregation="sum", link="exp")
+    to_c(forest, tmp_path, layout="int16-uint16", X_cal=np.zeros((2, 4)))
+    header = (tmp_path / "model.h").read_text()
+    assert "int32_t model_score(const model_state *state);" in header
+    assert "model_predict" not in header
+    assert verify(tmp_path, np.zeros((1, 4)), n_adversarial=50)

@@ -7,8 +7,9 @@ from sklearn.ensemble import RandomForestClassifier
 import scurry
 from scurry.errors import InputError
 from scurry.export import to_c
+from scurry.export.columns import lower_tests, split_columns
 from scurry.export.compact import Compact, find_total, merge_leaves
-from scurry.export.lowered import LAYOUTS, lower, split_columns
+from scurry.export.lowered import LAYOUTS, lower
 from scurry.export.replay import find_leaves, run_trees
 from scurry.export.verification import verify
 
@@ -80,9 +81,18 @@ def test_many_thresholds_become_several_columns():
     plain = lower(scurry.Predictor.full(deep), LAYOUTS["int16-uint16"])
     np.testing.assert_array_equal(lowered.columns.feature[lowered.column], plain.columns.feature[plain.column])
     np.testing.assert_array_equal(lowered.threshold, plain.threshold)
-    thresholds = np.arange(70_000) % 2**16 - 2**15
+    tests = lower_tests(deep, np.flatnonzero(~deep.is_leaf), quantised=True)
+    many = tests._replace(column=np.zeros(2**16 + 1, np.int64), threshold=np.arange(2**16 + 1))
     with pytest.raises(InputError, match="share_thresholds"):
-        split_columns(plain.columns, np.zeros(70_000, np.int64) + (np.arange(70_000) >= 2**16), thresholds)
+        split_columns(many)
+
+
+def test_other_plans_and_splits_are_refused(forest):
+    lightgbm = pytest.importorskip("lightgbm")
+    data = lightgbm.Dataset(np.floor(np.abs(3 * X)), Y > 0, categorical_feature=[0])
+    model = lightgbm.train({"verbose": -1, "objective": "binary", "min_data_per_group": 1}, data, 5)
+    with pytest.raises(InputError, match="numeric splits"):
+        lower(scurry.Predictor.full(scurry.from_model(model)), LAYOUTS["shared16"])
 
 
 @pytest.mark.parametrize("layout", ["shared8", "shared16"])

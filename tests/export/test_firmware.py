@@ -5,15 +5,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 
 import scurry
 from scurry.export import LAYOUTS, replay, to_c
 from scurry.export.lowered import Lowered, lower
 from scurry.export.selftest import make_probes
+from scurry.forest import as_rows
 from support.emulator import ARM, INSTRUCTION_NS, RISCV, Board, Sweep, mean_steps, replay_nodes, sweep
+from support.strategies import symmetric_forest
 
 pytestmark = pytest.mark.embedded
+KINDS = ["sentinels", "cells", "values", "variance", "regressor", "categories", "integers", "levels"]
 BOARDS = pytest.mark.parametrize("board", [ARM, RISCV], ids=lambda board: board.name)
 
 
@@ -53,6 +62,35 @@ def test_several_classes(board: Board, layout: str, tmp_path):
     compare(sweep(board, tmp_path, lowered, rows, stride=1), lowered, rows)
 
 
+def other_model(kind: str) -> tuple[scurry.Predictor, np.ndarray]:
+    """Return a predictor of a kind that early versions did not export, and rows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 5)).astype(np.float32)
+    score = X[:, 0] + X[:, 1] * X[:, 2]
+    if kind in ("sentinels", "cells"):
+        model = GradientBoostingClassifier(n_estimators=24, random_state=0).fit(X[:500], score[:500] > 0)
+        if kind == "cells":
+            return scurry.early_exit(model, promise=scurry.promises.Certain()), X
+        return scurry.early_exit(model, X[500:], max_disagreement=0.05, method="sentinels", random_state=0), X
+    if kind in ("values", "variance"):
+        grow = GradientBoostingRegressor if kind == "values" else RandomForestRegressor
+        model = grow(n_estimators=24, max_depth=4, random_state=0).fit(X[:500], score[:500])
+        return scurry.early_exit(model, X[500:], promise=scurry.promises.Values(0.6, 0.1), random_state=0), X
+    if kind == "categories":
+        X[:, 0] = rng.integers(0, 50, len(X))
+        model = HistGradientBoostingClassifier(max_iter=8, categorical_features=[0])
+        forest = scurry.from_model(model.fit(X, X[:, 0] % 3 == 0))
+        return scurry.Predictor.full(forest), as_rows(forest, X)
+    if kind == "levels":
+        forest = symmetric_forest(20, 5, 5, 2)
+        return scurry.Predictor.full(forest), X
+    if kind == "integers":
+        X = (1000 * X).astype(np.int16)
+    grow = RandomForestClassifier if kind == "integers" else RandomForestRegressor
+    model = grow(8, max_depth=6, random_state=0).fit(X, score > 0 if kind == "integers" else score)
+    return scurry.Predictor.full(scurry.from_model(model)), X
+
+
 @BOARDS
 @pytest.mark.parametrize("method", ["minimixed", "qwyc", "fan", "several classes", "every tree"])
 def test_models_that_stop_by_themselves(board: Board, method: str, tmp_path):
@@ -70,7 +108,39 @@ def test_models_that_stop_by_themselves(board: Board, method: str, tmp_path):
         raw = board.run(tmp_path, lowered, rows, "outcomes", f"INIT(state)=model_init(state{draw})")
         records = np.frombuffer(raw, np.int32).reshape(len(rows), -1)
         codes, sums, trees = replay.run_trees(lowered, rows)
-        np.testing.assert_array_equal(records, np.column_stack([codes, trees, sums]))
+        np.testing.assert_array_equal(np.delete(records, 2, axis=1), np.column_stack([codes, trees, sums]))
+
+
+@BOARDS
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_models_that_stop_by_themselves(board: Board, kind: str, tmp_path):
+    pred, X = other_model(kind)
+    inputs = "int16" if kind == "integers" else "float32"
+    rows = make_probes(pred.forest, 60, rows=X, integers=kind == "integers")
+    for layout in ("int16-uint16", "int16-uint8") if kind == "integers" else ("float32", "int16-uint16"):
+        export = to_c(pred, tmp_path, layout=layout, inputs=inputs)
+        lowered = lower(pred, LAYOUTS[layout], inputs)
+        defines = ["INIT(state)=model_init(state)", *(["WHOLE_ROWS"] if kind == "integers" else [])]
+        raw = board.run(tmp_path, lowered, rows, "outcomes", *defines)
+        records = np.frombuffer(raw, np.int32).reshape(len(rows), -1)
+        codes, sums, trees = replay.run_trees(lowered, rows)
+        np.testing.assert_array_equal(np.delete(records, 2, axis=1), np.column_stack([codes, trees, sums]))
+        assert board.undefined_symbols(tmp_path) == []
+        if board is ARM:
+            taken = records[:, 2].max() * board.tick_ns / INSTRUCTION_NS
+            assert taken <= export.sizes.max_instructions
+            assert taken >= 0.5 * export.sizes.max_instructions or trees.max() < lowered.n_trees
+            assert export.sizes.table_bytes < board.flash_bytes(tmp_path) <= export.sizes.flash_bytes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_model_needs_floating_point(kind, tmp_path):
+    """On a core without any, only multiplications of 64 bits are called, by plans whose estimates need them."""
+    pred, _ = other_model(kind)
+    to_c(pred, tmp_path, layout="int16-uint16", inputs="int16" if kind == "integers" else "float32")
+    without = replace(ARM, name="arm-m0", flags=("-mcpu=cortex-m0", "-mthumb", "-mfloat-abi=soft"))
+    called = set(without.undefined_symbols(tmp_path)) - {"U"}
+    assert called <= ({"__aeabi_lmul"} if kind in ("values", "variance") else set())
 
 
 @BOARDS

@@ -1,13 +1,12 @@
 import numpy as np
 import pytest
 
-import scurry
 from scurry import Forest, Predictor
-from scurry.errors import InputError, UnsupportedModelError
+from scurry.errors import InputError
 from scurry.export import LAYOUTS, to_c, verify
 from scurry.export.lowered import lower
 from support.anytime_oracle import anytime_of
-from support.strategies import complete_forest
+from support.strategies import complete_forest, symmetric_forest
 
 QUANTISED = [name for name in LAYOUTS if name != "float32"]
 
@@ -107,13 +106,35 @@ def test_the_last_node_that_16_bits_can_name(tmp_path):
         to_c(Forest.from_trees([*parts, tree, leaf, leaf], n_features=3), tmp_path, layout="int16-uint16")
 
 
-def test_categories_and_zero_as_missing_are_refused(tmp_path):
-    lightgbm = pytest.importorskip("lightgbm")
-    rng = np.random.default_rng(0)
-    X = np.column_stack([rng.integers(0, 8, 400), rng.normal(size=400)])
-    y = (X[:, 0] % 3 == 0).astype(int)
-    for options, message in (({"categorical_feature": [0]}, "categories"), ({"zero_as_missing": True}, "zero")):
-        params = {"objective": "binary", "verbose": -1, "num_leaves": 4, "min_data_in_leaf": 5}
-        data = lightgbm.Dataset(X, y, categorical_feature=options.pop("categorical_feature", "auto"))
-        with pytest.raises(UnsupportedModelError, match=message):
-            to_c(scurry.from_model(lightgbm.train(params | options, data, 3)), tmp_path)
+class TestLevels:
+    """Trees that ask one question per level are stored as questions, without nodes."""
+
+    @pytest.mark.parametrize("n_sets", [0, 3])
+    def test_they_answer_as_nodes_do(self, n_sets, tmp_path):
+        forest = symmetric_forest(8, 5, 4, 1, n_sets=n_sets, aggregation="sum")
+        for layout in ("float32", "int16-uint16"):
+            export = to_c(forest, tmp_path, layout=layout)
+            assert lower(Predictor.full(forest), LAYOUTS[layout]).levels is not None
+            assert verify(tmp_path, np.zeros((1, 4)), n_adversarial=300, sanitize=n_sets > 0)
+            assert "struct node" not in (tmp_path / "model.c").read_text()
+        n_leaves, n_inner = int(forest.is_leaf.sum()), int((~forest.is_leaf).sum())
+        assert export.sizes.table_bytes < 2 * n_leaves + 6 * n_inner
+
+    def test_one_other_test_needs_nodes(self, tmp_path):
+        forest = symmetric_forest(3, 4, 4, 1, aggregation="sum")
+        full = lower(Predictor.full(forest), LAYOUTS["float32"])
+        assert full.levels is not None
+        assert len(full.levels.column) == forest.tree_depth.sum()
+        at = int(np.flatnonzero(~forest.is_leaf & (forest.node_depth == 2))[1])
+        threshold = forest.threshold.copy()
+        threshold[at] += 0.5
+        stays = np.ones(forest.n_nodes, bool)
+        stays[[at, forest.left[at], forest.right[at]]] = False
+        for changed in (forest.replace(threshold=threshold), forest.keep_splits(stays)):
+            assert lower(Predictor.full(changed), LAYOUTS["float32"]).levels is None
+            to_c(changed, tmp_path, layout="float32")
+            assert verify(tmp_path, np.zeros((1, 4)), n_adversarial=100)
+
+    def test_anytime_plans_keep_nodes(self):
+        forest = symmetric_forest(3, 4, 4, 2)
+        assert lower(anytime_of(forest), LAYOUTS["float32"]).levels is None

@@ -30,7 +30,7 @@ def test_the_code_in_the_readme_compiles(anyt, cancer, tmp_path, plan):
     to_c(pred, tmp_path)
     snippet = re.search(r"```c\n(.*?)```", (tmp_path / "README.md").read_text(), flags=re.DOTALL)[1]
     include, code = snippet.split("\n", 1)
-    (tmp_path / "main.c").write_text(f"{include}\nint main(void)\n{{\n{code}\nreturn label;\n}}\n")
+    (tmp_path / "main.c").write_text(f"{include}\nint main(void)\n{{\n{code}\nreturn (int)label;\n}}\n")
     flags = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-Wno-uninitialized", "-Wno-maybe-uninitialized"]
     subprocess.run(["cc", *flags, "-c", "main.c", "model.c"], cwd=tmp_path, check=True)
 
@@ -64,6 +64,6 @@ def test_the_promise_is_the_source_s_and_what_the_c_keeps_of_it_is_measured(tmp_
     assert "what that changes is outside the certificate" in text
     assert f"of the calibration rows {whose} label" in text
     assert "outside the certificate" in (tmp_path / "model.h").read_text()
-    assert "keep the promise's label; its certificate is the source's" in str(export)
+    assert "keep the promise; its certificate is the source's" in str(export)
     to_c(fast, tmp_path)
     assert "On which share of rows it does so was not measured" in (tmp_path / "README.md").read_text()

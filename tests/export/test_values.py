@@ -6,7 +6,7 @@ import pytest
 import scurry
 from scurry import Forest, Plan, Predictor
 from scurry.errors import InputError, UnsupportedModelError
-from scurry.export.values import ExitTables, LeadTables, lower_plan
+from scurry.export.values import lower_plan
 from scurry.forest import leaf_scores
 from scurry.plan import NEVER_ABOVE, NEVER_BELOW, ExitRule, ExitSide, StepRule
 from support.anytime_oracle import depth_steps
@@ -53,8 +53,9 @@ def test_more_than_two_classes_have_a_sum_each():
 
 
 def test_what_is_refused(cancer):
-    with pytest.raises(UnsupportedModelError, match="regressor"):
-        lower_plan(complete_forest(2, 2, 3, 1), full_plan(complete_forest(2, 2, 3, 1)), 16)
+    single = complete_forest(2, 2, 3, 1).replace(classes=["only"])
+    with pytest.raises(UnsupportedModelError, match="a single class"):
+        lower_plan(single, full_plan(single), 16)
     model, X, _ = cancer
     fast = scurry.early_exit(model, X, max_disagreement=0.1, method="minimax", shuffle="row", random_state=0)
     with pytest.raises(InputError, match="shuffles the trees"):
@@ -72,68 +73,6 @@ def test_exits_of_a_rule_are_those_of_its_tables(cancer):
         sides = tables.rule.side_of(0, n_trees, sums)
         np.testing.assert_array_equal(sides == ExitSide.POSITIVE, sums >= rule.upper[0, n_trees])
         np.testing.assert_array_equal(sides == ExitSide.NEGATIVE, sums <= rule.lower[0, n_trees])
-
-
-def one_by_one(rule: ExitRule, running: np.ndarray, policy: int) -> list[tuple[int, int]]:
-    """Trees and side of each row, walked as the C does; side 0 if it never stops."""
-    found = []
-    for row in range(running.shape[1]):
-        trees, side = len(running) - 1, 0
-        for i, total in enumerate(running[:, row, 0]):
-            if rule.piece_offset.size:
-                piece = rule.piece_offset[i]
-                while piece < rule.piece_offset[i + 1] and rule.piece_edges[piece] <= total:
-                    piece += 1
-                here = int(rule.piece_sides[piece + i])
-            else:
-                here = ExitSide.POSITIVE if total >= rule.upper[policy, i] else 0
-                here = ExitSide.NEGATIVE if total <= rule.lower[policy, i] else here
-            if here == ExitSide.FULL:
-                break
-            if here:
-                trees, side = i, here
-                break
-        found.append((trees, side))
-    return found
-
-
-@pytest.mark.parametrize("with_pieces", [False, True])
-def test_exits_are_found_as_a_loop_over_rows_finds_them(with_pieces):
-    rng = np.random.default_rng(0)
-    n_trees, n_rows = 6, 50
-    running = np.cumsum(rng.integers(-2, 3, (n_trees + 1, n_rows, 1)), axis=0)
-    lower = rng.integers(-6, -1, (2, n_trees + 1)).astype(np.int32)
-    pieces = {}
-    if with_pieces:
-        edges = [np.sort(rng.choice(np.arange(-5, 6), 3, replace=False)) for _ in range(n_trees + 1)]
-        pieces["piece_offset"] = 3 * np.arange(n_trees + 2, dtype=np.uint32)
-        pieces["piece_edges"] = np.concatenate(edges).astype(np.int32)
-        pieces["piece_sides"] = rng.integers(0, 4, 4 * (n_trees + 1)).astype(np.uint8)
-    rule = ExitRule(kind="scores", weights=np.array([1.0, 3.0]), lower=lower, upper=lower + 5, **pieces)
-    full_codes = rng.integers(0, 2, n_rows)
-    for policy, draw in ((0, 2**14 - 1), (1, 2**14)):
-        trees, codes = ExitTables(rule).find_exits(running, full_codes, np.full(n_rows, draw))
-        expected = one_by_one(rule, running, policy)
-        assert trees.tolist() == [n for n, _ in expected]
-        for code, (_, side), full in zip(codes, expected, full_codes, strict=True):
-            assert code == (side == ExitSide.POSITIVE if side else full)
-
-
-@pytest.mark.parametrize("with_need", [False, True])
-def test_a_row_stops_once_its_leader_is_far_enough_ahead(with_need):
-    votes = np.array([[0, 0, 0, 0, 1], [0, 1, 2, 1, 1], [2, 2, 1, 2, 2]])
-    running = np.zeros((6, 3, 3), np.int64)
-    for i in range(5):
-        running[i + 1] = running[i]
-        running[i + 1, np.arange(3), votes[:, i]] += 1
-    never = 99
-    need = [np.full(r // 2 + 1, never) for r in range(6)]
-    for r in range(2, 6):
-        need[r][0] = 2
-    tables = LeadTables(trees_per_round=1, lead=np.array([never, never, 2, 2, 2, 2]), need=need if with_need else [])
-    trees, codes = tables.find_exits(running, running[-1].argmax(axis=1), None)
-    assert trees.tolist() == [2, 5, 2]
-    assert codes.tolist() == [0, 1, 2]
 
 
 def test_weighted_readouts_need_a_threshold_of_zero():
@@ -163,3 +102,26 @@ def test_coarse_thresholds_stop_no_row_that_the_rule_would_not(cancer, bits):
         meant = values.offset * n_trees + values.unit * stored
         assert outside(meant, asked)[is_set].all()
         assert (np.abs(meant - asked)[is_set] > 0.1 * values.unit).any()
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32])
+@pytest.mark.parametrize("aggregation", ["mean", "sum"])
+def test_the_sum_of_a_regressor_is_its_value_in_fixed_point(bits, aggregation):
+    forest = complete_forest(7, 3, 4, 1).replace(aggregation=aggregation, base_score=[-2.75])
+    forest = forest.replace(value=1000 * forest.value - 300)
+    values = lower_plan(forest, full_plan(forest), bits)
+    assert values.kind == "value"
+    assert values.unit == 2.0**-values.fraction_bits
+    rows = np.random.default_rng(0).normal(size=(50, 4))
+    sums = values.start + values.codes[forest.apply(rows)].sum(axis=1)
+    error = np.abs(values.decode(forest, values.labels(sums)) - forest.predict(rows)).max()
+    assert error <= values.unit / 2 * (forest.n_trees + 1)
+    assert values.codes.min() >= (0 if bits < 32 else -(2**31))
+
+
+def test_a_link_is_left_to_whoever_reads_the_score():
+    forest = complete_forest(7, 3, 4, 1).replace(aggregation="sum", link="exp")
+    values = lower_plan(forest, full_plan(forest), 32)
+    rows = np.random.default_rng(0).normal(size=(50, 4))
+    sums = values.start + values.codes[forest.apply(rows)].sum(axis=1)
+    np.testing.assert_allclose(values.decode(forest, values.labels(sums)), forest.predict(rows), rtol=1e-6)

@@ -1,13 +1,21 @@
+import subprocess
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
-from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 
 import scurry
 from scurry.errors import FormatError, InputError, MissingDependencyError
-from scurry.export import LAYOUTS, lowered, to_c, verify
+from scurry.export import LAYOUTS, columns, lowered, to_c, verify
 from scurry.export.replay import find_leaves, run_trees
 from scurry.export.selftest import make_probes
 from scurry.export.verification import _DRAW_STEP
@@ -70,6 +78,59 @@ def test_early_exit_several_classes(method, boosted, tmp_path):
     fast = scurry.early_exit(model, X, max_disagreement=0.05, method=method, confidence=None, random_state=0)
     for layout in ("float32", "int16-uint16"):
         assert exported(fast, X, tmp_path, layout, sanitize=layout == "int16-uint16")
+
+
+@pytest.mark.parametrize("kind", ["sentinels", "cells", "values", "variance", "anytime", "whole"])
+def test_plans_of_boosted_models_and_regressors(kind, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 5)).astype(np.float32)
+    score = X[:, 0] + X[:, 1] * X[:, 2]
+    if kind in ("sentinels", "cells"):
+        model = GradientBoostingClassifier(n_estimators=20, random_state=0).fit(X[:400], score[:400] > 0)
+        promise = scurry.promises.Certain() if kind == "cells" else scurry.promises.Labels(0.05)
+        options = {} if kind == "cells" else {"X_cal": X[400:], "method": "sentinels"}
+        pred = scurry.early_exit(model, promise=promise, random_state=0, **options)
+    else:
+        grow = GradientBoostingRegressor if kind == "values" else RandomForestRegressor
+        model = grow(n_estimators=20, max_depth=4, random_state=0).fit(X[:400], score[:400])
+        pred = scurry.from_model(model)
+        if kind == "anytime":
+            pred = scurry.anytime(model, X[:100], score[:100], order="random", random_state=0)
+        elif kind != "whole":
+            pred = scurry.early_exit(model, X[400:], promise=scurry.promises.Values(0.6, 0.1), random_state=0)
+    for layout in ("float32", "int16-uint8"):
+        export = to_c(pred, tmp_path, layout=layout, X_cal=X[400:])
+        proof = verify(tmp_path, X[:200], n_adversarial=150, sanitize=layout == "int16-uint8")
+        assert proof
+        assert export.agreement[-1] > 0.98
+        assert (proof.max_error is None) == (proof.n_changed_labels is not None) == (kind in ("sentinels", "cells"))
+        if kind in ("values", "variance") and layout == "float32":
+            share = np.mean(np.abs(pred.predict(X[400:]) - model.predict(X[400:])) <= 0.6)
+            assert export.kept == pytest.approx(share, abs=0.003)
+    assert proof.n_answers >= 350
+
+
+def test_a_row_that_is_stopped_answers_by_the_trees_so_far(tmp_path):
+    """Each tree that is left counts what it adds in the mean of the training rows."""
+    X_fit, y_fit, *_ = halves(load_breast_cancer)
+    forest = scurry.from_model(RandomForestRegressor(6, max_depth=4, random_state=0).fit(X_fit, y_fit))
+    to_c(forest, tmp_path, layout="float32")
+    tables = lowered.lower(Predictor.full(forest), LAYOUTS["float32"])
+    (tmp_path / "main.c").write_text(
+        '#include <stdio.h>\n#include "model.c"\nint main(void) { model_state s; model_raw row[30] = {0};\n'
+        "model_input x[MODEL_N_COLUMNS]; model_quantize(row, x); model_init(&s);\n"
+        'do printf("%d ", (int)model_predict(&s)); while (model_step(&s, x)); return 0; }\n'
+    )
+    subprocess.run(["cc", "-std=c99", "main.c", "-o", "main"], cwd=tmp_path, check=True)
+    printed = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout.split()
+    zero = np.zeros((1, 30))
+    reached = forest.value[forest.apply(zero)[0], 0]
+    means = [
+        np.average(forest.value[a:b, 0][forest.is_leaf[a:b]], weights=forest.cover[a:b][forest.is_leaf[a:b]])
+        for a, b in zip(forest.tree_offset[:-1], forest.tree_offset[1:], strict=True)
+    ]
+    expected = [np.mean([*reached[:n], *means[n:]]) for n in range(7)]
+    np.testing.assert_allclose(np.array(printed, float) * tables.values.unit, expected, atol=1e-6)
 
 
 def test_exit_decisions_are_those_of_the_source(tmp_path):
@@ -148,7 +209,7 @@ class TestTheSourceForest:
         assert export.agreement[0] == 1.0
         assert verify(tmp_path, rows).n_changed_labels == 0
         # A threshold that is not lowered sends rows on it to the wrong side. The C code and the tables still agree.
-        monkeypatch.setattr(lowered, "_round_down", lambda forest, nodes: forest.threshold[nodes].astype(np.float32))
+        monkeypatch.setattr(columns, "_round_down", lambda forest, nodes: forest.threshold[nodes].astype(np.float32))
         to_c(forest, tmp_path, layout="float32")
         result = verify(tmp_path, rows)
         assert result.n_mismatches == 0
@@ -169,8 +230,9 @@ class TestTheSourceForest:
         right = lowered.lower_tests
 
         def misread(*arguments, **options):
-            columns, *rest = right(*arguments, **options)
-            return replace(columns, missing=np.full_like(columns.missing, 5.0)), *rest
+            tests = right(*arguments, **options)
+            missing = np.full_like(tests.columns.missing, 5.0)
+            return tests._replace(columns=replace(tests.columns, missing=missing))
 
         monkeypatch.setattr(lowered, "lower_tests", misread)
         to_c(forest, tmp_path, layout=layout)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import scurry
 from scurry import Forest, Plan, Predictor
 from scurry.display import EarlyExitDisplay
-from scurry.errors import InputError, UnsupportedModelError
+from scurry.errors import InputError
 from scurry.forest import reference
 from support.sentinel_oracle import random_rule, sentinel_answers
 from support.strategies import complete_forest
@@ -211,7 +211,7 @@ def test_reports_plots_and_bills(fast, tmp_path):
     assert "forest" in str(predictor.summary())
 
 
-def test_what_sentinels_refuse(fast, tmp_path):
+def test_what_sentinels_refuse(fast):
     predictor, X, _ = fast
     with pytest.raises(InputError, match="needs all features of a row before it starts"):
         predictor.start_row()
@@ -219,5 +219,3 @@ def test_what_sentinels_refuse(fast, tmp_path):
         predictor.acquire(lambda row, feature: 0.0)
     with pytest.raises(InputError, match="need a plan that can stop after any step"):
         predictor.predict(X, max_steps=3)
-    with pytest.raises(UnsupportedModelError, match="SentinelRule are not exported as C"):
-        scurry.export.to_c(predictor, tmp_path, layout="float32")

@@ -55,14 +55,17 @@ class Board:
 
     def run(self, folder: Path, lowered: Lowered, rows: np.ndarray, program: str, *defines: str) -> bytes:
         """Run the firmware `program` with an exported model on some rows; return what it records."""
-        tables = Tables()
-        bits = np.ascontiguousarray(rows, np.float32).view(np.uint32)
-        tables.add_array("row_bits", bits, "uint32_t")
+        tables, columns = Tables(), lowered.columns
+        # Floats by their bits, integers as they are.
+        raw = np.ascontiguousarray(columns.to_raw(rows))
+        bits = raw if columns.is_integer else raw.view(np.uint32)
+        bits_type = "int16_t" if columns.is_integer else "uint32_t"
+        tables.add_array("row_bits", bits, bits_type)
         # A union, because NaN and infinity cannot be written as constants without <math.h>.
         (folder / "rows.h").write_text(
             f"#define N_ROWS {len(rows)}\n{tables}\n"
-            "static const union { const uint32_t (*bits)[MODEL_N_FEATURES]; const model_raw (*rows)[MODEL_N_FEATURES]; "
-            "} all_rows = { row_bits };\n#define rows all_rows.rows\n"
+            f"static const union {{ const {bits_type} (*bits)[MODEL_N_FEATURES]; "
+            "const model_raw (*rows)[MODEL_N_FEATURES]; } all_rows = { row_bits };\n#define rows all_rows.rows\n"
         )
         image = folder / f"{self.name}-{program}.elf"
         sources = [FIRMWARE / f"{self.name}.c", FIRMWARE / "host_file.c", FIRMWARE / f"{program}.c", folder / "model.c"]

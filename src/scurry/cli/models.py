@@ -52,6 +52,9 @@ def export_c(
     layout: Annotated[
         str, typer.Option(help="Number formats: auto, float32, int16-uint16, int16-uint8, int16-node8 or breadcrumb.")
     ] = "auto",
+    inputs: Annotated[
+        str, typer.Option(help="What a feature is in C: float32, or int16 for whole numbers without floating point.")
+    ] = "float32",
     rows: Annotated[str | None, typer.Option(help="Rows to compare layouts on.", show_default=False)] = None,
     flash_budget: Annotated[
         int | None, typer.Option(help="Largest size of tables and code in bytes.", show_default=False)
@@ -74,13 +77,16 @@ def export_c(
         read = read_model(model, trust_pickle=trust_pickle)
         X = None if rows is None else read_rows([rows], read.forest)[0]
     with show_spinner("Comparing layouts"):
-        written = to_c(read.subject, directory, name=name, layout=layout, X_cal=X, flash_budget=flash_budget)
+        written = to_c(
+            read.subject, directory, name=name, layout=layout, inputs=inputs, X_cal=X, flash_budget=flash_budget
+        )
     verified = None
     if check:
         with show_spinner("Compiling and comparing"):
             verified = verify(directory, X, name=name)
     if as_json:
-        facts = {"directory": str(directory), "name": name, "layout": written.layout} | asdict(written.sizes)
+        facts = {"directory": str(directory), "name": name, "layout": written.layout, "inputs": inputs}
+        facts |= asdict(written.sizes)
         typer.echo(json.dumps(facts | ({} if verified is None else {"check": asdict(verified)}), indent=1, default=str))
     else:
         _show_export(written, verified)
@@ -111,10 +117,13 @@ def _show_export(written: Export, verified: Verification | None) -> None:
         )
         if verified.n_changed_labels is not None:
             lines["rounding"] = f"changes the label of {verified.n_changed_labels:,} of the rows given"
+        if verified.max_error is not None:
+            lines["rounding"] = f"changes values by at most {verified.max_error:.3g}"
+    lines["longest"] = f"{written.sizes.max_tests:,} node tests, about {written.sizes.max_instructions:,} instructions"
     if written.kept is not None:
         lines["promise"] = (
-            f"{format_share(written.kept)} of the rows get the label it compares with; its certificate does not "
-            "cover rounding"
+            f"{format_share(written.kept)} of the rows get the label it compares with, or a value as close as it says; "
+            "its certificate does not cover rounding"
         )
     console().print()
     console().print(make_pairs(lines))

@@ -12,14 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_number
+from scurry.checks import check_choice, check_number
 from scurry.errors import InputError
+from scurry.export.c_source import name_answer
 from scurry.export.candidates import Candidate, Sizes, choose, list_candidates
+from scurry.export.columns import INPUTS, check_integers
 from scurry.export.replay import in_percent
 from scurry.export.selftest import make_selftest
 from scurry.forest import Forest, as_rows
 from scurry.predictor import Predictor
-from scurry.promises import Labels
+from scurry.promises import Labels, Values
+from scurry.version import read_version
 
 FORMAT = 1
 _MAX_NAME_LENGTH = 20  # NAME_quantize must differ from other names in the 31 characters that a C99 linker compares
@@ -35,20 +38,24 @@ _RESERVED = re.compile(
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Export:
     """What was written; print it.
 
     Attributes
     ----------
     directory : Path
-    name, layout : str
+    name, layout, inputs : str
     sizes : Sizes
     agreement : float64 array or None
-        Share of calibration rows with the source's label after 0, 1, … steps.
+        Share of calibration rows with the source's label after 0, 1, … steps. For a regressor, 1 minus the mean
+        squared difference to the source's values divided by their variance.
     kept : float or None
-        Share of calibration rows with the label that the source's promise compares with: the model's, or the full
-        vote's. The promise itself was certified for the source. That the C rounds numbers is outside of it.
+        Share of calibration rows with the label that the source's promise compares with, the model's or the full
+        vote's, or with a value as close to the model's as promised. The promise itself was certified for the source.
+        That the C rounds numbers is outside of it.
+    max_error : float or None
+        Of a regressor: the largest difference to the source's value on the calibration rows.
     candidates : list of Candidate
         All layouts that were compared, the chosen one first.
     """
@@ -56,9 +63,11 @@ class Export:
     directory: Path
     name: str
     layout: str
+    inputs: str
     sizes: Sizes
     agreement: NDArray[np.float64] | None
     kept: float | None
+    max_error: float | None
     candidates: list[Candidate]
 
     def __str__(self) -> str:
@@ -72,7 +81,9 @@ class Export:
                 f"{sizes.instructions_per_step:>13.1f}{known[0]:>18}{known[1]:>11}"
             )
         if self.kept is not None:
-            lines.append(f"of X_cal, {in_percent(self.kept)} keep the promise's label; its certificate is the source's")
+            lines.append(f"of X_cal, {in_percent(self.kept)} keep the promise; its certificate is the source's")
+        if self.max_error is not None:
+            lines.append(f"of X_cal, values differ by at most {self.max_error:.3g} from the source's")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -84,6 +95,7 @@ def to_c(
     *,
     name: str = "model",
     layout: str = "auto",
+    inputs: str = "float32",
     X_cal: Any = None,
     flash_budget: int | None = None,
 ) -> Export:
@@ -93,7 +105,8 @@ def to_c(
     ----------
     pred : Predictor or Forest
         An interrupt can read, and stop, an anytime predictor at any moment. A predictor with early exit stops by
-        itself. A forest, pruned or not, evaluates every tree.
+        itself. A forest, pruned or not, evaluates every tree. An interrupt can stop both between two trees. The value
+        of a regressor is a fixed-point number, times ``2**NAME_FRACTION_BITS``.
     directory : str or path
         Created if it does not exist. Gets ``NAME.h``, ``NAME.c``, ``NAME_selftest.h``, ``README.md``, and for `verify`
         ``NAME.scurry`` and ``NAME.json``.
@@ -107,7 +120,10 @@ def to_c(
         thresholds, and leaves share values. "auto" takes the layout with the best
         agreement within `flash_budget`; without a budget, the smallest that answers 99.9 % of `X_cal` as the source
         does at every step.
-    X_cal : array or DataFrame of shape (n_rows, n_features), optional
+    inputs : {"float32", "int16"}
+        What a feature is in C. Rows of "int16" have whole numbers from -32768 to 32767 and no missing values; nodes
+        compare them as they are, and every test is exactly the source's.
+    X_cal : array, DataFrame or sparse matrix of shape (n_rows, n_features), optional
         Rows to measure the agreement on.
     flash_budget : int, optional
         Largest number of bytes of tables and code.
@@ -141,15 +157,28 @@ def to_c(
         )
     if flash_budget is not None:
         check_number("flash_budget", flash_budget, above=0)
+    check_choice("inputs", inputs, INPUTS)
     rows = None if X_cal is None else as_rows(pred.forest, X_cal)
+    if rows is not None and inputs == "int16":
+        check_integers(rows, "X_cal")
     if rows is not None and len(rows) == 0:
         raise InputError("X_cal has no rows; pass rows like those to come, or leave it out", argument="X_cal")
     # Thresholds next to zero underflow, as they should. Some packages make numpy raise an error at that.
     with np.errstate(under="ignore"):
-        options = list_candidates(pred, name, layout, rows)
+        options = list_candidates(pred, name, layout, rows, inputs)
         chosen = choose(options, flash_budget)
         options.sort(key=lambda option: option is not chosen)
-        export = Export(Path(directory), name, chosen.layout.name, chosen.sizes, chosen.agreement, chosen.kept, options)
+        export = Export(
+            directory=Path(directory),
+            name=name,
+            layout=chosen.layout.name,
+            inputs=inputs,
+            sizes=chosen.sizes,
+            agreement=chosen.agreement,
+            kept=chosen.kept,
+            max_error=chosen.max_error,
+            candidates=options,
+        )
         _write(export, pred, chosen, rows)
     return export
 
@@ -159,7 +188,16 @@ def _write(export: Export, pred: Predictor, chosen: Candidate, rows: NDArray[Any
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; to_c needs a directory to write to", argument="directory")
     shares = None if export.agreement is None else export.agreement.tolist()
-    manifest = {"format": FORMAT, "name": name, "layout": export.layout, "agreement": shares} | asdict(export.sizes)
+    manifest = {
+        "format": FORMAT,
+        "name": name,
+        "layout": export.layout,
+        "inputs": export.inputs,
+        "digest": pred.forest.digest,
+        "scurry": read_version(),
+        "agreement": shares,
+        "max_error": export.max_error,
+    } | asdict(export.sizes)
     # All texts are made before the first is written, so that an error leaves no part of a model behind.
     texts = {
         f"{name}.h": chosen.source.header,
@@ -197,7 +235,7 @@ def make_readme(name: str, chosen: Candidate, pred: Predictor) -> str:
     """Return the text of the README."""
     forest = pred.forest
     lowered, sizes = chosen.lowered, chosen.sizes
-    draw = ", draw" if lowered.takes_draw else ""
+    draw, is_integer, answer = ", draw" if lowered.takes_draw else "", lowered.columns.is_integer, name_answer(forest)
     bits = ", each as the bits of a single precision number (copy them with memcpy)"
     lines = [
         f"# {name}",
@@ -211,6 +249,8 @@ def make_readme(name: str, chosen: Candidate, pred: Predictor) -> str:
         f"| flash: tables and code (estimated) | {sizes.flash_bytes:,} bytes |",
         f"| RAM: one state and one row | {sizes.ram_bytes:,} bytes |",
         f"| instructions per step (estimated) | {sizes.instructions_per_step:.1f} |",
+        f"| node tests of a row, at most | {sizes.max_tests:,} |",
+        f"| instructions of a row, at most (estimated) | {sizes.max_instructions:,} |",
         "",
         *_describe_agreement(chosen),
         *_describe_promise(chosen, pred),
@@ -220,35 +260,46 @@ def make_readme(name: str, chosen: Candidate, pred: Predictor) -> str:
         f'#include "{name}.h"',
         "",
         f"{name}_raw row[{name.upper()}_N_FEATURES];",
-        f"{name}_input x[{name.upper()}_N_COLUMNS];",
+        *([] if is_integer else [f"{name}_input x[{name.upper()}_N_COLUMNS];"]),
         f"{name}_state state;",
-        *(["volatile uint8_t stop = 0;"] if lowered.is_anytime else []),
+        "volatile uint8_t stop = 0;",
         *(["uint16_t draw; /* a random number, a new one for each row */"] if draw else []),
         "",
-        f"{name}_quantize(row, x);",
+        *([] if is_integer else [f"{name}_quantize(row, x);"]),
         f"{name}_init(&state{draw});",
-        f"{name}_run(&state, x, &stop);" if lowered.is_anytime else f"{name}_run(&state, x);",
-        f"uint16_t label = {name}_predict(&state);",
+        f"{name}_run(&state, {'row' if is_integer else 'x'}, &stop);",
+        f"{'uint16_t label' if forest.is_classifier else 'int32_t value'} = {name}_{answer}(&state);",
         "```",
         "",
         f"`row` has {forest.n_features} features, in the order of the model"
-        f"{bits if lowered.columns.is_quantised else ''}.",
+        f"{', as 16-bit integers' if is_integer else bits if lowered.columns.is_quantised else ''}.",
     ]
+    if not forest.is_classifier:
+        what = "value" if answer == "predict" else f"score, whose function ({forest.link}) is the prediction,"
+        lines.append(f"The {what} is multiplied by 2^{lowered.values.fraction_bits} (`{name.upper()}_FRACTION_BITS`).")
+    if not lowered.is_anytime:
+        lines.append(
+            f"An interrupt may set `stop`: `{name}_run` returns after the tree it is at, and `{name}_{answer}` answers "
+            "by the trees so far. Called again, it continues."
+        )
     if lowered.is_anytime:
         where = "each run of steps in one tree" if chosen.layout.if_else else "each step"
         lines.append(
-            f"An interrupt may call `{name}_predict(&state)` at any moment. `{name}_run` returns once `stop` is not 0; "
-            f"it checks before {where}. The target must store {lowered.index_bits} bits at once."
+            f"An interrupt may call `{name}_{answer}(&state)` at any moment. `{name}_run` returns once `stop` is not "
+            f"0; it checks before {where}. The target must store {lowered.index_bits} bits at once."
         )
     lines += [
         f"`{name}_selftest.h` has rows and labels to test on the target. `scurry.export.verify` compiles all files on "
         "the host, compares all answers with these tables, and the tables with the source model.",
         "",
-        "| label | class |",
-        "|---|---|",
-        *(f"| {k} | {_format_cell(label)} |" for k, label in enumerate(np.asarray(forest.classes))),
-        "",
     ]
+    if forest.classes is not None:
+        cells = (f"| {k} | {_format_cell(label)} |" for k, label in enumerate(forest.classes))
+        lines += ["| label | class |", "|---|---|", *cells, ""]
+    for feature, values in sorted(forest.categories.items()):
+        if len(values):
+            codes = (f"| {code} | {_format_cell(value)} |" for code, value in enumerate(values))
+            lines += [f"| `row[{feature}]` | category |", "|---|---|", *codes, ""]
     if forest.feature_names is not None:
         names = (f"| {j} | {_format_cell(feature)} |" for j, feature in enumerate(forest.feature_names))
         lines += ["| `row[…]` | feature |", "|---|---|", *names, ""]
@@ -259,6 +310,13 @@ def _describe_agreement(chosen: Candidate) -> list[str]:
     shares = chosen.agreement
     if shares is None:
         return ["The agreement with the source model was not measured: no calibration rows were given.", ""]
+    if chosen.max_error is not None:
+        return [
+            f"On the calibration rows its values differ by at most {chosen.max_error:.3g} from the source's. The mean "
+            f"squared difference is {1 - shares[-1]:.2g} of the variance of these values"
+            + (f", and at most {1 - shares.min():.2g} after fewer steps." if len(shares) > 1 else "."),
+            "",
+        ]
     if len(shares) == 1:
         return [f"It gives {in_percent(shares[0])} of the calibration rows the source's label.", ""]
     if shares.min() == 1:
@@ -277,12 +335,15 @@ def _describe_agreement(chosen: Candidate) -> list[str]:
 
 def _describe_promise(chosen: Candidate, pred: Predictor) -> list[str]:
     certificate = pred.certificate
-    if certificate is None or not isinstance(certificate.promise, Labels):
+    promise = None if certificate is None else certificate.promise
+    if certificate is None or not isinstance(promise, Labels | Values):
         return []
-    whose = "the model's" if certificate.promise.against == "model" else "the full vote's"
     kept = "On which share of rows it does so was not measured: no calibration rows were given."
-    if chosen.kept is not None:
+    if chosen.kept is not None and isinstance(promise, Labels):
+        whose = "the model's" if promise.against == "model" else "the full vote's"
         kept = f"The C gives {in_percent(chosen.kept)} of the calibration rows {whose} label."
+    elif chosen.kept is not None:
+        kept = f"The C gives {in_percent(chosen.kept)} of the calibration rows a value as close to the model's."
     return [
         "## What is promised",
         "",

@@ -12,6 +12,8 @@ the node. An interrupt reads the stores; the stop flag is checked between runs.
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from string import Template
 from typing import Any
@@ -23,9 +25,14 @@ from scurry.errors import InputError
 from scurry.export import c_text
 from scurry.export.compact import Compact
 from scurry.export.lowered import Lowered
-from scurry.export.values import ExitTables, LeadTables
+from scurry.export.stops import CellTables, ExitTables, LeadTables, SentinelTables
+from scurry.forest import Forest
+from scurry.forest.structure import ZERO
+from scurry.version import read_version
 
 _LINE_LENGTH = 112
+_NO_WORD = re.compile("[^A-Z0-9]+", re.ASCII)
+_MAX_WORD_LENGTH = 36  # C99 compilers tell names apart by 63 characters; the others are the model's own
 _BYTES = {"uint8_t": 1, "int8_t": 1, "uint16_t": 2, "int16_t": 2, "uint32_t": 4, "int32_t": 4, "float": 4}
 # Narrow types first. Signed 32 bits come before unsigned, because C would compare a signed sum with an unsigned number
 # of the same width as if both were unsigned.
@@ -49,9 +56,10 @@ class CSource:
         Bytes of the constant tables.
     """
 
-    def __init__(self, lowered: Lowered, name: str, classes: Sequence[object]) -> None:
-        self._lowered, self._tables = lowered, Tables()
+    def __init__(self, lowered: Lowered, name: str, forest: Forest) -> None:
+        self._lowered, self._tables, self._forest = lowered, Tables(), forest
         self._total: int | None = None
+        columns = lowered.columns
         takes_draw, is_own = lowered.takes_draw, lowered.values.kind == "own"
         n_units = len(lowered.runs) if lowered.layout.if_else else len(lowered.order)
         self._words = {
@@ -62,72 +70,160 @@ class CSource:
             "n_units": str(n_units),
             "unit": "run" if lowered.layout.if_else else "step",
             "tree_index": choose_type(lowered.n_trees - 1),
-            "column_index": choose_type(len(lowered.columns.feature)),
+            "column_index": choose_type(len(columns.feature)),
+            "prepare": "" if columns.is_integer else f"{name}_quantize(row, x); ",
+            "row": "row" if columns.is_integer else "x",
+            "answer": name_answer(forest),
+            "answer_type": "uint16_t" if forest.is_classifier else "int32_t",
             "tree_argument": ", tree" if is_own else "",
             "tree_parameter": ", uint16_t tree" if is_own else "",
             "draw_used": ", draw" if takes_draw else "",
             "draw_parameter": ", uint16_t draw" if takes_draw else "",
             "draw_meaning": " draw is a random number that chooses one of the plan's policies." if takes_draw else "",
-            "policy_member": "    uint16_t policy;\n" if takes_draw else "",
             "policy_index": "[state->policy]" if takes_draw else "[0]",
             "limit": str(lowered.values.limit),
         }
         self._add_model_tables()
         functions = self._write_anytime() if lowered.is_anytime else self._write_exits()
-        quantize = c_text.QUANTIZE_INTEGER if lowered.columns.is_quantised else c_text.QUANTIZE_FLOAT
         inner = f"#define N_INNER {lowered.n_inner} /* nodes from here on are leaves */\n"
-        parts = [f'#include "{name}.h"\n', inner, str(self._tables), "", self._fill(quantize), *functions]
-        self.header = self._write_header(classes)
-        self.source = "\n".join(parts)
+        parts = [f'#include "{name}.h"\n', inner, str(self._tables), "", self._write_quantize()]
+        parts += [self._write_member(), *functions]
+        self.header = self._write_header()
+        self.source = "\n".join(part for part in parts if part)
         self.table_bytes = self._tables.n_bytes
 
     def _fill(self, text: str, **words: object) -> str:
         return Template(text).substitute(self._words | words)
 
-    @property
-    def _next(self) -> str:
-        return c_text.NEXT_COMPACT if self._lowered.layout.is_compact else c_text.NEXT
-
-    def _write_header(self, classes: Sequence[object]) -> str:
-        lowered, is_quantised = self._lowered, self._lowered.columns.is_quantised
+    def _write_header(self) -> str:
+        lowered, forest, columns = self._lowered, self._forest, self._lowered.columns
         usage, state, functions = (
             (c_text.ANYTIME_USAGE, c_text.ANYTIME_STATE, c_text.ANYTIME_FUNCTIONS)
             if lowered.is_anytime
             else (c_text.EXIT_USAGE, c_text.EXIT_STATE, c_text.EXIT_FUNCTIONS)
         )
-        is_margin = lowered.values.kind == "margin"
+        raw_meanings = {
+            "int16_t": "a whole number",
+            "uint32_t": "the bits of an IEEE 754 single precision number",
+            "float": "a feature",
+        }
+        sums_meanings = {
+            "margin": f"class 1 from {lowered.values.limit} on, else class 0, once all trees are evaluated",
+            "value": "the value of all trees evaluated so far",
+        }
+        value = f"the value by the work done so far, times 2**{self._words['NAME']}_FRACTION_BITS"
+        if forest.link != "identity":
+            value = f"the score by the work done so far, times 2**{self._words['NAME']}_FRACTION_BITS. The model's "
+            value += f"prediction is a function of it ({forest.link}), which is left to the caller"
         return self._fill(
             c_text.HEADER,
             usage=self._fill(usage),
-            state=self._fill(state),
+            state=self._fill(state, **self._write_members()),
             functions=self._fill(functions),
-            classes="\n".join(f" * class {k}: {escape_comment(label)}" for k, label in enumerate(classes)),
+            quantize="" if columns.is_integer else self._fill(c_text.QUANTIZE),
+            digest=forest.digest,
+            version=read_version(),
+            max_tests=lowered.max_tests,
+            names=self._write_names(),
             n_features=lowered.n_features,
-            n_columns=len(lowered.columns.feature),
-            n_classes=len(classes),
+            n_columns=len(columns.feature),
+            n_classes=forest.n_classes,
             n_sums=lowered.values.n_sums,
             n_trees=lowered.n_trees,
-            counts=self._fill("#define ${NAME}_N_STEPS $n_units\n") if lowered.is_anytime else "",
-            raw="uint32_t" if is_quantised else "float",
-            raw_meaning="the bits of an IEEE 754 single precision number" if is_quantised else "a feature",
-            input="int16_t" if is_quantised else "float",
-            sums_meaning=f"class 1 from {lowered.values.limit} on, else class 0" if is_margin else "the largest wins",
+            constants=self._write_constants(),
+            raw=columns.raw_type,
+            raw_meaning=raw_meanings[columns.raw_type],
+            input=columns.input_type,
+            answer_meaning="the class by the work done so far, as a number from 0" if forest.is_classifier else value,
+            sums_meaning=sums_meanings.get(lowered.values.kind, "the largest wins"),
         )
+
+    def _write_constants(self) -> str:
+        lowered, lines = self._lowered, []
+        if lowered.is_anytime:
+            lines.append("#define ${NAME}_N_STEPS $n_units\n")
+        if not self._forest.is_classifier:
+            lines.append(f"#define ${{NAME}}_FRACTION_BITS {lowered.values.fraction_bits}\n")
+        return self._fill("".join(lines))
+
+    def _write_names(self) -> str:
+        """Return constants for classes and features by name; features without names have none."""
+        forest, name = self._forest, self._words["NAME"]
+        text = ""
+        if forest.classes is not None:
+            labels = forest.classes.tolist()
+            members = zip(make_identifiers(labels), labels, strict=True)
+            lines = [f"    {name}_CLASS_{word} = {k}, /* {escape_comment(v)} */" for k, (word, v) in enumerate(members)]
+            text += "\n".join([f"enum {self._words['name']}_class {{", *lines, "};\n\n"])
+        if forest.feature_names is not None:
+            features = zip(make_identifiers(forest.feature_names), forest.feature_names, strict=True)
+            lines = [
+                f"#define {name}_FEATURE_{word} {j} /* {escape_comment(v)} */" for j, (word, v) in enumerate(features)
+            ]
+            text += "\n".join([*lines, "\n"])
+        return text
+
+    def _write_members(self) -> dict[str, str]:
+        """Return the members of a state that depend on the stop rule: wide ones, then narrow ones."""
+        lanes = more = ""
+        match self._lowered.values.stop:
+            case SentinelTables() as stop:
+                lanes, more = f"    int32_t lanes[{stop.n_lanes}];\n", "    uint8_t sentinel; /* the next one */\n"
+            case CellTables():
+                more = "    uint16_t cell;\n"
+            case ExitTables() if self._lowered.takes_draw:
+                more = "    uint16_t policy;\n"
+            case _:
+                pass
+        return {"lane_members": lanes, "more_members": more}
+
+    def _write_quantize(self) -> str:
+        columns = self._lowered.columns
+        if columns.is_integer:
+            return ""
+        zero_test = ""
+        if columns.zero_is_missing.any():
+            zero_test = f" || (column_zero[c] && size <= 0x{int(np.float32(ZERO).view(np.uint32)):x}u)"
+        case = ""
+        if columns.is_category.any() and columns.is_quantised:
+            floor = "size < 0x3f800000u ? 0 :" if columns.truncates else ""
+            case = self._fill(c_text.CATEGORY_INTEGER, category_floor=floor)
+        elif columns.is_category.any():
+            case = self._fill(c_text.CATEGORY_FLOAT, category_floor="> -1.0f" if columns.truncates else ">= 0.0f")
+        text = c_text.QUANTIZE_INTEGER if columns.is_quantised else c_text.QUANTIZE_FLOAT
+        return self._fill(text, zero_test=zero_test, category_case=case)
 
     def _add_model_tables(self) -> None:
         """Add the columns, the nodes and their values."""
         lowered, columns, tables = self._lowered, self._lowered.columns, self._tables
         layout, codes = lowered.layout, lowered.codes
-        tables.add_array("column_feature", columns.feature)
-        tables.add_array("column_missing", columns.missing, None if columns.is_quantised else "float")
+        if not columns.is_integer:
+            tables.add_array("column_feature", columns.feature)
+            tables.add_array("column_missing", columns.missing, None if columns.is_quantised else "float")
+        for flag, flags in (("column_zero", columns.zero_is_missing), ("column_category", columns.is_category)):
+            if flags.any():
+                tables.add_array(flag, flags)
+        if self._has_sets:
+            tables.add_array("set_start", lowered.sets.start)
+            tables.add_array("set_words", lowered.sets.words, "uint32_t")
         if columns.shift is not None and columns.offset is not None:
             tables.add_array("column_shift", columns.shift)
             tables.add_array("column_offset", columns.offset)
         if layout.is_compact:
             self._add_compact_tables(Compact.of(lowered))
             return
-        tables.add_array("roots", lowered.root)
-        if not layout.if_else:
+        if lowered.levels is not None:
+            threshold_type = "float" if layout.float_thresholds else "int16_t"
+            offset, column, threshold = lowered.levels
+            fields = {"threshold": (threshold_type, threshold), "column": (choose_type(column), column)}
+            tables.add_array("first_question", offset)
+            tables.add_structs("questions", fields)
+            tables.add_array("steps", lowered.order, self._words["tree_index"])
+        else:
+            tables.add_array("roots", lowered.root)
+        if lowered.levels is not None or lowered.lanes is not None:
+            tables.add_array("first_leaf", lowered.first_leaf)
+        if lowered.levels is None and not layout.if_else:
             fields = {
                 "threshold": ("float" if layout.float_thresholds else "int16_t", lowered.threshold),
                 "left": (self._words["index"], lowered.left),
@@ -137,11 +233,13 @@ class CSource:
             if layout.value_in_node and lowered.is_anytime:
                 fields["value"] = ("uint8_t", codes[: lowered.n_inner, 0])
             tables.add_structs("nodes", fields)
-            tables.add_array("steps", lowered.order, self._words["tree_index"])
+            if not lowered.n_cells:
+                tables.add_array("steps", lowered.order, self._words["tree_index"])
         # Only anytime models read inner nodes, and they may find those values in the nodes themselves.
         first = lowered.n_inner if layout.value_in_node or not lowered.is_anytime else 0
         value_type = f"uint{layout.value_bits}_t" if layout.value_bits < 32 else "int32_t"
-        tables.add_array("values", codes[first:] if codes.shape[1] > 1 else codes[first:, 0], value_type)
+        last = lowered.n_nodes - lowered.n_cells  # the router's leaves are worth nothing
+        tables.add_array("values", codes[first:last] if codes.shape[1] > 1 else codes[first:last, 0], value_type)
         self._add_sum_tables()
 
     def _add_compact_tables(self, compact: Compact) -> None:
@@ -175,7 +273,7 @@ class CSource:
         if self._lowered.layout.if_else:
             walk, step = write_runs(self._lowered, self._words["name"]), "    runs[position](state, x);"
         else:
-            walk, step = self._fill(self._next + "\n" + c_text.MAKE_STEP), c_text.TABLE_STEP
+            walk, step = self._write_next() + "\n" + self._fill(c_text.MAKE_STEP), c_text.TABLE_STEP
         return [
             walk,
             *self._write_sums(),
@@ -183,28 +281,71 @@ class CSource:
             self._fill(c_text.ANYTIME_READ, start_sums=self._write_start("sums")),
         ]
 
+    def _write_next(self) -> str:
+        if self._lowered.layout.is_compact:
+            return self._fill(c_text.NEXT_COMPACT)
+        return self._fill(c_text.NEXT, member_test=self._fill(c_text.MEMBER_TEST) if self._has_sets else "")
+
+    def _write_leaf(self) -> str:
+        """Return the function that finds the leaf of a tree of levels."""
+        over = "x[q->column] > q->threshold"
+        if self._has_sets:
+            column, n = "q->column", f"{self._words['NAME']}_N_COLUMNS"
+            member = f"!is_member((int32_t)x[{column} - {n}], (int32_t)q->threshold)"
+            over = f"({column} >= {n} ? {member} : {over})"
+        return self._fill(c_text.LEAF_OF, is_over=over)
+
+    @property
+    def _has_sets(self) -> bool:
+        return bool((self._lowered.column >= len(self._lowered.columns.feature)).any())
+
+    def _write_member(self) -> str:
+        """Return the function that looks for a category in a set, if a node does. Integers are never missing."""
+        if not self._has_sets:
+            return ""
+        words = ("", "0") if self._lowered.columns.is_integer else ("; -2 is in every set", "category == -2")
+        return self._fill(c_text.MEMBER, every_set=words[0], if_negative=words[1])
+
     def _write_exits(self) -> list[str]:
-        test, draw = self._add_stop_test(), ""
-        if self._lowered.takes_draw and self._lowered.values.stop is not None:
-            n_bounds = self._lowered.values.stop.n_policies - 1
-            draw = (
-                "    state->policy = 0;\n"
-                f"    while (state->policy < {n_bounds} && draw >= policy_bound[state->policy]) ++state->policy;\n"
-            )
+        lowered, stop = self._lowered, self._lowered.values.stop
+        test, draw, start, lanes = self._add_stop_test(), "", "", ""
+        next_tree, guess = "steps[state->trees]", "answer_of(state->sums)"
+        if lowered.values.kind in ("margin", "value") and not lowered.n_cells:
+            self._tables.add_array("rest", lowered.expected_rest)
+            guess = "state->sums[0] + rest[state->trees]"
+            guess += f" >= {lowered.values.limit}" if lowered.values.kind == "margin" else ""
+        if lowered.takes_draw and stop is not None:
+            below = f"state->policy < {stop.n_policies - 1}"
+            draw = "    state->policy = 0;\n"
+            draw += f"    while ({below} && draw >= policy_bound[state->policy]) ++state->policy;\n"
+        if isinstance(stop, SentinelTables):
+            start = f"    {{ uint16_t k; for (k = 0; k < {stop.n_lanes}; ++k) state->lanes[k] = 0; }}\n"
+            start += "    state->sentinel = 0;\n"
+            lanes = "        add_lanes(state->lanes, at, tree);\n"
+        if isinstance(stop, CellTables):
+            start, next_tree = "    state->cell = 0;\n", "cell_order[state->cell][state->trees]"
+            bounds = " + ".join(f"{side}[state->cell][state->trees]" for side in ("lower", "upper"))
+            guess = f"2 * (int64_t)state->sums[0] > (int64_t){bounds}"
         run = self._fill(
             c_text.EXIT_RUN,
             test=test,
-            every_declaration="    uint8_t every_tree = 0;\n" if "every_tree" in test else "",
             draw_policy=draw,
             start_sums=self._write_start("state->sums"),
+            start_more=start,
+            next_tree=next_tree,
+            find_leaf=c_text.WALK if lowered.levels is None else "        const uint32_t at = leaf_of(tree, x);\n",
+            add_lanes=lanes,
+            guess=guess,
         )
-        return [self._fill(self._next), *self._write_sums(), run]
+        more = [self._fill(c_text.ADD_LANES, n_lanes=stop.n_lanes)] if isinstance(stop, SentinelTables) else []
+        walk = self._write_next() if lowered.levels is None else self._write_leaf()
+        return [walk, *self._write_sums(), *more, run]
 
     def _add_stop_test(self) -> str:
         """Add the tables of the stop rule; return the test a row makes before each tree."""
         lowered, tables = self._lowered, self._tables
         # No sum reaches `largest`. Clipping thresholds there changes no comparison and gives them narrow types.
-        of_tree = np.ones(lowered.n_trees, np.int64)
+        of_tree = np.ones(len(lowered.root), np.int64)
         np.maximum.at(of_tree, lowered.tree, np.abs(lowered.codes).max(axis=1))
         largest = int(of_tree.sum()) + int(np.abs(lowered.values.start).max()) + 1
         match lowered.values.stop:
@@ -228,8 +369,59 @@ class CSource:
                     tables.add_array("lead", np.clip(stop.lead, -largest, largest))
                     ahead = "state->sums[first] - state->sums[second] >= lead[round]"
                 return self._fill(c_text.LEAD_TEST, per_round=stop.trees_per_round, is_ahead=ahead)
+            case SentinelTables() as stop:
+                return self._add_sentinels(stop)
+            case CellTables() as stop:
+                tables.add_array("cell_order", stop.order)
+                tables.add_array("lower", np.clip(stop.lower, -largest, largest))
+                tables.add_array("upper", np.clip(stop.upper, -largest, largest))
+                return self._fill(c_text.CELL_TEST, first_cell=lowered.n_nodes - lowered.n_cells)
             case None:
                 return ""
+
+    def _add_sentinels(self, stop: SentinelTables) -> str:
+        """Add the lanes and the tests at sentinels; return the test a row makes before each tree."""
+        lowered, tables = self._lowered, self._tables
+        # A tree has the lanes of the sentinels behind it: the last ones, as lanes are sorted by their last sentinel.
+        place = np.argsort(lowered.order)
+        first_lane = np.searchsorted(stop.lane_ends, place, side="right")
+        is_leaf = np.arange(lowered.n_nodes) >= lowered.n_inner
+        rows = [stop.codes[is_leaf & (lowered.tree == t), first_lane[t] :] for t in range(lowered.n_trees)]
+        codes = np.concatenate([row.ravel() for row in rows])
+        tables.add_array("first_lane", first_lane)
+        tables.add_array("lane_offset", np.cumsum([0, *(row.size for row in rows)])[:-1])
+        tables.add_array("lane_codes", codes)
+        tables.add_array("sentinel_trees", stop.trees)
+        tables.add_array("sentinel_lane", stop.lane)
+        tables.add_array("limit", stop.limit)
+        find, interval, spread = "", "j", "0"
+        if len(stop.edge):
+            tables.add_array("edge_offset", stop.edge_offset)
+            tables.add_array("edge", stop.edge)
+            find, interval = c_text.FIND_INTERVAL, "i + j"
+        if stop.spread_lane >= 0:
+            spread = f"state->lanes[{stop.spread_lane}]"
+        if stop.square.any():
+            tables.add_array("square", stop.square, "uint32_t")
+            tables.add_array("centre", stop.centre)
+            find += self._fill(c_text.SQUARE_OF_DISTANCE, square_shift=stop.square_shift)
+            spread += " - square_part"
+        if len(stop.slope):
+            tables.add_array("estimate_base", stop.base)
+            tables.add_array("estimate_slope", stop.slope, "int32_t")
+            product = f"(int64_t)estimate_slope[j] * sum / ((int64_t)1 << {stop.slope_shift})"
+            estimate = f"(int32_t)(estimate_base[j] + {product})"
+        else:
+            tables.add_array("cut", stop.cut)
+            estimate = "sum >= cut[j]"
+        return self._fill(
+            c_text.SENTINEL_TEST,
+            n_sentinels=len(stop.trees),
+            find_interval=find,
+            spread=spread,
+            interval=interval,
+            estimate=estimate,
+        )
 
     def _write_sums(self) -> list[str]:
         """Return the function that adds a node's value to the sums, and the one that reads a label from them."""
@@ -239,7 +431,7 @@ class CSource:
         if lowered.layout.value_in_node and lowered.is_anytime:
             value = f"(at < N_INNER ? nodes[at].value : {value})"
         match lowered.values.kind:
-            case "margin":
+            case "margin" | "value":
                 body = f"    sums[0] += {value};"
             case "own":
                 body = f"    sums[outputs[tree]] += {value};"
@@ -251,8 +443,9 @@ class CSource:
                 body = self._fill(
                     "    uint16_t k;\n    for (k = 0; k < ${NAME}_N_SUMS; ++k) sums[k] += $value[k];", value=value
                 )
-        label = c_text.LABEL_MARGIN if lowered.values.kind == "margin" else c_text.LABEL_LARGEST
-        return [self._fill(c_text.ADD, add_body=body), self._fill(label)]
+        answers = {"margin": c_text.ANSWER_MARGIN, "value": c_text.ANSWER_VALUE}
+        answer = answers.get(lowered.values.kind, c_text.ANSWER_LARGEST)
+        return [self._fill(c_text.ADD, add_body=body), self._fill(answer)]
 
     def _write_start(self, sums: str) -> str:
         """Return the statement that sets `sums` to what they are before the first tree."""
@@ -293,7 +486,11 @@ def _write_test(lowered: Lowered, store: str, at: int, last_level: int) -> str:
         below = "" if is_end else "\n" + _write_test(lowered, store, child, last_level)
         branches.append(f"{store}{child});{below}")
     over, under = branches
-    return f"if (x[{lowered.column[at]}] > {lowered.threshold[at]}) {{\n{over}\n}} else {{\n{under}\n}}"
+    column, threshold, n_columns = int(lowered.column[at]), int(lowered.threshold[at]), len(lowered.columns.feature)
+    test = f"x[{column}] > {threshold}"
+    if column >= n_columns:
+        test = f"!is_member(x[{column - n_columns}], {threshold})"
+    return f"if ({test}) {{\n{over}\n}} else {{\n{under}\n}}"
 
 
 class Tables:
@@ -360,6 +557,32 @@ def format_number(value: Any, ctype: str) -> str:
         return "(-2147483647 - 1)" if number == -(2**31) else str(number)
     text = f"{np.float32(value):.9g}"  # nine digits are enough to read back the same float
     return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
+
+
+def name_answer(forest: Forest) -> str:
+    """Return what the function is called that answers: "score" where the prediction is a function of the score."""
+    return "predict" if forest.is_classifier or forest.link == "identity" else "score"
+
+
+def make_identifiers(names: Sequence[object]) -> list[str]:
+    """Return a word of C for each name, each a different one.
+
+    Examples
+    --------
+    >>> make_identifiers(["sits still", "walks", "walks!", "läuft", 7])
+    ['SITS_STILL', 'WALKS', 'WALKS_2', 'L_UFT', '7']
+    """
+    words = [
+        _NO_WORD.sub("_", str(name).upper()).strip("_")[:_MAX_WORD_LENGTH] or str(k) for k, name in enumerate(names)
+    ]
+    count = Counter(words)
+    made: dict[str, None] = {}
+    for k, word in enumerate(words):
+        unique = word if word not in made else f"{word}_{k}"
+        while unique in made or (unique != word and unique in count):
+            unique += "_"
+        made[unique] = None
+    return list(made)
 
 
 def escape_comment(value: object) -> str:

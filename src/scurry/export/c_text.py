@@ -10,21 +10,23 @@ $usage
  *
  * Numbers are stored in fewer bits than in the exported predictor. What that changes is outside the certificate of a
  * promise that it may have; README.md says what was measured.
- *
-$classes
  */
 #ifndef ${NAME}_H
 #define ${NAME}_H
 
 #include <stdint.h>
 
+#define ${NAME}_DIGEST "$digest" /* SHA-256 of the forest */
+#define ${NAME}_SCURRY "$version" /* the version that wrote this */
+
 #define ${NAME}_N_FEATURES $n_features
 #define ${NAME}_N_COLUMNS $n_columns
 #define ${NAME}_N_CLASSES $n_classes
 #define ${NAME}_N_SUMS $n_sums
 #define ${NAME}_N_TREES $n_trees
-$counts
-#ifdef __cplusplus
+#define ${NAME}_MAX_TESTS $max_tests /* node tests that a row can take at most */
+$constants
+$names#ifdef __cplusplus
 extern "C" {
 #endif
 
@@ -32,12 +34,9 @@ typedef $raw ${name}_raw; /* $raw_meaning */
 typedef $input ${name}_input; /* what the nodes compare */
 
 $state
-/* Turns a row of features into the columns that the nodes compare. NaN is a missing value. */
-void ${name}_quantize(const ${name}_raw row[${NAME}_N_FEATURES], ${name}_input x[${NAME}_N_COLUMNS]);
-
-$functions
-/* Returns the class by the work done so far, as a number from 0. */
-uint16_t ${name}_predict(const ${name}_state *state);
+$quantize$functions
+/* Returns $answer_meaning. */
+$answer_type ${name}_$answer(const ${name}_state *state);
 
 /* Writes the sums behind it: $sums_meaning. */
 void ${name}_scores(const ${name}_state *state, int32_t sums[${NAME}_N_SUMS]);
@@ -49,9 +48,15 @@ void ${name}_scores(const ${name}_state *state, int32_t sums[${NAME}_N_SUMS]);
 #endif
 """
 
+QUANTIZE = """\
+/* Turns a row of features into the columns that the nodes compare. NaN is a missing value. */
+void ${name}_quantize(const ${name}_raw row[${NAME}_N_FEATURES], ${name}_input x[${NAME}_N_COLUMNS]);
+
+"""
+
 ANYTIME_USAGE = """\
- * ${name}_quantize(row, x); ${name}_init(&state); ${name}_run(&state, x, &stop);
- * An interrupt may call ${name}_predict(&state) or ${name}_scores(&state, sums) at any moment and set stop: every step
+ * $prepare${name}_init(&state); ${name}_run(&state, $row, &stop);
+ * An interrupt may call ${name}_$answer(&state) or ${name}_scores(&state, sums) at any moment and set stop: every step
  * moves the row with a single store of $index_bits bits, which must be atomic on the target."""
 
 ANYTIME_STATE = """\
@@ -74,22 +79,27 @@ void ${name}_run(${name}_state *state, const ${name}_input x[${NAME}_N_COLUMNS],
 """
 
 EXIT_USAGE = """\
- * ${name}_quantize(row, x); ${name}_init(&state$draw_used); ${name}_run(&state, x); ${name}_predict(&state);"""
+ * $prepare${name}_init(&state$draw_used); ${name}_run(&state, $row, &stop); ${name}_$answer(&state);
+ * An interrupt may set stop: ${name}_run then returns after the tree it is at, and can be called again to continue."""
 
 EXIT_STATE = """\
 typedef struct {
     int32_t sums[${NAME}_N_SUMS];
+$lane_members    $answer_type answer; /* once phase is 1 */
     uint16_t trees; /* evaluated so far */
-    uint16_t label;
-$policy_member} ${name}_state;
+$more_members    uint8_t phase; /* 0: undecided, 1: decided, 2: evaluates every tree */
+} ${name}_state;
 """
 
 EXIT_FUNCTIONS = """\
 /* Starts a row.$draw_meaning */
 void ${name}_init(${name}_state *state$draw_parameter);
 
-/* Evaluates tree after tree until the answer is decided. */
-void ${name}_run(${name}_state *state, const ${name}_input x[${NAME}_N_COLUMNS]);
+/* Evaluates the next tree; returns 0 once the answer is decided. */
+int ${name}_step(${name}_state *state, const ${name}_input x[${NAME}_N_COLUMNS]);
+
+/* Continues until the answer is decided or *stop is not 0, checked before each tree. Can be called again. */
+void ${name}_run(${name}_state *state, const ${name}_input x[${NAME}_N_COLUMNS], const volatile uint8_t *stop);
 """
 
 QUANTIZE_FLOAT = """\
@@ -99,9 +109,19 @@ void ${name}_quantize(const ${name}_raw row[${NAME}_N_FEATURES], ${name}_input x
     for (c = 0; c < ${NAME}_N_COLUMNS; ++c) {
         /* NaN is found by its bits, because -ffast-math removes comparisons with it. */
         const union { float number; uint32_t bits; } value = { row[column_feature[c]] };
-        x[c] = (value.bits & 0x7fffffffu) > 0x7f800000u ? column_missing[c] : value.number;
+        const uint32_t size = value.bits & 0x7fffffffu;
+        if (size > 0x7f800000u$zero_test)
+            x[c] = column_missing[c];
+$category_case        else
+            x[c] = value.number;
     }
 }
+"""
+
+# A value of 2**24 or more is in no set, nor is one below 0, of which some sources cut off fractions.
+CATEGORY_FLOAT = """\
+        else if (column_category[c])
+            x[c] = (value.number $category_floor && size < 0x4b800000u) ? (float)(int32_t)value.number : -1.0f;
 """
 
 QUANTIZE_INTEGER = """\
@@ -129,10 +149,11 @@ void ${name}_quantize(const ${name}_raw row[${NAME}_N_FEATURES], ${name}_input x
     ${column_index} c;
     for (c = 0; c < ${NAME}_N_COLUMNS; ++c) {
         const uint32_t bits = row[column_feature[c]];
+        const uint32_t size = bits & 0x7fffffffu;
         int32_t code;
-        if ((bits & 0x7fffffffu) > 0x7f800000u) {
+        if (size > 0x7f800000u$zero_test) {
             code = column_missing[c];
-        } else if ((bits & 0x7fffffffu) == 0x7f800000u) {
+$category_case        } else if (size == 0x7f800000u) {
             code = bits >> 31 ? -32768 : 32767;
         } else {
             code = scale(bits, column_shift[c]) - column_offset[c];
@@ -143,12 +164,29 @@ void ${name}_quantize(const ${name}_raw row[${NAME}_N_FEATURES], ${name}_input x
 }
 """
 
+CATEGORY_INTEGER = """\
+        } else if (column_category[c]) {
+            code = size == 0x7f800000u ? -1 : $category_floor scale(bits, 0);
+            code = code < 0 ? -1 : code > 32767 ? 32767 : code;
+"""
+
+MEMBER = """\
+/* Whether a category is in a set$every_set. */
+static int is_member(int32_t category, int32_t set)
+{
+    const uint32_t word = set_start[set] + ((uint32_t)category >> 5);
+    if (category < 0) return $if_negative;
+    return word < set_start[set + 1] && (set_words[word] >> (category & 31) & 1u);
+}
+
+"""
+
 NEXT = """\
 /* Returns the child of an inner node that a row goes to. */
 static uint32_t next_node(uint32_t at, const ${name}_input *x)
 {
     const struct node *n = &nodes[at];
-    return x[n->column] > n->threshold ? n->right : n->left;
+$member_test    return x[n->column] > n->threshold ? n->right : n->left;
 }
 """
 
@@ -170,6 +208,24 @@ ADD_BUT_LAST = """\
         rest -= $value[k];
     }
     sums[k] += rest;"""
+
+LEAF_OF = """\
+/* Returns the leaf that a row reaches: the answers to the questions of a tree are its bits. */
+static uint32_t leaf_of(uint16_t tree, const ${name}_input *x)
+{
+    uint32_t bits = 0, i;
+    for (i = first_question[tree]; i < first_question[tree + 1]; ++i) {
+        const struct question *q = &questions[i];
+        bits = bits << 1 | ($is_over ? 1u : 0u);
+    }
+    return N_INNER + first_leaf[tree] + bits;
+}
+"""
+
+MEMBER_TEST = """\
+    if (n->column >= ${NAME}_N_COLUMNS)
+        return is_member((int32_t)x[n->column - ${NAME}_N_COLUMNS], (int32_t)n->threshold) ? n->left : n->right;
+"""
 
 ADD = """\
 /* Adds what a node is worth. */
@@ -231,23 +287,30 @@ $start_sums
     for (tree = 0; tree < ${NAME}_N_TREES; ++tree) add(sums, state->node[tree]$tree_argument);
 }
 
-uint16_t ${name}_predict(const ${name}_state *state)
+$answer_type ${name}_$answer(const ${name}_state *state)
 {
     int32_t sums[${NAME}_N_SUMS];
     ${name}_scores(state, sums);
-    return label_of(sums);
+    return answer_of(sums);
 }
 """
 
-LABEL_MARGIN = """\
-static uint16_t label_of(const int32_t *sums)
+ANSWER_VALUE = """\
+static int32_t answer_of(const int32_t *sums)
+{
+    return sums[0];
+}
+"""
+
+ANSWER_MARGIN = """\
+static uint16_t answer_of(const int32_t *sums)
 {
     return sums[0] >= $limit;
 }
 """
 
-LABEL_LARGEST = """\
-static uint16_t label_of(const int32_t *sums)
+ANSWER_LARGEST = """\
+static uint16_t answer_of(const int32_t *sums)
 {
     uint16_t k, best = 0;
     for (k = 1; k < ${NAME}_N_SUMS; ++k)
@@ -260,28 +323,37 @@ EXIT_RUN = """\
 void ${name}_init(${name}_state *state$draw_parameter)
 {
 $start_sums
+$start_more    state->answer = 0;
     state->trees = 0;
-    state->label = 0;
+    state->phase = 0;
 $draw_policy}
 
-void ${name}_run(${name}_state *state, const ${name}_input x[${NAME}_N_COLUMNS])
+int ${name}_step(${name}_state *state, const ${name}_input x[${NAME}_N_COLUMNS])
 {
-$every_declaration    for (;;) {
-$test        if (state->trees == ${NAME}_N_TREES) break;
-        {
-            const uint16_t tree = steps[state->trees];
-            uint32_t at = roots[tree];
-            while (at < N_INNER) at = next_node(at, x);
-            add(state->sums, at$tree_argument);
-        }
-        ++state->trees;
+    if (state->phase == 1) return 0;
+$test    if (state->trees == ${NAME}_N_TREES) {
+        state->answer = answer_of(state->sums);
+        state->phase = 1;
+        return 0;
     }
-    state->label = label_of(state->sums);
+    {
+        const uint16_t tree = $next_tree;
+$find_leaf        add(state->sums, at$tree_argument);
+$add_lanes    }
+    ++state->trees;
+    return 1;
 }
 
-uint16_t ${name}_predict(const ${name}_state *state)
+void ${name}_run(${name}_state *state, const ${name}_input x[${NAME}_N_COLUMNS], const volatile uint8_t *stop)
 {
-    return state->label;
+    while (!*stop && ${name}_step(state, x)) {
+    }
+}
+
+$answer_type ${name}_$answer(const ${name}_state *state)
+{
+    if (state->phase == 1) return state->answer;
+    return $guess;
 }
 
 void ${name}_scores(const ${name}_state *state, int32_t sums[${NAME}_N_SUMS])
@@ -291,37 +363,92 @@ void ${name}_scores(const ${name}_state *state, int32_t sums[${NAME}_N_SUMS])
 }
 """
 
+WALK = """\
+        uint32_t at = roots[tree];
+        while (at < N_INNER) at = next_node(at, x);
+"""
+
 THRESHOLD_TEST = """\
-        if (state->sums[0] <= lower$policy_index[state->trees] || state->sums[0] >= upper$policy_index[state->trees]) {
-            state->label = state->sums[0] > lower$policy_index[state->trees];
-            return;
-        }
+    if (state->sums[0] <= lower$policy_index[state->trees] || state->sums[0] >= upper$policy_index[state->trees]) {
+        state->answer = state->sums[0] > lower$policy_index[state->trees];
+        state->phase = 1;
+        return 0;
+    }
 """
 
 PIECE_TEST = """\
-        if (!every_tree) {
-            uint32_t piece = piece_offset[state->trees];
-            const uint32_t last = piece_offset[state->trees + 1];
-            uint8_t side; /* 0: continue, 1: class 0, 2: class 1, 3: evaluate every tree */
-            while (piece < last && piece_edge[piece] <= state->sums[0]) ++piece;
-            side = piece_side[piece + state->trees];
-            every_tree = side == 3;
-            if (side == 1 || side == 2) {
-                state->label = side == 2;
-                return;
-            }
+    if (state->phase == 0) {
+        uint32_t piece = piece_offset[state->trees];
+        const uint32_t last = piece_offset[state->trees + 1];
+        uint8_t side; /* 0: continue, 1: class 0, 2: class 1, 3: evaluate every tree */
+        while (piece < last && piece_edge[piece] <= state->sums[0]) ++piece;
+        side = piece_side[piece + state->trees];
+        if (side == 3) state->phase = 2;
+        if (side == 1 || side == 2) {
+            state->answer = side == 2;
+            state->phase = 1;
+            return 0;
         }
+    }
 """
 
 LEAD_TEST = """\
-        if (state->trees % $per_round == 0) {
-            const uint16_t round = (uint16_t)(state->trees / $per_round), first = label_of(state->sums);
-            uint16_t k, second = first == 0;
-            for (k = 0; k < ${NAME}_N_SUMS; ++k)
-                if (k != first && state->sums[k] > state->sums[second]) second = k;
-            if ($is_ahead) {
-                state->label = first;
-                return;
-            }
+    if (state->trees % $per_round == 0) {
+        const uint16_t round = (uint16_t)(state->trees / $per_round), first = answer_of(state->sums);
+        uint16_t k, second = first == 0;
+        for (k = 0; k < ${NAME}_N_SUMS; ++k)
+            if (k != first && state->sums[k] > state->sums[second]) second = k;
+        if ($is_ahead) {
+            state->answer = first;
+            state->phase = 1;
+            return 0;
         }
+    }
+"""
+
+SENTINEL_TEST = """\
+    if (state->sentinel < $n_sentinels && state->trees == sentinel_trees[state->sentinel]) {
+        const uint8_t j = state->sentinel;
+        const int32_t sum = state->lanes[sentinel_lane[j]];
+$find_interval        ++state->sentinel;
+        if ($spread <= limit[$interval]) {
+            state->answer = $estimate;
+            state->phase = 1;
+            return 0;
+        }
+    }
+"""
+
+FIND_INTERVAL = """\
+        uint16_t i = edge_offset[j];
+        while (i < edge_offset[j + 1] && edge[i] <= sum) ++i;
+"""
+
+SQUARE_OF_DISTANCE = """\
+        const int64_t distance = (int64_t)sum - centre[j];
+        const int64_t square_part = (int64_t)(square[j] * (uint64_t)(distance * distance) >> $square_shift);
+"""
+
+ADD_LANES = """\
+/* Adds what a leaf is worth for the sentinels that are still ahead. */
+static void add_lanes(int32_t *lanes, uint32_t at, uint16_t tree)
+{
+    const uint32_t width = $n_lanes - (uint32_t)first_lane[tree];
+    uint32_t from = lane_offset[tree] + (at - N_INNER - first_leaf[tree]) * width;
+    uint16_t k;
+    for (k = first_lane[tree]; k < $n_lanes; ++k) lanes[k] += lane_codes[from++];
+}
+"""
+
+CELL_TEST = """\
+    if (state->trees == 0) {
+        uint32_t at = roots[${NAME}_N_TREES];
+        while (at < N_INNER) at = next_node(at, x);
+        state->cell = (uint16_t)(at - $first_cell);
+    }
+    if (state->sums[0] <= lower[state->cell][state->trees] || state->sums[0] >= upper[state->cell][state->trees]) {
+        state->answer = state->sums[0] > lower[state->cell][state->trees];
+        state->phase = 1;
+        return 0;
+    }
 """

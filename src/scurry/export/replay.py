@@ -9,13 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.export.columns import NO_CATEGORY
 from scurry.export.lowered import Lowered
+from scurry.export.stops import CellTables, ExitTables, LeadTables, SentinelTables
+from scurry.forest import Forest
 from scurry.predictor import Predictor
-from scurry.promises import Labels
+from scurry.promises import Labels, Values
 
 
 class Outcome(NamedTuple):
-    """Class, sums and number of trees evaluated, of each row."""
+    """Class (or a regressor's sum or estimate), sums and number of trees evaluated, of each row."""
 
     codes: NDArray[np.int64]
     sums: NDArray[np.int64]
@@ -23,7 +26,7 @@ class Outcome(NamedTuple):
 
 
 def measure_agreement(pred: Predictor, lowered: Lowered, rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the share of rows that get the source's label.
+    """Return how well the exported model's answers are the source's.
 
     Parameters
     ----------
@@ -36,37 +39,74 @@ def measure_agreement(pred: Predictor, lowered: Lowered, rows: NDArray[Any]) -> 
     Returns
     -------
     float64 array of shape (n_steps + 1,) or (1,)
-        After 0, 1, … steps of an anytime model; else a single one. Where a plan mixes policies at random, all rows of
-        the export follow the first: the source draws from each row's own values, which the C does not do.
+        The share of rows with the source's label; for a regressor, the share of the variance of the source's values
+        that is left if the differences are taken away from it. After 0, 1, … steps of an anytime model; else a single
+        one. Where a plan mixes policies at random, all rows of the export follow the first: the source draws from each
+        row's own values, which the C does not do.
     """
-    classes = np.asarray(pred.forest.classes)
+    decode, forest = lowered.values.decode, pred.forest
     if not lowered.is_anytime:
-        return np.array([(classes[run_trees(lowered, rows).codes] == pred.predict(rows)).mean()])
+        return np.array([_agree(forest, decode(forest, run_trees(lowered, rows).codes), pred.predict(rows))])
     shares = [
-        (classes[lowered.values.labels(sums)] == pred.predict(rows, max_steps=n_steps)).mean()
+        _agree(forest, decode(forest, lowered.values.labels(sums)), pred.predict(rows, max_steps=n_steps))
         for n_steps, (sums, _) in enumerate(walk_steps(lowered, rows))
     ]
     return np.array(shares)
 
 
-def measure_kept(pred: Predictor, lowered: Lowered, rows: NDArray[Any]) -> float | None:
-    """Return the share of rows that get the label which the predictor's promise compares with.
+def _agree(forest: Forest, ours: NDArray[Any], source: NDArray[Any]) -> float:
+    if forest.is_classifier:
+        return float((ours == source).mean())
+    # After 0 steps all rows have one value, and what differs is compared with that.
+    scale = float(source.var()) or float(np.square(source).mean()) or 1.0
+    return max(0.0, 1.0 - float(np.square(ours - source).mean()) / scale)
+
+
+def measure_error(pred: Predictor, lowered: Lowered, rows: NDArray[Any]) -> float | None:
+    """Return the largest difference between a value of the exported regressor and of the source, after all steps.
 
     Returns
     -------
     float or None
-        None if the predictor makes no promise about labels.
+        None for a classifier.
     """
-    promise = None if pred.certificate is None else pred.certificate.promise
-    if lowered.is_anytime or not isinstance(promise, Labels):
+    if pred.forest.is_classifier:
         return None
-    forest = pred.forest
+    return float(np.abs(final_answers(pred, lowered, rows) - pred.predict(rows)).max())
+
+
+def final_answers(pred: Predictor, lowered: Lowered, rows: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels or values that the exported model ends with."""
+    if lowered.is_anytime:
+        *_, (sums, _) = walk_steps(lowered, rows)
+        answers = lowered.values.labels(sums)
+    else:
+        answers = run_trees(lowered, rows).codes
+    return lowered.values.decode(pred.forest, answers)
+
+
+def measure_kept(pred: Predictor, lowered: Lowered, rows: NDArray[Any]) -> float | None:
+    """Return the share of rows whose answer is what the predictor's promise compares with, or close enough to it.
+
+    Returns
+    -------
+    float or None
+        None if the predictor makes no promise about single labels or values.
+    """
+    promise, forest = None if pred.certificate is None else pred.certificate.promise, pred.forest
+    if lowered.is_anytime:
+        return None
+    if isinstance(promise, Values) and promise.of == "value":
+        errors = np.abs(final_answers(pred, lowered, rows) - forest.predict(rows))
+        return float((errors <= promise.max_error).mean())
+    if not isinstance(promise, Labels):
+        return None
     wanted = forest.predict(rows)
     if promise.against == "vote":
         votes = forest.value.argmax(axis=1)[forest.apply(rows)]
         counts = np.stack([(votes == k).sum(axis=1) for k in range(forest.n_classes)], axis=1)
         wanted = np.asarray(forest.classes)[counts.argmax(axis=1)]
-    return float((np.asarray(forest.classes)[run_trees(lowered, rows).codes] == wanted).mean())
+    return float((final_answers(pred, lowered, rows) == wanted).mean())
 
 
 def walk_steps(lowered: Lowered, rows: NDArray[Any]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
@@ -75,7 +115,7 @@ def walk_steps(lowered: Lowered, rows: NDArray[Any]) -> Iterator[tuple[NDArray[n
     With them comes which rows the step moved: rows at a leaf stay there.
     """
     x = lowered.columns.encode(rows)
-    at = np.tile(lowered.root, (len(x), 1))
+    at = np.tile(lowered.root[: lowered.n_trees], (len(x), 1))
     sums = np.tile(lowered.values.start, (len(x), 1))
     for tree in range(lowered.n_trees):
         _add(lowered, sums, tree, at[:, tree])
@@ -90,22 +130,44 @@ def walk_steps(lowered: Lowered, rows: NDArray[Any]) -> Iterator[tuple[NDArray[n
 
 def run_trees(lowered: Lowered, rows: NDArray[Any], draws: NDArray[np.int64] | None = None) -> Outcome:
     """Return the outcome of a model that is not anytime; `draws` choose among several policies."""
-    leaves = find_leaves(lowered, rows)
-    running = np.empty((lowered.n_trees + 1, len(leaves), lowered.values.n_sums), np.int64)
+    leaves, stop = find_leaves(lowered, rows), lowered.values.stop
+    n_rows = len(leaves)
+    # The order of trees, shape (n_trees, n_rows): in cells it is the row's own.
+    order = np.tile(lowered.order[:, None], (1, n_rows))
+    cells = np.zeros(n_rows, np.int64)
+    if isinstance(stop, CellTables):
+        cells = find_cells(lowered, rows)
+        order = stop.order[cells].T
+    running = np.empty((lowered.n_trees + 1, n_rows, lowered.values.n_sums), np.int64)
     running[0] = lowered.values.start
-    for i, tree in enumerate(lowered.order):
+    for i, trees_of_rows in enumerate(order):
         running[i + 1] = running[i]
-        _add(lowered, running[i + 1], tree, leaves[:, tree])
-    trees, codes = np.full(len(leaves), lowered.n_trees), lowered.values.labels(running[-1])
-    if lowered.values.stop is not None:
-        trees, codes = lowered.values.stop.find_exits(running, codes, draws)
-    return Outcome(codes, running[trees, np.arange(len(leaves))], trees)
+        _add(lowered, running[i + 1], trees_of_rows, leaves[np.arange(n_rows), trees_of_rows])
+    trees, codes = np.full(n_rows, lowered.n_trees), lowered.values.labels(running[-1])
+    match stop:
+        case ExitTables() | LeadTables():
+            trees, codes = stop.find_exits(running, codes, draws)
+        case CellTables():
+            trees, codes = stop.find_exits(running, codes, cells)
+        case SentinelTables():
+            in_order = stop.codes[leaves[np.arange(n_rows), order]]
+            sums = np.concatenate([np.zeros_like(in_order[:1]), in_order.cumsum(axis=0)])
+            _, trees, codes = stop.find_exits(sums, codes)
+    return Outcome(codes, running[trees, np.arange(n_rows)], trees)
+
+
+def find_cells(lowered: Lowered, rows: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the cell of each row: the leaf it reaches in the router."""
+    x, at = lowered.columns.encode(rows), np.full(len(rows), lowered.root[-1])
+    while ((after := step(lowered, at, x)) != at).any():
+        at = after
+    return at - (lowered.n_nodes - lowered.n_cells)
 
 
 def find_leaves(lowered: Lowered, rows: NDArray[Any]) -> NDArray[np.int64]:
     """Return the leaf that each row reaches in each tree, shape (n_rows, n_trees)."""
     x = lowered.columns.encode(rows)
-    leaves = np.tile(lowered.root, (len(x), 1))
+    leaves = np.tile(lowered.root[: lowered.n_trees], (len(x), 1))
     for tree in range(lowered.n_trees):
         while ((after := step(lowered, leaves[:, tree], x)) != leaves[:, tree]).any():
             leaves[:, tree] = after
@@ -117,19 +179,26 @@ def step(lowered: Lowered, at: NDArray[np.int64], x: NDArray[Any]) -> NDArray[np
     after = at.copy()
     walking = np.flatnonzero(at < lowered.n_inner)
     inner = at[walking]
-    over = x[walking, lowered.column[inner]] > lowered.threshold[inner]
+    column, threshold, n_columns = lowered.column[inner], lowered.threshold[inner], len(lowered.columns.feature)
+    x = x[walking, column % n_columns]
+    over = x > threshold
+    if len(in_set := np.flatnonzero(column >= n_columns)):
+        category = x[in_set].astype(np.int64)
+        if lowered.columns.is_integer:
+            category = np.maximum(category, NO_CATEGORY)  # a negative integer is no missing value
+        over[in_set] = ~lowered.sets.contain(category, threshold[in_set].astype(np.int64))
     after[walking] = np.where(over, lowered.right[inner], lowered.left[inner])
     return after
 
 
-def _add(lowered: Lowered, sums: NDArray[np.int64], tree: int, at: NDArray[np.int64], times: int = 1) -> None:
-    """Add the values of the nodes that rows have reached in a tree to their sums."""
+def _add(lowered: Lowered, sums: NDArray[np.int64], tree: Any, at: NDArray[np.int64], times: int = 1) -> None:
+    """Add the values of the nodes that rows have reached in a tree, or each in a tree of its own, to their sums."""
     codes = lowered.codes[at]
     match lowered.values.kind:
         case "vote":
             sums[np.arange(len(sums)), codes[:, 0]] += times
         case "own":
-            sums[:, lowered.output[tree]] += times * codes[:, 0]
+            sums[np.arange(len(sums)), lowered.output[tree]] += times * codes[:, 0]
         case _:
             sums += times * codes
 

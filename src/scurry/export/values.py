@@ -2,121 +2,38 @@
 
 An exported model only adds whole numbers and compares them. Two classes need a single sum, half the difference of the
 two; more classes have a sum each. A value ``v`` is stored as the code ``(v - offset) / unit``, rounded. Thresholds and
-starting sums are converted to these units, so that the exported model never converts codes back to values.
+starting sums are converted to these units, so that the exported model never converts codes back to values. The unit of
+a regressor is a power of two: its sum is the value itself, as a fixed-point number.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry import _core
 from scurry.errors import InputError, UnsupportedModelError
+from scurry.export.stops import CellTables, ExitTables, LeadTables, SentinelTables, StopTables
 from scurry.forest import Forest, leaf_scores, score_threshold
 from scurry.plan import (
     NEVER_ABOVE,
     NEVER_BELOW,
+    CellRule,
     ExitRule,
-    ExitSide,
     LeaderRule,
     Plan,
+    SentinelRule,
     StepRule,
 )
+from scurry.plan.sentinels import decision_score
+from scurry.runners.cells import CellPlans, join_router
 
-DRAW_BITS = 16
 _LARGEST_SUM = 2**31 - 1
 _FIXED_POINT_BITS = 29  # two less than a sum has: room for what rounding adds
-
-
-@dataclass(frozen=True, eq=False)
-class ExitTables:
-    """An early exit with two classes.
-
-    Attributes
-    ----------
-    rule : ExitRule
-        Thresholds and pieces, in the units of exported sums.
-    """
-
-    rule: ExitRule
-
-    @property
-    def n_policies(self) -> int:
-        """Number of policies that rows are divided among at random."""
-        return len(self.rule.weights)
-
-    @property
-    def policy_bounds(self) -> NDArray[np.int64]:
-        """Draws from bound p - 1 up to bound p choose policy p, larger ones the last; shape (n_policies - 1,)."""
-        shares = np.cumsum(self.rule.weights / self.rule.weights.sum())
-        bounds: NDArray[np.int64] = np.rint(shares[:-1] * 2**DRAW_BITS).astype(np.int64)
-        return bounds
-
-    def find_exits(
-        self, running: NDArray[np.int64], full_codes: NDArray[np.int64], draws: NDArray[np.int64] | None
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return how many trees each row evaluates, and its class.
-
-        Parameters
-        ----------
-        running : int64 array of shape (n_trees + 1, n_rows, n_sums)
-            Sums after 0, 1, … trees.
-        full_codes : int64 array of shape (n_rows,)
-            Classes by all trees.
-        draws : int64 array of shape (n_rows,), optional
-            Random numbers that choose among the policies.
-        """
-        given = np.zeros(len(full_codes), np.int64) if draws is None else draws
-        policy = np.searchsorted(self.policy_bounds, given % 2**DRAW_BITS, side="right")
-        trees, codes = np.full(len(full_codes), len(running) - 1), full_codes.copy()
-        undecided = np.ones(len(full_codes), np.bool_)
-        for i, sums in enumerate(running):
-            side = self.rule.side_of(policy, i, sums[:, 0])
-            exits = undecided & ((side == ExitSide.NEGATIVE) | (side == ExitSide.POSITIVE))
-            trees[exits], codes[exits] = i, side[exits] == ExitSide.POSITIVE
-            # A row sent to every tree is never tested again, although it has no answer yet.
-            undecided &= side == ExitSide.CONTINUE
-        return trees, codes
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class LeadTables:
-    """Leads of a `LeaderRule`, in the units of exported sums.
-
-    Attributes
-    ----------
-    trees_per_round : int
-    lead : int64 array of shape (n_rounds + 1,)
-    need : list of int64 arrays, or empty
-        Where it is not empty it replaces `lead`: after round r, ``need[r][second]`` is the number of votes the leader
-        needs.
-    """
-
-    trees_per_round: int
-    lead: NDArray[np.int64]
-    need: list[NDArray[np.int64]]
-
-    n_policies: ClassVar[int] = 1
-
-    def find_exits(
-        self, running: NDArray[np.int64], full_codes: NDArray[np.int64], draws: NDArray[np.int64] | None
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return how many trees each row evaluates, and its class; arguments as in `ExitTables`."""
-        trees, codes = np.full(len(full_codes), len(running) - 1), full_codes.copy()
-        undecided = np.ones(len(full_codes), np.bool_)
-        for r in range(len(self.lead)):
-            i = r * self.trees_per_round
-            second, first = np.sort(running[i], axis=1)[:, -2:].T
-            stops = first >= self.need[r][second] if self.need else first - second >= self.lead[r]
-            exits = undecided & stops
-            trees[exits], codes[exits] = i, running[i][exits].argmax(axis=1)
-            undecided &= ~stops
-        return trees, codes
-
-
-StopTables: TypeAlias = ExitTables | LeadTables
+_BYTES_PER_NODE, _BYTES_PER_CELL_AND_TREE = 6, 9  # about what tables of trees, and of cells, take
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -125,9 +42,9 @@ class Values:
 
     Attributes
     ----------
-    kind : {"margin", "vector", "own", "vote"}
-        One sum for two classes; a number for every class; a number for the one class a tree serves; or the class that
-        gets one vote.
+    kind : {"margin", "vector", "own", "vote", "value"}
+        One sum for two classes; a number for every class; a number for the one class a tree serves; the class that
+        gets one vote; or the value of a regressor.
     codes : int64 array of shape (n_nodes, n_codes)
         By the forest's node index.
     start : int64 array of shape (n_sums,)
@@ -137,8 +54,10 @@ class Values:
         A code ``c`` stands for ``offset + unit * c``.
     is_anytime : bool
         Whether inner nodes have values too, because a row may be answered after any step.
-    stop : ExitTables, LeadTables or None
+    stop : StopTables or None
         When a row stops by itself.
+    router : CellRule or None
+        The tree that finds the cell of a row, where bounds of cells stop it.
     """
 
     kind: str
@@ -149,6 +68,12 @@ class Values:
     unit: float = 1.0
     is_anytime: bool = False
     stop: StopTables | None = None
+    router: CellRule | None = None
+
+    @property
+    def fraction_bits(self) -> int:
+        """A regressor's sum is its value times two to this power."""
+        return -int(np.log2(self.unit))
 
     @property
     def n_sums(self) -> int:
@@ -156,10 +81,22 @@ class Values:
         return len(self.start)
 
     def labels(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the class of each row by its sums of shape (n_rows, n_sums); the lowest class wins a tie."""
+        """Return the class of each row by its sums of shape (n_rows, n_sums); the lowest class wins a tie.
+
+        The answer of a regressor is its sum.
+        """
+        if self.kind == "value":
+            return sums[:, 0]
         if self.kind == "margin":
             return (sums[:, 0] >= self.limit).astype(np.int64)
         return np.asarray(sums.argmax(axis=1), dtype=np.int64)
+
+    def decode(self, forest: Forest, answers: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the labels, or a regressor's predictions, that answers of the exported model stand for."""
+        if forest.classes is not None:
+            return forest.classes[answers]
+        scores: NDArray[np.float64] = answers[:, None] * np.float64(self.unit)
+        return forest.link_scores(scores)[:, 0]
 
 
 def lower_plan(forest: Forest, plan: Plan, bits: int) -> Values:
@@ -172,14 +109,21 @@ def lower_plan(forest: Forest, plan: Plan, bits: int) -> Values:
             values = _lower_exits(forest, rule, bits)
         case LeaderRule() as rule:
             values = _lower_leads(forest, rule, bits)
+        case SentinelRule() as rule:
+            values = _lower_scores(forest, np.empty(0), bits, is_anytime=False)
+            if len(rule.sentinels):
+                stop = _lower_sentinels(forest, plan.order, rule, bits, values.fraction_bits)
+                values = replace(values, stop=stop)
+        case CellRule() as rule:
+            values = _lower_cells(forest, rule, bits)
         case StepRule() as rule:
             values = _lower_scores(forest, rule.weights(forest), bits, is_anytime=True)
         case None:
             values = _lower_scores(forest, np.empty(0), bits, is_anytime=False)
         case other:
             raise UnsupportedModelError(
-                f"plans with a {other.TAG} are not exported as C; export an early exit made with "
-                'method="qwyc", or all trees with Predictor.full(forest)'
+                f"plans with a {other.TAG} are not exported as C, because a row's answer depends on other rows; export "
+                "all trees with scurry.Predictor.full(forest), and rank by the values"
             )
     # The code of a vote is a class, not an amount: each tree adds 1.
     largest = np.maximum.reduceat(np.abs(values.codes).max(axis=1), forest.tree_offset[:-1]).sum()
@@ -192,9 +136,8 @@ def lower_plan(forest: Forest, plan: Plan, bits: int) -> Values:
 
 def _lower_scores(forest: Forest, weights: NDArray[np.float64], bits: int, *, is_anytime: bool) -> Values:
     """Return the values of a forest all of whose trees count; each node counts `weights` times, once if it is empty."""
-    if forest.n_classes < 2:
-        kind = "a regressor" if forest.classes is None else "a model of a single class"
-        raise UnsupportedModelError(f"only classifiers of two or more classes are exported as C, this is {kind}")
+    if forest.n_classes == 1:
+        raise UnsupportedModelError("a model of a single class is not exported as C: its answer is always the same")
     is_weighted, base = len(weights) > 0, forest.base_score
     if is_weighted and base.any():
         raise UnsupportedModelError(f'readout="weighted" with base scores ({base}) is not exported; use "plain"')
@@ -202,6 +145,8 @@ def _lower_scores(forest: Forest, weights: NDArray[np.float64], bits: int, *, is
         return replace(_count_votes(forest), is_anytime=is_anytime)
     used = np.ones(forest.n_nodes, np.bool_) if is_anytime else forest.is_leaf
     weight = weights[:, None] if is_weighted else 1.0
+    if forest.classes is None:
+        return replace(_lower_values(forest, weight, used, bits), is_anytime=is_anytime)
     serves_one_class = bool(forest.tree_output[0] >= 0)
     if forest.n_classes == 2 and (forest.n_outputs == 1 or not serves_one_class):
         margins, threshold = leaf_scores(forest)[:, None] * weight, score_threshold(forest)
@@ -225,6 +170,28 @@ def _lower_scores(forest: Forest, weights: NDArray[np.float64], bits: int, *, is
         start -= start.min()  # only differences decide, and small numbers make small tables
         limit, kind = 0, "own" if serves_one_class else "vector"
     return Values(kind=kind, codes=codes, start=start, limit=limit, offset=offset, unit=unit, is_anytime=is_anytime)
+
+
+def _lower_values(forest: Forest, weight: NDArray[np.float64] | float, used: NDArray[np.bool_], bits: int) -> Values:
+    """Return the values of a regressor. Sums are fixed-point numbers, so the unit is a power of two."""
+    if forest.n_outputs > 1:
+        raise UnsupportedModelError(f"a regressor with {forest.n_outputs} outputs is not exported as C; export each")
+    values = forest.value * weight / forest.score_divisor
+    low, high = float(values[used].min()), float(values[used].max())
+    base = float(forest.base_score[0]) / forest.score_divisor
+    largest = forest.n_trees * max(-low, high) + abs(base)
+    exponent = _FIXED_POINT_BITS - int(np.ceil(np.log2(largest or 1.0)))
+    if bits < 32 and high > low:
+        exponent = min(exponent, int(np.floor(np.log2((2**bits - 2) / (high - low)))))
+    codes = np.rint(np.ldexp(values, exponent)).astype(np.int64)
+    offset = int(codes[used].min()) if bits < 32 else 0
+    return Values(
+        kind="value",
+        codes=np.where(used[:, None], codes - offset, 0),
+        start=np.array([int(np.rint(np.ldexp(base, exponent))) + forest.n_trees * offset]),
+        offset=float(np.ldexp(offset, -exponent)),
+        unit=2.0**-exponent,
+    )
 
 
 def _lower_exits(forest: Forest, rule: ExitRule, bits: int) -> Values:
@@ -281,6 +248,111 @@ def _lower_leads(forest: Forest, rule: LeaderRule, bits: int) -> Values:
         need=[row[: r // 2 + 1].astype(np.int64) for r, row in enumerate(rule.need)],
     )
     return replace(values, stop=stop)
+
+
+def _lower_cells(forest: Forest, rule: CellRule, bits: int) -> Values:
+    """Return the values of an early exit by cell, with bounds of their own: labels are those of all exported trees.
+
+    Whatever the router is, bounds hold. It is cut so that the tables of cells take no more than those of trees.
+    """
+    codes, offset, unit = _quantise(
+        forest, rule.increments(forest).astype(np.float64)[:, None], forest.is_leaf, bits, integral=True
+    )
+    threshold = (rule.sum_threshold(forest) - forest.n_trees * offset) / unit
+    limit = _smallest_above(threshold, strict=forest.n_outputs == 2)
+    n_cells = forest.n_nodes * _BYTES_PER_NODE // (forest.n_trees * _BYTES_PER_CELL_AND_TREE)
+    router = rule.with_cells(max(1, min(n_cells, rule.n_cells)))
+    joined, cells = join_router(forest, router), np.cumsum(router.left < 0) - 1
+    increments = np.concatenate([codes[:, 0], np.where(router.left < 0, cells, 0)]).astype(np.int32)
+    least, most = _core.bound_cells(joined.arrays, increments=increments)
+    plans = CellPlans.of(least, most, limit - 1, 0)
+    stop = CellTables(
+        order=plans.order.astype(np.int64), lower=plans.lower.astype(np.int64), upper=plans.upper.astype(np.int64)
+    )
+    start = np.zeros(1, np.int64)
+    return Values(
+        kind="margin", codes=codes, start=start, limit=limit, offset=offset, unit=unit, stop=stop, router=router
+    )
+
+
+def _lower_sentinels(
+    forest: Forest, order: NDArray[np.int32], rule: SentinelRule, bits: int, fraction_bits: int
+) -> SentinelTables:
+    """Return the lanes and tests of a plan with sentinels; a regressor's values have so many binary places."""
+    if (rule.scale < 0).any():
+        raise UnsupportedModelError("a plan whose estimates fall with their sums is not exported as C")
+    has_squares = bool(rule.square.any())
+    bits = min(bits, 16) if has_squares else bits  # squares of sums must fit 64 bits
+    place = np.argsort(order)[np.repeat(np.arange(forest.n_trees), np.diff(forest.tree_offset))]
+    trees = rule.sentinels.astype(np.int64)
+    # Lanes by the last sentinel that reads them, so that a tree adds to the last ones. Others are left out.
+    ends = np.zeros(rule.lanes.shape[1], np.int64)
+    np.maximum.at(ends, rule.lane, trees)
+    if rule.spread_lane >= 0:
+        ends[rule.spread_lane] = trees[-1]
+    kept = np.argsort(ends, kind="stable")[(ends == 0).sum() :]
+    index = np.full(len(ends) + 1, -1)
+    index[kept] = np.arange(len(kept))
+    lanes, ends, lane, spread_lane = rule.lanes[:, kept], ends[kept], index[rule.lane], int(index[rule.spread_lane])
+    n_lanes = len(kept)
+    codes = np.zeros((forest.n_nodes, n_lanes), np.int64)
+    low, unit = np.zeros(n_lanes, np.int64), np.ones(n_lanes, np.int64)
+    for k in range(n_lanes):
+        read = forest.is_leaf & (place < ends[k])
+        values = lanes[read, k].astype(np.int64)
+        if bits < 32 and len(values):
+            low[k], span = values.min(), int(values.max() - values.min())
+            unit[k] = max(1, -(-span // (2**bits - 1)))
+        codes[read, k] = np.rint((values - low[k]) / unit[k])
+
+    of_lane, of_low = unit[lane].astype(np.float64), (trees * low[lane]).astype(np.float64)
+    offsets = rule.edge_offset.astype(np.int64)
+    n_edges = offsets[1:] - offsets[:-1]
+    at = np.repeat(np.arange(len(trees)), n_edges)
+    edges = (rule.edges - of_low[at]) / of_lane[at]
+    # Rounded so that a row continues where codes are too coarse to tell.
+    interval = np.arange(len(edges)) + at
+    opens = rule.limits[interval + 1] > rule.limits[interval]
+    spread_unit, spread_low = (1, 0) if spread_lane < 0 else (unit[spread_lane], low[spread_lane])
+    of_interval = np.repeat(np.arange(len(trees)), n_edges + 1)
+    with np.errstate(invalid="ignore"):
+        limits = np.floor((rule.limits - trees[of_interval] * float(spread_low)) / float(spread_unit))
+
+    centre = np.rint(-of_low / of_lane).astype(np.int64)
+    widest = np.maximum(np.abs(centre), np.abs(trees * (2**bits - 1) - centre)).astype(np.float64)
+    squares, square_shift = _to_fixed_point(rule.square * of_lane**2 / float(spread_unit), widest**2)
+    slopes = np.ldexp(rule.scale * of_lane, fraction_bits) if forest.classes is None else np.empty(0)
+    largest_sum = trees * np.float64(np.abs(codes).max(initial=0) + 1)
+    slope, slope_shift = _to_fixed_point(slopes, largest_sum)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sums = (decision_score(forest) - rule.offset) / rule.scale if forest.n_classes == 2 else np.zeros(len(trees))
+    base = np.ldexp(rule.offset + rule.scale * of_low, fraction_bits)
+    return SentinelTables(
+        trees=trees,
+        lane=lane,
+        codes=codes,
+        lane_ends=ends,
+        spread_lane=spread_lane,
+        square=squares,
+        centre=centre if has_squares else np.zeros_like(centre),
+        edge_offset=rule.edge_offset.astype(np.int64),
+        edge=np.where(opens, np.ceil(edges), np.floor(edges)).clip(NEVER_BELOW, NEVER_ABOVE).astype(np.int64),
+        limit=limits.clip(NEVER_BELOW, NEVER_ABOVE).astype(np.int64),
+        cut=np.ceil((sums - of_low) / of_lane).clip(NEVER_BELOW, NEVER_ABOVE).astype(np.int64),
+        base=np.rint(base).astype(np.int64) if forest.classes is None else np.empty(0, np.int64),
+        slope=slope,
+        square_shift=square_shift,
+        slope_shift=slope_shift,
+    )
+
+
+def _to_fixed_point(factors: NDArray[np.float64], largest: NDArray[np.float64]) -> tuple[NDArray[np.int64], int]:
+    """Return factors as 31-bit integers and the shift that they need; products with `largest` fit 62 bits."""
+    if not len(factors) or not factors.any():
+        return np.zeros(len(factors), np.int64), 0
+    room = min(62 - float(np.log2(np.abs(factors) * largest + 1e-300).max()), 30 - float(np.log2(factors.max())))
+    shift = int(np.clip(np.floor(room), 0, 62))
+    return np.rint(np.ldexp(factors, shift)).astype(np.int64), shift
 
 
 def _count_votes(forest: Forest) -> Values:

@@ -24,13 +24,15 @@ from numpy.typing import NDArray
 
 from scurry.errors import FormatError, InputError, MissingDependencyError
 from scurry.export.c_model import check_name
+from scurry.export.c_source import name_answer
+from scurry.export.columns import check_integers
 from scurry.export.lowered import LAYOUTS, Lowered, lower
-from scurry.export.replay import find_leaves, run_trees, walk_steps
+from scurry.export.replay import final_answers, find_leaves, measure_error, run_trees, walk_steps
 from scurry.export.selftest import make_probes
 from scurry.forest import Forest, as_rows
 from scurry.predictor import Predictor, load
 
-FLAGS = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic")
+FLAGS = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic")
 SANITIZERS = ("-fsanitize=undefined,address", "-fno-sanitize-recover=all")
 _ROWS_AT_ONCE = 256  # the replay holds the sums of all steps of these rows
 _DRAW_STEP = 40503  # odd: the draws of successive rows pass through all 16-bit numbers
@@ -46,7 +48,7 @@ static void observe(const ${name}_state *state)
 {
     int32_t seen[1 + ${NAME}_N_SUMS];
     if (!observing) return;
-    seen[0] = ${name}_predict(state);
+    seen[0] = ${name}_$answer(state);
     ${name}_scores(state, seen + 1);
     fwrite(seen, sizeof seen, 1, stdout);
 }
@@ -58,15 +60,14 @@ static void observe(const ${name}_state *state)
 
 int main(void)
 {
+    static const uint8_t stopped = 1, running = 0;
     ${name}_raw row[${NAME}_N_FEATURES];
-    ${name}_input x[${NAME}_N_COLUMNS];
-    ${name}_state state;
+$columns    ${name}_state state;
 $declarations
     if (${name}_selftest() != 0) return 3;
     observing = 1;
     while (fread(row, sizeof row, 1, stdin) == 1) {
-        ${name}_quantize(row, x);
-$walk
+$quantize$walk
     }
     return 0;
 }
@@ -75,25 +76,32 @@ $walk
 _TABLE_WALK = """\
         {name}_init(&state);
         observe(&state);
-        while ({name}_step(&state, x)) observe(&state);
+        while ({name}_step(&state, {x})) observe(&state);
         {name}_init(&state);
-        {name}_run(&state, x, &stopped);
+        {name}_run(&state, {x}, &stopped);
         if (state.position != 0) return 4;
-        {name}_run(&state, x, &running);
+        {name}_run(&state, {x}, &running);
         observe(&state);"""
 
 _CRUMB_WALK = """\
         {name}_init(&state);
         observe(&state);
-        {name}_run(&state, x, &stopped);
+        {name}_run(&state, {x}, &stopped);
         if (state.position != 0) return 4;
-        {name}_run(&state, x, &running);"""
+        {name}_run(&state, {x}, &running);"""
 
+# A model that stops by itself is stopped before every tree, and must continue as if it had not been.
 _EXIT_WALK = """\
         {init}
-        {name}_run(&state, x);
-        observe(&state);
+        {name}_run(&state, {x}, &stopped);
+        if (state.trees != 0 || state.phase != 0) return 4;
+        while ({name}_step(&state, {x})) {name}_run(&state, {x}, &stopped);
+        by_steps = {name}_{answer}(&state);
         trees = state.trees;
+        {init}
+        {name}_run(&state, {x}, &running);
+        if (state.trees != trees || {name}_{answer}(&state) != by_steps) return 4;
+        observe(&state);
         fwrite(&trees, sizeof trees, 1, stdout);"""
 
 
@@ -116,7 +124,9 @@ class Verification:
         layouts are compared on rows whose values they hold exactly.
     n_changed_labels : int or None
         Rows of `X` whose label is not that of the source predictor, after all steps: what rounding changed. None where
-        the plan draws at random, and the C code draws other numbers.
+        the plan draws at random, and the C code draws other numbers, and for regressors.
+    max_error : float or None
+        Of a regressor: the largest difference to the source predictor's value on `X`, after all steps.
     """
 
     name: str
@@ -126,6 +136,7 @@ class Verification:
     n_mismatches: int
     n_wrong_leaves: int
     n_changed_labels: int | None
+    max_error: float | None = None
 
     def __bool__(self) -> bool:
         return self.n_mismatches == 0 and self.n_wrong_leaves == 0
@@ -180,12 +191,14 @@ def verify(
     lowered, pred, name = _load(folder, name)
     with np.errstate(over="ignore", under="ignore"):
         given = as_rows(pred.forest, X).astype(np.float32)
-        probes = make_probes(pred.forest, n_adversarial, rows=given)
+        if lowered.columns.is_integer:
+            check_integers(given, "X")
+        probes = make_probes(pred.forest, n_adversarial, rows=given, integers=lowered.columns.is_integer)
     rows = np.concatenate([given, probes])
     with tempfile.TemporaryDirectory() as scratch:
-        program = _compile(folder, name, lowered, Path(scratch), sanitize, compiler)
+        program = _compile(folder, name, lowered, pred.forest, Path(scratch), sanitize, compiler)
         blocks = _cut(rows)
-        pairs = [(_replay(lowered, block), _run(program, block)) for block in blocks]
+        pairs = [(_replay(lowered, block), _run(program, lowered, block)) for block in blocks]
     width = 1 + lowered.values.n_sums + (not lowered.is_anytime)
     return Verification(
         name,
@@ -195,8 +208,9 @@ def verify(
         n_mismatches=sum(_count_mismatches(expected, obtained, width) for expected, obtained in pairs),
         n_wrong_leaves=sum(_count_wrong_leaves(lowered, pred.forest, block) for block in blocks),
         n_changed_labels=None
-        if lowered.takes_draw
+        if lowered.takes_draw or not pred.forest.is_classifier
         else sum(_count_changed_labels(lowered, pred, block) for block in _cut(given)),
+        max_error=measure_error(pred, lowered, given) if len(given) else None,
     )
 
 
@@ -212,12 +226,7 @@ def _count_wrong_leaves(lowered: Lowered, forest: Forest, rows: NDArray[np.float
 
 def _count_changed_labels(lowered: Lowered, pred: Predictor, rows: NDArray[np.float32]) -> int:
     """Return how many rows get another label than the source's once all steps are made."""
-    if lowered.is_anytime:
-        *_, (sums, _) = walk_steps(lowered, rows)
-        codes = lowered.values.labels(sums)
-    else:
-        codes = run_trees(lowered, rows).codes
-    return int((np.asarray(pred.forest.classes)[codes] != pred.predict(rows)).sum())
+    return int((final_answers(pred, lowered, rows) != pred.predict(rows)).sum())
 
 
 def _load(folder: Path, name: str | None) -> tuple[Lowered, Predictor, str]:
@@ -238,16 +247,18 @@ def _load(folder: Path, name: str | None) -> tuple[Lowered, Predictor, str]:
     pred = load(folder / f"{name}.scurry")
     if not isinstance(pred, Predictor):
         raise FormatError(f"{folder / name}.scurry holds no predictor; export the model again")
-    return lower(pred, layout), pred, name
+    return lower(pred, layout, manifest.get("inputs", "float32")), pred, name
 
 
-def _compile(folder: Path, name: str, lowered: Lowered, scratch: Path, sanitize: bool, compiler: str | None) -> Path:
+def _compile(
+    folder: Path, name: str, lowered: Lowered, forest: Forest, scratch: Path, sanitize: bool, compiler: str | None
+) -> Path:
     tried = [compiler] if compiler else [os.environ.get("CC", "cc"), "cc", "gcc", "clang"]
     path = next((found for found in map(shutil.which, tried) if found), None)
     if path is None:
         raise MissingDependencyError(f"no C compiler found (looked for {', '.join(tried)}); install gcc or clang")
     harness, program = scratch / "harness.c", scratch / "harness"
-    harness.write_text(_write_harness(lowered, name), encoding="utf-8")
+    harness.write_text(_write_harness(lowered, forest, name), encoding="utf-8")
     flags = [*FLAGS, *(SANITIZERS if sanitize else ())]
     command = [path, *flags, f"-I{folder.resolve()}", str(harness), "-o", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
@@ -256,22 +267,30 @@ def _compile(folder: Path, name: str, lowered: Lowered, scratch: Path, sanitize:
     return program
 
 
-def _write_harness(lowered: Lowered, name: str) -> str:
+def _write_harness(lowered: Lowered, forest: Forest, name: str) -> str:
+    is_integer = lowered.columns.is_integer
+    words = {"name": name, "x": "row" if is_integer else "x", "answer": name_answer(forest)}
     if lowered.is_anytime:
-        walk = (_CRUMB_WALK if lowered.layout.if_else else _TABLE_WALK).format(name=name)
-        declarations = "    static const uint8_t stopped = 1, running = 0;"
+        walk, declarations = (_CRUMB_WALK if lowered.layout.if_else else _TABLE_WALK).format(**words), ""
     else:
-        draw = f", (uint16_t)({_DRAW_STEP}u * n_rows++)" if lowered.takes_draw else ""
-        init = f"{name}_init(&state{draw});"
-        walk = _EXIT_WALK.format(name=name, init=init)
-        declarations = "    int32_t trees;" + ("\n    uint32_t n_rows = 0;" if draw else "")
-    return _HARNESS.substitute(name=name, NAME=name.upper(), walk=walk, declarations=declarations)
-
-
-def _run(program: Path, rows: NDArray[np.float32]) -> NDArray[np.int32]:
-    done = subprocess.run(
-        [program], input=np.ascontiguousarray(rows).tobytes(), capture_output=True, timeout=_TIMEOUT_S, check=False
+        draw = f", (uint16_t)({_DRAW_STEP}u * n_rows)" if lowered.takes_draw else ""
+        walk = _EXIT_WALK.format(init=f"{name}_init(&state{draw});", **words)
+        walk += "\n        ++n_rows;" if draw else ""
+        declarations = "    int32_t trees, by_steps;" + ("\n    uint32_t n_rows = 0;" if draw else "")
+    return _HARNESS.substitute(
+        name=name,
+        NAME=name.upper(),
+        answer=words["answer"],
+        walk=walk,
+        declarations=declarations,
+        columns="" if is_integer else f"    {name}_input x[{name.upper()}_N_COLUMNS];\n",
+        quantize="" if is_integer else f"        {name}_quantize(row, x);\n",
     )
+
+
+def _run(program: Path, lowered: Lowered, rows: NDArray[np.float32]) -> NDArray[np.int32]:
+    raw = np.ascontiguousarray(lowered.columns.to_raw(rows))
+    done = subprocess.run([program], input=raw.tobytes(), capture_output=True, timeout=_TIMEOUT_S, check=False)
     if done.returncode != 0:
         reasons = {3: "it fails its self-test", 4: "it does not obey the stop flag"}
         reason = reasons.get(done.returncode, done.stderr.decode(errors="replace").strip()[:1000])

@@ -84,6 +84,19 @@ class CellRule(StopRule):
         """Number of cells."""
         return int((self.left < 0).sum())
 
+    def with_cells(self, n_cells: int) -> CellRule:
+        """Return the rule whose router has at most so many cells: its first splits. Labels stay the model's."""
+        keep = np.zeros(len(self.left), np.bool_)
+        keep[np.flatnonzero(self.left >= 0)[: n_cells - 1]] = True
+        present = np.zeros(len(self.left), np.bool_)
+        present[0] = True
+        present[self.left[keep]] = present[self.right[keep]] = True
+        index = np.append(np.cumsum(present) - 1, -1)
+        arrays = {name: getattr(self, name)[present] for name in self.ARRAYS}
+        for side in ("left", "right"):
+            arrays[side] = np.where(keep[present], index[arrays[side]], -1).astype(np.int32)
+        return CellRule(step=self.step, **arrays)
+
     def check(self, forest: Forest) -> None:
         """Raise an error unless this rule can stop `forest`."""
         if forest.n_classes != 2:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.forest import Forest, RowCall, decision_slack
-from scurry.forest.structure import ARRAYS, HEADER, NODE_ARRAYS
+from scurry.forest.structure import ARRAYS, NODE_ARRAYS
 from scurry.plan import CellRule, ExitSide, to_int32
 from scurry.runners.exits import count_tests
 from scurry.runners.partial import ScoreScale, label_sides, mean_scores
@@ -74,6 +74,22 @@ def _rests(values: NDArray[np.int32]) -> NDArray[np.int64]:
     return rests
 
 
+def join_router(forest: Forest, rule: CellRule) -> Forest:
+    """Return the forest with the router as one more tree, whose leaves are worth nothing."""
+    n = len(rule.left)
+    splits = {name: getattr(rule, name) for name in rule.ARRAYS}
+    splits |= {name: np.where(splits[name] >= 0, splits[name] + forest.n_nodes, -1) for name in ("left", "right")}
+    splits |= {"cover": np.full(n, np.nan), "category_set": np.full(n, -1)}
+    more = {name: splits[name] for name in NODE_ARRAYS} | {
+        "tree_offset": forest.tree_offset[-1:] + n,
+        "value": np.zeros((n, forest.value.shape[1])),
+        "tree_output": forest.tree_output[:1],
+    }
+    return forest.replace(
+        **{name: np.concatenate([getattr(forest, name), more[name]]).astype(ARRAYS[name]) for name in more}
+    )
+
+
 class CellRunner:
     """Runs the native early exit by cell of a two-class forest."""
 
@@ -85,24 +101,7 @@ class CellRunner:
 
     @cached_property
     def _arrays(self) -> _core.ForestArrays:
-        """The forest with the router as one more tree."""
-        forest, rule, n = self.forest, self.rule, len(self.rule.left)
-        splits = {name: getattr(rule, name) for name in rule.ARRAYS}
-        splits |= {name: np.where(splits[name] >= 0, splits[name] + forest.n_nodes, -1) for name in ("left", "right")}
-        splits |= {"cover": np.full(n, np.nan), "category_set": np.full(n, -1)}
-        more = {name: splits[name] for name in NODE_ARRAYS} | {
-            "tree_offset": forest.tree_offset[-1:] + n,
-            "value": np.zeros((n, forest.value.shape[1])),
-            "tree_output": forest.tree_output[:1],
-        }
-        joined = {
-            name: np.concatenate([getattr(forest, name), more[name]]).astype(dtype)
-            if name in more
-            else getattr(forest, name)
-            for name, dtype in ARRAYS.items()
-        }
-        header = {name: getattr(forest, name) for name in HEADER} | {"n_classes": forest.n_classes}
-        return _core.ForestArrays(joined, header)
+        return join_router(self.forest, self.rule).arrays
 
     @cached_property
     def _increments(self) -> NDArray[np.int32]:

@@ -13,7 +13,7 @@ from sklearn.ensemble import (
 )
 
 import scurry
-from scurry.errors import InputError, UnsupportedModelError
+from scurry.errors import InputError
 from scurry.forest import decision_slack, reference, score_step
 from scurry.plan import CellRule
 from scurry.promises import Certain
@@ -205,11 +205,9 @@ def test_models_without_certain_labels_are_refused():
         scurry.early_exit(lightgbm.LGBMRegressor(n_estimators=2, verbose=-1).fit(X, y), promise=Certain())
 
 
-def test_what_needs_one_order_of_trees_is_refused(tmp_path):
+def test_what_needs_one_order_of_trees_is_refused():
     fast = scurry.early_exit(MODELS["lightgbm"](), promise=Certain())
     X = rows_of(2)[0]
-    with pytest.raises(UnsupportedModelError, match="are not exported as C"):
-        scurry.export.to_c(fast, tmp_path, name="m")
     with pytest.raises(InputError, match="needs all features of a row before it starts"):
         fast.start_row()
     with pytest.raises(InputError, match="not counted here"):
