@@ -19,6 +19,7 @@ import os
 import tempfile
 import time
 import warnings
+from datetime import datetime
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -70,7 +71,7 @@ def main() -> None:
                 keep(kept)
     if arguments.what == "draws":
         for kind in arguments.only or KINDS:
-            found = kept["draws"].setdefault(kind, {"commit": commit(), "draws": []})
+            found = kept["draws"].setdefault(kind, {"commit": commit(), "date": today(), "draws": []})
             while len(found["draws"]) < arguments.draws and time.monotonic() < end:
                 found["draws"].append(draw(kind, len(found["draws"])))
                 keep(kept)
@@ -87,6 +88,10 @@ def keep(kept: dict[str, Any]) -> None:
     temporary.replace(KEPT)
 
 
+def today() -> str:
+    return datetime.now().astimezone().date().isoformat()
+
+
 def load(name: str) -> tuple[NDArray[np.float32], NDArray[Any]]:
     data = datasets.load(name)
     order = np.random.default_rng(0).permutation(len(data.y))[:MAX_ROWS]
@@ -100,7 +105,8 @@ def measure_sizes(name: str) -> dict[str, Any]:
     forest = scurry.from_model(RandomForestClassifier(100, random_state=0).fit(X[:n_train], y[:n_train]))
     cal, test = slice(n_fit, n_cal), slice(n_cal, None)
     full = forest.predict(X[test])
-    found: dict[str, Any] = {"commit": commit(), "n_nodes": forest.n_nodes, "n_calibration_rows": n_cal - n_fit}
+    found: dict[str, Any] = {"commit": commit(), "date": today(), "n_nodes": forest.n_nodes}
+    found["n_calibration_rows"] = n_cal - n_fit
     for kind in ("labels 0.5 %", "accuracy 1 point"):
         fit = X[:n_fit] if kind.startswith("accuracy") else None
         small = scurry.compress(forest, X[cal], y[cal], promise=KINDS[kind], X_fit=fit)
@@ -125,7 +131,7 @@ def measure_flash() -> dict[str, Any]:
     model = RandomForestClassifier(20, max_depth=10, random_state=0).fit(X[:20_000], y[:20_000])
     forest, rows = scurry.from_model(model), X[30_000:33_000]
     anytime = scurry.anytime(forest, X[20_000:23_000], y[20_000:23_000], order="backward-squirrel")
-    found: dict[str, Any] = {"commit": commit(), "n_nodes": forest.n_nodes}
+    found: dict[str, Any] = {"commit": commit(), "date": today(), "n_nodes": forest.n_nodes}
     for kind, subject in (("whole forest", forest), ("anytime", anytime)):
         with tempfile.TemporaryDirectory() as folder:
             export = scurry.export.to_c(subject, folder, X_cal=rows)

@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from scurry.checks import check_instance, check_number, check_numbers
 from scurry.compression.size import average_leaves
-from scurry.forest import Forest
+from scurry.errors import InputError
+from scurry.forest import Forest, as_rows
 
 FloatArray = NDArray[np.float64]
 _N_STEPS = 12
@@ -24,13 +26,13 @@ _N_STEPS = 12
 _RIDGE, _RIDGE_OF_SUMS = 0.1, 0.01
 
 
-def refit(forest: Forest, rows: NDArray[Any], scores: FloatArray, *, ridge: float | None = None) -> Forest:
+def refit(forest: Forest, rows: Any, scores: FloatArray, *, ridge: float | None = None) -> Forest:
     """Return the forest with leaf values whose scores are closer to given ones.
 
     Parameters
     ----------
     forest : Forest
-    rows : array of shape (n_rows, n_features)
+    rows : array or DataFrame of shape (n_rows, n_features)
     scores : float64 array of shape (n_rows, n_outputs)
         Scores to come close to, such as `Forest.scores` of a larger forest.
     ridge : float, optional
@@ -55,11 +57,20 @@ def refit(forest: Forest, rows: NDArray[Any], scores: FloatArray, *, ridge: floa
     >>> bool(errors[1] < 0.8 * errors[0])
     True
     """
+    check_instance("forest", forest, Forest)
+    rows, scores = as_rows(forest, rows), check_numbers("scores", scores)
+    if scores.shape != (len(rows), forest.n_outputs) or not np.isfinite(scores).all():
+        raise InputError(
+            f"scores must be finite numbers of shape {(len(rows), forest.n_outputs)}, as Forest.scores returns them, "
+            f"got shape {scores.shape}",
+            argument="scores",
+        )
     values = forest.leaf_values().copy()
     if forest.aggregation == "vote":
         forest = forest.replace(value=values, aggregation="mean")
     if ridge is None:
         ridge = _RIDGE_OF_SUMS if forest.aggregation == "sum" else _RIDGE
+    ridge = check_number("ridge", ridge)
     leaves, missing = forest.apply(rows), scores - forest.scores(rows)
     for output in np.unique(forest.tree_output).tolist():
         trees = np.flatnonzero(forest.tree_output == output)

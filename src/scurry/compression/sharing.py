@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_count
+from scurry.checks import check_count, check_instance
 from scurry.compression.size import add_up, average_leaves, leaf_counts
 from scurry.forest import Forest
 
@@ -49,6 +49,7 @@ def share_thresholds(forest: Forest, max_splits: int) -> Forest:
     >>> float((small.predict(X[1::2]) == forest.predict(X[1::2])).mean()) > 0.98
     True
     """
+    check_instance("forest", forest, Forest)
     check_count("max_splits", max_splits)
     numeric = np.flatnonzero(~forest.is_leaf & (forest.category_set < 0))
     nodes = numeric[np.lexsort((forest.threshold[numeric], forest.feature[numeric]))]
@@ -76,6 +77,7 @@ def share_counts(forest: Forest) -> Forest:
     >>> share_counts(forest).cover.tolist()
     [5.0, 4.0, 1.0]
     """
+    check_instance("forest", forest, Forest)
     counts = leaf_counts(forest)
     if counts is None:
         return forest
@@ -104,7 +106,8 @@ def share_probabilities(forest: Forest, n_steps: int = 64) -> Forest:
     >>> small.value[1:].tolist(), small.cover.tolist()
     ([[0.875, 0.125], [0.0, 1.0]], [40.0, 32.0, 8.0])
     """
-    check_count("n_steps", n_steps)
+    check_instance("forest", forest, Forest)
+    check_count("n_steps", n_steps, largest=2**20)
     is_probability = forest.value.shape[1] > 1 and (np.abs(forest.value.sum(axis=1) - 1.0) < 1e-9).all()
     if forest.aggregation != "mean" or not forest.is_classifier or not is_probability or (forest.value < 0).any():
         return forest
@@ -151,6 +154,7 @@ def share_values(forest: Forest, max_values: int) -> Forest:
     >>> float(np.abs(small.predict(X) - forest.predict(X)).max()) < 0.01
     True
     """
+    check_instance("forest", forest, Forest)
     check_count("max_values", max_values)
     if forest.value.shape[1] > 1:
         return forest

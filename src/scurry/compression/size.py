@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.checks import check_instance
 from scurry.forest import Forest
 from scurry.forest.storage import container_bytes
 from scurry.forest.structure import mean_of_leaves
@@ -32,6 +33,7 @@ def packed_size(forest: Forest) -> int:
     >>> packed_size(forest) < forest.n_bytes / 8
     True
     """
+    check_instance("forest", forest, Forest)
     # A version that writes packed files tells their size itself.
     to_parts = getattr(forest, "to_packed_parts", None)
     return estimate_size(forest) if to_parts is None else len(container_bytes("forest", *to_parts()))

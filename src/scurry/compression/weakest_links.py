@@ -9,10 +9,13 @@ best pruning of the whole forest.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
+from scurry.checks import check_count, check_instance, check_number, check_numbers
 from scurry.compression.size import add_up
 from scurry.errors import InputError
 from scurry.forest import Forest
@@ -49,6 +52,7 @@ def split_levels(forest: Forest, leaves: NDArray[np.int32] | None = None) -> Flo
     >>> split_levels(forest).tolist()
     [2.0, -inf, -inf]
     """
+    check_instance("forest", forest, Forest)
     if leaves is None:
         weight = np.where(forest.is_leaf, forest.cover, 0.0)
         if not np.isfinite(weight).all():
@@ -58,7 +62,7 @@ def split_levels(forest: Forest, leaves: NDArray[np.int32] | None = None) -> Flo
                 argument="X_fit",
             )
     else:
-        weight = np.bincount(leaves.ravel(), minlength=forest.n_nodes).astype(np.float64)
+        weight = np.bincount(_check_leaves(forest, leaves).ravel(), minlength=forest.n_nodes).astype(np.float64)
     values = forest.leaf_values()
     sums, squares = weight[:, None] * values, weight * (values**2).sum(axis=1)
     add_up(forest, weight, sums, squares)
@@ -94,6 +98,13 @@ def keep_share(forest: Forest, levels: FloatArray, share: float) -> Forest:
     >>> 0.4 < keep_share(forest, split_levels(forest), 0.5).n_nodes / forest.n_nodes <= 0.5
     True
     """
+    check_instance("forest", forest, Forest)
+    levels = check_numbers("levels", levels)
+    if levels.shape != (forest.n_nodes,) or np.isnan(levels).any():
+        raise InputError(
+            f"levels must have a number for each of {forest.n_nodes} nodes, got shape {levels.shape}", argument="levels"
+        )
+    share = check_number("share", share)
     # A tree of k splits has 2 k + 1 nodes.
     n_splits = max(int((share * forest.n_nodes - forest.n_trees) // 2), 0)
     ranked = np.sort(levels[~forest.is_leaf])[::-1]
@@ -114,9 +125,22 @@ def keep_trees(forest: Forest, n_trees: int) -> Forest:
     >>> keep_trees(forest, 3).n_trees
     3
     """
+    check_instance("forest", forest, Forest)
+    n_trees = min(check_count("n_trees", n_trees), forest.n_trees)
     n_trees = max(n_trees // forest.trees_per_round, 1) * forest.trees_per_round
     end = int(forest.tree_offset[n_trees])
     nodes = {name: getattr(forest, name)[:end] for name in (*NODE_ARRAYS, "value")}
     return forest.replace(
         tree_offset=forest.tree_offset[: n_trees + 1], tree_output=forest.tree_output[:n_trees], **nodes
     )
+
+
+def _check_leaves(forest: Forest, leaves: Any) -> NDArray[Any]:
+    nodes = np.asarray(leaves)
+    is_node = nodes.dtype.kind in "iu" and nodes.ndim == 2 and nodes.shape[1] == forest.n_trees
+    if not is_node or (nodes < 0).any() or (nodes >= forest.n_nodes).any() or not forest.is_leaf[nodes].all():
+        raise InputError(
+            f"leaves must be leaf numbers of shape (n_rows, {forest.n_trees}), as forest.apply(X) returns them",
+            argument="leaves",
+        )
+    return nodes
