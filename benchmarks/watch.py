@@ -26,6 +26,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -275,7 +276,7 @@ def split_by_time(name: str) -> tuple[NDArray[Any], ...]:
         old, new = np.random.default_rng(0).permutation(np.flatnonzero(area != 2)), np.flatnonzero(area == 2)
         return X[old], binary[old], X[new]
     # Electricity prices lie in the order of time. In May 1997 a second market opened, and with it its columns changed.
-    at = int(0.4 * len(X))
+    at = int(0.35 * len(X))
     features = np.arange(1, X.shape[1])  # without the date, which no later row shares
     order = np.random.default_rng(0).permutation(at)
     return X[:at][order][:, features], y[:at][order], X[at:][:, features]
