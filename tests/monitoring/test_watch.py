@@ -297,6 +297,17 @@ class TestAlarm:
         watch.predict(drifted)
         assert [state.alarm for state in seen] == [True]
 
+    def test_reading_the_state_raises_it_too(self, fast, drifted):
+        """A service that looks after every few rows must not take the alarm away from itself."""
+        seen = []
+        watch = scurry.watch(fast, share=1.0, random_state=0, on_alarm=seen.append)
+        for start in range(0, 4000, 20):
+            watch.predict(drifted[start : start + 20])
+            assert watch.state.is_raised == bool(seen)
+        assert len(seen) == 1
+        watch.on_alarm = "full"
+        assert watch.active is not fast
+
     def test_the_action_survives_a_restart(self, fast, drifted, tmp_path):
         watch = scurry.watch(fast, share=1.0, random_state=0, on_alarm=lambda state: None)
         watch.predict(drifted)
