@@ -72,7 +72,7 @@ class TestNumpyAlone:
         ("statement", "message"),
         [
             ("import scurry.stopping", 'fitting a stop rule needs scipy: pip install "scurry[fit]"'),
-            ("import scurry.estimators", 'an estimator of scurry needs scikit-learn: pip install "scurry[fit]"'),
+            ("import scurry.estimators", 'an estimator of scurry needs scipy: pip install "scurry[fit]"'),
             ("from scurry.cli import main; main([])", 'the scurry command needs typer: pip install "scurry[cli]"'),
         ],
     )

@@ -20,6 +20,7 @@ _ORDER = (
     "early-exit",
     "anytime",
     "prune",
+    "compress",
     "predict",
     "watch",
     "serve",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.forest import Forest, decision_slack
+from scurry.forest import Forest, RowCall, decision_slack
 from scurry.plan import ExitRule, ExitSide, LeaderRule, ScoreMap
 from scurry.runners.partial import (
     MARGIN,
@@ -53,6 +53,10 @@ class FullRunner:
             find_scores=lambda: _one_column(self.forest.scores(unchanged, n_threads)),
             count_steps=lambda: count_tests(self.forest, rows, n_threads, lambda depth, _: depth.sum(axis=1)),
         )
+
+    def one_row(self, call: RowCall) -> Callable[[Any], Any]:
+        """Return a function that answers for one row."""
+        return self.forest.engine.one_row(call.answer, **call.options)
 
 
 class ExitRunner:
@@ -106,6 +110,8 @@ class ExitRunner:
 
     def labels(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[Any]:
         """Return the label of each row."""
+        if decides_by_members(self.forest):
+            return self._label(self._stop(rows, n_threads)[2])
         codes = np.empty(len(rows), np.int64)
         self._native.labels(rows, codes, self.forest.engine, *self._decision, n_threads)
         return self.forest.decode(codes)
@@ -123,7 +129,7 @@ class ExitRunner:
             return scores
 
         return Run(
-            labels=self.forest.decode(self.forest.engine_labels[is_positive.view(np.uint8)]),
+            labels=self._label(is_positive),
             trees=trees,
             reason_codes=_REASON_CODES[complete.view(np.uint8)],
             find_scores=find_scores,
@@ -146,6 +152,12 @@ class ExitRunner:
         if not by_vote and complete.any():
             probabilities[complete] = self.forest.predict_proba(rows[complete], n_threads)
         return probabilities
+
+    def one_row(self, call: RowCall) -> Callable[[Any], Any]:
+        """Return a function that answers for one row."""
+        if call.answer != "label":
+            return call.options["otherwise"]
+        return self._native.one_row(self.forest.engine, *self._decision, **call.options)
 
     def stops(self, rows: NDArray[Any], n_threads: int = 1) -> Stops:
         """Return where rows stop, and their partial and full scores."""
@@ -172,10 +184,16 @@ class ExitRunner:
         is_positive: NDArray[np.bool_] = np.where(undecided, decided_by >= threshold, sides == ExitSide.POSITIVE)
         if tolerance >= 0:
             close = np.flatnonzero(undecided & (np.abs(sums.astype(np.int64) - threshold) <= tolerance))
-            exact = np.empty(len(close), np.int64)
-            self.forest.engine.labels(rows[close], exact, n_threads)
-            is_positive[close] = exact == positive
+            if decides_by_members(self.forest):
+                is_positive[close] = self.forest.codes_of(self.forest.predict(rows[close], n_threads)) == 1
+            else:
+                exact = np.empty(len(close), np.int64)
+                self.forest.engine.labels(rows[close], exact, n_threads)
+                is_positive[close] = exact == positive
         return sums, trees, is_positive
+
+    def _label(self, is_positive: NDArray[np.bool_]) -> NDArray[Any]:
+        return self.forest.decode(self.forest.engine_labels[is_positive.view(np.uint8)])
 
     def _summed_scores(self, sums: NDArray[np.int32]) -> NDArray[np.int32]:
         return sums if self._packed is None else self._packed.shares(sums)
@@ -234,6 +252,8 @@ class LeaderRunner:
 
     def labels(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[Any]:
         """Return the label of each row."""
+        if decides_by_members(self.forest):
+            return self.run(rows, n_threads, budget).labels
         codes = np.empty(len(rows), np.int64)
         self._native.labels(rows, codes, self.forest.engine, self.forest.engine_labels, self._tolerance, n_threads)
         return self.forest.decode(codes)
@@ -270,6 +290,12 @@ class LeaderRunner:
         if len(in_full) and self.rule.kind == "scores":
             probabilities[~decided] = self.forest.predict_proba(in_full, n_threads)
         return probabilities
+
+    def one_row(self, call: RowCall) -> Callable[[Any], Any]:
+        """Return a function that answers for one row."""
+        if call.answer != "label":
+            return call.options["otherwise"]
+        return self._native.one_row(self.forest.engine, self.forest.engine_labels, self._tolerance, **call.options)
 
     def stops(self, rows: NDArray[Any], n_threads: int = 1) -> Stops:
         """Return where rows stop, and their partial and full scores."""
@@ -309,6 +335,11 @@ class LeaderRunner:
         decided = np.empty(n, np.uint8)
         self._native.run(rows, sums, trees, leaders, decided, n_threads)
         return sums, trees, leaders, decided.astype(np.bool_)
+
+
+def decides_by_members(forest: Forest) -> bool:
+    """Return whether the labels of a forest come from the members of its wrapper."""
+    return forest.wrapper is not None and forest.wrapper.decides
 
 
 def count_tests(
