@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import RandomState, check_confidence, check_count, check_instance, draw_seed, is_number
 from scurry.errors import InputError, warn
-from scurry.forest import as_rows
+from scurry.forest import as_rows, in_blocks
 from scurry.forest.storage import container_bytes, container_of
 from scurry.monitoring.alarm import LatestEvidence
 from scurry.monitoring.draws import Draws, mix
@@ -182,6 +182,9 @@ class Watch:
         -------
         array of shape (n_rows,)
         """
+        in_parts = None if ids is not None or groups is not None else in_blocks(X, lambda x: self.predict(x, n_threads))
+        if in_parts is not None:
+            return in_parts
         rows = as_rows(self.predictor.forest, X)
         self._check_names(rows, ids, groups)
         active = self._active
@@ -205,6 +208,11 @@ class Watch:
         -------
         float64 array of shape (n_rows, n_classes)
         """
+        in_parts = (
+            None if ids is not None or groups is not None else in_blocks(X, lambda x: self.predict_proba(x, n_threads))
+        )
+        if in_parts is not None:
+            return in_parts
         rows = as_rows(self.predictor.forest, X)
         self._check_names(rows, ids, groups)
         answers = self._active.predict_proba(rows, n_threads)
