@@ -188,6 +188,7 @@ def entries() -> tuple[Entry, ...]:
         "early_exit, boosted": (s.early_exit, {"model": boosted, "X_cal": X, "method": "qwyc"} | exits),
         "anytime": (s.anytime, {"model": forest, "X_order": X, "y_order": y, "order": "forward-squirrel"}),
         "prune": (s.prune, {"model": forest, "X_val": X, "y_val": y}),
+        "compress": (s.compress, {"model": boosted, "X_cal": X, "y_cal": y, "promise": s.promises.Labels(0.2)}),
         "prune, validation": (s.prune, {"model": forest, "X_val": X, "y_val": y, "errors": "validation"}),
         "prune, weights": (s.prune, {"model": forest, "X_val": X, "class_weight": "balanced"}),
         "prune, error costs": (s.prune, {"model": forest, "X_val": X, "error_costs": 1 - np.eye(forest.n_classes)}),
