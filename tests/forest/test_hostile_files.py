@@ -71,7 +71,7 @@ def ranks() -> TopKRule:
 def saved(rule=None) -> bytes:
     """The bytes of a file with this stop rule, or of the plain forest."""
     subject = FOREST if rule is None else Predictor(FOREST, Plan(order=ORDER, stop=rule))
-    header, arrays = subject.to_parts() if rule is None else subject._parts()
+    header, arrays = subject.to_parts() if rule is None else subject.to_parts()
     return container_bytes("forest" if rule is None else "predictor", header, arrays)
 
 
