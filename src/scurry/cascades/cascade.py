@@ -170,6 +170,8 @@ class Cascade:
         """
         size = None if batch_size is None else check_count("batch_size", batch_size)
         check_progress(progress)
+        if not hasattr(X, "columns") and np.ndim(X) == 1:
+            X = np.asarray(X).reshape(1, -1)  # one row, of which the expensive model gets a table too
         said = self._ask(X, n_threads)
         kept = self._keeps(said)
         passed = np.flatnonzero(~kept)
