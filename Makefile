@@ -14,7 +14,7 @@ EMULATION := gcc-arm-none-eabi qemu-system-arm gcc-riscv64-unknown-elf qemu-syst
 QUICK := -m "not slow and not embedded" -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test test-slow test-minimal coverage attack attack-full embedded emulation-packages engines lint bench mutants sanitize wheel wheel-aarch64 wheel-environment clean
+.PHONY: help demo docs test test-slow test-minimal coverage attack attack-full embedded emulation-packages engines interop lint bench mutants sanitize wheel wheel-aarch64 wheel-environment clean
 
 help:  ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ emulation-packages:
 engines: $(VENV)/.built  ## Test the scorer inside Spark (needs Java 17) and Ray Data on this machine.
 	$(BIN)/pip install -q --no-build-isolation -e ".[test,spark,ray]"
 	$(BIN)/pytest -q tests/distributed/test_engines.py
+
+interop: $(VENV)/.built  ## Compare with onnxruntime and treelite, and files of their converters (the extra "interop").
+	$(BIN)/pip install -q --no-build-isolation -e ".[test,interop]"
+	$(BIN)/pytest -q -m "slow or not slow" tests/interop
 
 mutants: $(VENV)/.built  ## Plant mistakes one at a time and see whether the tests notice; MUTANT_FLAGS="--only plan" narrows it down.
 	$(BIN)/python tests/mutants/run.py $(MUTANT_FLAGS)

@@ -529,7 +529,8 @@ class Summary:
     def __init__(self, forest: Forest, plan: Plan) -> None:
         about = {"method": plan.method} if plan.certificate is None else plan.certificate.lines()
         front = {} if forest.front is None else {"front": forest.front.describe()}
-        self.lines = {"forest": repr(forest)} | front | about
+        wrapper = {} if forest.wrapper is None else {"wrapper": forest.wrapper.describe()}
+        self.lines = {"forest": repr(forest)} | front | wrapper | about
 
     def __str__(self) -> str:
         return align(self.lines)

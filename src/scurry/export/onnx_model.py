@@ -22,8 +22,8 @@ from scurry.checks import check_flag, check_instance
 from scurry.errors import InputError, OutputError
 from scurry.forest import Forest
 from scurry.forest.structure import MISSING_NONE, MISSING_ZERO
+from scurry.importers.onnx.ensemble import LEQ, LT, MEMBER
 from scurry.importers.onnx.graph import BOOL, DOUBLE, FLOAT, INT64, STRING, TREES, Graph, Node, Value, write_graph
-from scurry.importers.onnx.trees import LEQ, LT, MEMBER
 from scurry.predictor import Predictor
 from scurry.version import read_version
 
@@ -158,6 +158,8 @@ class _Writer:
     def _refuse(self) -> None:
         forest = self._forest
         forest.refuse_front("be written as ONNX")
+        if forest.wrapper is not None:
+            raise InputError(f"this forest cannot be written as ONNX: it answers by {forest.wrapper.describe()}")
         if forest.score_dtype == "float32" and forest.input_dtype == "float64":
             raise InputError("this forest compares float64 and adds float32, which no operator of ONNX does")
         if ((forest.missing == MISSING_ZERO) & (forest.left >= 0)).any():

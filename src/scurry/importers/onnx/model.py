@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 
 from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Forest
+from scurry.importers.onnx.ensemble import Ensemble, read_indexed, read_listed
 from scurry.importers.onnx.graph import BOOL, DOUBLE, FLOAT, INT32, INT64, STRING, TREES, Graph, Node, read_graph
 from scurry.importers.onnx.tail import Answer, read_tail
-from scurry.importers.onnx.trees import Ensemble, join_copies, lower, read_indexed, read_listed
+from scurry.importers.onnx.trees import join_copies, lower
 
 _OPERATORS = ("TreeEnsembleClassifier", "TreeEnsembleRegressor", "TreeEnsemble")
 _FLOATS = {FLOAT: "float32", DOUBLE: "float64", INT64: "float32", INT32: "float32"}
@@ -407,7 +408,7 @@ def _add_leaf(nodes: dict[str, Any], base: NDArray[np.float64], output: NDArray[
         | more
         | {
             "value": np.concatenate([nodes["value"], leaves]),
-            "cover": None if cover is None else np.append(cover, np.full(len(leaves), np.nan)),
+            "cover": None if cover is None else np.append(cover, np.full(len(leaves), cover[0])),
             "tree_offset": np.append(nodes["tree_offset"], n_nodes + 1 + np.arange(len(leaves))),
         }
     )
