@@ -118,3 +118,17 @@ def test_a_regressor_has_a_router(tmp_path):
 def test_misuse(cascade, wrong, message):
     with pytest.raises(InputError, match=message):
         cascade.run(X, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"cheap": CHEAP.forest}, "cheap must be a Predictor"),
+        ({"min_certainty": 1.5}, "min_certainty must be a number from -1"),
+        ({"min_certainty": 10**400}, "min_certainty must be a number from -1"),
+        ({"router": CHEAP.forest}, "router is for regressors"),
+    ],
+)
+def test_parts_that_make_no_cascade(wrong, message):
+    with pytest.raises(InputError, match=message):
+        scurry.Cascade(**({"cheap": CHEAP, "expensive": None, "min_certainty": 0.5} | wrong))
