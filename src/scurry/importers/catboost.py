@@ -1,8 +1,8 @@
 """Importer of CatBoost models: objects, ``.cbm`` files and JSON files.
 
-Everything is read from CatBoost's JSON, whose numbers have 17 digits. An object writes it itself, and so a ``.cbm``
-file needs CatBoost to be read; a JSON file needs nothing. What CatBoost does, measured against its 1.2 releases and
-reproduced to the last bit:
+Everything is read from CatBoost's JSON, whose numbers have 17 digits. An object writes it itself; a ``.cbm`` file is
+read as if it were JSON (`catboost_binary`), and only one with target statistics needs CatBoost for that. What CatBoost
+does, measured against its 1.2 releases and reproduced to the last bit:
 
 - rows are float32, whatever they were; ``x > border`` goes right, NaN below all borders or above all of them;
 - a score is the float64 sum of the leaves in tree order, from zero on. The bias comes last: if it is not zero, a tree
@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from scurry.errors import FormatError, InputError, MissingDependencyError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.forest.structure import mean_of_leaves
+from scurry.importers.catboost_binary import NeedsCatBoost, read_document
 from scurry.importers.catboost_categories import CategorySets
 
 _CLASSIFIER_LINKS = {
@@ -133,7 +134,7 @@ def import_file(path: str | PathLike[str], categories: Mapping[str, ArrayLike] |
     FormatError
         If the file is damaged.
     MissingDependencyError
-        If it is a ``.cbm`` file, and CatBoost is not installed.
+        If it is a ``.cbm`` file with target statistics, and CatBoost is not installed.
     """
     with open(path, "rb") as stream:
         data = stream.read()
@@ -143,11 +144,18 @@ def import_file(path: str | PathLike[str], categories: Mapping[str, ArrayLike] |
         except FormatError as error:
             raise FormatError(f"{path} is not a sound CatBoost model: {error}") from error
     try:
+        with _as_format_error():
+            return _import_document(read_document(data), {} if categories is None else categories)
+    except FormatError as error:
+        raise FormatError(f"{path} is not a sound CatBoost model: {error}") from error
+    except NeedsCatBoost as part:
+        what = str(part)
+    try:
         from catboost import CatBoost, CatBoostError
     except ImportError as error:
         raise MissingDependencyError(
-            f"{path} is a .cbm file, which only CatBoost reads; install catboost, or save the model elsewhere by "
-            'model.save_model("model.json", format="json")'
+            f"{path} is a .cbm file with {what}, which only CatBoost reads; install catboost, or save the model "
+            'elsewhere by model.save_model("model.json", format="json")'
         ) from error
     model = CatBoost()
     try:
