@@ -243,7 +243,7 @@ def _modes(attributes: Mapping[str, Any], size: int) -> NDArray[np.uint8]:
         raise UnsupportedModelError(
             f"its nodes have the unknown mode {min(unknown)[:40]!r}; known are {', '.join(m.decode() for m in MODES)}"
         )
-    return np.fromiter((MODES[text] for text in texts), np.uint8, size)
+    return np.fromiter(map(MODES.__getitem__, texts), np.uint8, size)
 
 
 def _tracks(attributes: Mapping[str, Any], size: int) -> NDArray[np.bool_]:
