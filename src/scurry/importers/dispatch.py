@@ -15,8 +15,8 @@ from scurry.forest.storage import read_container
 
 _ACCEPTED = (
     "scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting and HistGradientBoosting estimators, "
-    "XGBoost, LightGBM, CatBoost, ONNX and treelite models, and XGBoost (.json, .ubj), LightGBM (.txt), CatBoost "
-    "(.cbm, .json), ONNX (.onnx), treelite, skops and .scurry files"
+    "XGBoost, LightGBM, CatBoost, ONNX and treelite models, XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm, "
+    ".json), ONNX (.onnx), treelite, skops and .scurry files, and folders of YDF"
 )
 
 
@@ -36,8 +36,8 @@ def from_model(
         estimator, an XGBoost, LightGBM or CatBoost model, or a fitted Pipeline that ends in one (also frozen, or found
         by a GridSearchCV): its transformers are folded into the trees, or kept as ``forest.front``. Or the path of a
         model file: XGBoost JSON or UBJ, LightGBM text, CatBoost ``.cbm`` or JSON, ONNX, treelite checkpoint, skops,
-        ``.scurry``. Also an ``onnx.ModelProto`` or ``treelite.Model``, a fitted classifier of `scurry.growing`, and any
-        object whose ``__scurry_forest__()`` returns a Forest.
+        ``.scurry``, or a folder that YDF saved. Also an ``onnx.ModelProto`` or ``treelite.Model``, a fitted classifier
+        of `scurry.growing`, and any object whose ``__scurry_forest__()`` returns a Forest.
     feature_names : sequence of str, optional
         For a model trained on arrays, which has no names: columns of tables are then matched by name, and reports and
         plots show the names.
@@ -153,6 +153,10 @@ def _looks_like_onnx(head: bytes) -> bool:
 
 
 def _from_file(path: str, categories: dict[str, ArrayLike]) -> Forest:
+    from scurry.importers import treelite, ydf
+
+    if ydf.is_folder(path):
+        return ydf.import_folder(path)
     try:
         with open(path, "rb") as stream:
             head = stream.read(64)
@@ -182,8 +186,6 @@ def _from_file(path: str, categories: dict[str, ArrayLike]) -> Forest:
         from scurry.importers import xgboost
 
         return xgboost.import_file(path)
-    from scurry.importers import treelite
-
     if treelite.looks_like_checkpoint(head):
         return treelite.import_file(path)
     if head[:1] == b"\x80":
