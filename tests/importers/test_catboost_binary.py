@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scurry
-from scurry.errors import FormatError, InputError, MissingDependencyError, ScurryError
+from scurry.errors import FormatError, InputError, ScurryError, UnsupportedModelError
 from scurry.importers.catboost import import_file
-from scurry.importers.catboost_binary import NeedsCatBoost, read_document
+from scurry.importers.catboost_binary import read_document
 from support.mutations import mutated
 
 cb = pytest.importorskip("catboost")
@@ -67,14 +67,29 @@ def test_one_hot_features(tmp_path, monkeypatch):
         scurry.from_model(path)
 
 
-def test_target_statistics_need_catboost(tmp_path, monkeypatch):
-    path = file_of(fitted(cb.CatBoostClassifier, TARGET, TABLE, max_ctr_complexity=1), tmp_path)
-    with pytest.raises(NeedsCatBoost, match="target statistics"):
-        read_document(path.read_bytes())
-    assert scurry.from_model(path, categories=CATEGORIES).n_trees > 0
+COUNTS = ["Borders", "Buckets", "BinarizedTargetMeanValue", "Counter"]
+
+
+@pytest.mark.parametrize("kind", [*COUNTS, "FloatTargetMeanValue"])
+def test_target_statistics(kind, tmp_path, monkeypatch):
+    if kind == "FloatTargetMeanValue":
+        model = fitted(cb.CatBoostRegressor, TARGET * 1.5, TABLE, max_ctr_complexity=1)
+    else:
+        target = THREE if kind == "Buckets" else TARGET
+        model = fitted(cb.CatBoostClassifier, target, TABLE, max_ctr_complexity=1, simple_ctr=[kind])
+    path, expected = file_of(model, tmp_path), scurry.from_model(model, categories=CATEGORIES)
+    assert (expected.category_set >= 0).any()
     monkeypatch.setitem(sys.modules, "catboost", None)
-    with pytest.raises(MissingDependencyError, match=r'with target statistics.*save_model\("model.json"'):
-        scurry.from_model(path, categories=CATEGORIES)
+    assert scurry.from_model(path, categories=CATEGORIES).digest == expected.digest
+
+
+def test_combinations_are_refused_by_their_names(tmp_path):
+    model = fitted(cb.CatBoostClassifier, TARGET, TABLE, max_ctr_complexity=3)
+    with pytest.raises(UnsupportedModelError, match="statistics of several features at once") as of_object:
+        scurry.from_model(model, categories=CATEGORIES)
+    with pytest.raises(UnsupportedModelError, match="statistics of several features at once") as of_file:
+        scurry.from_model(file_of(model, tmp_path), categories=CATEGORIES)
+    assert str(of_file.value) == str(of_object.value)
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +97,15 @@ def contents(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cbm")
     kinds = ("two classes", "depthwise", "lossguide")
     models = [(cls, y, {**params, "iterations": 2, "depth": 3}) for cls, y, params in map(MODELS.get, kinds)]
-    return [file_of(fitted(cls, y, **params), folder).read_bytes() for cls, y, params in models]
+    contents = [file_of(fitted(cls, y, **params), folder).read_bytes() for cls, y, params in models]
+    return [
+        *contents,
+        file_of(fitted(cb.CatBoostClassifier, TARGET, TABLE, iterations=2, max_ctr_complexity=1), folder).read_bytes(),
+    ]
 
 
 @settings(max_examples=250, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), which=st.integers(0, 2))
+@given(seed=st.integers(0, 2**32 - 1), which=st.integers(0, 3))
 def test_damaged_files_are_refused_or_predict(seed, which, contents, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "damaged.cbm"
     damaged = mutated(contents[which], seed)
@@ -94,10 +113,10 @@ def test_damaged_files_are_refused_or_predict(seed, which, contents, tmp_path_fa
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "catboost", None)
         try:
-            forest = import_file(path)
+            forest = import_file(path, CATEGORIES if which == 3 else None)
         except ScurryError:
             return
-    if forest.n_features < 10**6:
+    if forest.n_features < 10**6 and not forest.categories:
         forest.predict(np.zeros((2, forest.n_features)))
 
 

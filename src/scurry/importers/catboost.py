@@ -1,8 +1,8 @@
 """Importer of CatBoost models: objects, ``.cbm`` files and JSON files.
 
 Everything is read from CatBoost's JSON, whose numbers have 17 digits. An object writes it itself; a ``.cbm`` file is
-read as if it were JSON (`catboost_binary`), and only one with target statistics needs CatBoost for that. What CatBoost
-does, measured against its 1.2 releases and reproduced to the last bit:
+read as if it were JSON (`catboost_binary`), so that no file needs CatBoost to be installed. What CatBoost does,
+measured against its 1.2 releases and reproduced to the last bit:
 
 - rows are float32, whatever they were; ``x > border`` goes right, NaN below all borders or above all of them;
 - a score is the float64 sum of the leaves in tree order, from zero on. The bias comes last: if it is not zero, a tree
@@ -29,10 +29,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.errors import FormatError, InputError, MissingDependencyError, UnsupportedModelError
+from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.forest.structure import mean_of_leaves
-from scurry.importers.catboost_binary import NeedsCatBoost, read_document
+from scurry.importers.catboost_binary import read_document
 from scurry.importers.catboost_categories import CategorySets
 
 _CLASSIFIER_LINKS = {
@@ -133,8 +133,6 @@ def import_file(path: str | PathLike[str], categories: Mapping[str, ArrayLike] |
     ------
     FormatError
         If the file is damaged.
-    MissingDependencyError
-        If it is a ``.cbm`` file with target statistics, and CatBoost is not installed.
     """
     with open(path, "rb") as stream:
         data = stream.read()
@@ -148,21 +146,6 @@ def import_file(path: str | PathLike[str], categories: Mapping[str, ArrayLike] |
             return _import_document(read_document(data), {} if categories is None else categories)
     except FormatError as error:
         raise FormatError(f"{path} is not a sound CatBoost model: {error}") from error
-    except NeedsCatBoost as part:
-        what = str(part)
-    try:
-        from catboost import CatBoost, CatBoostError
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"{path} is a .cbm file with {what}, which only CatBoost reads; install catboost, or save the model "
-            'elsewhere by model.save_model("model.json", format="json")'
-        ) from error
-    model = CatBoost()
-    try:
-        model.load_model(os.fspath(path))
-    except CatBoostError as error:
-        raise FormatError(f"{path} is not a sound CatBoost model: {error}") from error
-    return import_model(model, categories)
 
 
 def _import_text(text: bytes, categories: Mapping[str, ArrayLike] | None) -> Forest:

@@ -4,7 +4,8 @@ A file is "CBM1", the size of its core, the core, and parts that the core names.
 tables that point to their fields, and vectors, all at offsets that are checked here before anything is read. The fields
 are those of CatBoost's model.fbs (https://github.com/catboost/catboost, catboost/libs/model/flatbuffers).
 
-The tables of target statistics (CTRs) lie in the parts. They are not read here: such a file needs CatBoost.
+The one part that is read holds the tables of target statistics (CTRs): for each, places of 12 bytes with the hash of a
+category and its number, and the counts or sums of each number.
 """
 
 from __future__ import annotations
@@ -16,15 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.errors import FormatError
+from scurry.errors import FormatError, UnsupportedModelError
 
 _HEAD = struct.Struct("<4sI")
 _NAN_TREATMENTS = ("AsIs", "AsFalse", "AsTrue")
+_STATISTICS = ("Borders", "Buckets", "BinarizedTargetMeanValue", "FloatTargetMeanValue", "Counter", "FeatureFreq")
 _MAX_TREE_NODES = 2**22
-
-
-class NeedsCatBoost(Exception):
-    """The file has parts that are not read here; the text names them."""
 
 
 class _Table:
@@ -59,9 +57,12 @@ class _Table:
         start = place + self._at("<I", place)
         return start + 4, self._at("<I", start)
 
-    def array(self, field: int, dtype: str) -> NDArray[Any]:
-        """Return a vector of numbers."""
+    def array(self, field: int, dtype: Any, in_bytes: int | None = None) -> NDArray[Any]:
+        """Return a vector of numbers, or of entries of `in_bytes` bytes that are kept as a vector of bytes."""
         start, count = self._vector(field)
+        if in_bytes is not None and count % in_bytes:
+            raise FormatError(f"a list of {count} bytes at byte {start} ends within an entry")
+        count //= in_bytes or 1
         if count * np.dtype(dtype).itemsize > len(self._data) - start:
             raise FormatError(f"a list of {count} entries at byte {start} is longer than the file")
         return np.frombuffer(self._data, dtype, count, start)
@@ -97,8 +98,8 @@ def read_document(data: bytes) -> dict[str, Any]:
     ------
     FormatError
         If the file is damaged.
-    NeedsCatBoost
-        If it has target statistics, or features of text or embeddings.
+    UnsupportedModelError
+        If it has features of text or embeddings.
     """
     if len(data) < _HEAD.size or not data.startswith(b"CBM1"):
         raise FormatError("it does not begin with CBM1 and a size")
@@ -110,10 +111,11 @@ def read_document(data: bytes) -> dict[str, Any]:
     trees = root.table(1)
     if not root.text(0).startswith("FlabuffersModel") or trees is None:
         raise FormatError(f"its format {root.text(0)[:40]!r} is unknown")
-    names = {7: "target statistics of categories", 12: "text features", 13: "estimated features", 18: "embeddings"}
-    for field, what in names.items():
-        if trees.tables(field):
-            raise NeedsCatBoost(what)
+    if any(trees.tables(field) for field in (12, 13)):
+        raise UnsupportedModelError(
+            "this model tests values computed of text or of embeddings, which scurry cannot compute; train without "
+            "text_features and embedding_features"
+        )
     features, splits = _read_features(trees)
     n_outputs = trees.number(0, "<i", 1)
     bias = trees.array(16, "<f8").tolist() or [trees.number(15, "<d", 0.0)] * max(n_outputs, 1)
@@ -125,6 +127,7 @@ def read_document(data: bytes) -> dict[str, Any]:
     return {
         "features_info": features,
         "model_info": info,
+        "ctr_data": _read_tables(data[_HEAD.size + size :]) if features["ctrs"] else {},
         "scale_and_bias": [trees.number(14, "<d", 1.0), bias],
         kind: read(trees, splits, n_outputs),
     }
@@ -152,9 +155,94 @@ def _read_features(trees: _Table) -> tuple[dict[str, Any], list[dict[str, Any]]]
         categories[place]["values"] = values
         of = {"split_type": "OneHotFeature", "cat_feature_index": place}
         splits += [of | {"value": value} for value in values]
+    statistics = [_read_statistic(feature, by_index) for feature in trees.tables(7)]
+    for statistic in statistics:
+        splits += [{"split_type": "OnlineCtr", "border": border} for border in statistic["borders"]]
     for number, split in enumerate(splits):
         split["split_index"] = number
-    return {"float_features": floats, "categorical_features": categories}, splits
+    return {"float_features": floats, "categorical_features": categories, "ctrs": statistics}, splits
+
+
+def _read_statistic(feature: _Table, place: dict[int, int]) -> dict[str, Any]:
+    """Return a target statistic: of which features, how it is computed, and the borders it is compared with."""
+    statistic = feature.table(0)
+    base = None if statistic is None else statistic.table(0)
+    if statistic is None or base is None:
+        raise FormatError("a target statistic says nothing")
+    identifier, combination = _identify(base)
+    indices = combination.array(0, "<i4").tolist()
+    if not all(index in place for index in indices):
+        raise FormatError("a target statistic is of a feature that is not there")
+    elements = [{"cat_feature_index": place[index]} for index in indices]
+    # Of more than one element, which the importer refuses by their names.
+    elements += [{"float_feature_index": int(index)} for index in combination.array(1, "<i8") & 0xFFFFFFFF]
+    elements += [{"cat_feature_index": place.get(int(index), 0)} for index in combination.array(2, "<i8") & 0xFFFFFFFF]
+    if not elements:
+        raise FormatError("a target statistic is of no feature")
+    return {
+        "identifier": identifier,
+        "elements": elements,
+        "ctr_type": _STATISTICS[base.number(1, "<b", 0)],
+        "target_border_idx": statistic.number(1, "<i", 0),
+        "prior_numerator": statistic.number(2, "<f", 0.0),
+        "prior_denomerator": statistic.number(3, "<f", 1.0),
+        "shift": statistic.number(4, "<f", 0.0),
+        "scale": statistic.number(5, "<f", 1.0),
+        "borders": feature.array(1, "<f4").tolist(),
+    }
+
+
+def _identify(base: _Table) -> tuple[str, _Table]:
+    """Return a text by which a statistic and its table find each other, and the features they are of."""
+    combination, kind = base.table(0), base.number(1, "<b", 0)
+    if combination is None or not 0 <= kind < len(_STATISTICS):
+        raise FormatError("a target statistic is of an unknown kind")
+    parts = [combination.array(field, dtype).tolist() for field, dtype in ((0, "<i4"), (1, "<i8"), (2, "<i8"))]
+    return f"{_STATISTICS[kind]} of {parts}", combination
+
+
+def _read_tables(data: bytes) -> dict[str, Any]:
+    """Return the tables of target statistics by their identifiers: hashes of categories, each with its counts."""
+    tables: dict[str, Any] = {}
+    if len(data) < 4:
+        raise FormatError("it has no tables of its target statistics")
+    position = 4
+    for _ in range(struct.unpack_from("<I", data)[0]):
+        size = struct.unpack_from("<I", data, position)[0] if len(data) - position >= 4 else 0
+        content = data[position + 4 : position + 4 + size]
+        if len(content) < max(size, 8):
+            raise FormatError("it is truncated within its tables of target statistics")
+        position += 4 + size
+        table = _Table(content, struct.unpack_from("<I", content)[0])
+        base = table.table(0)
+        if base is None:
+            raise FormatError("a table is of no target statistic")
+        identifier, _ = _identify(base)
+        kind = _STATISTICS[base.number(1, "<b", 0)]
+        places = table.array(1, np.dtype([("hash", "<u8"), ("index", "<u4")]), 12)
+        counts = _counts(table, kind)
+        places = places[places["hash"] != 2**64 - 1]
+        if len(places) and places["index"].max() >= len(counts):
+            raise FormatError("a table has a category without counts")
+        flat = [[int(place["hash"]), *counts[place["index"]]] for place in places]
+        tables[identifier] = {
+            "hash_map": [entry for entries in flat for entry in entries],
+            "hash_stride": 1 + (len(counts[0]) if counts else 0),
+            "counter_denominator": table.number(3, "<i", 0),
+        }
+    return tables
+
+
+def _counts(table: _Table, kind: str) -> list[list[float]]:
+    """Return the numbers of each category: how often each class, a sum and how often, or how often."""
+    if kind in ("BinarizedTargetMeanValue", "FloatTargetMeanValue"):
+        pairs = table.array(2, np.dtype([("sum", "<f4"), ("count", "<i4")]), 8)
+        return [[float(pair["sum"]), int(pair["count"])] for pair in pairs]
+    width = table.number(4, "<i", 0) if kind in ("Borders", "Buckets") else 1
+    counts = table.array(2, "<i4", 4)
+    if width < 1 or len(counts) % width:
+        raise FormatError("a table's counts do not fit its classes")
+    return [list(entry) for entry in counts.reshape(-1, width).tolist()]
 
 
 def _describe(feature: _Table, first: int) -> dict[str, Any]:
