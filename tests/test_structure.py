@@ -13,7 +13,7 @@ LAYERS = (
     {"stopping", "orders"},
     {"runners"},
     {"predictor"},
-    {"pruning", "compression", "evaluation", "timing"},
+    {"cascades", "pruning", "compression", "evaluation", "timing"},
     {"verbs", "monitoring"},
     {"estimators", "growing", "display", "report", "export", "batch", "distributed", "serving", "datasets"},
     {"scurry"},  # the public names, which the command line calls

@@ -140,12 +140,20 @@ struct RankTest {
   std::uint8_t least;
 };
 
-// How the keys of a column become ranks: by thresholds, or by whether they are in no set of categories.
+// How the keys of a column become ranks.
+enum class RankKind : std::uint8_t {
+  kThresholds,  // the number of thresholds below a key
+  kSet,         // whether a category is not in a set
+  kCodes,       // categories themselves, see kOtherCode and kNanCode
+};
+constexpr std::uint8_t kOtherCode = 254, kNanCode = 255;  // categories from 254 on, and missing ones
+
 struct RankColumn {
   std::uint32_t column;
   std::uint32_t first;         // threshold, or category test
-  std::uint32_t n_thresholds;  // sorted and padded to a power of two by keys above all; 0 for a category test
-  bool missing_left;           // kNanKey has rank 0
+  std::uint32_t n_thresholds;  // sorted and padded to a power of two by keys above all
+  RankKind kind;
+  bool missing_left;  // kNanKey has rank 0
 };
 
 struct Ranking {
@@ -159,6 +167,8 @@ struct RankKernels {
   // ranks[column][row] of n rows, a multiple of kChunk, whose keys are [row][key_stride].
   void (*rank)(const Ranking&, const std::uint32_t* keys, std::size_t key_stride, std::size_t n, std::uint8_t* ranks,
                std::size_t stride);
+  // ranks[column] of one row, without columns of codes.
+  void (*rank_row)(const Ranking&, const std::uint32_t* keys, std::uint8_t* ranks);
 };
 
 struct SymmetricTree {
@@ -194,22 +204,35 @@ constexpr std::size_t kSliceChunks = 8;  // chunks of rows that a slice has bits
 constexpr std::size_t kMaxSlices = 128;
 constexpr std::size_t kMaxSlicedLeaves = 64;
 constexpr std::size_t kMaxPlanes = 6;  // bits of a leaf's number
+constexpr std::size_t kMaxRowRanks = 64;
 
 // Makes a slice of three others (runtime/sliced.h): the bits of `yes` where `chooser` has a one, else those of `no`.
 struct Select {
   std::uint8_t chooser, no, yes, out;
 };
 
+// Whether a category is in a set, by columns of codes.
+struct SetTest {
+  alignas(32) std::uint8_t bits[32];  // of each code
+  std::uint16_t column;
+};
+
 struct SlicedTree {
-  std::uint32_t first_test, first_select;
-  std::uint16_t n_tests, n_selects;
+  std::uint32_t first_test, first_set_test, first_select;
+  std::uint16_t n_tests, n_set_tests, n_selects;
   std::uint8_t planes[kMaxPlanes];  // the slices that hold the bits of the leaf's number
 };
 
-// Slice 0 is all zeros and slice 1 all ones; those of the tests follow.
+// Slice 0 is all zeros and slice 1 all ones; those of the tests follow, then those of the tests of sets.
 struct SlicedProgram {
   const RankTest* tests;
+  const SetTest* set_tests;
   const Select* selects;
+};
+
+// All tests of a tree of up to kMaxPlanes levels, in the order of a complete binary heap.
+struct HeapTests {
+  alignas(64) std::uint8_t column[kMaxSlicedLeaves], least[kMaxSlicedLeaves];
 };
 
 struct SlicedKernels {
@@ -222,8 +245,12 @@ struct SlicedKernels {
                      const float* values, float* sums);
   void (*add_doubles)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
                       const double* values, double* sums);
-  bool leaves_are_words;  // what add_floats and add_doubles want
-  bool says_left;         // the bit of a test is set for rows that go left
+  // payload[tree] for one row, given its ranks in kMaxRowRanks columns; payloads are [tree][kMaxSlicedLeaves].
+  void (*walk_row)(std::span<const HeapTests> trees, const std::uint8_t* ranks, std::size_t n_columns,
+                   const std::uint32_t* payloads, std::uint32_t* payload);
+  std::size_t max_row_ranks;  // columns that walk_row looks up in registers, 0: it must not be called
+  bool leaves_are_words;      // what add_floats and add_doubles want
+  bool says_left;             // the bit of a test is set for rows that go left
 };
 
 // The next tree step of every tree, for rows of several classes (orders/rivals.h).

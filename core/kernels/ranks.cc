@@ -73,13 +73,17 @@ void search_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], 
 
 #endif
 
+inline bool is_in_set(const CategoryTest& test, const u32* bits, u32 code) {
+  return code < test.n_bits ? (bits[test.first_word + code / 32] >> (code % 32)) & 1u
+                            : code == kNanKey && test.nan_left;
+}
+
 void test_set(const CategoryTest& test, const u32* bits, const u32 (&codes)[kChunk], u8* ranks) {
-  for (std::size_t row = 0; row < kChunk; ++row) {
-    const u32 code = codes[row];
-    const bool in_set = code < test.n_bits ? (bits[test.first_word + code / 32] >> (code % 32)) & 1u
-                                           : code == kNanKey && test.nan_left;
-    ranks[row] = !in_set;
-  }
+  for (std::size_t row = 0; row < kChunk; ++row) ranks[row] = !is_in_set(test, bits, codes[row]);
+}
+
+inline u8 code_of(u32 key) {
+  return key < kOtherCode ? static_cast<u8>(key) : key == kNanKey ? kNanCode : kOtherCode;
 }
 
 void rank_rows(const Ranking& ranking, const u32* by_row, std::size_t key_stride, std::size_t n, u8* ranks,
@@ -90,10 +94,15 @@ void rank_rows(const Ranking& ranking, const u32* by_row, std::size_t key_stride
     for (const RankColumn& column : ranking.columns) {
       const u32* from = by_row + first * key_stride + column.column;
       for (std::size_t row = 0; row < kChunk; ++row) keys[row] = from[row * key_stride];
+      if (column.kind == RankKind::kCodes) {
+        for (std::size_t row = 0; row < kChunk; ++row) out[row] = code_of(keys[row]);
+        out += stride;
+        continue;
+      }
       if (column.missing_left) {
         for (std::size_t row = 0; row < kChunk; ++row) keys[row] = keys[row] == kNanKey ? 0 : keys[row];
       }
-      if (column.n_thresholds == 0) {
+      if (column.kind == RankKind::kSet) {
         test_set(ranking.category_tests[column.first], ranking.category_bits, keys, out);
       } else if (column.n_thresholds <= kFewThresholds) {
         count_thresholds(ranking.thresholds + column.first, column.n_thresholds, keys, out);
@@ -106,8 +115,25 @@ void rank_rows(const Ranking& ranking, const u32* by_row, std::size_t key_stride
   }
 }
 
+// Not for columns of codes. The searches of several columns overlap in the processor: nothing in one depends on another.
+void rank_row(const Ranking& ranking, const u32* keys, u8* ranks) {
+  for (const RankColumn& column : ranking.columns) {
+    u32 key = keys[column.column], rank = 0;
+    if (column.kind == RankKind::kSet) {
+      rank = !is_in_set(ranking.category_tests[column.first], ranking.category_bits, key);
+    } else {
+      if (column.missing_left && key == kNanKey) key = 0;
+      const u32* thresholds = ranking.thresholds + column.first;
+      for (u32 half = std::bit_ceil(column.n_thresholds + 1) / 2; half > 0; half /= 2) {
+        rank += key > thresholds[rank + half - 1] ? half : 0;
+      }
+    }
+    *ranks++ = static_cast<u8>(rank ^ kRankBias);
+  }
+}
+
 }  // namespace
 
-const RankKernels kRankKernels = {rank_rows};
+const RankKernels kRankKernels = {rank_rows, rank_row};
 
 }  // namespace scurry::SCURRY_ISA

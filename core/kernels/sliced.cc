@@ -1,6 +1,6 @@
 // Sliced trees (runtime/sliced.h): the leaves that rows reach, and sums over the leaves of all trees.
 #include <algorithm>
-#include <bit>
+#include <cstring>
 
 #include "kernels/isa.h"
 
@@ -28,38 +28,80 @@ struct Slices {
 };
 
 // Tests kChunk rows. The bit of a row says whether its rank is at least `least`, or whether it is not (kSaysLeft).
-inline u64 test(const u8* ranks, u8 least) {
+inline void test(const u8* ranks, u8 least, u64* bits) {
 #if defined(__AVX512F__)
-  return _mm512_cmpge_epu8_mask(_mm512_load_si512(ranks), _mm512_set1_epi8(static_cast<char>(least)));
+  *bits = _mm512_cmpge_epu8_mask(_mm512_load_si512(ranks), _mm512_set1_epi8(static_cast<char>(least)));
 #else
   const auto* x = reinterpret_cast<const SignedBytes*>(ranks);
   const SignedBytes limit = SignedBytes{} + static_cast<std::int8_t>(least ^ kRankBias);
-  u64 bits = 0;
   for (std::size_t v = 0; v < kChunk / sizeof(Bytes); ++v) {
     const SignedBytes left = limit > x[v];
+    auto* part = reinterpret_cast<u8*>(bits) + v * sizeof(Bytes) / 8;
 #if defined(__AVX2__)
-    bits |= u64{static_cast<u32>(_mm256_movemask_epi8(reinterpret_cast<__m256i>(left)))} << (32 * v);
+    const int mask = _mm256_movemask_epi8(reinterpret_cast<__m256i>(left));
+    std::memcpy(part, &mask, 4);
 #elif defined(__SSE2__)
-    bits |= u64{static_cast<u32>(_mm_movemask_epi8(reinterpret_cast<__m128i>(left)))} << (16 * v);
+    const int mask = _mm_movemask_epi8(reinterpret_cast<__m128i>(left));
+    std::memcpy(part, &mask, 2);
 #else
-    const auto halves = reinterpret_cast<Bits>(left) & 0x8040201008040201u;
-    for (std::size_t half = 0; half < 2; ++half) {
-      bits |= (halves[half] * 0x0101010101010101u >> 56) << (16 * v + 8 * half);
-    }
+    const Bits halves = reinterpret_cast<Bits>(left) & 0x8040201008040201u;
+    for (std::size_t half = 0; half < 2; ++half) part[half] = static_cast<u8>(halves[half] * 0x0101010101010101u >> 56);
 #endif
   }
-  return bits;
+#endif
+}
+
+// Tests whether kChunk codes are in a set. A code is in it if bit `code % 8` of byte `code / 8` is set; both are found by
+// looking up bytes in registers.
+inline void test_set(const u8* codes, const SetTest& set, u64* bits) {
+#if defined(__AVX512F__)
+  const auto table = [&](std::size_t half) {
+    return _mm512_maskz_broadcast_i32x4(
+        0xFFFF, _mm_load_si128(reinterpret_cast<const __m128i*>(set.bits + 16 * half)));
+  };
+  const __m512i code = _mm512_load_si512(codes);
+  const __m512i at = _mm512_and_si512(_mm512_srli_epi16(code, 3), _mm512_set1_epi8(0x1F));
+  const __m512i byte =
+      _mm512_mask_shuffle_epi8(_mm512_shuffle_epi8(table(0), at), _mm512_movepi8_mask(code), table(1), at);
+  const __m512i weight = _mm512_shuffle_epi8(_mm512_set1_epi64(static_cast<long long>(0x8040201008040201u)),
+                                             _mm512_and_si512(code, _mm512_set1_epi8(7)));
+  *bits = _mm512_testn_epi8_mask(byte, weight);
+#elif defined(__AVX2__)
+  const auto table = [&](std::size_t half) {
+    return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(set.bits + 16 * half)));
+  };
+  for (std::size_t v = 0; v < 2; ++v) {
+    const __m256i code = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes) + v);
+    const __m256i at = _mm256_and_si256(_mm256_srli_epi16(code, 3), _mm256_set1_epi8(0x1F));
+    const __m256i byte =
+        _mm256_blendv_epi8(_mm256_shuffle_epi8(table(0), at), _mm256_shuffle_epi8(table(1), at), code);
+    const __m256i weight = _mm256_shuffle_epi8(_mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u)),
+                                               _mm256_and_si256(code, _mm256_set1_epi8(7)));
+    const int mask = _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(byte, weight), weight));
+    std::memcpy(reinterpret_cast<u8*>(bits) + 4 * v, &mask, 4);
+  }
+#else
+  u64 in_set = 0;
+  for (std::size_t row = 0; row < kChunk; ++row) {
+    in_set |= u64{static_cast<u8>((set.bits[codes[row] / 8] >> (codes[row] % 8)) & 1)} << row;
+  }
+  *bits = in_set;
 #endif
 }
 
 // Makes all tests of a tree for n_chunks chunks of rows.
-inline void make_tests(const SlicedTree& tree, const RankTest* tests, const Ranks& ranks, std::size_t row,
+inline void make_tests(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ranks, std::size_t row,
                        std::size_t n_chunks, Slices& slices) {
-  tests += tree.first_test;
-  for (std::size_t t = 0; t < tree.n_tests; ++t) {
+  const RankTest* tests = program.tests + tree.first_test;
+  u64* out = slices.of[2];
+  for (std::size_t t = 0; t < tree.n_tests; ++t, out += kSliceChunks) {
     const u8* of_rows = ranks.of_rows + tests[t].column * ranks.stride + row;
-    u64* out = slices.of[2 + t];
-    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) out[chunk] = test(of_rows + chunk * kChunk, tests[t].least);
+    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) test(of_rows + chunk * kChunk, tests[t].least, out + chunk);
+  }
+  const SetTest* sets = program.set_tests + tree.first_set_test;
+  for (std::size_t t = 0; t < tree.n_set_tests; ++t, out += kSliceChunks) {
+    const u8* of_rows = ranks.of_rows + sets[t].column * ranks.stride + row;
+    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) test_set(of_rows + chunk * kChunk, sets[t], out + chunk);
   }
 }
 
@@ -83,9 +125,9 @@ inline void select(const Select& way, Slices& slices) {
 inline void find_planes(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ranks, std::size_t row,
                         std::size_t n_chunks, Slices& slices) {
   if (n_chunks == kSliceChunks) {
-    make_tests(tree, program.tests, ranks, row, kSliceChunks, slices);
+    make_tests(tree, program, ranks, row, kSliceChunks, slices);
   } else {
-    make_tests(tree, program.tests, ranks, row, n_chunks, slices);
+    make_tests(tree, program, ranks, row, n_chunks, slices);
   }
   const Select* ways = program.selects + tree.first_select;
   for (std::size_t i = 0; i < tree.n_selects; ++i) select(ways[i], slices);
@@ -297,8 +339,112 @@ void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, 
 
 #endif
 
+#if defined(__AVX2__)
+
+// Makes all tests of a tree for one row: their columns are picked from registers that hold the row.
+template <bool kFewColumns>
+class RowInRegisters {
+ public:
+#if defined(__AVX512F__)
+  static constexpr std::size_t kMaxColumns = kFewColumns ? 16 : 64;
+
+  explicit RowInRegisters(const u8* ranks) {
+    if constexpr (kFewColumns) {
+      parts_[0] = _mm512_maskz_broadcast_i32x4(0xFFFF, _mm_load_si128(reinterpret_cast<const __m128i*>(ranks)));
+    } else {
+      for (std::size_t i = 0; i < 2; ++i) parts_[i] = widen(ranks + 32 * i);
+    }
+  }
+
+  u64 test(const HeapTests& tests) const {
+    if constexpr (kFewColumns) {
+      const __m512i picked = _mm512_shuffle_epi8(parts_[0], _mm512_load_si512(tests.column));
+      return _mm512_cmpge_epu8_mask(picked, _mm512_load_si512(tests.least));
+    } else {
+      u64 outcomes = 0;
+      for (std::size_t i = 0; i < 2; ++i) {
+        const __m512i picked = _mm512_permutex2var_epi16(parts_[0], widen(tests.column + 32 * i), parts_[1]);
+        outcomes |= u64{_mm512_cmpge_epu16_mask(picked, widen(tests.least + 32 * i))} << (32 * i);
+      }
+      return outcomes;
+    }
+  }
+
+ private:
+  static __m512i widen(const u8* bytes) {
+    return _mm512_maskz_cvtepu8_epi16(~__mmask32{0}, _mm256_load_si256(reinterpret_cast<const __m256i*>(bytes)));
+  }
+
+  __m512i parts_[2];
+#else
+  static constexpr std::size_t kMaxColumns = kFewColumns ? 16 : 32;
+
+  explicit RowInRegisters(const u8* ranks) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      parts_[i] = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(ranks + 16 * i)));
+    }
+  }
+
+  u64 test(const HeapTests& tests) const {
+    u64 outcomes = 0;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const __m256i column = _mm256_load_si256(reinterpret_cast<const __m256i*>(tests.column + 32 * i));
+      __m256i picked = _mm256_shuffle_epi8(parts_[0], column);
+      if constexpr (!kFewColumns) {
+        // The fifth bit of a column becomes the sign by which bytes are blended.
+        picked = _mm256_blendv_epi8(picked, _mm256_shuffle_epi8(parts_[1], column), _mm256_slli_epi16(column, 3));
+      }
+      const __m256i least = _mm256_load_si256(reinterpret_cast<const __m256i*>(tests.least + 32 * i));
+      const __m256i limit = _mm256_xor_si256(least, _mm256_set1_epi8(static_cast<char>(kRankBias)));
+      outcomes |= u64{static_cast<u32>(_mm256_movemask_epi8(_mm256_cmpgt_epi8(limit, picked)))} << (32 * i);
+    }
+    return outcomes;
+  }
+
+ private:
+  __m256i parts_[2];
+#endif
+};
+
+// Follows the paths of many trees at once, through the outcomes of their tests. These are long in memory when they are
+// read: a register cannot be loaded from stores that are still under way.
+template <bool kFewColumns>
+void walk_row_in(std::span<const HeapTests> trees, const u8* ranks, const u32* payloads, u32* payload) {
+  constexpr std::size_t kTogether = 64, kVectors = kTogether * sizeof(u64) / sizeof(Bits);
+  const RowInRegisters<kFewColumns> row(ranks);
+  alignas(64) u64 outcomes[kTogether] = {}, leaf[kTogether];
+  for (std::size_t first = 0; first < trees.size(); first += kTogether) {
+    const std::size_t n = std::min(kTogether, trees.size() - first);
+    for (std::size_t t = 0; t < n; ++t) outcomes[t] = row.test(trees[first + t]);
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      const Bits of_trees = reinterpret_cast<const Bits*>(outcomes)[v];
+      Bits node = (of_trees & 1) + 1;
+      for (std::size_t level = 1; level < kMaxPlanes; ++level) node = node + node + 1 + ((of_trees >> node) & 1);
+      reinterpret_cast<Bits*>(leaf)[v] = node - (kMaxSlicedLeaves - 1);
+    }
+    for (std::size_t t = 0; t < n; ++t) payload[first + t] = payloads[(first + t) * kMaxSlicedLeaves + leaf[t]];
+  }
+}
+
+constexpr std::size_t kMostRowRanks = RowInRegisters<false>::kMaxColumns;
+
+void walk_row(std::span<const HeapTests> trees, const u8* ranks, std::size_t n_columns, const u32* payloads,
+              u32* payload) {
+  n_columns <= RowInRegisters<true>::kMaxColumns ? walk_row_in<true>(trees, ranks, payloads, payload)
+                                                 : walk_row_in<false>(trees, ranks, payloads, payload);
+}
+
+#else
+
+constexpr std::size_t kMostRowRanks = 0;  // a row is walked: there is no instruction that picks bytes of a register
+
+void walk_row(std::span<const HeapTests>, const u8*, std::size_t, const u32*, u32*) {}
+
+#endif
+
 }  // namespace
 
-const SlicedKernels kSlicedKernels = {walk, add_trees<float>, add_trees<double>, kLeavesAreWords, kSaysLeft};
+const SlicedKernels kSlicedKernels = {walk,     add_trees<float>, add_trees<double>, walk_row, kMostRowRanks,
+                                      kLeavesAreWords, kSaysLeft};
 
 }  // namespace scurry::SCURRY_ISA

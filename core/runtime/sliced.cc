@@ -21,7 +21,7 @@ template <class Node>
 class Sliced::Lowering {
  public:
   Lowering(const std::vector<Node>& nodes, const Trees& trees, const Columns& columns, Sliced& out)
-      : nodes_(nodes), trees_(trees), columns_(columns), out_(out) {}
+      : nodes_(nodes), trees_(trees), columns_(columns), out_(out), slice_of_node_(nodes.size()) {}
 
   // Returns whether all trees are small enough.
   bool read() {
@@ -31,6 +31,16 @@ class Sliced::Lowering {
     return true;
   }
 
+  // Makes the heaps of all trees, once ranks are known, unless some tree has too many levels or tests codes.
+  void make_heaps() {
+    if (n_set_tests_ > 0) return;
+    std::vector<HeapTests> heaps(trees_.trees().size());
+    for (std::size_t t = 0; t < heaps.size(); ++t) {
+      if (!place_tests(out_.trees_[t], trees_.trees()[t].first, 0, heaps[t])) return;
+    }
+    out_.heaps_ = std::move(heaps);
+  }
+
   std::vector<Question> questions;
 
  private:
@@ -38,20 +48,33 @@ class Sliced::Lowering {
 
   bool read(const Tree& tree) {
     if (tree.depth >= kMaxSlicedLeaves) return false;  // what follows would recurse too deeply
-    const std::size_t n_leaves = count_leaves(tree.first, kMaxSlicedLeaves);
-    if (n_leaves > kMaxSlicedLeaves) return false;
+    if (count_leaves(tree.first, kMaxSlicedLeaves) > kMaxSlicedLeaves) return false;
     SlicedTree lowered{};
-    lowered.first_test = static_cast<std::uint32_t>(questions.size());
+    lowered.first_test = static_cast<std::uint32_t>(questions.size() - n_set_tests_);
+    lowered.first_set_test = static_cast<std::uint32_t>(n_set_tests_);
     lowered.first_select = static_cast<std::uint32_t>(out_.selects_.size());
-    const std::size_t first_leaf = out_.payloads_.size();
-    first_test_ = questions.size();
-    order_tests(tree.first);
+    // Tests stand in the order in which their answers are read, which are then long in memory; those of sets come last.
+    std::vector<std::size_t> asking;
+    order_tests(tree.first, asking);
+    const auto is_set_test = [&](std::size_t at) {
+      const Question asked = question_of(at);
+      return asked.is_set && RankedColumns::fits_codes(asked, trees_.category_bits());
+    };
+    const auto first_set =
+        std::stable_partition(asking.begin(), asking.end(), [&](std::size_t at) { return !is_set_test(at); });
+    lowered.n_tests = static_cast<std::uint16_t>(first_set - asking.begin());
+    lowered.n_set_tests = static_cast<std::uint16_t>(asking.end() - first_set);
+    n_set_tests_ += lowered.n_set_tests;
+    n_slices_ = kFirstTest;
+    for (const std::size_t at : asking) {
+      questions.push_back(question_of(at));
+      slice_of_node_[at] = n_slices_++;
+    }
+    first_free_ = n_slices_;
     free_.clear();
-    n_slices_ = static_cast<std::uint8_t>(kFirstTest + questions.size() - first_test_);
-    next_test_ = kFirstTest;
+    const std::size_t first_leaf = out_.payloads_.size();
     out_.payloads_.resize(first_leaf + kMaxSlicedLeaves);
     const Planes planes = select(tree.first, 0, kMaxSlicedLeaves, out_.payloads_.data() + first_leaf);
-    lowered.n_tests = static_cast<std::uint16_t>(questions.size() - first_test_);
     lowered.n_selects = static_cast<std::uint16_t>(out_.selects_.size() - lowered.first_select);
     for (std::size_t i = 0; i < kMaxPlanes; ++i) lowered.planes[i] = planes[i] == kAny ? kZeros : planes[i];
     out_.trees_.push_back(lowered);
@@ -83,14 +106,27 @@ class Sliced::Lowering {
     return count_leaves(child(at, true), kMaxSlicedLeaves) > count_leaves(child(at, false), kMaxSlicedLeaves);
   }
 
-  // Appends the questions below a node in the order in which they are read: answers are then long in memory.
-  void order_tests(std::size_t at) {
+  // Appends the nodes that ask something, in the order in which select() reads their answers.
+  void order_tests(std::size_t at, std::vector<std::size_t>& asking) const {
     at = below_filler(at);
     if (is_leaf(at)) return;
     const bool first = set_first(at);
-    order_tests(child(at, first));
-    order_tests(child(at, !first));
-    questions.push_back(question_of(at));
+    order_tests(child(at, first), asking);
+    order_tests(child(at, !first), asking);
+    asking.push_back(at);
+  }
+
+  // Puts the tests below a node where they belong in the heap. Tests that are not there decide nothing, because all leaves
+  // below them are the same one. Returns whether there is space for all.
+  bool place_tests(const SlicedTree& tree, std::size_t at, std::size_t place, HeapTests& heap) const {
+    at = below_filler(at);
+    if (is_leaf(at)) return true;
+    if (place >= kMaxSlicedLeaves - 1) return false;
+    const RankTest& test = out_.tests_[tree.first_test + slice_of_node_[at] - kFirstTest];
+    heap.column[place] = static_cast<std::uint8_t>(test.column);
+    heap.least[place] = test.least;
+    return place_tests(tree, child(at, false), 2 * place + 1, heap) &&
+           place_tests(tree, child(at, true), 2 * place + 2, heap);
   }
 
   Question question_of(std::size_t at) const {
@@ -133,7 +169,7 @@ class Sliced::Lowering {
       no = select(child(at, false), low, middle, payloads);
       yes = select(child(at, true), middle, high, payloads);
     }
-    const std::uint8_t chooser = next_test_++;
+    const std::uint8_t chooser = slice_of_node_[at];
     for (std::size_t i = 0; i < kMaxPlanes; ++i) {
       if (no[i] == yes[i] || yes[i] == kAny) {
         made[i] = no[i];
@@ -153,7 +189,7 @@ class Sliced::Lowering {
 
   // Slices of tests are not used again: they may be the answer to a test above as well.
   void release(std::uint8_t slice) {
-    if (slice >= kFirstTest + questions.size() - first_test_) free_.push_back(slice);
+    if (slice >= first_free_) free_.push_back(slice);
   }
   std::uint8_t take() {
     if (free_.empty()) return n_slices_++;
@@ -167,8 +203,9 @@ class Sliced::Lowering {
   const Columns& columns_;
   Sliced& out_;
   std::vector<std::uint8_t> free_;
-  std::size_t first_test_ = 0;
-  std::uint8_t n_slices_ = 0, next_test_ = 0;
+  std::vector<std::uint8_t> slice_of_node_;
+  std::size_t n_set_tests_ = 0;
+  std::uint8_t n_slices_ = 0, first_free_ = 0;
 };
 
 std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns) {
@@ -178,20 +215,30 @@ std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns) {
     if (!lowering.read()) return false;
     found->ranks_ = RankedColumns::make(lowering.questions, trees.category_bits(),
                                         std::min(kMaxColumns, kMaxColumnsPerTree * trees.trees().size()),
-                                        found->tests_);
-    return found->ranks_.has_value();
+                                        found->tests_, &found->set_tests_);
+    if (!found->ranks_) return false;
+    const std::size_t max_row_ranks = kernels().sliced.max_row_ranks;
+    if (max_row_ranks > 0 && found->ranks_->size() <= max_row_ranks) lowering.make_heaps();
+    return true;
   };
   if (!(trees.is_wide() ? lower(trees.wide()) : lower(trees.narrow()))) return std::nullopt;
   return found;
 }
 
 std::size_t Sliced::bytes() const {
-  return trees_.size() * sizeof(SlicedTree) + tests_.size() * sizeof(RankTest) + selects_.size() * sizeof(Select) +
-         payloads_.size() * sizeof(std::uint32_t) + ranks_->bytes();
+  return trees_.size() * sizeof(SlicedTree) + tests_.size() * sizeof(RankTest) +
+         set_tests_.size() * sizeof(SetTest) + selects_.size() * sizeof(Select) +
+         payloads_.size() * sizeof(std::uint32_t) + heaps_.size() * sizeof(HeapTests) + ranks_->bytes();
 }
 
 void Sliced::walk(std::size_t tree, const Block& block, std::uint32_t* payload) const {
   kernels().sliced.walk(trees_[tree], program(), block.ranks, block.n, payloads(tree), payload);
+}
+
+void Sliced::walk_row(const std::uint32_t* keys, std::uint32_t* payload) const {
+  alignas(64) std::uint8_t ranks[kMaxRowRanks] = {};
+  ranks_->rank_row(keys, ranks);
+  kernels().sliced.walk_row(heaps_, ranks, ranks_->size(), payloads_.data(), payload);
 }
 
 namespace {

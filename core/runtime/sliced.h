@@ -9,6 +9,9 @@
 //                      3. The numbers (here 3, 2, 1, 0) are put together, one byte per row, and look up leaf values in
 //                         registers. Values are added tree by tree, as the source does.
 //
+// A single row has the answers of all tests of a tree in one word, if the tree has no more than 6 levels: the path is then
+// read from the bits of the word.
+//
 // All tests of a tree are made, not only those on a row's path. As 64 of them cost as much as one step of a walk, this
 // pays for trees of boosted models, which are small.
 #pragma once
@@ -33,13 +36,16 @@ class Sliced {
 
   const RankedColumns& ranks() const { return *ranks_; }
   const std::vector<SlicedTree>& trees() const { return trees_; }
-  SlicedProgram program() const { return {tests_.data(), selects_.data()}; }
+  SlicedProgram program() const { return {tests_.data(), set_tests_.data(), selects_.data()}; }
   // By the numbers of a tree's leaves, with space for all that there could be.
   const std::uint32_t* payloads(std::size_t tree) const { return payloads_.data() + tree * kMaxSlicedLeaves; }
   std::size_t bytes() const;
 
   // payload[row] of the leaf each row of the block reaches in a tree.
   void walk(std::size_t tree, const Block& block, std::uint32_t* payload) const;
+  // payload[tree] of the leaf that the row with these keys reaches in every tree, if walks_rows().
+  void walk_row(const std::uint32_t* keys, std::uint32_t* payload) const;
+  bool walks_rows() const { return !heaps_.empty(); }
 
  private:
   template <class Node>
@@ -47,9 +53,11 @@ class Sliced {
 
   std::vector<SlicedTree> trees_;
   std::vector<RankTest> tests_;
+  std::vector<SetTest> set_tests_;
   std::vector<Select> selects_;
   std::vector<std::uint32_t> payloads_;
   std::optional<RankedColumns> ranks_;
+  std::vector<HeapTests> heaps_;  // for single rows, if all trees are flat and a register holds the ranks of a row
 };
 
 // What the leaves of sliced trees add, laid out so that finding the leaves and adding them is one loop.

@@ -100,13 +100,22 @@ void Walker::load(const RowsView& rows, std::size_t first, std::size_t n, Scratc
   scratch.block = {keys, nullptr, 0, padded, has_missing};
 }
 
+bool Walker::worth_columns(std::size_t n) const {
+  constexpr std::size_t kMostKeys = 32, kMostRanks = 128;
+  if (n < kEnoughForColumns) return false;
+  if (const RankedColumns* by = ranked()) return by->size() <= kMostRanks;
+  const bool in_registers = !trees_.is_wide() && !columns_.has_categories() &&
+                            columns_.stride() <= kernels().max_register_stride;  // the top levels of trees are
+  return !in_registers && columns_.pad() + 1 <= kMostKeys;
+}
+
 void Walker::index_columns(Scratch& scratch) const {
-  if (!has_ranks()) return index_keys(scratch);
-  const RankedColumns& ranked = symmetric_ ? symmetric_->ranks() : sliced_->ranks();
+  const RankedColumns* by = ranked();
+  if (by == nullptr) return index_keys(scratch);
   const std::size_t stride = scratch.block.n + kChunk;  // padded for the same reason
-  std::uint8_t* ranks = grow_to(scratch.ranks, stride * ranked.size());
-  ranked.rank(scratch.block, columns_.stride(), ranks, stride);
-  scratch.block.ranks = {ranks, stride, ranked.size()};
+  std::uint8_t* ranks = grow_to(scratch.ranks, stride * by->size());
+  by->rank(scratch.block, columns_.stride(), ranks, stride);
+  scratch.block.ranks = {ranks, stride, by->size()};
 }
 
 void Walker::index_keys(Scratch& scratch) const {
@@ -162,6 +171,7 @@ void Walker::walk_row(const Tree* trees, std::size_t n, const std::uint32_t* key
 
 void Walker::walk_row(const std::uint32_t* keys, std::uint32_t* payload) const {
   if (symmetric_ && !symmetric_->has_categories()) return symmetric_->walk_row(keys, payload);
+  if (sliced_ && sliced_->walks_rows()) return sliced_->walk_row(keys, payload);
   walk_row(trees().data(), trees().size(), keys, payload);
 }
 

@@ -50,11 +50,9 @@ class Walker {
   // of zero keys. The rows `ahead` of these are prefetched (0: none).
   void load(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch, std::size_t at = 0,
             std::size_t ahead = 0) const;
-  // Whether rows that stop soon are walked faster without a by-column copy.
-  bool prefers_rows() const {
-    return !has_ranks() && !trees_.is_wide() && !columns_.has_categories() &&
-           columns_.stride() <= kernels().max_register_stride;
-  }
+  // Whether a by-column copy pays for n rows that stop soon. They hardly use it, and every row that is moved has to be
+  // moved there too, but a rank is only a byte.
+  bool worth_columns(std::size_t n) const;
   // Makes the by-column copy of the block that walks are fastest with: keys, or ranks in symmetric and sliced trees. It pays from
   // half a chunk of rows on.
   void index_columns(Scratch& scratch) const;
@@ -76,6 +74,8 @@ class Walker {
   // nodes.
   void take_steps(const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* at) const;
 
+  static constexpr std::size_t kEnoughForColumns = kChunk / 2;
+
   // How many rows have keys that fit in this many bytes, a multiple of kChunk.
   std::size_t rows_in(std::size_t bytes) const {
     return std::max(kChunk, bytes / (columns_.stride() * sizeof(std::uint32_t)) / kChunk * kChunk);
@@ -89,7 +89,10 @@ class Walker {
   // Keys of a block should stay in the second-level cache while all trees are walked.
   static constexpr std::size_t kBlockBytes = 512 * 1024, kMinBlockRows = 512, kMaxBlockRows = 4096;
 
-  bool has_ranks() const { return symmetric_ || sliced_; }
+  // What the ranks of rows are made by, if trees are evaluated with ranks.
+  const RankedColumns* ranked() const {
+    return symmetric_ ? &symmetric_->ranks() : sliced_ ? &sliced_->ranks() : nullptr;
+  }
 
   Columns columns_;
   std::optional<Symmetric> symmetric_;

@@ -14,6 +14,7 @@ from scurry.version import read_version
 if TYPE_CHECKING:
     from scurry import (
         batch,
+        cascades,
         compression,
         datasets,
         display,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         serving,
         stopping,
     )
+    from scurry.cascades.cascade import Cascade
     from scurry.estimators import (
         AnytimeClassifier,
         EarlyExitClassifier,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from scurry.monitoring import Watch
     from scurry.runners.acquisition.visit import Visit
     from scurry.verbs.anytime import anytime
+    from scurry.verbs.cascade import cascade
     from scurry.verbs.compress import compress
     from scurry.verbs.early_exit import early_exit
     from scurry.verbs.prune import prune
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AbortFlag",
     "AnytimeClassifier",
+    "Cascade",
     "EarlyExitClassifier",
     "EarlyExitRanker",
     "EarlyExitRegressor",
@@ -60,6 +64,8 @@ __all__ = [
     "Watch",
     "anytime",
     "batch",
+    "cascade",
+    "cascades",
     "compress",
     "compression",
     "datasets",
@@ -86,6 +92,7 @@ __all__ = [
 # Loaded at first use: predictions need none of them, and most need scipy, which takes longer to import than scurry.
 _LAZY = {
     "AnytimeClassifier": "scurry.estimators",
+    "Cascade": "scurry.cascades",
     "EarlyExitClassifier": "scurry.estimators",
     "EarlyExitRanker": "scurry.estimators",
     "EarlyExitRegressor": "scurry.estimators",
@@ -94,6 +101,8 @@ _LAZY = {
     "Watch": "scurry.monitoring",
     "anytime": "scurry.verbs.anytime",
     "batch": "scurry.batch",
+    "cascade": "scurry.verbs.cascade",
+    "cascades": "scurry.cascades",
     "compress": "scurry.verbs.compress",
     "compression": "scurry.compression",
     "datasets": "scurry.datasets",

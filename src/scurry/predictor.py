@@ -116,7 +116,7 @@ class Predictor:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything a saved predictor holds, as hex."""
-        return digest(*self._parts())
+        return digest(*self.to_parts())
 
     @property
     def classes(self) -> NDArray[Any] | None:
@@ -508,9 +508,10 @@ class Predictor:
         path : str or path
         """
         self.forest.refuse_front("be saved")
-        write_container(path, "predictor", *self._parts())
+        write_container(path, "predictor", *self.to_parts())
 
-    def _parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return a header for JSON and arrays, of the forest and of the plan."""
         forest_header, forest_arrays = self.forest.to_parts()
         plan_header, plan_arrays = self.plan.to_parts()
         return forest_header | {"plan": plan_header}, forest_arrays | plan_arrays
@@ -528,7 +529,8 @@ class Summary:
     def __init__(self, forest: Forest, plan: Plan) -> None:
         about = {"method": plan.method} if plan.certificate is None else plan.certificate.lines()
         front = {} if forest.front is None else {"front": forest.front.describe()}
-        self.lines = {"forest": repr(forest)} | front | about
+        wrapper = {} if forest.wrapper is None else {"wrapper": forest.wrapper.describe()}
+        self.lines = {"forest": repr(forest)} | front | wrapper | about
 
     def __str__(self) -> str:
         return align(self.lines)
@@ -562,6 +564,8 @@ def load(path: str | PathLike[str]) -> Forest | Predictor:
     container = read_container(path)
     if container.kind == "visit":
         raise FormatError(f"{path} holds a visit; use scurry.Visit.load(path, predictor)")
+    if container.kind == "cascade":
+        raise FormatError(f"{path} holds a cascade; use scurry.Cascade.load(path, expensive)")
     if container.kind == "watch":
         raise FormatError(f"{path} holds the state of a watch; use scurry.Watch.load(path, predictor)")
     if container.kind not in ("forest", "predictor"):

@@ -53,7 +53,7 @@ def test_unexpected_errors_are_not_hidden(monkeypatch):
 
 
 def test_every_command_is_there():
-    asked = "demo inspect early-exit anytime prune predict serve report bench export reproduce"
+    asked = "demo inspect early-exit anytime prune compress predict watch serve report bench export reproduce"
     assert typer.main.get_command(cli.load_program().app).list_commands(None) == asked.split()
 
 

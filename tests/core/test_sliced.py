@@ -19,11 +19,9 @@ LEVELS = ("portable", "avx2", "avx512")
 RNG = np.random.default_rng(0)
 
 
-def rows_for(forest, n_rows, n_sets=0):
+def rows_for(forest, n_rows):
     rows = adversarial_rows(forest, RNG.normal(size=(100, forest.n_features)), n_rows)
     rows[RNG.random(rows.shape) < 0.1] = np.nan
-    if n_sets:
-        rows[:, -1] = RNG.choice(np.r_[np.arange(40), -1, 2.5, 1e9, np.nan, np.inf], n_rows)
     return rows
 
 
@@ -52,6 +50,26 @@ def test_shapes(seed):
     forest = ragged_forest(40, 64, seed=100 + seed)
     assert forest.max_depth > 12
     assert_same_bits(forest, rows_for(forest, 1100))
+
+
+@pytest.mark.parametrize("n_features", [1, 8, 9, 16, 17, 33, 70])
+@pytest.mark.parametrize(("n_trees", "max_depth"), [(200, 6), (71, 4), (200, 7)])
+def test_single_rows(n_features, n_trees, max_depth):
+    """A row alone makes all tests of a flat tree at once, if registers hold its ranks."""
+    forest = ragged_forest(n_trees, 2**6, n_features, max_depth=max_depth, seed=n_features)
+    rows = rows_for(forest, 40)
+    expected = reference.scores(forest, rows)
+    for row in range(len(rows)):
+        np.testing.assert_array_equal(forest.scores(rows[row : row + 1]), expected[row : row + 1])
+
+
+def test_single_rows_with_categories_and_several_outputs():
+    forest = ragged_forest(210, 40, 5, max_depth=6, n_sets=4, set_words=9, n_outputs=3)
+    rows = rows_for(forest, 60)
+    rows[:, -1] = RNG.choice(np.r_[np.arange(300), np.nan], 60)
+    expected = reference.scores(forest, rows)
+    for row in range(len(rows)):
+        np.testing.assert_array_equal(forest.scores(rows[row : row + 1]), expected[row : row + 1])
 
 
 @pytest.mark.parametrize("n_outputs", [2, 3, 7])
@@ -88,11 +106,15 @@ def test_numbers_of_features(n_features):
     assert_same_bits(forest, rows_for(forest, 520))
 
 
-@pytest.mark.parametrize("n_sets", [1, 9])
-def test_sets_of_categories(n_sets):
-    forest = ragged_forest(60, 30, n_features=4, n_sets=n_sets, seed=n_sets)
+@pytest.mark.parametrize(("n_sets", "set_words"), [(1, 1), (9, 4), (300, 7), (9, 8), (9, 10)])
+def test_sets_of_categories(n_sets, set_words):
+    """Up to 254 categories are bytes; each set with more of them is a column of its own."""
+    forest = ragged_forest(60, 30, n_features=4, n_sets=n_sets, set_words=set_words, seed=n_sets)
     assert (forest.category_set >= 0).any()
-    assert_same_bits(forest, rows_for(forest, 530, n_sets))
+    rows = rows_for(forest, 530)
+    codes = np.r_[np.arange(32 * set_words + 3), 252:258, -1, 2.5, 1e9, np.nan, np.inf]
+    rows[:, -1] = RNG.choice(codes, len(rows))
+    assert_same_bits(forest, rows)
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2])

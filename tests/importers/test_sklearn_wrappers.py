@@ -5,16 +5,16 @@ import pytest
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import (
-    AdaBoostClassifier,
     BaggingClassifier,
     GradientBoostingClassifier,
     GradientBoostingRegressor,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
-    IsolationForest,
     RandomForestClassifier,
     RandomForestRegressor,
     RandomTreesEmbedding,
+    StackingClassifier,
+    StackingRegressor,
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -56,6 +56,11 @@ class StubbornForest(RandomForestClassifier):
         return np.zeros(len(X))
 
 
+class StubbornBagging(BaggingClassifier):
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
 def test_derived_estimators():
     X, y = make_data("binary")
     derived = DerivedForest(**SMALL).fit(X, y)
@@ -77,8 +82,11 @@ REFUSED = {
     "unfitted": (lambda X, y: RandomForestClassifier(), "RandomForestClassifier is not fitted; call fit"),
     "unfitted hist": (lambda X, y: HistGradientBoostingRegressor(), "not fitted"),
     "unfitted in pipeline": (lambda X, y: Pipeline([("m", DecisionTreeClassifier())]), "not fitted"),
-    "outputs": (lambda X, y: RandomForestRegressor(3).fit(X, np.c_[y, y]), "2 targets.*one model for each"),
-    "output classes": (lambda X, y: DecisionTreeClassifier().fit(X, np.c_[y, y, y]), "3 targets.*one model for each"),
+    "outputs": (lambda X, y: RandomForestRegressor(3).fit(X, np.c_[y, y]), "2 targets at once.*output=0"),
+    "output classes": (
+        lambda X, y: DecisionTreeClassifier().fit(X, np.c_[y, y, y]),
+        "3 targets at once.*up to output=2",
+    ),
     "init": (
         lambda X, y: GradientBoostingRegressor(init=LinearRegression(), n_estimators=2).fit(X, y),
         r"init=LinearRegression\(\).*init=None",
@@ -89,9 +97,16 @@ REFUSED = {
     ),
     "one class": (lambda X, y: HistGradientBoostingClassifier(max_iter=2).fit(X, 0 * y), "single class.*at least two"),
     "categorical tree": (categorical_tree, "categorical splits.*HistGradientBoosting"),
-    "boost": (lambda X, y: AdaBoostClassifier(n_estimators=2).fit(X, y), "AdaBoostClassifier.*pass one"),
-    "bagging": (lambda X, y: BaggingClassifier(n_estimators=2).fit(X, y), "BaggingClassifier"),
-    "isolation": (lambda X, y: IsolationForest(n_estimators=2).fit(X), "IsolationForest"),
+    "unfitted bagging": (lambda X, y: BaggingClassifier(), "BaggingClassifier is not fitted; call fit"),
+    "own bagging": (lambda X, y: StubbornBagging(n_estimators=2).fit(X, y), "StubbornBagging has its own predict"),
+    "stacking": (
+        lambda X, y: StackingClassifier([("a", DecisionTreeClassifier())]).fit(X, y),
+        "StackingClassifier: its last model reads the answers of the others.*VotingClassifier",
+    ),
+    "stacked regressor": (
+        lambda X, y: StackingRegressor([("a", DecisionTreeRegressor())]).fit(X, y),
+        "StackingRegressor: its last model.*VotingRegressor",
+    ),
     "embedding": (lambda X, y: RandomTreesEmbedding(n_estimators=2).fit(X), "RandomTreesEmbedding"),
     "search": (
         lambda X, y: GridSearchCV(DecisionTreeClassifier(), {"max_depth": [1]}, cv=2, refit=False).fit(X, y),

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
-from support.calibration_rows import two_classes
 
 import scurry
+from support.calibration_rows import two_classes
 
 
 @pytest.fixture(scope="session")

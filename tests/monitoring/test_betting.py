@@ -82,7 +82,8 @@ def test_one_row_refutes_a_promise_that_nothing_ever_changes():
     assert log_e_value(part, np.array([10**6, 0])) == 0.0
     assert log_e_value(part, np.array([10**6, 1])) == math.inf
     found = log_detector(part, np.array([[200, 0], [150, 1], [200, 0]]), np.ones(3, bool))
-    assert np.isfinite(found[0]) and found[1] == found[2] == math.inf
+    assert np.isfinite(found[0])
+    assert found[1] == found[2] == math.inf
     assert find_onset(part, np.array([[200, 0], [150, 1]])) in (0, 1)
 
 

@@ -169,25 +169,40 @@ def symmetric_forest(
 
 
 def ragged_forest(
-    n_trees=30, n_leaves=64, n_features=6, n_outputs=1, seed=0, n_thresholds=40, n_sets=0, n_columns=1, **header
+    n_trees=30,
+    n_leaves=64,
+    n_features=6,
+    *,
+    max_depth=None,
+    n_outputs=1,
+    seed=0,
+    n_thresholds=40,
+    n_sets=0,
+    set_words=1,
+    n_columns=1,
+    **header,
 ) -> Forest:
     """Trees of any shape with up to `n_leaves` leaves, as boosted models have them. Missing values go either way at
     every node. The first tree has as many leaves as allowed, the second is deep, the last is a leaf.
 
-    Features 0, 1, … are numeric; with `n_sets`, the last one is categorical.
+    Features 0, 1, … are numeric; with `n_sets`, the last one is categorical, of 32 * `set_words` categories.
     """
     rng = np.random.default_rng(seed)
     thresholds = rng.normal(size=(n_features, n_thresholds)).astype(np.float32)
     parts, offset = [], [0]
     for tree in range(n_trees):
         size = 1 if tree == n_trees - 1 else n_leaves if tree < 2 else rng.integers(1, n_leaves + 1)
-        left, open_nodes = [-1], [0]
+        left, depth, open_nodes = [-1], [0], [0]
         for _ in range(size - 1):
+            if not open_nodes:
+                break
             among = 2 if tree == 1 else len(open_nodes)  # the last two are siblings
             node = open_nodes.pop(-1 - rng.integers(0, min(among, len(open_nodes))))
             left[node] = len(left)
-            open_nodes += [len(left), len(left) + 1]
+            if depth[node] + 1 != max_depth:
+                open_nodes += [len(left), len(left) + 1]
             left += [-1, -1]
+            depth += [depth[node] + 1] * 2
         left = np.array(left)
         inner = left >= 0
         feature = np.where(inner, rng.integers(0, n_features, len(left)), -1)
@@ -213,7 +228,7 @@ def ragged_forest(
         "aggregation": "sum",
         "tree_output": np.arange(n_trees) % n_outputs if n_columns == 1 else np.full(n_trees, -1),
         "base_score": rng.normal(size=max(n_outputs, n_columns)),
-        "category_offset": np.arange(n_sets + 1),
-        "category_bits": rng.integers(0, 2**32, n_sets, dtype=np.uint64),
+        "category_offset": np.arange(n_sets + 1) * set_words,
+        "category_bits": rng.integers(0, 2**32, n_sets * set_words, dtype=np.uint64),
     }
     return Forest(**(fields | header))

@@ -23,7 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from scurry.errors import InputError, UnsupportedModelError
-from scurry.forest import Forest, as_frame, as_rows, in_blocks
+from scurry.forest import Forest, as_frame, as_rows, in_blocks, take_rows
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor, Summary
@@ -483,5 +483,4 @@ def _select(values: Any, rows: NDArray[np.intp], n_rows: int) -> Any:
         return values[rows] if values.shape[0] == n_rows else values
     if not hasattr(values, "__len__") or isinstance(values, str) or len(values) != n_rows:
         return values
-    frame = as_frame(values)
-    return np.asarray(values)[rows] if frame is None else frame[rows].to_native()
+    return take_rows(values, rows)

@@ -173,6 +173,7 @@ def lower(pred: Predictor, layout: Layout) -> Lowered:
     """Return the tables of a predictor in a layout; raise if they do not fit it."""
     forest = pred.forest
     forest.refuse_front("be exported")
+    forest.refuse_wrapper("be exported")
     values = lower_plan(forest, pred.plan, layout.value_bits)
     _check_fit(forest, values, layout)
     nodes = _sort_breadth_first(forest)

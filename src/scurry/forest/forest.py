@@ -38,7 +38,6 @@ from scurry.forest.structure import (
     freeze,
     join_trees,
     label_codes,
-    link_scores,
 )
 from scurry.forest.tables import Encoder
 from scurry.forest.tree_answers import TreeAnswers
@@ -371,10 +370,9 @@ class Forest(TreeAnswers):
             return answers
         X = as_rows(self, X)
         if self.wrapper is not None and self.wrapper.decides:
-            threads = thread_count(n_threads)
-            if self.classes is None:
-                return self.wrapper.values(self, X, threads)
-            return self.classes.take(self.wrapper.codes(self, X, threads))
+            decide = self.wrapper.values if self.classes is None else self.wrapper.codes
+            decided: NDArray[Any] = decide(self, X, thread_count(n_threads))
+            return decided if self.classes is None else self.classes.take(decided)
         if self.classes is None:
             values = np.empty((len(X), 1))
             self.engine.probabilities(X, values, thread_count(n_threads))
@@ -510,39 +508,6 @@ class Forest(TreeAnswers):
         out = np.empty((len(X), self.n_trees), np.int32)
         self.leaf_engine.leaves(X, out, thread_count(n_threads))
         return out
-
-    def link_scores(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return scores mapped by the forest's link: to probabilities, or to a regressor's predictions.
-
-        Parameters
-        ----------
-        scores : float64 array of shape (n_rows, n_outputs)
-
-        Returns
-        -------
-        float64 array of shape (n_rows, n_outputs)
-        """
-        linked = None if self.wrapper is None else self.wrapper.link(scores)
-        return link_scores(scores, self.link, self.link_scale) if linked is None else linked
-
-    def decide(self, scores: NDArray[np.float64]) -> NDArray[Any]:
-        """Return the labels that scores give, or a regressor's values.
-
-        Parameters
-        ----------
-        scores : float64 array of shape (n_rows, n_outputs)
-
-        Returns
-        -------
-        array of shape (n_rows,)
-        """
-        if self.classes is None:
-            return self.link_scores(scores)[:, 0]
-        if self.n_outputs == 1 and self.n_classes == 2:
-            return self.classes.take((scores[:, 0] >= self.decision_threshold).astype(np.intp))
-        judged: NDArray[np.float64] = scores if self.label_from == "score" else self.link_scores(scores)
-        labels: NDArray[Any] = self.classes.take(judged.argmax(axis=1))
-        return labels
 
     def keep_splits(self, stays: NDArray[np.bool_]) -> Self:
         """Return the forest with only some of its splits; the other inner nodes become leaves or disappear.

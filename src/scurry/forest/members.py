@@ -10,15 +10,27 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from scurry.errors import FormatError
 from scurry.forest.storage import Container
 from scurry.forest.structure import HEADER, NODE_ARRAYS
 from scurry.forest.wrappers import Wrapper
 
+_READS: dict[str, Any] = {
+    "feature_names": None,
+    "categories": None,
+    "raw_rows": None,
+    "front": None,
+    "encode_numbers": False,
+}
 _OWN: dict[str, type] = {"value": np.float64, "base_score": np.float64, "tree_output": np.int32}
 """Arrays that members do not share with the whole forest."""
+
+
+def as_member(forest: Any, classes: ArrayLike | None) -> Any:
+    """Return a forest as a member: its rows are a matrix already, and its classes are numbers."""
+    return forest.replace(**_READS, classes=None if classes is None else np.asarray(classes, np.int64))
 
 
 def pack_members(wrapper: Wrapper) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

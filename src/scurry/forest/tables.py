@@ -88,6 +88,12 @@ def as_frame(X: Any) -> Any:
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
+def take_rows(X: Any, rows: NDArray[np.intp]) -> Any:
+    """Return some rows of an array, or of a DataFrame as a DataFrame of its library."""
+    frame = as_frame(X)
+    return np.asarray(X)[rows] if frame is None else frame[rows].to_native()
+
+
 class TableReader:
     """Reads tables for one forest, and remembers how.
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import InputError
-from scurry.forest.structure import MISSING_NONE, MISSING_ZERO, ZERO, ForestFields
+from scurry.forest.structure import MISSING_NONE, MISSING_ZERO, ZERO, ForestFields, link_scores
 
 _LARGEST_SUM = 2**31 - 2  # early exits count in 32-bit integers
 
@@ -83,6 +83,39 @@ class TreeAnswers(ForestFields, ABC):
         if self.aggregation != "sum":
             sums /= self.score_divisor
         return sums.astype(np.float64)
+
+    def link_scores(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return scores mapped by the forest's link: to probabilities, or to a regressor's predictions.
+
+        Parameters
+        ----------
+        scores : float64 array of shape (n_rows, n_outputs)
+
+        Returns
+        -------
+        float64 array of shape (n_rows, n_outputs)
+        """
+        linked = None if self.wrapper is None else self.wrapper.link(scores)
+        return link_scores(scores, self.link, self.link_scale) if linked is None else linked
+
+    def decide(self, scores: NDArray[np.float64]) -> NDArray[Any]:
+        """Return the labels that scores give, or a regressor's values.
+
+        Parameters
+        ----------
+        scores : float64 array of shape (n_rows, n_outputs)
+
+        Returns
+        -------
+        array of shape (n_rows,)
+        """
+        if self.classes is None:
+            return self.link_scores(scores)[:, 0]
+        if self.n_outputs == 1 and self.n_classes == 2:
+            return self.classes.take((scores[:, 0] >= self.decision_threshold).astype(np.intp))
+        judged: NDArray[np.float64] = scores if self.label_from == "score" else self.link_scores(scores)
+        labels: NDArray[Any] = self.classes.take(judged.argmax(axis=1))
+        return labels
 
     @property
     def has_votes(self) -> bool:
@@ -218,6 +251,9 @@ def decision_slack(forest: TreeAnswers, step: float) -> int:
     scores that are ``8 eps / link_scale`` apart, up to the rounding of its argument. Rounding each leaf to the grid
     moves the sum by half a unit per tree, and the threshold or the base score by half a unit more.
     """
+    wrapper = forest.wrapper
+    if wrapper is not None and wrapper.decides and not wrapper.adds_up:
+        return 2 * _LARGEST_SUM  # no sum tells what the members answer
     real = np.dtype(forest.score_dtype).type
     values = np.abs(forest.leaf_values()).max(axis=1)
     of_tree = np.maximum.reduceat(np.where(forest.is_leaf, values, 0.0), forest.tree_offset[:-1])
@@ -229,5 +265,8 @@ def decision_slack(forest: TreeAnswers, step: float) -> int:
     moved = (forest.n_trees + 12) * eps * largest
     if forest.n_outputs > 1 and forest.link == "softmax" and forest.label_from == "probability":
         moved += 8 * eps / forest.link_scale
+    if wrapper is not None and wrapper.decides:
+        # The members' own sums, quotients and means are rounded as well, and so is each leaf that was scaled.
+        moved *= 4
     n_sums = 1 if forest.n_classes == 2 else 2  # both sums of a lead move
     return int(np.ceil(n_sums * (moved / step + forest.n_trees / 2 + 0.5))) + 1

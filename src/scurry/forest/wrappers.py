@@ -47,6 +47,9 @@ class Member(Protocol):
 
     classes: NDArray[Any] | None
     score_dtype: str
+    aggregation: str
+    link: str
+    wrapper: Any
 
     def predict(self, X: Any, n_threads: int | None = 1) -> NDArray[Any]:
         """Return labels or values."""
@@ -73,12 +76,18 @@ class Wrapper(ABC):
     """
 
     TAG: ClassVar[str]
+    has_probabilities: ClassVar[bool] = True
     members: tuple[Any, ...] = ()
 
     @property
     def decides(self) -> bool:
         """Whether labels come from the members, and not from the sums of the whole forest."""
         return bool(self.members)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether the sum of the whole forest is what the model compares or answers, up to rounding."""
+        return False
 
     @abstractmethod
     def describe(self) -> str:
@@ -104,7 +113,7 @@ class Wrapper(ABC):
         """Return what probabilities the forest's scores give; None if the forest's own link says it."""
         return None
 
-    def check(self, forest: Member) -> None:
+    def check(self, forest: Any) -> None:
         """Check that the members have the trees of the forest."""
         if self.members and sum(member.n_trees for member in self.members) != forest.n_trees:
             raise InputError("the members of a wrapper must have all trees of the forest")
@@ -222,6 +231,16 @@ class Averaged(_Weighted):
         super().__post_init__()
         check_choice("dtype", self.dtype, ("float64", "float32"))
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether all members answer with means, or as regressors with sums."""
+        return all(
+            member.link == "identity"
+            and (self.n_classes == 0 or member.aggregation != "sum")
+            and (member.wrapper is None or member.wrapper.adds_up)
+            for member in self.members
+        )
+
     def describe(self) -> str:
         """Return what the model does with its trees."""
         return f"the mean of {len(self.members)} models"
@@ -257,6 +276,7 @@ class Voted(_Weighted):
     """
 
     TAG: ClassVar[str] = "voted"
+    has_probabilities: ClassVar[bool] = False
 
     def describe(self) -> str:
         """Return what the model does with its trees."""
@@ -293,7 +313,7 @@ class Calibrated(Wrapper):
         For "sigmoid", slope and intercept for each class that is mapped (one of two); for "isotonic", the places of all
         knots and then their heights; for "temperature", one factor.
     dtype : {"float64", "float32"}
-        The precision of isotonic maps.
+        The precision of isotonic maps and of temperatures.
     """
 
     TAG: ClassVar[str] = "calibrated"
@@ -338,7 +358,8 @@ class Calibrated(Wrapper):
                 first = 1 - response if self.response == "probability" else -response
                 response = np.concatenate([first, response], axis=1)
             logits = np.log(response + _TINY) if self.response == "probability" else response
-            shares = softmax(np.float64(self.maps[0][0]) * logits).astype(np.float64)
+            factor = np.dtype(self.dtype).type(self.maps[0][0])
+            shares = softmax(factor * logits).astype(np.float64)
         else:
             shares = np.zeros((n_rows, self.n_classes))
             targets = classes[1:] if self.n_classes == 2 else classes
@@ -358,9 +379,9 @@ class Calibrated(Wrapper):
         places, heights = np.array(one, self.dtype).reshape(2, -1)
         x = np.clip(response.astype(self.dtype), places.min(), places.max())
         if len(places) == 1:
-            return np.repeat(heights, len(x))
+            return np.full(len(x), heights[0])
         if self.dtype == "float64":
-            return np.interp(x, places, heights)
+            return np.asarray(np.interp(x, places, heights))
         above = np.searchsorted(places, x).clip(1, len(places) - 1)
         slope = (heights[above] - heights[above - 1]) / (places[above] - places[above - 1])
         return np.asarray(slope * (x - places[above - 1]) + heights[above - 1])
@@ -432,28 +453,39 @@ class OneVsRest(Wrapper):
         What is compared.
     last_wins : bool
         Whether the last of several classes with equal responses is the label, or the first.
+    native : bool
+        Whether the fields of the forest decide as well. Only with two classes, which share one model.
     """
 
     TAG: ClassVar[str] = "one-vs-rest"
     response: str
     last_wins: bool = False
+    native: bool = False
 
     def __post_init__(self) -> None:
         check_choice("response", self.response, ("score", "probability"))
 
-    def check(self, forest: Member) -> None:
-        """Check that there is a model for each class."""
-        if len(self.members) != forest.n_classes or any(member.n_classes != 2 for member in self.members):
+    def check(self, forest: Any) -> None:
+        """Check that there is a model for each class, or one for two classes."""
+        n_models = 1 if forest.n_classes == 2 else forest.n_classes
+        if len(self.members) != n_models or any(member.n_classes != 2 for member in self.members):
             raise InputError("one-vs-rest needs a model of two classes for each class")
         super().check(forest)
 
+    @property
+    def decides(self) -> bool:
+        """Whether labels come from the members."""
+        return not self.native
+
     def describe(self) -> str:
         """Return what the model does with its trees."""
-        return f"one model for each of {len(self.members)} classes"
+        return "one model for each class"
 
     def probabilities(self, forest: Member, rows: NDArray[Any], n_threads: int) -> FloatArray:
         """Return class probabilities: those of the members, made to add up to 1."""
         shares = np.array([_respond(m, "probability", rows, n_threads)[:, 0] for m in self.members]).T
+        if len(self.members) == 1:
+            shares = np.concatenate([1 - shares, shares], axis=1)
         total = shares.sum(axis=1)[:, np.newaxis]
         np.divide(shares, total, out=shares, where=total != 0)
         return shares.astype(np.float64)
@@ -465,6 +497,8 @@ class OneVsRest(Wrapper):
     def codes(self, forest: Member, rows: NDArray[Any], n_threads: int) -> NDArray[np.intp]:
         """Return the number of each row's class: the first or last of those that respond most."""
         found = np.column_stack([_respond(m, self.response, rows, n_threads)[:, 0] for m in self.members])
+        if len(self.members) == 1:
+            return np.asarray(found[:, 0] > (0.0 if self.response == "score" else 0.5), np.intp)
         if self.last_wins:
             return np.asarray(found.shape[1] - 1 - found[:, ::-1].argmax(axis=1))
         return np.asarray(found.argmax(axis=1))
@@ -532,6 +566,7 @@ class Isolation(Wrapper):
     """
 
     TAG: ClassVar[str] = "isolation"
+    has_probabilities: ClassVar[bool] = False
     expected: float
     offset: float
 
@@ -552,6 +587,10 @@ class Isolation(Wrapper):
         return self.score_samples(forest.scores(rows, n_threads)) - self.offset
 
     def probabilities(self, forest: Member, rows: NDArray[Any], n_threads: int) -> FloatArray:
+        """Raise an error: scores are no probabilities."""
+        raise InputError("an IsolationForest has no probabilities; use forest.score_samples(X)")
+
+    def link(self, scores: FloatArray) -> FloatArray | None:
         """Raise an error: scores are no probabilities."""
         raise InputError("an IsolationForest has no probabilities; use forest.score_samples(X)")
 

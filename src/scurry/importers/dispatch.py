@@ -12,9 +12,11 @@ from scurry.checks import check_choice, check_instance
 from scurry.errors import FormatError, InputError, MissingDependencyError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.forest.storage import read_container
+from scurry.importers.outputs import choose_output
 
 _ACCEPTED = (
     "scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting and HistGradientBoosting estimators, "
+    "Bagging, Voting, AdaBoost, calibrated, thresholded and one-vs-rest models of them, IsolationForest, "
     "XGBoost, LightGBM, CatBoost, ONNX and treelite models, XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm, "
     ".json), ONNX (.onnx), treelite, skops and .scurry files, and folders of YDF"
 )
@@ -26,6 +28,7 @@ def from_model(
     feature_names: Sequence[str] | None = None,
     categories: Mapping[str, ArrayLike] | None = None,
     rows: str | None = None,
+    output: int | None = None,
 ) -> Forest:
     """Import a trained tree ensemble exactly.
 
@@ -34,7 +37,8 @@ def from_model(
     model_or_path : estimator, booster, path or Forest
         A fitted scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting or HistGradientBoosting
         estimator, an XGBoost, LightGBM or CatBoost model, or a fitted Pipeline that ends in one (also frozen, or found
-        by a GridSearchCV): its transformers are folded into the trees, or kept as ``forest.front``. Or the path of a
+        by a GridSearchCV): its transformers are folded into the trees, or kept as ``forest.front``. Or a Bagging,
+        Voting, AdaBoost, calibrated, thresholded or one-vs-rest model of these, or an IsolationForest. Or the path of a
         model file: XGBoost JSON or UBJ, LightGBM text, CatBoost ``.cbm`` or JSON, ONNX, treelite checkpoint, skops,
         ``.scurry``, or a folder that YDF saved. Also an ``onnx.ModelProto`` or ``treelite.Model``, a fitted classifier
         of `scurry.growing`, and any object whose ``__scurry_forest__()`` returns a Forest.
@@ -47,6 +51,8 @@ def from_model(
     rows : {None, "float32", "float64"}
         For a pipeline: the type of the floats in the rows to come, because transformers compute with each in its own
         precision. None is float64, and float32 as well where that gives the same labels. Other rows are refused.
+    output : int, optional
+        For a model with several targets: the number of the one that the forest predicts.
 
     Returns
     -------
@@ -68,7 +74,7 @@ def from_model(
         check_choice("rows", rows, ("float32", "float64"))
     check_instance("categories", {} if categories is None else categories, Mapping)
     given = dict(categories or {})
-    forest = _import(model_or_path, given, rows)
+    forest = _import(model_or_path, given, rows, output)
     return forest if feature_names is None and not given else _add_names(forest, feature_names, given)
 
 
@@ -85,13 +91,17 @@ def _add_names(forest: Forest, feature_names: Sequence[str] | None, categories: 
     return forest.replace(feature_names=names or None, categories={**forest.categories, **codes})
 
 
-def _import(model_or_path: Any, categories: dict[str, ArrayLike], rows: str | None = None) -> Forest:
+def _import(
+    model_or_path: Any, categories: dict[str, ArrayLike], rows: str | None = None, output: int | None = None
+) -> Forest:
     """Import a model; an importer that needs `categories` to read it removes them."""
     if isinstance(model_or_path, Forest):
+        choose_output(output, 1, "Forest")
         return model_or_path
     if isinstance(model_or_path, str | os.PathLike):
-        return _from_file(os.fspath(model_or_path), categories)
+        return _from_file(os.fspath(model_or_path), categories, output)
     if hasattr(type(model_or_path), "__scurry_forest__"):
+        choose_output(output, 1, type(model_or_path).__name__)
         own: Forest = model_or_path.__scurry_forest__()
         return own
     # By the name of the class's module, so that no framework is imported for another's model; by all base classes,
@@ -101,49 +111,59 @@ def _import(model_or_path: Any, categories: dict[str, ArrayLike], rows: str | No
             case "xgboost":
                 from scurry.importers import xgboost
 
-                return xgboost.import_model(model_or_path)
+                return xgboost.import_model(model_or_path, output)
             case "lightgbm":
                 from scurry.importers import lightgbm
 
+                choose_output(output, 1, "LightGBM model")
                 return lightgbm.import_model(model_or_path)
             case "treelite":
                 from scurry.importers import treelite
 
+                choose_output(output, 1, "treelite model")
                 return treelite.import_model(model_or_path)
             case "onnx":
                 from scurry.importers import onnx
 
-                return onnx.import_model(model_or_path)
+                return onnx.import_model(model_or_path, output)
             case "catboost":
                 from scurry.importers import catboost
 
-                forest = catboost.import_model(model_or_path, categories)
+                forest = catboost.import_model(model_or_path, categories, output)
                 categories.clear()
                 return forest
             case "sklearn":
-                from scurry.importers import sklearn
-
-                if sklearn.is_pipeline(model_or_path):
-                    from scurry.importers import pipelines
-
-                    return pipelines.import_pipeline(model_or_path, rows, lambda last: _import(last, categories))
-                from scurry.importers import wrappers
-
-                if wrappers.is_wrapper(model_or_path):
-                    return wrappers.import_wrapper(model_or_path, lambda inside: _import(inside, categories, rows))
-                inner = sklearn.unwrap(model_or_path)
-                # What a wrapper holds may be of another framework.
-                return sklearn.import_model(inner) if inner is model_or_path else _import(inner, categories, rows)
+                return _from_sklearn(model_or_path, categories, rows, output)
     raise UnsupportedModelError(f"cannot import a {type(model_or_path).__name__}; accepted are {_ACCEPTED}")
 
 
-def _from_skops(path: str, estimator: Any, categories: dict[str, ArrayLike]) -> Forest:
+def _from_sklearn(model: Any, categories: dict[str, ArrayLike], rows: str | None, output: int | None) -> Forest:
+    """Import a model, pipeline or wrapper of scikit-learn. What it holds may be of another framework."""
+    from scurry.importers import sklearn, wrappers
+
+    if sklearn.is_pipeline(model):
+        from scurry.importers import pipelines
+
+        return pipelines.import_pipeline(model, rows, lambda last: _import(last, categories, None, output))
+    if wrappers.is_wrapper(model):
+        choose_output(output, 1, type(model).__name__)
+        return wrappers.import_wrapper(model, lambda inside: _import(inside, categories, rows))
+    if sklearn.has_model_for_each_output(model):
+        at = choose_output(output, len(model.estimators_), type(model).__name__)
+        return _import(model.estimators_[at], categories, rows)
+    inner = sklearn.unwrap(model)
+    return sklearn.import_model(inner, output) if inner is model else _import(inner, categories, rows, output)
+
+
+def _from_skops(path: str, estimator: Any, categories: dict[str, ArrayLike], output: int | None) -> Forest:
     try:
-        return _import(estimator, categories)
+        return _import(estimator, categories, None, output)
     except (UnsupportedModelError, MissingDependencyError):
         raise
     # A file may lack any attribute of an estimator, or give it any value.
     except Exception as error:
+        if isinstance(error, InputError) and error.argument == "output":
+            raise
         raise FormatError(f"{path} holds an estimator with missing or impossible fields: {error}") from error
 
 
@@ -152,10 +172,11 @@ def _looks_like_onnx(head: bytes) -> bool:
     return len(head) > 2 and head[0] == 0x08 and head[1] < 0x20 and head[2] in b"\x12\x1a\x22\x28\x32\x3a\x42"
 
 
-def _from_file(path: str, categories: dict[str, ArrayLike]) -> Forest:
+def _from_file(path: str, categories: dict[str, ArrayLike], output: int | None) -> Forest:
     from scurry.importers import treelite, ydf
 
     if ydf.is_folder(path):
+        choose_output(output, 1, "model of YDF")
         return ydf.import_folder(path)
     try:
         with open(path, "rb") as stream:
@@ -166,27 +187,29 @@ def _from_file(path: str, categories: dict[str, ArrayLike]) -> Forest:
         from scurry.importers import skops
 
         if skops.holds_estimator(path):
-            return _from_skops(path, skops.load_estimator(path), categories)
+            return _from_skops(path, skops.load_estimator(path), categories, output)
         return Forest.from_container(read_container(path))
     if path.endswith(".onnx") or _looks_like_onnx(head):
         from scurry.importers import onnx
 
-        return onnx.import_file(path)
+        return onnx.import_file(path, output)
     if head.startswith((b"tree\n", b"tree\r\n")):
         from scurry.importers import lightgbm
 
+        choose_output(output, 1, "LightGBM model")
         return lightgbm.import_file(path)
     if head.startswith(b"CBM1") or any(member in head for member in (b'"features_info"', b'"ctr_data"')):
         from scurry.importers import catboost
 
-        forest = catboost.import_file(path, categories)
+        forest = catboost.import_file(path, categories, output)
         categories.clear()
         return forest
     if head.lstrip()[:1] == b"{" or head.startswith(b"binf"):
         from scurry.importers import xgboost
 
-        return xgboost.import_file(path)
+        return xgboost.import_file(path, output)
     if treelite.looks_like_checkpoint(head):
+        choose_output(output, 1, "treelite model")
         return treelite.import_file(path)
     if head[:1] == b"\x80":
         raise FormatError(

@@ -38,6 +38,7 @@ from sklearn.ensemble import (
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
+from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.validation import check_is_fitted
@@ -45,6 +46,7 @@ from sklearn.utils.validation import check_is_fitted
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.forest.structure import mean_of_leaves
+from scurry.importers.outputs import choose_output
 
 _AVERAGED = (RandomForestClassifier, RandomForestRegressor, ExtraTreesClassifier, ExtraTreesRegressor)
 _SINGLE = (DecisionTreeClassifier, DecisionTreeRegressor)
@@ -61,13 +63,15 @@ _LINKS = {
 """Name and scale of the map from scores to predictions, by the class of the loss's link."""
 
 
-def import_model(model: Any) -> Forest:
+def import_model(model: Any, output: int | None = None) -> Forest:
     """Import a fitted scikit-learn estimator.
 
     Parameters
     ----------
     model : estimator
         A decision tree, forest or gradient boosting model, without wrappers (see `unwrap`).
+    output : int, optional
+        Of several targets, the one to predict.
 
     Returns
     -------
@@ -80,16 +84,22 @@ def import_model(model: Any) -> Forest:
     array([3., 5.])
     """
     _check_supported(model)
+    output = choose_output(output, getattr(model, "n_outputs_", 1), type(model).__name__)
     if isinstance(model, _AVERAGED):
-        return _import_averaged(model, model.estimators_)
+        return _import_averaged(model, model.estimators_, output)
     if isinstance(model, _SINGLE):
-        return _import_averaged(model, [model])
+        return _import_averaged(model, [model], output)
     return _import_boosted(model) if isinstance(model, _BOOSTED) else _import_hist_boosted(model)
 
 
 def is_pipeline(model: Any) -> bool:
     """Return whether a model is a ``Pipeline``."""
     return isinstance(model, Pipeline)
+
+
+def has_model_for_each_output(model: Any) -> bool:
+    """Return whether a model is fitted, and has a model of its own for each of its targets."""
+    return isinstance(model, MultiOutputClassifier | MultiOutputRegressor) and hasattr(model, "estimators_")
 
 
 def unwrap(model: Any) -> Any:
@@ -139,9 +149,6 @@ def _check_supported(model: Any) -> None:
                 f"{kind} has its own {name}, so its answers need not be those of its trees; "
                 "fit the scikit-learn estimator it is derived from"
             )
-    n_outputs = getattr(model, "n_outputs_", 1)
-    if n_outputs != 1:
-        raise UnsupportedModelError(f"this {kind} predicts {n_outputs} targets at once; fit one model for each target")
 
 
 def _describe(model: Any) -> dict[str, Any]:
@@ -153,10 +160,15 @@ def _describe(model: Any) -> dict[str, Any]:
     }
 
 
-def _import_averaged(model: Any, trees: Sequence[Any]) -> Forest:
+def _import_averaged(model: Any, trees: Sequence[Any], output: int) -> Forest:
     """Import a single tree, or trees whose values are averaged."""
-    value = np.concatenate([tree.tree_.value[:, 0, :] for tree in trees])
-    return Forest(**_describe(model), **_join_trees(trees), value=value, aggregation="mean")
+    about = _describe(model)
+    if isinstance(about["classes"], list):
+        about["classes"] = about["classes"][output]
+    # Targets of fewer classes than others have columns that are never used.
+    n_columns = None if about["classes"] is None else len(about["classes"])
+    value = np.concatenate([tree.tree_.value[:, output, :n_columns] for tree in trees])
+    return Forest(**about, **_join_trees(trees), value=value, aggregation="mean")
 
 
 def _join_trees(trees: Sequence[Any]) -> dict[str, Any]:

@@ -29,6 +29,8 @@ from scurry import _core
 from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.importers import ubjson
+from scurry.importers.outputs import choose_output
+from scurry.importers.xgboost_outputs import split_vectors
 
 _LINKS = {
     "reg:squarederror": "identity",
@@ -54,12 +56,14 @@ _LINKS = {
 }
 
 
-def import_model(model: Any) -> Forest:
+def import_model(model: Any, output: int | None = None) -> Forest:
     """Import a trained XGBoost `Booster`, or an estimator of its scikit-learn interface.
 
     Parameters
     ----------
     model : Booster, XGBClassifier, XGBRegressor, XGBRanker, XGBRFClassifier or XGBRFRegressor
+    output : int, optional
+        Of several targets, the one to predict.
 
     Returns
     -------
@@ -93,15 +97,17 @@ def import_model(model: Any) -> Forest:
         raise UnsupportedModelError(
             f"cannot import a {type(model).__name__}; pass a Booster, an XGBClassifier or its like, or a model file"
         )
-    return _import_document(ubjson.loads(bytes(model.save_raw("ubj"))), estimator)
+    return _import_document(ubjson.loads(bytes(model.save_raw("ubj"))), estimator, output)
 
 
-def import_file(path: str | PathLike[str]) -> Forest:
+def import_file(path: str | PathLike[str], output: int | None = None) -> Forest:
     """Import a model that XGBoost saved as JSON or UBJ.
 
     Parameters
     ----------
     path : str or path
+    output : int, optional
+        Of several targets, the one to predict.
 
     Returns
     -------
@@ -130,7 +136,7 @@ def import_file(path: str | PathLike[str]) -> Forest:
         raise InputError(f"cannot read the model file {path!r}: {error.strerror or error}") from error
     try:
         document = _parse(data)
-        return _import_document(document, _saved_estimator(document))
+        return _import_document(document, _saved_estimator(document), output)
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from error
 
@@ -160,22 +166,37 @@ def _saved_estimator(document: Any) -> str | None:
     return saved.get("_estimator_type") if isinstance(saved, dict) else None
 
 
-def _import_document(document: Any, estimator: str | None) -> Forest:
+def _import_document(document: Any, estimator: str | None, target: int | None) -> Forest:
     """Import a document as its estimator predicts ("classifier", "regressor", "ranker"), or as a `Booster` (None)."""
     learner = field(document, "learner", dict)
     parameters = field(learner, "learner_model_param", dict)
     attributes = field(learner, "attributes", dict)
     objective = field(field(learner, "objective", dict), "name", str)
     model, tree_weight = _boosted_trees(field(learner, "gradient_booster", dict))
-    n_outputs = _output_count(parameters, field(model, "trees", list))
-    readout = _readout(objective, n_outputs, estimator)
+    n_targets = count(parameters, "num_target") if "num_target" in parameters else 1
+    target = choose_output(target, n_targets, "XGBoost model")
+    sizes = [count(field(tree, "tree_param", dict), "size_leaf_vector") for tree in field(model, "trees", list)]
+    n_outputs = max(count(parameters, "num_class"), n_targets, 1)
+    if sizes and max(sizes) > 1:
+        tree_weight = None if tree_weight is None else np.repeat(tree_weight, n_outputs)
+        model = split_vectors(model, sizes, n_outputs)
+    _check_outputs(n_outputs, model["trees"])
+    readout = _readout(objective, 1 if n_targets > 1 else n_outputs, estimator)
     version = numbers([document], "version", np.int64).tolist()
     base_score = _base_margins(parameters, n_outputs, _LINKS[objective], version)
     n_trees = _trees_used(model, attributes, estimator, n_outputs)
     output = numbers([model], "tree_info", np.int32)[:n_trees]
     if len(output) != n_trees or output.min() < 0 or output.max() >= n_outputs:
         raise FormatError(f"the model's 'tree_info' must give one of {n_outputs} outputs to each of {n_trees} trees")
-    trees = read_trees(model["trees"][:n_trees])
+    used = model["trees"][:n_trees]
+    if n_targets > 1:
+        chosen = np.flatnonzero(output == target)
+        used, output, n_trees = [used[at] for at in chosen], np.zeros(len(chosen), np.int32), len(chosen)
+        base_score = base_score[target : target + 1]
+        tree_weight = None if tree_weight is None else tree_weight[chosen]
+        if not used:
+            raise FormatError(f"the model has no tree for target {target}")
+    trees = read_trees(used)
     leaf_value = np.where(trees.left < 0, trees.condition, np.float32(0))
     if tree_weight is not None:
         of_node = np.repeat(np.arange(n_trees), np.diff(trees.offset))
@@ -201,23 +222,11 @@ def _import_document(document: Any, estimator: str | None) -> Forest:
         raise FormatError(f"the model is not sound: {error}") from error
 
 
-def _output_count(parameters: dict[str, Any], trees: list[Any]) -> int:
-    """Return the number of margins that a row gets: one per class, or one."""
-    if "num_target" in parameters and count(parameters, "num_target") > 1:
-        raise UnsupportedModelError(
-            "this XGBoost model predicts several targets, a scurry forest one; train and import one model per target"
-        )
+def _check_outputs(n_outputs: int, trees: list[Any]) -> None:
     if not trees:
         raise UnsupportedModelError("this XGBoost model has no trees; train it for at least one round")
-    if max(count(field(tree, "tree_param", dict), "size_leaf_vector") for tree in trees) > 1:
-        raise UnsupportedModelError(
-            "this XGBoost model has trees with vector leaves (multi_strategy='multi_output_tree'); "
-            "train it with multi_strategy='one_output_per_tree'"
-        )
-    n_outputs = max(count(parameters, "num_class"), 1)
     if n_outputs > len(trees):
-        raise FormatError(f"the model has {n_outputs} classes but only {len(trees)} trees")
-    return n_outputs
+        raise FormatError(f"the model has {n_outputs} classes or targets but only {len(trees)} trees")
 
 
 def _readout(objective: str, n_outputs: int, estimator: str | None) -> dict[str, Any]:

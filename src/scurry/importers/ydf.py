@@ -66,7 +66,8 @@ def import_folder(path: str | PathLike[str]) -> Forest:
     """
     folder = os.fspath(path)
     try:
-        return _import(folder)
+        with np.errstate(invalid="ignore"):  # NaNs of damaged files may be of the kind that signals
+            return _import(folder)
     except (FormatError, InputError) as error:
         raise FormatError(f"{folder} is not a sound model of YDF: {error}") from error
 

@@ -26,7 +26,7 @@ class LatestEvidence:
         self._forget()
 
     def _forget(self) -> None:
-        self._n_closed, self._was_raised = 0, False
+        self._n_closed = 0
         self._closed = [np.zeros(len(part.losses), np.int64) for part in self.record.setup.parts]
         self._begun = [np.full(len(part.log_gains), -np.inf) for part in self.record.setup.parts]
 
@@ -35,32 +35,34 @@ class LatestEvidence:
         if epoch < self._n_closed:
             self._forget()  # labels may come late, so that what was remembered is no longer true
 
-    def is_raised(self) -> bool:
-        """Return whether an alarm of either kind is raised, now or after an earlier epoch."""
-        n_epochs = len(self.record.started)
-        if n_epochs == 0:
-            return False
-        if self._n_closed < n_epochs - 2:  # labels came late, or a state was loaded
+    def look(self) -> tuple[bool, bool]:
+        """Return whether an alarm and whether a change is found: now, or since what was looked at before."""
+        n_epochs, found = len(self.record.started), (False, False)
+        if n_epochs and self._n_closed < n_epochs - 2:  # labels came late, or a state was loaded
             evidence = find_evidence(self.record)
-            self._was_raised |= evidence.alarm_epoch is not None or evidence.change_epoch is not None
-        while self._n_closed < n_epochs - 1:
-            self._was_raised |= self._look(self._n_closed)
+            found = evidence.alarm_epoch is not None, evidence.change_epoch is not None
+        while self._n_closed < n_epochs:
+            e_value, change = self._measure()
+            limit = 1.0 / (1.0 - self.record.setup.confidence)
+            found = found[0] or e_value >= limit, found[1] or change >= RUN_LENGTH + EPOCH
+            if self._n_closed == n_epochs - 1:
+                break
             self._close()
-        return self._was_raised or self._look(n_epochs - 1)
+        return found
 
-    def _look(self, epoch: int) -> bool:
-        """Return whether an alarm is raised after the epoch that follows those that are closed."""
-        record = self.record
+    def _measure(self) -> tuple[float, float]:
+        """Return the e-value and the detector of changes after the epoch that follows those that are closed."""
+        record, epoch = self.record, self._n_closed
         parts = record.setup.parts
         e_value, change, begins = 0.0, 0.0, np.isfinite(record.started[epoch])
         with np.errstate(over="ignore"):
             for part, epochs, closed, begun in zip(parts, record.epochs, self._closed, self._begun, strict=True):
-                capitals = log_capitals(part, closed + epochs[epoch])
+                capitals, started = log_capitals(part, closed + epochs[epoch]), begun
                 if begins:
-                    begun = np.logaddexp(begun, _LOG_EPOCH - log_capitals(part, closed))
+                    started = np.logaddexp(begun, _LOG_EPOCH - log_capitals(part, closed))
                 e_value += float(np.exp(capitals).mean()) / len(parts)
-                change += float(np.exp(capitals + begun).mean()) / len(parts)
-        return e_value >= 1.0 / (1.0 - record.setup.confidence) or change >= RUN_LENGTH + EPOCH
+                change += float(np.exp(capitals + started).mean()) / len(parts)
+        return e_value, change
 
     def _close(self) -> None:
         """Count the next epoch among those that are over."""

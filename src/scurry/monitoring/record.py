@@ -157,7 +157,9 @@ class Record:
         self.by_class = np.zeros((len(setup.classes), 2), np.int64)
         self.by_trees = np.zeros((setup.n_trees + 1, 2), np.int64)
         self.waiting: dict[Any, Waiting] = {}
+        # Where each alarm was first seen: within an epoch, at whose end there may be less evidence again.
         self.alarm_number: int | None = None
+        self.change_number: int | None = None
         self._kept = [Kept.empty(setup)]
 
     @property
@@ -178,9 +180,9 @@ class Record:
         self._kept = [kept]
 
     @property
-    def is_sole(self) -> bool:
-        """Whether this is the record of one process, which goes on."""
-        return len(self.origins) == 1
+    def is_raised(self) -> bool:
+        """Whether an alarm of either kind was seen."""
+        return self.alarm_number is not None or self.change_number is not None
 
     @property
     def origin(self) -> np.uint64:
@@ -200,6 +202,23 @@ class Record:
         for total, more in zip(self.epochs, counts, strict=True):
             total[epoch] += more
         self.started[epoch] = min(self.started[epoch], now)
+
+    def append(self, other: Record) -> None:
+        """Add the rows of another record behind those counted so far, as if they had come next.
+
+        Its epochs begin within the current one, so that many short records make no more epochs than one long one.
+        """
+        first = self.epoch_of(self.next_number)
+        for epoch in np.flatnonzero(np.isfinite(other.started)).tolist():
+            self.add(first + epoch, [counts[epoch] for counts in other.epochs], float(other.started[epoch]))
+        kept = other.kept
+        numbers, origins = kept.numbers + self.next_number, np.full(len(kept), self.origin, np.uint64)
+        self.keep(Kept(kept.rows, numbers, origins, kept.changed, kept.trees, kept.labels))
+        for name in ("n_rows", "n_shadow", "n_changed"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.by_class += other.by_class
+        self.by_trees += other.by_trees
+        self.next_number += other.next_number
 
     @classmethod
     def merge(cls, records: Sequence[Record]) -> Record:
@@ -278,6 +297,7 @@ class Record:
             "seed": str(self.seed),
             "origins": list(self.origins),
             "alarm_number": self.alarm_number,
+            "change_number": self.change_number,
             "waiting": pack_values(_as_objects(list(self.waiting))),
         }
         header |= {name: getattr(self, name) for name in _NUMBERS}
@@ -334,6 +354,7 @@ class Record:
         for name in _NUMBERS:
             setattr(record, name, container.field(name, int))
         record.alarm_number = container.field("alarm_number", int | None)
+        record.change_number = container.field("change_number", int | None)
         record.origins = tuple(map(str, container.field("origins", list)))
         record.started = container.array("started", np.float64).copy()
         n_epochs = len(record.started)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.errors import InputError
 from scurry.formatting import align, format_number, format_percent, format_share
 from scurry.monitoring.betting import EPOCH, RUN_LENGTH, Counts, find_bounds, find_onset, log_detector, log_e_value
 from scurry.monitoring.record import Record
@@ -149,8 +152,8 @@ class State:
             return "No alarm." if self.n_shadow else "No shadow rows yet."
         time = "" if self.since_time is None else f" ({self.since_time:%Y-%m-%d %H:%M} UTC)"
         return (
-            f"ALARM: the promise does not hold since row {self.since:,}{time}; rows speak against it from row "
-            f"{self.onset:,} on."
+            f"ALARM: the promise {'does not hold' if self.alarm else 'no longer holds'}, raised at row {self.since:,}"
+            f"{time}; rows speak against it from row {self.onset:,} on."
         )
 
     def describe(self) -> str:
@@ -180,34 +183,26 @@ def find_evidence(record: Record) -> Evidence:
     """Return the evidence of a record against its promise: averages over its parts."""
     if not len(record.started):
         return Evidence(0.0, None, None)
-    parts = record.setup.parts
-    begins = np.isfinite(record.started)
-    with np.errstate(invalid="ignore"):
-        e_values = _log_average([log_e_value(p, e.cumsum(axis=0)) for p, e in zip(parts, record.epochs, strict=True)])
-        changes = _log_average([log_detector(p, e, begins) for p, e in zip(parts, record.epochs, strict=True)])
+    e_values, changes = _find_evidence_of_epochs(record)
     limit = -math.log1p(-record.setup.confidence)
     alarms, found = e_values >= limit, changes >= math.log(RUN_LENGTH + EPOCH)
-    return Evidence(
-        float(e_values[-1]),
-        int(alarms.argmax()) if alarms.any() else None,
-        int(found.argmax()) if found.any() else None,
-    )
+    seen = [
+        None if number is None else record.epoch_of(number) for number in (record.alarm_number, record.change_number)
+    ]
+    epochs = [
+        int(raised.argmax()) if raised.any() else epoch for raised, epoch in zip((alarms, found), seen, strict=True)
+    ]
+    return Evidence(float(e_values[-1]), *epochs)
 
 
-def find_alarm_epoch(record: Record, evidence: Evidence | None = None) -> int | None:
+def find_alarm_epoch(record: Record) -> int | None:
     """Return the epoch in which the first alarm of either kind was raised; None without one."""
-    found = find_evidence(record) if evidence is None else evidence
-    raised = [epoch for epoch in (found.alarm_epoch, found.change_epoch) if epoch is not None]
-    if not raised and record.alarm_number is not None:
-        # It was raised within an epoch, at whose end the evidence was less again.
-        raised = [min(record.epoch_of(record.alarm_number), len(record.started) - 1)]
-    return min(raised, default=None)
+    return min((epoch for epoch in find_evidence(record)[1:] if epoch is not None), default=None)
 
 
 def read_state(record: Record) -> State:
     """Return what a record says."""
     setup, evidence = record.setup, find_evidence(record)
-    is_alarm = evidence.alarm_epoch is not None or record.alarm_number is not None
     start, confidence = _find_window(record)
     parts = []
     for part, epochs in zip(setup.parts, record.epochs, strict=True):
@@ -229,11 +224,11 @@ def read_state(record: Record) -> State:
             )
         )
     worst = max(range(len(parts)), key=lambda at: parts[at].e_value)
-    epoch, onset, started = find_alarm_epoch(record, evidence), None, math.inf
+    epoch, onset, started = find_alarm_epoch(record), None, math.inf
     if epoch is not None:
         # Rows after the alarm may be fine again, or answered otherwise: they say nothing of how it came about.
         onset = find_onset(setup.parts[worst], record.epochs[worst][: epoch + 1]) * setup.rows_per_epoch
-        started = float(record.started[epoch])
+        started = float(record.started[min(epoch, len(record.started) - 1)])
     return State(
         n_rows=record.n_rows,
         n_shadow=record.n_shadow,
@@ -243,7 +238,7 @@ def read_state(record: Record) -> State:
         upper=parts[worst].upper,
         max_rate=parts[worst].max_rate,
         e_value=_exp(evidence.log_e),
-        alarm=is_alarm,
+        alarm=evidence.alarm_epoch is not None,
         change=evidence.change_epoch is not None,
         since=None if epoch is None else epoch * setup.rows_per_epoch,
         onset=onset,
@@ -273,6 +268,8 @@ class History(NamedTuple):
         The rate among them, and bounds with the confidence of the watch, each for its own stretch.
     e_value : float64 array
         Evidence against the promise after each stretch, over all rows so far and all parts.
+    detector : float64 array
+        The detector of changes after each stretch. Its alarm is at a million.
     """
 
     what: str
@@ -284,6 +281,7 @@ class History(NamedTuple):
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
     e_value: NDArray[np.float64]
+    detector: NDArray[np.float64]
 
 
 def read_history(record: Record, n_stretches: int) -> History:
@@ -296,7 +294,7 @@ def read_history(record: Record, n_stretches: int) -> History:
     starts, ends = edges[:-1], edges[1:]
     counts = [epochs[a:b].sum(axis=0) for a, b in zip(starts, ends, strict=True)]
     bounds = np.array([find_bounds(part, count, setup.confidence) for count in counts]).reshape(-1, 2)
-    evidence = np.array([_average_evidence(record, int(end)) for end in ends])
+    e_values, detectors = _find_evidence_of_epochs(record)
     return History(
         what=part.what,
         max_rate=part.max_mean,
@@ -306,14 +304,44 @@ def read_history(record: Record, n_stretches: int) -> History:
         rate=np.array([part.mean(count) for count in counts]),
         lower=bounds[:, 0],
         upper=bounds[:, 1],
-        e_value=np.array([_exp(float(value)) for value in evidence]),
+        e_value=np.array([_exp(value) for value in e_values[ends - 1].tolist()]),
+        detector=np.array([_exp(value) for value in detectors[ends - 1].tolist()]),
     )
 
 
-def _average_evidence(record: Record, n_epochs: int) -> float:
-    parts = zip(record.setup.parts, record.epochs, strict=True)
-    logs = [np.atleast_1d(log_e_value(part, epochs[:n_epochs].sum(axis=0))) for part, epochs in parts]
-    return float(_log_average(logs)[0])
+def _find_evidence_of_epochs(record: Record) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return logarithms of the e-value and of the detector of changes after each epoch: averages over parts."""
+    begins, parts = np.isfinite(record.started), list(zip(record.setup.parts, record.epochs, strict=True))
+    return (
+        _log_average([log_e_value(part, epochs.cumsum(axis=0)) for part, epochs in parts]),
+        _log_average([log_detector(part, epochs, begins) for part, epochs in parts]),
+    )
+
+
+def read(paths: Sequence[str | PathLike[str]]) -> State:
+    """Read the states that watches saved, of one predictor, and return that of all rows together.
+
+    The predictor is not needed.
+
+    Parameters
+    ----------
+    paths : sequence of str or path
+
+    Returns
+    -------
+    State
+
+    Raises
+    ------
+    FormatError
+        If a file is corrupt, or holds something else.
+    InputError
+        If the states do not fit together, or some rows would count twice.
+    """
+    if not paths:
+        raise InputError("paths must name one file or more", argument="paths")
+    records = [Record.load(path) for path in paths]
+    return read_state(records[0] if len(records) == 1 else Record.merge(records))
 
 
 def format_e_value(value: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from os import PathLike
@@ -14,15 +15,16 @@ from numpy.typing import NDArray
 from scurry.checks import RandomState, check_confidence, check_count, check_instance, draw_seed, is_number
 from scurry.errors import InputError, warn
 from scurry.forest import as_rows
+from scurry.forest.storage import container_bytes, container_of
 from scurry.monitoring.alarm import LatestEvidence
 from scurry.monitoring.draws import Draws, mix
 from scurry.monitoring.explain import Explanation, explain
 from scurry.monitoring.recalibrate import find_active, recalibrate
-from scurry.monitoring.record import UNKNOWN, Kept, Record, Setup, Waiting
+from scurry.monitoring.record import KIND, UNKNOWN, Kept, Record, Setup, Waiting
 from scurry.monitoring.shadow import Comparison, count_losses, find_parts, take
 from scurry.monitoring.state import History, State, find_alarm_epoch, read_history, read_state
 from scurry.predictor import Predictor
-from scurry.promises import Outcomes
+from scurry.promises import Outcomes, Promise
 from scurry.runners.runner import Run
 
 DEFAULT_SHARE, DEFAULT_KEPT = 0.002, 20_000
@@ -126,6 +128,16 @@ class Watch:
         return self._record.setup.share
 
     @property
+    def promise(self) -> Promise:
+        """What is watched."""
+        return self._record.setup.promise
+
+    @property
+    def needs_groups(self) -> bool:
+        """Whether the promise is about queries or groups, so that predictions need `groups`."""
+        return self._by_query or self._by_group
+
+    @property
     def on_alarm(self) -> OnAlarm:
         """What happens when an alarm of either kind is raised.
 
@@ -143,7 +155,7 @@ class Watch:
         with self._lock:
             self._on_alarm: OnAlarm = action
             self._active = self.predictor
-            if self._record.alarm_number is not None:
+            if self._record.is_raised:
                 self._active = self._find_active()
 
     @property
@@ -226,12 +238,12 @@ class Watch:
             self._evaluate()
             return read_state(self._record)
 
-    def history(self, n_stretches: int = 60) -> History:
+    def history(self, n_stretches: int = 30) -> History:
         """Return how the state came about: rates and evidence in a few stretches of rows.
 
         Parameters
         ----------
-        n_stretches : int, default 60
+        n_stretches : int, default 30
             At most so many.
 
         Returns
@@ -336,6 +348,64 @@ class Watch:
         first = 0 if epoch is None else (epoch + 1) * self._record.setup.rows_per_epoch
         return recalibrate(self._compare, self._record.setup, kept, first, options)
 
+    def count(self, X: Any, *, ids: Any = None, groups: Any = None) -> None:
+        """Count rows that were predicted elsewhere by the same predictor: some of them become shadow rows.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        ids, groups : optional
+            As for `predict`.
+        """
+        rows = as_rows(self.predictor.forest, X)
+        self._check_names(rows, ids, groups)
+        self._draw(rows, ids, groups, None)
+
+    def branch(self, name: str) -> Watch:
+        """Return a new watch with the same settings, for a part of the rows such as a file; see `join`.
+
+        Parameters
+        ----------
+        name : str
+            Of the part. It draws other shadow rows than parts with other names.
+
+        Returns
+        -------
+        Watch
+            Its own alarms do nothing.
+        """
+        digest = hashlib.sha256(f"{self._record.seed} {name}".encode()).digest()
+        record = Record(self._record.setup, int.from_bytes(digest[:8], "little"))
+        return Watch(self.predictor, record, lambda state: None)
+
+    def join(self, branch: Watch) -> None:
+        """Add the rows of a branch behind those counted so far. It must not count any more.
+
+        Parameters
+        ----------
+        branch : Watch
+            Of `branch`.
+        """
+        with branch._lock, self._lock:
+            branch._evaluate()
+            self._evaluate()
+            self._record.append(branch._record)
+            self._none_before = self._draws.none_before(self._record.next_number)
+            self._evidence = LatestEvidence(self._record)
+            raised = self._raise_alarm()
+        self._act(raised)
+
+    def to_bytes(self) -> bytes:
+        """Return what `save` would write, for another process."""
+        with self._lock:
+            self._evaluate()
+            return container_bytes(KIND, *self._record.to_parts())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, predictor: Predictor, *, on_alarm: OnAlarm = "warn") -> Watch:
+        """Return the watch that `to_bytes` wrote; see `load`."""
+        return cls._of_record(Record.from_container(container_of(data)), predictor, on_alarm)
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write the state to a file in one move; nothing in it is executed when it is loaded.
 
@@ -371,11 +441,14 @@ class Watch:
         FormatError
             If the file is corrupt.
         """
+        return cls._of_record(Record.load(path), predictor, on_alarm)
+
+    @classmethod
+    def _of_record(cls, record: Record, predictor: Predictor, on_alarm: OnAlarm) -> Watch:
         check_instance("predictor", predictor, Predictor, hint="; load it with scurry.load(path)")
-        record = Record.load(path)
         if record.setup.digest != predictor.digest:
             raise InputError(
-                f"{path} is the state of another predictor (digest {record.setup.digest[:12]}…, this one has "
+                f"the state is that of another predictor (digest {record.setup.digest[:12]}…, this one has "
                 f"{predictor.digest[:12]}…); begin a new state, or load the predictor that was watched",
                 argument="predictor",
             )
@@ -417,7 +490,7 @@ class Watch:
         return f"Watch({self.predictor!r}, n_rows={record.n_rows}, n_shadow={record.n_shadow + self._n_pending})"
 
     def _check_names(self, rows: NDArray[Any], ids: Any, groups: Any) -> None:
-        needs_groups = self._by_query or self._by_group
+        needs_groups = self.needs_groups
         if ids is None and groups is None and not needs_groups and not self._record.setup.promise.NEEDS_LABELS:
             return  # the common case, which single rows have to pay for in full
         if needs_groups and groups is None:
@@ -568,10 +641,15 @@ class Watch:
 
     def _raise_alarm(self) -> State | None:
         """Return the state if an alarm is raised now, and none was before."""
-        record = self._record
-        if record.alarm_number is not None or not self._evidence.is_raised():
+        record, was_raised = self._record, self._record.is_raised
+        is_alarm, is_change = self._evidence.look()
+        latest = max(record.next_number - 1, 0)
+        if is_alarm and record.alarm_number is None:
+            record.alarm_number = latest
+        if is_change and record.change_number is None:
+            record.change_number = latest
+        if was_raised or not record.is_raised:
             return None
-        record.alarm_number = record.next_number
         self._active = self._find_active()
         return read_state(record)
 

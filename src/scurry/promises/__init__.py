@@ -11,6 +11,7 @@ from scurry.promises.certificate import Certificate, GroupTest
 from scurry.promises.kinds import Cost, Labels, Promise
 from scurry.promises.measurements import (
     BudgetMeasurement,
+    CascadeMeasurement,
     CostMeasurement,
     ExitMeasurement,
     RankMeasurement,
@@ -28,6 +29,7 @@ from scurry.promises.values import Values
 __all__ = [
     "Accuracy",
     "BudgetMeasurement",
+    "CascadeMeasurement",
     "Certain",
     "Certificate",
     "Cost",

@@ -13,6 +13,7 @@ from scurry.formatting import align, format_percent, format_share
 from scurry.promises.kinds import Labels, Promise
 from scurry.promises.measurements import (
     BudgetMeasurement,
+    CascadeMeasurement,
     CostMeasurement,
     ExitMeasurement,
     Measurement,
@@ -311,6 +312,7 @@ def _measurement(data: Any) -> Measurement | None:
             StepMeasurement,
             CostMeasurement,
             BudgetMeasurement,
+            CascadeMeasurement,
             SizeMeasurement,
         )
     }

@@ -266,6 +266,45 @@ class BudgetMeasurement:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CascadeMeasurement:
+    """What a cascade did on the rows that certified it.
+
+    Attributes
+    ----------
+    kept : float
+        Share of rows that the cheap model answered.
+    changed : float
+        Share of rows whose answer is not the expensive model's; of values, those that are too far from it.
+    cheap_changed : float
+        The same, if the cheap model had answered all rows.
+    cheap_us, expensive_us : float or None
+        Microseconds per row of either model on this machine, where they were measured or given.
+    """
+
+    kept: float
+    changed: float
+    cheap_changed: float
+    cheap_us: float | None = None
+    expensive_us: float | None = None
+
+    TAG: ClassVar[str] = "cascade"
+
+    def describe(self) -> dict[str, str]:
+        """Return what was measured, by name."""
+        lines = {
+            "rows kept": f"{format_share(self.kept)} got the cheap model's answer, the others were passed on",
+            "answers changed": f"{format_share(self.changed)}; the cheap one alone {format_share(self.cheap_changed)}",
+        }
+        if self.cheap_us is not None and self.expensive_us is not None:
+            mean = self.cheap_us + (1.0 - self.kept) * self.expensive_us
+            lines["time per row"] = (
+                f"{format_number(mean)} µs: cheap {format_number(self.cheap_us)}, expensive "
+                f"{format_number(self.expensive_us)}"
+            )
+        return lines
+
+
+@dataclass(frozen=True, kw_only=True)
 class SizePoint:
     """A smaller forest that was a candidate, and what it did on the calibration rows.
 
@@ -386,6 +425,7 @@ Measurement: TypeAlias = (
     | StepMeasurement
     | CostMeasurement
     | BudgetMeasurement
+    | CascadeMeasurement
     | SizeMeasurement
 )
 

@@ -31,7 +31,7 @@ from scurry.monitoring import Watch
 from scurry.predictor import Predictor
 from scurry.promises import GroupTest
 from scurry.pruning import Offers, PruningPath
-from scurry.report import exits, prunings, steps, watching
+from scurry.report import exits, prunings, sizes, steps, watching
 from scurry.report.alternatives import render_alternatives
 from scurry.report.charts import Axis, Chart
 from scurry.report.markup import Markup, join, tabulate, tag
@@ -75,8 +75,8 @@ def write(
         For a plan that keeps the top k: the query of each row. `y_test` is then the relevance of documents.
     model : fitted estimator, optional
         The source model, to be timed next to scurry. All are timed on `X_test` as it is; if that is not the kind of
-        array that the engine reads, scurry is timed on such an array too. A forest within a budget of feature costs is
-        compared with it as well; without it, there is nothing to compare such a forest with.
+        array that the engine reads, scurry is timed on such an array too. A compressed forest, or one within a budget
+        of feature costs, is compared with it as well; without it, there is nothing to compare such a forest with.
     title : str, optional
         Page title.
     max_cost : float, optional
@@ -180,7 +180,7 @@ def _check_groups(subject: Any, groups: Any) -> None:
 def _find_full_model(subject: Predictor | Forest | PruningPath | Offers, original: Any) -> tuple[Forest, str]:
     """Return what answers are compared with, and what to call it."""
     match subject:
-        case Predictor() if prunings.is_about_costs(subject):
+        case Predictor() if prunings.is_about_costs(subject) or sizes.is_compressed(subject):
             try:
                 forest = None if original is None else from_model(original)
             except UnsupportedModelError:
@@ -193,6 +193,7 @@ def _find_full_model(subject: Predictor | Forest | PruningPath | Offers, origina
                     "model that it was made of",
                     argument="model",
                 )
+            sizes.check_original(subject, forest)
             return forest, "the original model"
         case Predictor():
             return subject.forest, "the full model"
@@ -223,6 +224,8 @@ def _tell(
         return exits.tell(subject, test)
     if prunings.is_about_costs(subject):
         return prunings.tell_chosen(subject, test, currency)
+    if sizes.is_compressed(subject):
+        return sizes.tell(subject, test)
     return tell_whole(subject.forest, test, subject.certificate)
 
 

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scurry.formatting import format_number, format_percent, format_share
 from scurry.monitoring import Explanation, History, State, Tally, Watch
+from scurry.monitoring.betting import RUN_LENGTH
 from scurry.monitoring.state import format_e_value
 from scurry.report.charts import Axis, Chart
 from scurry.report.markup import Markup, join, tabulate, tag
 from scurry.version import read_version
 
-_MOST_EVIDENCE = 6.0  # powers of ten that the chart of the evidence shows
-_N_LISTED = 20
+_N_LISTED = 10
 
 
 def title(watch: Watch) -> str:
@@ -110,19 +111,12 @@ def _render_history(state: State, history: History) -> Markup | None:
     rate.draw_line(middle, history.rate, "main")
     rate.draw_dots(middle, history.rate, "large")
     rate.draw_guide(history.max_rate, f"promised: at most {format_percent(history.max_rate)}")
-    # Powers of ten, because evidence multiplies; far beyond the alarm it says nothing more.
-    powers = np.log10(np.maximum(history.e_value, 1e-3)).clip(-3, _MOST_EVIDENCE)
-    limit = -math.log10(1 - state.confidence)
-    evidence = Chart(
-        f"Evidence against the promise over time; the alarm is at {1 / (1 - state.confidence):.4g}",
-        across,
-        Axis("e-value", -3, _MOST_EVIDENCE, lambda power: f"{10.0**power:,.10g}"),
-    )
-    evidence.draw_line(middle, powers, "main")
-    evidence.draw_guide(limit, f"alarm at {1 / (1 - state.confidence):.4g}")
+    limit = 1 / (1 - state.confidence)
+    evidence = _draw_evidence("e-value", across, middle, history.e_value, limit)
+    detector = _draw_evidence("detector of changes", across, middle, history.detector, RUN_LENGTH)
     legend = [("positive", "bounds of each stretch alone")]
     if state.since is not None:
-        for chart in (rate, evidence):
+        for chart in (rate, evidence, detector):
             chart.draw_strips([state.since], [chart.y.low], [chart.y.high], "negative")
         legend.append(("negative", f"the alarm, at row {state.since:,}"))
     keys = tag("ul", *(tag("li", tag("span", class_=f"key {style}"), name) for style, name in legend), class_="legend")
@@ -138,6 +132,21 @@ def _render_history(state: State, history: History) -> Markup | None:
         )
     ]
     return _section("history", "Over time", tag("div", *figures, class_="charts"))
+
+
+def _draw_evidence(
+    name: str, across: Axis, middle: NDArray[np.float64], values: NDArray[np.float64], limit: float
+) -> Chart:
+    """Draw evidence in powers of ten, because it multiplies; far beyond the alarm it says nothing more."""
+    low, high = -3.0, max(math.ceil(math.log10(limit)) + 2.0, 4.0)
+    chart = Chart(
+        f"The {name} over time; the alarm is at {limit:,.4g}",
+        across,
+        Axis(name, low, high, lambda p: f"{10.0**p:,.10g}"),
+    )
+    chart.draw_line(middle, np.log10(np.clip(values, 10.0**low, 10.0**high)), "main")
+    chart.draw_guide(math.log10(limit), f"alarm at {limit:,.7g}")
+    return chart
 
 
 def _render_features(explanation: Explanation) -> Markup:

@@ -110,6 +110,8 @@ class ExitRunner:
 
     def labels(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[Any]:
         """Return the label of each row."""
+        if decides_by_members(self.forest):
+            return self._label(self._stop(rows, n_threads)[2])
         codes = np.empty(len(rows), np.int64)
         self._native.labels(rows, codes, self.forest.engine, *self._decision, n_threads)
         return self.forest.decode(codes)
@@ -127,7 +129,7 @@ class ExitRunner:
             return scores
 
         return Run(
-            labels=self.forest.decode(self.forest.engine_labels[is_positive.view(np.uint8)]),
+            labels=self._label(is_positive),
             trees=trees,
             reason_codes=_REASON_CODES[complete.view(np.uint8)],
             find_scores=find_scores,
@@ -182,10 +184,16 @@ class ExitRunner:
         is_positive: NDArray[np.bool_] = np.where(undecided, decided_by >= threshold, sides == ExitSide.POSITIVE)
         if tolerance >= 0:
             close = np.flatnonzero(undecided & (np.abs(sums.astype(np.int64) - threshold) <= tolerance))
-            exact = np.empty(len(close), np.int64)
-            self.forest.engine.labels(rows[close], exact, n_threads)
-            is_positive[close] = exact == positive
+            if decides_by_members(self.forest):
+                is_positive[close] = self.forest.codes_of(self.forest.predict(rows[close], n_threads)) == 1
+            else:
+                exact = np.empty(len(close), np.int64)
+                self.forest.engine.labels(rows[close], exact, n_threads)
+                is_positive[close] = exact == positive
         return sums, trees, is_positive
+
+    def _label(self, is_positive: NDArray[np.bool_]) -> NDArray[Any]:
+        return self.forest.decode(self.forest.engine_labels[is_positive.view(np.uint8)])
 
     def _summed_scores(self, sums: NDArray[np.int32]) -> NDArray[np.int32]:
         return sums if self._packed is None else self._packed.shares(sums)
@@ -244,6 +252,8 @@ class LeaderRunner:
 
     def labels(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[Any]:
         """Return the label of each row."""
+        if decides_by_members(self.forest):
+            return self.run(rows, n_threads, budget).labels
         codes = np.empty(len(rows), np.int64)
         self._native.labels(rows, codes, self.forest.engine, self.forest.engine_labels, self._tolerance, n_threads)
         return self.forest.decode(codes)
@@ -325,6 +335,11 @@ class LeaderRunner:
         decided = np.empty(n, np.uint8)
         self._native.run(rows, sums, trees, leaders, decided, n_threads)
         return sums, trees, leaders, decided.astype(np.bool_)
+
+
+def decides_by_members(forest: Forest) -> bool:
+    """Return whether the labels of a forest come from the members of its wrapper."""
+    return forest.wrapper is not None and forest.wrapper.decides
 
 
 def count_tests(

@@ -26,7 +26,7 @@ class Answer(NamedTuple):
     label : scalar
         One of the model's classes, or a regressor's value.
     probabilities : float64 array of shape (n_classes,) or None
-        None for a regressor.
+        None for a regressor, and for a model whose probabilities are not those of its scores.
     complete : bool
         Whether this is the full model's answer.
     """
@@ -41,6 +41,7 @@ class StepRunner:
     """Runs the native walk of a forest, step by step."""
 
     def __init__(self, forest: Forest, steps: NDArray[np.int32], rule: StepRule) -> None:
+        forest.refuse_wrapper("answer after any step")
         self.forest, self.n_steps = forest, len(steps)
         steps = np.ascontiguousarray(steps, np.int32)
         self._native = _core.Anytime(
@@ -106,7 +107,8 @@ class StepRunner:
             if self.forest.classes is None:
                 yield Answer(walk.n_steps, values[0], None, complete)
             else:
-                yield Answer(walk.n_steps, self.forest.decode(code)[0], values.copy(), complete)
+                shares = values.copy() if self.forest.wrapper is None else None
+                yield Answer(walk.n_steps, self.forest.decode(code)[0], shares, complete)
             if complete:
                 return
             walk.advance(every)
@@ -122,5 +124,10 @@ class StepRunner:
 
     def _probabilities(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[np.float64]:
         values = np.empty((len(rows), max(self.forest.n_classes, 1)))
+        if self.forest.wrapper is not None and self.forest.n_outputs == 1:
+            scores = np.empty((len(rows), 1))
+            self._native.run(rows, n_threads, budget.max_steps, budget.time_us, budget.abort, scores=scores)
+            second = self.forest.link_scores(scores)
+            return np.hstack([1 - second, second])
         self._native.run(rows, n_threads, budget.max_steps, budget.time_us, budget.abort, probabilities=values)
         return values

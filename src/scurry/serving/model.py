@@ -19,6 +19,7 @@ from scurry.checks import check_count
 from scurry.errors import InputError
 from scurry.forest import Forest, RawRows, as_rows
 from scurry.forest.tables import CodedRows
+from scurry.monitoring import Watch
 from scurry.predictor import Predictor
 from scurry.runners.runner import STOP_REASONS, Run
 from scurry.serving.scorer import Columns
@@ -139,10 +140,19 @@ class ServedModel:
         Any plan; `Predictor.full` of a forest evaluates every tree.
     min_steps : int, optional
         Steps without which a row of an anytime plan is not answered; a tenth of all by default.
+    watch : Watch, optional
+        A watch of the predictor, which counts the rows that are answered.
     """
 
-    def __init__(self, predictor: Predictor, min_steps: int | None = None) -> None:
+    def __init__(self, predictor: Predictor, min_steps: int | None = None, watch: Watch | None = None) -> None:
         forest = predictor.forest
+        self.watch = watch
+        if watch is not None and (watch.promise.NEEDS_LABELS or watch.needs_groups > predictor.plan.ranks_groups):
+            raise InputError(
+                "the promise is tested by labels or groups, which requests do not have; call watch.predict in your own "
+                "service",
+                argument="model",
+            )
         forest.refuse_front("be served")
         raw = RawRows() if forest.raw_rows is None else forest.raw_rows
         self.predictor, self.forest, self.by_step = predictor, forest, predictor.plan.by_step
@@ -182,10 +192,12 @@ class ServedModel:
         """Return the seconds that a row takes; also builds what the first prediction would build."""
         rows = np.zeros((_N_TIMED_ROWS, self.forest.n_features), self.forest.input_dtype)
         rows = rows.view(CodedRows) if self.forest.is_encoded else rows
+        watch, self.watch = self.watch, None  # these are no rows of anybody
         for name in self._outputs:
             self.score(rows, [name], None, np.inf)
         begun = time.perf_counter()
         self.score(rows, [self.label_name], None, np.inf)
+        self.watch = watch
         return (time.perf_counter() - begun) / _N_TIMED_ROWS
 
     def metadata(self) -> dict[str, list[dict[str, object]]]:
@@ -304,8 +316,11 @@ class ServedModel:
             For each row; of anytime plans only.
         """
         if not self.by_step:
-            run = self.predictor.run(rows, groups=np.zeros(len(rows), np.int64) if self.whole_requests else None)
-            return self._columns_of(run, outputs, lambda: self.predictor.predict_proba(rows)), 1.0
+            query = np.zeros(len(rows), np.int64) if self.whole_requests else None
+            # After an alarm another predictor may answer, as the user asked; probabilities are of the same one.
+            active = self.predictor if self.watch is None else self.watch.active
+            run = active.run(rows, groups=query) if self.watch is None else self.watch.run(rows, groups=query)
+            return self._columns_of(run, outputs, lambda: active.predict_proba(rows)), 1.0
         run = self.predictor.run(rows, max_steps=max_steps, time_us=time_us)
         columns = self._columns_of(run, outputs, lambda: self._probabilities_after(rows, run.steps))
         short = np.flatnonzero(run.steps < self.min_steps)

@@ -27,7 +27,7 @@ from scurry.verbs.planners.by_scores import (
     spent_by,
     split_to_choose,
 )
-from scurry.verbs.planners.by_values import plan_by_values
+from scurry.verbs.planners.by_values import plan_by_values, summed
 from scurry.verbs.planners.by_votes import plan_by_votes, plan_without_rows
 from scurry.verbs.planners.score_maps import with_score_map
 from scurry.verbs.planners.sentinels import can_refit
@@ -179,6 +179,8 @@ def calibrate(calibration: Calibration) -> Predictor:
     """Return the predictor that a calibration asks for, wherever its rows lie."""
     if isinstance(calibration.promise, TopK):
         calibration = replace(calibration, forest=ranked_by_score(calibration.forest))
+    if isinstance(calibration.promise, Values):
+        calibration = replace(calibration, forest=summed(calibration.forest))
     planner = _PLANNERS.get(type(calibration.promise))
     if planner is None:
         raise InputError(f"early_exit cannot promise {calibration.promise!r}", argument="promise")

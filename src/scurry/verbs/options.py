@@ -20,7 +20,7 @@ from scurry.checks import (
     draw_seed,
 )
 from scurry.errors import InputError
-from scurry.forest import Forest, as_rows
+from scurry.forest import Forest, Thresholded, as_member, as_rows
 from scurry.promises import Certificate, Labels, Promise, RowSummary
 from scurry.stopping.guarantee import certified_rate
 from scurry.stopping.sample import InMemory, Sample, Sums
@@ -401,6 +401,12 @@ def with_threshold(forest: Forest, probability: float) -> Forest:
         raise InputError(f"threshold must be a probability between 0 and 1, got {probability!r}", argument="threshold")
     if forest.n_classes != 2:
         raise InputError(f"threshold is for two classes, the model has {forest.n_classes}")
+    if forest.wrapper is not None:
+        if not forest.wrapper.has_probabilities:
+            raise InputError(f"threshold needs probabilities, and this model answers with {forest.wrapper.describe()}")
+        members = (as_member(forest, np.arange(2)),)
+        wrapper = Thresholded(members=members, response="probability", positive=1, threshold=float(probability))
+        return forest.replace(wrapper=wrapper)
     fields: dict[str, Any] = {}
     if forest.n_outputs == 2:
         if forest.link != "identity" or forest.tree_output[0] >= 0:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from scurry.errors import UnsupportedModelError
-from scurry.forest import Averaged, Forest
-from scurry.importers.wrappers.joined import align, as_member, build, join, mean_fields, place_features, trees_of
+from scurry.forest import Averaged, Forest, as_member
+from scurry.importers.wrappers.joined import align, build, join, mean_fields, place_features, trees_of
 
 
 def import_bagging(model: Any, import_model: Callable[[Any], Forest]) -> Forest:

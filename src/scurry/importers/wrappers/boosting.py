@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from scurry.errors import UnsupportedModelError
-from scurry.forest import Forest, Samme
-from scurry.importers.wrappers.joined import Contribution, align, as_member, build, join
+from scurry.forest import Forest, Samme, as_member
+from scurry.forest.structure import label_codes
+from scurry.importers.wrappers.joined import Contribution, align, build, join
 
 
 def import_boosting(model: Any, import_model: Callable[[Any], Forest]) -> Forest:
@@ -28,8 +29,8 @@ def import_boosting(model: Any, import_model: Callable[[Any], Forest]) -> Forest
         )
     parts = []
     for forest, weight in zip(forests, model.estimator_weights_, strict=True):
-        labels = forest.codes_of(forest.classes)  # its own numbers
-        voted = np.searchsorted(classes, np.asarray(forest.classes)[labels])[forest.value.argmax(axis=1)]
+        codes = label_codes(classes, np.asarray(forest.classes), "classes")
+        voted = codes[forest.value.argmax(axis=1)]
         share = np.where(voted[:, None] == np.arange(n_classes), weight, -1 / (n_classes - 1) * weight)
         # For two classes both columns are the same but for their sign.
         value = share[:, 1:] if n_classes == 2 else share

@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _check_response_method
 
 from scurry.errors import UnsupportedModelError
-from scurry.forest import Averaged, Calibrated, Forest
+from scurry.forest import Averaged, Calibrated, Forest, Samme, as_member
 from scurry.forest.structure import label_codes
 from scurry.importers.wrappers.floats import first_true, neighbours
 from scurry.importers.wrappers.joined import (
     Contribution,
     affine,
     align,
-    as_member,
     build,
     is_mean,
     join,
     line,
     log_odds,
     mean_fields,
+    own_scores,
     single,
     spread_classes,
 )
@@ -70,7 +70,11 @@ def _read_map(calibrator: Any, method: str) -> tuple[float, ...]:
 
 
 def _precision(pair: Any) -> str:
-    return str(pair.calibrators[0].X_thresholds_.dtype) if pair.method == "isotonic" else "float64"
+    """Return the precision in which maps compute: that of what they were fitted to."""
+    if pair.method == "sigmoid":
+        return "float64"
+    first = pair.calibrators[0]
+    return str((first.X_thresholds_ if pair.method == "isotonic" else np.asarray(first.beta_)).dtype)
 
 
 def _decide_by_score(forest: Forest, wrapper: Calibrated, classes: NDArray[Any]) -> Forest | None:
@@ -90,12 +94,15 @@ def _decide_by_score(forest: Forest, wrapper: Calibrated, classes: NDArray[Any])
     def label(scores: list[float]) -> NDArray[np.intp]:
         return np.asarray(own.calibrate(np.array(scores)[:, None], every).argmax(axis=1))
 
-    leaves = np.abs(forest.leaf_values()).max(axis=1)
-    largest = float(np.maximum.reduceat(leaves, forest.tree_offset[:-1]).sum() + np.abs(forest.base_score).max()) + 1.0
-    threshold = first_true(lambda score: bool(label([score])[0]), largest)
+    least, most = 0.0, 1.0 + 5e-13  # a mean of shares may be above 1 by rounding
+    if is_score:
+        leaves = np.abs(forest.leaf_values()).max(axis=1)
+        most = float(np.maximum.reduceat(leaves, forest.tree_offset[:-1]).sum() + np.abs(forest.base_score).max()) + 1.0
+        least = -most
+    threshold = first_true(lambda score: bool(label([score])[0]), least, most)
     places = list(wrapper.maps[0][: len(wrapper.maps[0]) // 2]) if wrapper.method == "isotonic" else []
     tried = [x for at in (threshold, *places) for x in neighbours(at, 256 if at == threshold else 2)]
-    tried = [x for x in (*tried, -largest, largest) if -largest <= x <= largest]
+    tried = [x for x in (*tried, least, most) if least <= x <= most]
     if (label(tried).astype(bool) != (np.array(tried) >= threshold)).any():
         return None
     fields: dict[str, Any] = {"decision_threshold": threshold, "classes": classes, "wrapper": own}
@@ -107,19 +114,24 @@ def _decide_by_score(forest: Forest, wrapper: Calibrated, classes: NDArray[Any])
 def _fields(wrapper: Calibrated) -> dict[str, Any]:
     """Return the sum that stands for a calibrated model: the log-odds of its classes, as good as lines can tell."""
     member, n_classes = wrapper.members[0], wrapper.n_classes
-    sizes = np.diff(member.tree_offset)
-    odds = log_odds(member)
-    centre, steepness = 0.0, 1.0
-    if wrapper.response == "probability":  # about the middle, where all classes are as probable
-        n = member.n_classes
-        centre, steepness = 1.0 / n, 1.0 / 4 if n == 2 else 1.0 / n
+    part = _response(wrapper)
     if n_classes == 2:
-        slope, intercept = line(wrapper, 0)
-        part = single(affine(odds, slope * steepness, intercept + slope * centre))
-        return join([member], [part]) | {"aggregation": "sum", "link": "logistic"}
-    placed = spread_classes(odds, member, n_classes, sizes)
+        return join([member], [single(affine(part, *line(wrapper, 0)))]) | {"aggregation": "sum", "link": "logistic"}
+    placed = spread_classes(part, member, n_classes, np.diff(member.tree_offset))
     slopes, intercepts = np.zeros(n_classes), np.zeros(n_classes)
     for at, code in enumerate(np.asarray(member.classes).tolist()):
-        slopes[code], intercepts[code] = line(wrapper, min(at, len(wrapper.maps) - 1))
-    value, base = placed.value * slopes * steepness, (placed.base * steepness + centre) * slopes + intercepts
-    return join([member], [Contribution(value, base, placed.output)]) | {"aggregation": "sum", "link": "softmax"}
+        slopes[code], intercepts[code] = line(wrapper, at)
+    lines = Contribution(placed.value * slopes, placed.base * slopes + intercepts, placed.output)
+    return join([member], [lines]) | {"aggregation": "sum", "link": "softmax"}
+
+
+def _response(wrapper: Calibrated) -> Contribution:
+    """Return what nodes add to the response that is calibrated, as good as a sum can tell."""
+    member: Forest = wrapper.members[0]
+    if wrapper.response == "score":
+        if isinstance(member.wrapper, Samme):
+            return own_scores(member).scale((2.0 if member.n_classes == 2 else 1.0) / member.wrapper.total)
+        return own_scores(member) if member.wrapper is None else log_odds(member)
+    # A probability grows with log-odds by this slope where all classes are as probable.
+    n = member.n_classes
+    return affine(log_odds(member), 1.0 / 4 if n == 2 else 1.0 / n, 1.0 / n)

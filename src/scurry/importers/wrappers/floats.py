@@ -7,29 +7,30 @@ from collections.abc import Callable
 import numpy as np
 
 
-def first_true(question: Callable[[float], bool], largest: float) -> float:
-    """Return the smallest double from ``-largest`` on at which a question is answered yes, once yes then always.
+def first_true(question: Callable[[float], bool], least: float, most: float) -> float:
+    """Return the smallest double at which a question is answered yes, if it is yes from there on.
 
     Parameters
     ----------
     question : callable
-    largest : float
+    least, most : float
+        Where to look.
 
     Returns
     -------
     float
-        ``-largest`` if the answer is always yes, and the number after `largest` if it never is.
+        `least` if the answer is always yes, and the number after `most` if it never is.
 
     Examples
     --------
-    >>> first_true(lambda x: x * x * x >= 8.0, 10.0)
+    >>> first_true(lambda x: x * x * x >= 8.0, -10.0, 10.0)
     2.0
     """
-    low, high = _rank(-largest), _rank(largest)
-    if question(-largest):
-        return -largest
-    if not question(largest):
-        return float(np.nextafter(largest, np.inf))
+    low, high = _rank(least), _rank(most)
+    if question(least):
+        return least
+    if not question(most):
+        return float(np.nextafter(most, np.inf))
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if question(_number(middle)) else (middle, high)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble._iforest import _average_path_length
 
-from scurry.forest import Forest, Isolation
+from scurry.forest import Forest, Isolation, as_member
 from scurry.importers.wrappers.floats import first_true
-from scurry.importers.wrappers.joined import Contribution, align, as_member, build, join, place_features
+from scurry.importers.wrappers.joined import Contribution, align, build, join, place_features
 
 
 def import_isolation(model: Any, import_model: Callable[[Any], Forest]) -> Forest:
@@ -39,7 +39,9 @@ def import_isolation(model: Any, import_model: Callable[[Any], Forest]) -> Fores
     expected = float(len(forests) * _average_path_length([model._max_samples])[0])
     wrapper = Isolation(expected=expected, offset=float(model.offset_))
     longest = float(sum(part.value.max() for part in parts)) + 1.0
-    threshold = first_true(lambda depth: not wrapper.score_samples(np.array([depth]))[0] - wrapper.offset < 0, longest)
+    threshold = first_true(
+        lambda depth: not wrapper.score_samples(np.array([depth]))[0] - wrapper.offset < 0, -longest, longest
+    )
     return build(
         forests[0],
         join(members, parts),

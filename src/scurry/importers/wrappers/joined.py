@@ -21,7 +21,7 @@ from scurry.forest.structure import ARRAYS, NODE_ARRAYS
 
 FloatArray = NDArray[np.float64]
 
-_SAME = ("n_features", "category_rounding", "encode_numbers", "feature_names", "raw_rows")
+_SAME = ("n_features", "encode_numbers", "feature_names")
 
 
 class Contribution(NamedTuple):
@@ -63,7 +63,9 @@ def align(forests: Sequence[Forest], kind: str) -> list[Forest]:
         If they read different rows.
     """
     first = forests[0]
-    if len(forests) > 1 and any(forest.front is not None for forest in forests):
+    if len(forests) == 1:
+        return [first]
+    if any(forest.front is not None for forest in forests):
         raise UnsupportedModelError(
             f"the models in this {kind} have transformers of their own that cannot be folded into trees; put one "
             "transformer in front of all of them: make_pipeline(transformer, wrapper)"
@@ -72,16 +74,38 @@ def align(forests: Sequence[Forest], kind: str) -> list[Forest]:
         different = [name for name in _SAME if getattr(forest, name) != getattr(first, name)]
         if different or not _same_categories(forest, first):
             what = different[0] if different else "categories"
-            raise UnsupportedModelError(f"the models in this {kind} read rows of different {what}; import them one by one")
-    if len({forest.integer_dtype for forest in forests}) > 1:
+            raise UnsupportedModelError(
+                f"the models in this {kind} read rows of different {what}; import them one by one"
+            )
+    if len({forest.category_rounding for forest in forests if (forest.category_set >= 0).any()}) > 1:
+        raise UnsupportedModelError(
+            f"the models in this {kind} round numbers to different categories; import them one by one"
+        )
+    forests = _share_raw_rows(forests, kind)
+    wide = [forest for forest in forests if forest.input_dtype == "float64"]
+    # A forest of float32 inputs will round integers in its thresholds, whatever they are rounded to before.
+    roundings = {forest.integer_dtype for forest in wide}
+    if len(roundings) > 1:
         raise UnsupportedModelError(
             f"the models in this {kind} round integers to different floats, as LightGBM and HistGradientBoosting do; "
             "import them one by one"
         )
     if len({(forest.input_dtype, forest.comparison) for forest in forests}) == 1:
         return list(forests)
-    wide = any(forest.input_dtype == "float64" for forest in forests)
-    return [_compare_as(forest, "float64" if wide else "float32", kind) for forest in forests]
+    aligned = [_compare_as(forest, "float64" if wide else "float32", kind) for forest in forests]
+    return [forest.replace(integer_dtype=min(roundings, default="float32")) for forest in aligned]
+
+
+def _share_raw_rows(forests: Sequence[Forest], kind: str) -> Sequence[Forest]:
+    """Return forests of folded pipelines that take only the rows that all of them take."""
+    given = [forest.raw_rows for forest in forests if forest.raw_rows is not None]
+    if not given:
+        return forests
+    dtypes = {raw.dtype for raw in given} - {None}
+    if len(dtypes) > 1 or len({(*raw.missing_codes.items(), -1, *raw.known_only) for raw in given}) > 1:
+        raise UnsupportedModelError(f"the pipelines in this {kind} take different rows; import them one by one")
+    shared = replace(given[0], dtype=next(iter(dtypes), None), wide_only=any(raw.wide_only for raw in given))
+    return [forest.replace(raw_rows=shared) for forest in forests]
 
 
 def _same_categories(one: Forest, other: Forest) -> bool:
@@ -102,7 +126,6 @@ def _compare_as(forest: Forest, input_dtype: str, kind: str) -> Forest:
         "threshold": last_left(forest.threshold, forest.input_dtype, forest.comparison, input_dtype),
         "input_dtype": input_dtype,
         "comparison": "<=",
-        "integer_dtype": forest.integer_dtype,
     }
     if forest.wrapper is None or not forest.wrapper.members:
         return forest.replace(**fields)
@@ -123,9 +146,9 @@ def last_left(threshold: FloatArray, own: str, comparison: str, wanted: str) -> 
         above = np.nextafter(below, real(np.inf))
         finite = np.where(np.isinf(above), np.float64(2.0**128), above.astype(np.float64))
         half = below.astype(np.float64) / 2 + finite / 2
-        even = (below.view(np.int32) & 1) == 0
+        even = (below.view(np.int32) & 1) == 0  # infinities too
         half = np.where(np.isneginf(below), -(2.0**128) + 2.0**103, half)
-        return np.where(even & np.isfinite(below), half, np.nextafter(half, -np.inf))
+        return np.where(even, half, np.nextafter(half, -np.inf))
 
 
 def join(forests: Sequence[Forest], parts: Sequence[Contribution]) -> dict[str, Any]:
@@ -152,26 +175,15 @@ def join(forests: Sequence[Forest], parts: Sequence[Contribution]) -> dict[str, 
         "base_score": np.sum([part.base for part in parts], axis=0),
     }
     assert arrays.keys() == ARRAYS.keys()
-    header = ("n_features", "input_dtype", "comparison", "category_rounding", "integer_dtype")
-    return arrays | {name: getattr(first, name) for name in header}
+    header = ("n_features", "input_dtype", "comparison", "integer_dtype")
+    roundings = [forest.category_rounding for forest in forests if (forest.category_set >= 0).any()]
+    return arrays | {name: getattr(first, name) for name in header} | {"category_rounding": (*roundings, "floor")[0]}
 
 
 def build(like: Forest, fields: dict[str, Any], **more: Any) -> Forest:
     """Return the forest of joined fields, which reads rows as `like` does."""
     about = ("feature_names", "categories", "raw_rows", "front", "encode_numbers")
     return Forest(**fields, **{name: getattr(like, name) for name in about}, **more)
-
-
-def as_member(forest: Forest, classes: NDArray[Any] | None) -> Forest:
-    """Return a forest as a member: its rows are a matrix already, and its classes are numbers."""
-    stripped: dict[str, Any] = {
-        "feature_names": None,
-        "categories": None,
-        "raw_rows": None,
-        "front": None,
-        "encode_numbers": False,
-    }
-    return forest.replace(**stripped, classes=None if classes is None else np.asarray(classes, np.int64))
 
 
 def place_features(
@@ -208,7 +220,7 @@ def is_mean(forest: Forest) -> bool:
     return forest.link == "identity" and forest.aggregation != "sum" and forest.n_outputs == forest.n_classes > 1
 
 
-def _contribution(forest: Forest) -> Contribution:
+def own_scores(forest: Forest) -> Contribution:
     """Return what nodes add to the forest's own scores."""
     divisor = forest.score_divisor
     return Contribution(forest.leaf_values() / divisor, forest.base_score / divisor, forest.tree_output)
@@ -216,9 +228,9 @@ def _contribution(forest: Forest) -> Contribution:
 
 def log_odds(forest: Forest) -> Contribution:
     """Return what nodes add to the log-odds of the classes: one output for two classes, else one for each."""
-    own, n = _contribution(forest), forest.n_classes
+    own, n = own_scores(forest), forest.n_classes
     if n > 2:
-        return own.scale(n if is_mean(forest) else forest.link_scale)
+        return affine(own, n, -1.0) if is_mean(forest) else own.scale(forest.link_scale)
     if forest.n_outputs == 2:
         if own.output[0] < 0:
             lead = Contribution(own.value[:, 1:] - own.value[:, :1], own.base[1:] - own.base[:1], own.output)
@@ -252,9 +264,9 @@ def line(wrapper: Calibrated, at: int) -> tuple[float, float]:
         return (4.0 * one[0], -2.0 * one[0]) if wrapper.response == "probability" else (2.0 * one[0], 0.0)
     places, heights = np.array(one).reshape(2, -1)
     odds = np.log((heights + 0.01) / (1.01 - heights))
-    spread = float(np.ptp(places))
-    slope = float(np.ptp(odds)) / spread if spread > 0 else 0.0
-    return slope, float(np.mean(odds - slope * places))
+    spread = places - places.mean()
+    slope = float(spread @ odds / (spread @ spread)) if spread.any() else 0.0
+    return slope, float(odds.mean() - slope * places.mean())
 
 
 def mean_fields(forests: Sequence[Forest], weights: Sequence[float], n_classes: int) -> dict[str, Any]:
@@ -263,11 +275,11 @@ def mean_fields(forests: Sequence[Forest], weights: Sequence[float], n_classes: 
     shares = [weight / total for weight in weights]
     sizes = [np.diff(forest.tree_offset) for forest in forests]
     if n_classes == 0:
-        parts = [_contribution(f).scale(share) for f, share in zip(forests, shares, strict=True)]
+        parts = [own_scores(f).scale(share) for f, share in zip(forests, shares, strict=True)]
         return join(forests, [single(part) for part in parts]) | {"aggregation": "sum"}
     if all(is_mean(forest) for forest in forests):
         parts = [
-            _contribution(forest).scale(share * n_trees).place(np.asarray(forest.classes), n_classes, size)
+            own_scores(forest).scale(share * n_trees).place(np.asarray(forest.classes), n_classes, size)
             for forest, share, size in zip(forests, shares, sizes, strict=True)
         ]
         return join(forests, parts) | {"aggregation": "mean"}
@@ -283,9 +295,7 @@ def mean_fields(forests: Sequence[Forest], weights: Sequence[float], n_classes: 
     return join(forests, parts) | {"aggregation": "sum", "link": "softmax", "label_from": "score"}
 
 
-def spread_classes(
-    part: Contribution, forest: Forest, n_classes: int, sizes: NDArray[np.int64]
-) -> Contribution:
+def spread_classes(part: Contribution, forest: Forest, n_classes: int, sizes: NDArray[np.int64]) -> Contribution:
     """Return what nodes add to the scores of all classes, of which the forest may know some only."""
     columns = np.asarray(forest.classes)
     if forest.n_classes == 2:

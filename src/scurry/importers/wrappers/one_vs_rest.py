@@ -10,9 +10,9 @@ from sklearn.dummy import DummyClassifier
 from sklearn.multiclass import OneVsRestClassifier
 
 from scurry.errors import UnsupportedModelError
-from scurry.forest import Forest, OneVsRest
-from scurry.importers.wrappers.joined import Contribution, align, as_member, build, join, log_odds
-from scurry.importers.wrappers.thresholds import with_threshold
+from scurry.forest import Forest, OneVsRest, as_member
+from scurry.importers.wrappers.joined import align, build, is_mean, join, log_odds
+from scurry.importers.wrappers.thresholds import second_share, with_threshold
 
 
 def import_one_vs_rest(model: Any, import_model: Callable[[Any], Forest]) -> Forest:
@@ -33,7 +33,10 @@ def import_one_vs_rest(model: Any, import_model: Callable[[Any], Forest]) -> For
     if len(members) == 1:
         # Above the middle, not from it on.
         middle = np.nextafter(0.0 if response == "score" else 0.5, 1.0)
-        return with_threshold(forests[0].replace(classes=classes), response, 1, float(middle))
+        only = second_share(forests[0]) if is_mean(forests[0]) else forests[0]
+        forest = with_threshold(only.replace(classes=classes), response, 1, float(middle))
+        is_native = forest.wrapper is not None and not forest.wrapper.decides
+        return forest.replace(wrapper=OneVsRest(members=members, response=response, native=is_native))
     n_classes = len(classes)
     parts = [
         log_odds(member).place(np.array([at]), n_classes, np.diff(member.tree_offset))

@@ -12,10 +12,10 @@ from sklearn.model_selection import TunedThresholdClassifierCV
 from sklearn.utils.validation import _check_response_method
 
 from scurry.errors import UnsupportedModelError
-from scurry.forest import Forest, Thresholded
+from scurry.forest import Forest, Thresholded, as_member
 from scurry.forest.wrappers import logistic
 from scurry.importers.wrappers.floats import first_true, neighbours
-from scurry.importers.wrappers.joined import as_member, is_mean
+from scurry.importers.wrappers.joined import is_mean
 from scurry.importers.wrappers.voting import answers_float32
 
 
@@ -44,25 +44,32 @@ def with_threshold(forest: Forest, response: str, positive: int, threshold: floa
     """Return a forest that answers one class from a threshold on its response on."""
     member = as_member(forest, np.arange(2))
     wrapper = Thresholded(members=(member,), response=response, positive=positive, threshold=threshold)
+    if is_mean(forest):
+        # One score, the share of the second class.
+        forest = second_share(forest)
     own = _own_threshold(forest, wrapper)
-    if own is None:
-        return forest.replace(wrapper=wrapper)
-    fields: dict[str, Any] = {"decision_threshold": own, "wrapper": replace(wrapper, native=True)}
-    if forest.n_outputs == 2:
-        fields |= {"value": forest.leaf_values()[:, 1:], "base_score": forest.base_score[1:], "aggregation": "mean"}
-    return forest.replace(**fields)
+    if own is not None:
+        return forest.replace(decision_threshold=own, wrapper=replace(wrapper, native=True))
+    return forest.replace(decision_threshold=_near_threshold(forest, wrapper), wrapper=wrapper)
+
+
+def second_share(forest: Forest) -> Forest:
+    """Return a forest of two classes whose only score is the share of the second."""
+    values, base = forest.leaf_values()[:, 1:], forest.base_score[1:]
+    return forest.replace(value=values, base_score=base, aggregation="mean", wrapper=forest.wrapper)
 
 
 def _own_threshold(forest: Forest, wrapper: Thresholded) -> float | None:
     """Return the score from which on a plain forest answers the second class; None if no single score decides."""
-    if forest.wrapper is not None or forest.score_dtype != "float64":
+    if forest.wrapper is not None or forest.score_dtype != "float64" or forest.n_outputs != 1:
         return None
     threshold, positive = wrapper.threshold, wrapper.positive
-    if wrapper.response == "score" and forest.n_outputs == 1:
+    is_share = forest.link == "identity" and forest.aggregation == "mean"
+    if wrapper.response == "score":
         return threshold if positive else float(np.nextafter(-threshold, np.inf))
-    if wrapper.response == "probability" and is_mean(forest) and positive:
+    if is_share and positive:
         return threshold
-    if wrapper.response != "probability" or forest.link != "logistic" or forest.n_outputs != 1:
+    if forest.link != "logistic":
         return None
 
     def is_second(scores: list[float]) -> NDArray[np.bool_]:
@@ -70,6 +77,17 @@ def _own_threshold(forest: Forest, wrapper: Thresholded) -> float | None:
         return np.asarray(shares >= threshold if positive else ~(1.0 - shares >= threshold))
 
     largest = 1000.0 / forest.link_scale  # far beyond what the logistic function tells from 0 and 1
-    found = first_true(lambda score: bool(is_second([score])[0]), largest)
+    found = first_true(lambda score: bool(is_second([score])[0]), -largest, largest)
     tried = neighbours(found, 256)
     return found if (is_second(tried) == (np.array(tried) >= found)).all() else None
+
+
+def _near_threshold(forest: Forest, wrapper: Thresholded) -> float:
+    """Return about the score from which on the second class is answered; it says where early exits begin to look."""
+    second = wrapper.threshold if wrapper.positive else 1.0 - wrapper.threshold
+    if forest.n_outputs != 1 or wrapper.response == "score":
+        return forest.decision_threshold
+    if forest.link == "identity":
+        return float(second)
+    second = float(np.clip(second, 1e-6, 1 - 1e-6))
+    return float(np.log(second / (1 - second)) / forest.link_scale)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from scurry.errors import UnsupportedModelError
-from scurry.forest import Averaged, Forest, Voted
-from scurry.importers.wrappers.joined import align, as_member, build, mean_fields
+from scurry.forest import Averaged, Forest, Voted, as_member
+from scurry.importers.wrappers.joined import align, build, mean_fields
 
 
 def import_voting(model: Any, import_model: Callable[[Any], Forest]) -> Forest:

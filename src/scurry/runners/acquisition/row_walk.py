@@ -71,6 +71,7 @@ class Terms:
     def of(cls, predictor: Runs, costs: FeatureCosts, max_cost: float | None, order: str) -> Self:
         """Check the arguments that `Predictor.acquire` and `Predictor.start_row` share."""
         check_choice("order", order, ORDERS)
+        predictor.forest.refuse_wrapper("buy features one at a time")
         if predictor.plan.stop is not None and predictor.plan.stop.needs_whole_rows:
             raise InputError(
                 "this plan needs all features of a row before it starts; to buy them one at a time, use "

@@ -64,6 +64,11 @@ def ranked_by_score(forest: Forest) -> Forest:
 
     A classifier with two classes ranks by the score of its second class, which rises with its probability.
     """
+    if forest.wrapper is not None:
+        raise InputError(
+            f"TopK compares scores, and this model answers with {forest.wrapper.describe()}; import the model inside",
+            argument="promise",
+        )
     has_one_score = forest.n_outputs == 1 and forest.aggregation == "sum"
     return forest.replace(classes=None, link="identity") if has_one_score else forest
 

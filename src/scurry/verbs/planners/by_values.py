@@ -84,8 +84,20 @@ def plan_by_values(calibration: Calibration) -> Plan:
     return sentinel_plan(rule, certificate)
 
 
+def summed(forest: Forest) -> Forest:
+    """Return a regressor that is the mean of others as one sum over all trees, equal up to rounding."""
+    is_sum = forest.wrapper is not None and forest.wrapper.adds_up and not forest.is_classifier
+    return forest.replace(wrapper=None) if is_sum else forest
+
+
 def _check_asked(forest: Forest, promise: Values, options: ExitOptions) -> None:
     """Raise an error that says what to ask for instead, if this cannot be promised for this model."""
+    if forest.wrapper is not None:
+        raise InputError(
+            f"Values compares scores, and this model answers with {forest.wrapper.describe()}; promise Labels(…), or "
+            "import the model inside",
+            argument="promise",
+        )
     if forest.n_classes > 2:
         raise InputError(
             f"Values compares one value per row, and the model has {forest.n_classes} classes; promise "

@@ -91,7 +91,8 @@ def _check_asked(forest: Forest, options: ExitOptions, method: str) -> None:
         )
     if not forest.has_votes:
         raise InputError(
-            f'method={method!r} counts votes of trees, and this is a boosted model whose trees add scores; use "qwyc"',
+            f"method={method!r} counts votes of trees that count alike, and this model adds or averages scores; "
+            'use "qwyc"',
             argument="method",
         )
     if options.keep_scores is not None:

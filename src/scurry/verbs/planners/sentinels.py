@@ -55,6 +55,8 @@ def link_of(forest: Forest, scores: FloatArray) -> FloatArray:
 
 def can_refit(forest: Forest) -> bool:
     """Return whether estimates of the full score can be fitted to the first trees: they must add up to one score."""
+    if forest.wrapper is not None:
+        return False  # what sentinels estimate is not what the wrapper answers
     largest = np.add.reduceat(forest.is_leaf.astype(np.int64), forest.tree_offset[:-1]).max()
     return forest.aggregation == "sum" and forest.n_outputs <= 2 and forest.n_classes <= 2 and largest <= MAX_LEAVES
 
