@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -334,6 +335,8 @@ class Calibrated(Wrapper):
             sizes = {"sigmoid": len(one) == 2, "temperature": len(one) == 1, "isotonic": one and len(one) % 2 == 0}
             if not sizes[self.method]:
                 raise InputError(f"a map of method {self.method!r} cannot have {len(one)} numbers")
+            if self.method == "isotonic" and (np.diff(one[: len(one) // 2]) < 0).any():
+                raise InputError("the places of an isotonic map must rise")
 
     def describe(self) -> str:
         """Return what the model does with its trees."""
@@ -363,8 +366,8 @@ class Calibrated(Wrapper):
         else:
             shares = np.zeros((n_rows, self.n_classes))
             targets = classes[1:] if self.n_classes == 2 else classes
-            for target, column, one in zip(targets, response.T, self.maps, strict=False):
-                shares[:, target] = self._map(column, one)
+            for target, column, at in zip(targets, response.T, range(len(self.maps)), strict=False):
+                shares[:, target] = self._map(column, at)
             if self.n_classes == 2:
                 shares[:, 0] = 1.0 - shares[:, 1]
             else:
@@ -373,11 +376,16 @@ class Calibrated(Wrapper):
         shares[(shares > 1.0) & (shares <= _NEARLY_ONE)] = 1.0
         return shares
 
-    def _map(self, response: NDArray[Any], one: tuple[float, ...]) -> NDArray[Any]:
+    @cached_property
+    def _knots(self) -> list[NDArray[Any]]:
+        return [np.array(one, self.dtype).reshape(2, -1) for one in self.maps]
+
+    def _map(self, response: NDArray[Any], at: int) -> NDArray[Any]:
         if self.method == "sigmoid":
-            return logistic(-(np.float64(one[0]) * response + np.float64(one[1])))
-        places, heights = np.array(one, self.dtype).reshape(2, -1)
-        x = np.clip(response.astype(self.dtype), places.min(), places.max())
+            slope, intercept = map(np.float64, self.maps[at])
+            return logistic(-(slope * response + intercept))
+        places, heights = self._knots[at]
+        x = np.clip(response.astype(self.dtype), places[0], places[-1])
         if len(places) == 1:
             return np.full(len(x), heights[0])
         if self.dtype == "float64":
