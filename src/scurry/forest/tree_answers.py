@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError
 from scurry.forest.structure import MISSING_NONE, MISSING_ZERO, ZERO, ForestFields, link_scores
+from scurry.forest.wrappers import Isolation
 
 _LARGEST_SUM = 2**31 - 2  # early exits count in 32-bit integers
 
@@ -123,6 +124,11 @@ class TreeAnswers(ForestFields, ABC):
         if self.wrapper is not None and self.wrapper.decides:
             return False
         return self.is_classifier and self.value.shape[1] == self.n_classes and self.aggregation != "sum"
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether the model says how probable its labels are: all classifiers but an IsolationForest do."""
+        return self.is_classifier and not isinstance(self.wrapper, Isolation)
 
     def tree_votes(self, X: Any) -> NDArray[Any]:
         """Return the class that each tree votes for.
