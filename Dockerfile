@@ -6,11 +6,9 @@ COPY . /scurry
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels /scurry
 
 FROM python:3.12-slim
-# Serving .scurry files needs no scikit-learn and no scipy, which are most of what scurry installs otherwise.
+# Serving .scurry files needs neither scikit-learn nor scipy.
 COPY --from=build /wheels /wheels
-RUN pip install --no-cache-dir --no-deps /wheels/*.whl \
-    && pip install --no-cache-dir "numpy>=1.26" "narwhals>=1.20" "typer>=0.12" "rich>=13" \
-        "httptools>=0.6" "prometheus-client>=0.20" "uvicorn>=0.29" \
+RUN pip install --no-cache-dir "$(ls /wheels/*.whl)[cli,serve]" \
     && rm -r /wheels \
     && useradd --no-create-home scurry
 USER scurry

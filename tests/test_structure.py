@@ -13,8 +13,8 @@ LAYERS = (
     {"stopping", "orders"},
     {"runners"},
     {"predictor"},
-    {"pruning", "evaluation", "timing"},
-    {"verbs"},
+    {"cascades", "pruning", "compression", "evaluation", "timing"},
+    {"verbs", "monitoring"},
     {"estimators", "growing", "display", "report", "export", "batch", "distributed", "serving", "datasets"},
     {"scurry"},  # the public names, which the command line calls
     {"cli"},

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string>
 
-#include "bind/bind.h"
+#include "bind/one_row.h"
 
 namespace scurry {
 
@@ -72,6 +72,32 @@ ForestArrays make_forest(const nb::dict& arrays, const nb::dict& header) {
   return {arrays, view};
 }
 
+// `answer` is "label", "value" or "probabilities".
+nb::object one_row(nb::handle self, const std::string& answer, nb::object labels, bool float32, bool float64,
+                   nb::object otherwise) {
+  const auto& engine = nb::cast<const Engine&>(self);
+  check_labels(labels, engine.n_outputs());
+  const std::size_t n_trees = engine.n_trees(), width = engine.n_probabilities();
+  RowAnswer call;
+  if (answer == "label") {
+    call = [&engine, n_trees, labels, alive = nb::borrow(self)](const RowsView& row) {
+      std::int64_t label;
+      without_gil(n_trees, [&] { engine.labels(row, &label, 1); });
+      return label_of(labels, label);
+    };
+  } else if (answer == "value" || answer == "probabilities") {
+    call = [&engine, n_trees, width, is_value = answer == "value", alive = nb::borrow(self)](const RowsView& row) {
+      return with_room(width, [&](double* values) {
+        without_gil(n_trees, [&] { engine.probabilities(row, values, 1); });
+        return is_value ? nb::steal(PyFloat_FromDouble(values[0])) : tuple_of(values, width);
+      });
+    };
+  } else {
+    throw std::invalid_argument("unknown answer " + answer);
+  }
+  return make_one_row(engine.n_features(), {float32, float64, std::move(otherwise)}, std::move(call));
+}
+
 }  // namespace
 
 void bind_engine(nb::module_& m) {
@@ -111,6 +137,8 @@ void bind_engine(nb::module_& m) {
              check_output(out.size(), view.n_rows * engine.n_trees());
              without_gil(view.n_rows * engine.n_trees(), [&] { engine.leaves(view, out.data(), n_threads); });
            })
+      .def("one_row", &one_row, "answer"_a, nb::kw_only(), "labels"_a.none(), "float32"_a, "float64"_a, "otherwise"_a)
+      .def_prop_ro("loop", &Engine::loop)
       .def_prop_ro("node_bytes", &Engine::node_bytes)
       .def_prop_ro("leaf_bytes", &Engine::leaf_bytes);
   m.def("logistic_threshold", &logistic_threshold, "scale"_a, "float32"_a);

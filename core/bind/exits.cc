@@ -1,11 +1,12 @@
 // Python's EarlyExit, LeaderExit and SentinelExit.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
 
-#include "bind/bind.h"
+#include "bind/one_row.h"
 #include "runtime/early_exit.h"
 #include "runtime/leader_exit.h"
 #include "runtime/sentinel_exit.h"
@@ -171,6 +172,25 @@ void bind_early_exit(nb::module_& m) {
                exit.labels(view, {negative_label, positive_label, threshold, tolerance}, exact, out.data(), n_threads);
              });
            })
+      .def(
+          "one_row",
+          [](nb::handle self, nb::handle engine, std::int64_t negative_label, std::int64_t positive_label,
+             std::int32_t threshold, std::int32_t tolerance, nb::object labels, bool float32, bool float64,
+             nb::object otherwise) {
+            const auto& exit = nb::cast<const EarlyExit&>(self);
+            const auto& exact = nb::cast<const Engine&>(engine);
+            check_exact(exit.n_features(), exact);
+            check_labels(labels, exact.n_outputs());
+            const ExitDecision decision{negative_label, positive_label, threshold, tolerance};
+            return make_one_row(exit.n_features(), {float32, float64, std::move(otherwise)},
+                                [&exit, &exact, decision, labels, alive = nb::make_tuple(self, engine)](auto& row) {
+                                  std::int64_t label;
+                                  without_gil(exit.n_trees(), [&] { exit.labels(row, decision, exact, &label, 1); });
+                                  return label_of(labels, label);
+                                });
+          },
+          "exact"_a, "negative_label"_a, "positive_label"_a, "threshold"_a, "tolerance"_a, nb::kw_only(),
+          "labels"_a.none(), "float32"_a, "float64"_a, "otherwise"_a)
       .def_prop_ro("bytes", &EarlyExit::bytes);
 }
 
@@ -207,6 +227,26 @@ void bind_leader_exit(nb::module_& m) {
              without_gil(view.n_rows * exit.n_trees(),
                          [&] { exit.labels(view, span_of(classes), tolerance, exact, out.data(), n_threads); });
            })
+      .def(
+          "one_row",
+          [](nb::handle self, nb::handle engine, const Array<std::int64_t>& classes, std::int32_t tolerance,
+             nb::object labels, bool float32, bool float64, nb::object otherwise) {
+            const auto& exit = nb::cast<const LeaderExit&>(self);
+            const auto& exact = nb::cast<const Engine&>(engine);
+            check_exact(exit.n_features(), exact);
+            check_output(classes.size(), exit.n_classes());
+            check_labels(labels, exit.n_classes());
+            return make_one_row(
+                exit.n_features(), {float32, float64, std::move(otherwise)},
+                [&exit, &exact, classes = vector_of(classes), tolerance, labels,
+                 alive = nb::make_tuple(self, engine)](auto& row) {
+                  std::int64_t label;
+                  without_gil(exit.n_trees(), [&] { exit.labels(row, classes, tolerance, exact, &label, 1); });
+                  return label_of(labels, label);
+                });
+          },
+          "exact"_a, "classes"_a, "tolerance"_a, nb::kw_only(), "labels"_a.none(), "float32"_a, "float64"_a,
+          "otherwise"_a)
       .def_prop_ro("bytes", &LeaderExit::bytes);
 }
 
@@ -257,6 +297,28 @@ void bind_sentinel_exit(nb::module_& m) {
             });
           },
           "rows"_a, "offset"_a, nb::kw_only(), "k"_a, "as_set"_a, "stops"_a, "scores"_a, "n_threads"_a)
+      .def(
+          "one_row",
+          [](nb::handle self, const std::string& answer, nb::object labels, bool float32, bool float64,
+             nb::object otherwise) {
+            const auto& exit = nb::cast<const SentinelExit&>(self);
+            check_labels(labels, exit.n_probabilities());
+            const bool is_label = answer == "label", is_value = answer == "value";
+            return make_one_row(
+                exit.n_features(), {float32, float64, std::move(otherwise)},
+                [&exit, is_label, is_value, labels, alive = nb::borrow(self)](const RowsView& row) {
+                  const std::size_t width = exit.n_probabilities();
+                  return with_room(width, [&](double* values) {
+                    std::int64_t label = 0;
+                    const SentinelOutcome outcome{nullptr, nullptr, is_label ? &label : nullptr,
+                                                  is_label ? nullptr : values};
+                    without_gil(exit.n_trees(), [&] { exit.run(row, outcome, 1); });
+                    if (is_label) return label_of(labels, label);
+                    return is_value ? nb::steal(PyFloat_FromDouble(values[0])) : tuple_of(values, width);
+                  });
+                });
+          },
+          "answer"_a, nb::kw_only(), "labels"_a.none(), "float32"_a, "float64"_a, "otherwise"_a)
       .def_prop_ro("bytes", &SentinelExit::bytes);
 }
 

@@ -47,8 +47,8 @@ std::string_view bytes_of(PyObject* text, nb::object& keeper) {
     PyErr_Clear();
     keeper = nb::steal(PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass"));
     if (!keeper.is_valid()) nb::raise_python_error();
-    bytes = PyBytes_AS_STRING(keeper.ptr());
-    size = PyBytes_GET_SIZE(keeper.ptr());
+    bytes = PyBytes_AsString(keeper.ptr());
+    size = PyBytes_Size(keeper.ptr());
   }
   return {bytes, static_cast<std::size_t>(size)};
 }
@@ -82,7 +82,7 @@ Value value_of(PyObject* object) {
   if (object == Py_None) return {Value::Kind::kNone};
   if (PyUnicode_Check(object)) return {Value::Kind::kText};
   if (PyFloat_Check(object)) {
-    const double number = PyFloat_AS_DOUBLE(object);
+    const double number = PyFloat_AsDouble(object);
     return {std::isnan(number) ? Value::Kind::kMissing : Value::Kind::kFloat, 0, number};
   }
   if (PyBool_Check(object)) {
@@ -90,7 +90,10 @@ Value value_of(PyObject* object) {
     return {Value::Kind::kBool, truth, truth ? 1.0 : 0.0};
   }
   if (PyLong_Check(object)) return value_of_integer(object);
-  const std::string_view type = Py_TYPE(object)->tp_name;  // pandas' missing values, without importing pandas
+  nb::object keeper;
+  const nb::object name = nb::steal(PyType_GetName(Py_TYPE(object)));
+  if (!name.is_valid()) nb::raise_python_error();
+  const std::string_view type = bytes_of(name.ptr(), keeper);  // pandas' missing values, without importing pandas
   if (type.ends_with("NAType") || type.ends_with("NaTType")) return {Value::Kind::kMissing};
   if (nb::object index = nb::steal(PyNumber_Index(object)); index.is_valid()) return value_of_integer(index.ptr());
   PyErr_Clear();

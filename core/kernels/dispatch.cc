@@ -1,6 +1,9 @@
 // Chooses the kernels of the best instruction set that this processor has.
 #include <cstdlib>
 #include <cstring>
+#ifdef SCURRY_X86
+#include <cpuid.h>
+#endif
 
 #include "kernels/kernels.h"
 
@@ -21,17 +24,33 @@ extern const Kernels kTable;
 namespace {
 
 #ifdef SCURRY_X86
-// The features that CMakeLists.txt compiles the kernels for, one by one: older compilers do not know the names
-// x86-64-v3 and x86-64-v4.
-bool has_avx2() {
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-         __builtin_cpu_supports("popcnt");
+// Asked of the processor itself: __builtin_cpu_supports needs a runtime library that clang-cl does not link.
+struct Processor {
+  unsigned leaf1_ecx = 0, leaf7_ebx = 0, saved_by_system = 0;
+
+  Processor() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (__get_cpuid(1, &a, &b, &c, &d) != 0) leaf1_ecx = c;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0) leaf7_ebx = b;
+    constexpr unsigned kHasXgetbv = 1u << 27;
+    if ((leaf1_ecx & kHasXgetbv) != 0) __asm__ volatile("xgetbv" : "=a"(saved_by_system), "=d"(d) : "c"(0));
+  }
+
+  // Registers that the operating system does not save belong to nobody, whatever the processor can do.
+  bool has(unsigned features, unsigned registers) const {
+    return (leaf7_ebx & features) == features && (saved_by_system & registers) == registers;
+  }
+};
+
+// The features that CMakeLists.txt compiles the kernels for.
+bool has_avx2(const Processor& processor) {
+  constexpr unsigned kBmi = 1u << 3, kAvx2 = 1u << 5, kBmi2 = 1u << 8, kPopcnt = 1u << 23;
+  return processor.has(kBmi | kAvx2 | kBmi2, 0x06) && (processor.leaf1_ecx & kPopcnt) != 0;
 }
 
-bool has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+bool has_avx512(const Processor& processor) {
+  constexpr unsigned kF = 1u << 16, kDq = 1u << 17, kCd = 1u << 28, kBw = 1u << 30, kVl = 1u << 31;
+  return processor.has(kF | kDq | kCd | kBw | kVl, 0xe6);
 }
 #endif
 
@@ -41,8 +60,9 @@ const Kernels& choose() {
   const bool portable_only = wanted != nullptr && std::strcmp(wanted, "portable") == 0;
 #ifdef SCURRY_X86
   const bool avx2_only = wanted != nullptr && std::strcmp(wanted, "avx2") == 0;
-  if (!portable_only && !avx2_only && has_avx2() && has_avx512()) return avx512::kTable;
-  if (!portable_only && has_avx2()) return avx2::kTable;
+  const Processor processor;
+  if (!portable_only && !avx2_only && has_avx2(processor) && has_avx512(processor)) return avx512::kTable;
+  if (!portable_only && has_avx2(processor)) return avx2::kTable;
 #endif
   (void)portable_only;
   return portable::kTable;

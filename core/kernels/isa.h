@@ -25,16 +25,28 @@ namespace scurry::SCURRY_ISA {
 #define SCURRY_VECTOR_BYTES 16
 #endif
 
+using u8 = std::uint8_t;
 using u32 = std::uint32_t;
 using Vector [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = u32;
 using Signed [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = std::int32_t;
+using Bytes [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = u8;
+using SignedBytes [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = std::int8_t;
 using Doubles [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = double;
 
 constexpr std::size_t kVectorLanes = sizeof(Vector) / sizeof(u32);
 constexpr std::size_t kDoubleLanes = sizeof(Doubles) / sizeof(double);
 
+// Ranks are kept with this bit flipped: most instruction sets compare signed bytes only.
+#if defined(__AVX512F__)
+constexpr u8 kRankBias = 0;
+#else
+constexpr u8 kRankBias = 0x80;
+#endif
+
 extern const EncodeKernels kEncodeKernels;
+extern const RankKernels kRankKernels;
 extern const RivalKernels kRivalKernels;
+extern const SlicedKernels kSlicedKernels;
 extern const StateKernels kStateKernels;
 extern const SumKernels kSumKernels;
 extern const SymmetricKernels kSymmetricKernels;

@@ -22,13 +22,13 @@ constexpr std::size_t kChunk = 64;  // rows whose top levels are tested together
 // A key whose signed order is the unsigned order of `key`. AVX2 and SSE2 compare signed numbers only.
 constexpr std::int32_t signed_key(std::uint32_t key) { return static_cast<std::int32_t>(key ^ 0x80000000u); }
 
-// The ranks of rows among the thresholds of some columns (runtime/symmetric.h), [column][stride], 64-byte aligned.
+// The ranks of rows among the thresholds of some columns (runtime/ranks.h), [column][stride], 64-byte aligned.
 struct Ranks {
   const std::uint8_t* of_rows = nullptr;
   std::size_t stride = 0, n_columns = 0;
 };
 
-// A block of encoded rows: by row for the walk, by column for the top levels, as ranks for symmetric trees.
+// A block of encoded rows: by row for the walk, by column for the top levels, as ranks for symmetric and sliced trees.
 struct Block {
   const std::uint32_t* by_row;    // [n][stride]
   const std::int32_t* by_column;  // [column][column_stride] of signed_key, 64-byte aligned; null if it does not pay
@@ -140,6 +140,37 @@ struct RankTest {
   std::uint8_t least;
 };
 
+// How the keys of a column become ranks.
+enum class RankKind : std::uint8_t {
+  kThresholds,  // the number of thresholds below a key
+  kSet,         // whether a category is not in a set
+  kCodes,       // categories themselves, see kOtherCode and kNanCode
+};
+constexpr std::uint8_t kOtherCode = 254, kNanCode = 255;  // categories from 254 on, and missing ones
+
+struct RankColumn {
+  std::uint32_t column;
+  std::uint32_t first;         // threshold, or category test
+  std::uint32_t n_thresholds;  // sorted and padded to a power of two by keys above all
+  RankKind kind;
+  bool missing_left;  // kNanKey has rank 0
+};
+
+struct Ranking {
+  std::span<const RankColumn> columns;
+  const std::uint32_t* thresholds;
+  const CategoryTest* category_tests;
+  const std::uint32_t* category_bits;
+};
+
+struct RankKernels {
+  // ranks[column][row] of n rows, a multiple of kChunk, whose keys are [row][key_stride].
+  void (*rank)(const Ranking&, const std::uint32_t* keys, std::size_t key_stride, std::size_t n, std::uint8_t* ranks,
+               std::size_t stride);
+  // ranks[column] of one row, without columns of codes.
+  void (*rank_row)(const Ranking&, const std::uint32_t* keys, std::uint8_t* ranks);
+};
+
 struct SymmetricTree {
   std::uint32_t first_test, depth;
   std::uint32_t first_leaf;  // of all trees; bit i of a leaf's number is the answer of test i
@@ -152,24 +183,7 @@ struct RowTest {
   std::uint32_t column[kRowTrees], key[kRowTrees];
 };
 
-// How the keys of a column become ranks: by thresholds, or by whether they are in no set of categories.
-struct RankColumn {
-  std::uint32_t column;
-  std::uint32_t first;         // threshold, or category test
-  std::uint32_t n_thresholds;  // sorted and padded to a power of two by keys above all; 0 for a category test
-};
-
-struct Ranking {
-  std::span<const RankColumn> columns;
-  const std::uint32_t* thresholds;
-  const CategoryTest* category_tests;
-  const std::uint32_t* category_bits;
-};
-
 struct SymmetricKernels {
-  // ranks[column][row] of n rows, a multiple of kChunk, whose keys are [row][key_stride].
-  void (*rank)(const Ranking&, const std::uint32_t* keys, std::size_t key_stride, std::size_t n, std::uint8_t* ranks,
-               std::size_t stride);
   // payload[row] of the leaf each row reaches.
   void (*walk)(const SymmetricTree&, const RankTest* tests, const Ranks&, std::size_t n,
                const std::uint32_t* payload_of_leaf, std::uint32_t* payload);
@@ -184,6 +198,59 @@ struct SymmetricKernels {
   void (*add_vectors)(std::span<const SymmetricTree> trees, const RankTest* tests, const Ranks&, std::size_t n,
                       const double* values, std::size_t width, double* sums);
   bool leaves_are_words;  // what add_doubles wants
+};
+
+constexpr std::size_t kSliceChunks = 8;  // chunks of rows that a slice has bits for
+constexpr std::size_t kMaxSlices = 128;
+constexpr std::size_t kMaxSlicedLeaves = 64;
+constexpr std::size_t kMaxPlanes = 6;  // bits of a leaf's number
+constexpr std::size_t kMaxRowRanks = 64;
+
+// Makes a slice of three others (runtime/sliced.h): the bits of `yes` where `chooser` has a one, else those of `no`.
+struct Select {
+  std::uint8_t chooser, no, yes, out;
+};
+
+// Whether a category is in a set, by columns of codes.
+struct SetTest {
+  alignas(32) std::uint8_t bits[32];  // of each code
+  std::uint16_t column;
+};
+
+struct SlicedTree {
+  std::uint32_t first_test, first_set_test, first_select;
+  std::uint16_t n_tests, n_set_tests, n_selects;
+  std::uint8_t planes[kMaxPlanes];  // the slices that hold the bits of the leaf's number
+};
+
+// Slice 0 is all zeros and slice 1 all ones; those of the tests follow, then those of the tests of sets.
+struct SlicedProgram {
+  const RankTest* tests;
+  const SetTest* set_tests;
+  const Select* selects;
+};
+
+// All tests of a tree of up to kMaxPlanes levels, in the order of a complete binary heap.
+struct HeapTests {
+  alignas(64) std::uint8_t column[kMaxSlicedLeaves], least[kMaxSlicedLeaves];
+};
+
+struct SlicedKernels {
+  // payload[row] of the leaf each row reaches, of kMaxSlicedLeaves; n is a multiple of kChunk.
+  void (*walk)(const SlicedTree&, const SlicedProgram&, const Ranks&, std::size_t n,
+               const std::uint32_t* payload_of_leaf, std::uint32_t* payload);
+  // sums[row] += the value of the leaf the row reaches in trees[0], then in trees[1], and so on. Values are for each
+  // tree [kMaxSlicedLeaves], or [word of a value][kMaxSlicedLeaves].
+  void (*add_floats)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
+                     const float* values, float* sums);
+  void (*add_doubles)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
+                      const double* values, double* sums);
+  // payload[tree] for one row, given its ranks in kMaxRowRanks columns; payloads are [tree][kMaxSlicedLeaves].
+  void (*walk_row)(std::span<const HeapTests> trees, const std::uint8_t* ranks, std::size_t n_columns,
+                   const std::uint32_t* payloads, std::uint32_t* payload);
+  std::size_t max_row_ranks;  // columns that walk_row looks up in registers, 0: it must not be called
+  bool leaves_are_words;      // what add_floats and add_doubles want
+  bool says_left;             // the bit of a test is set for rows that go left
 };
 
 // The next tree step of every tree, for rows of several classes (orders/rivals.h).
@@ -264,9 +331,11 @@ struct Kernels {
   const WalkKernels<NarrowNode>& narrow;
   const WalkKernels<WideNode>& wide;
   const SumKernels& sums;
+  const RankKernels& ranks;
   const RivalKernels& rivals;
   const StateKernels& states;
   const SymmetricKernels& symmetric;
+  const SlicedKernels& sliced;
   std::uint32_t max_register_stride;  // narrow trees need no by-column copy of rows whose stride is at most this
   bool tests_by_column;               // the top levels of trees are tested on by-column copies of rows
   const char* name;

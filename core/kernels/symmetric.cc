@@ -1,4 +1,4 @@
-// Symmetric trees (runtime/symmetric.h): ranks of rows, the leaves they reach, and sums over the leaves of all trees.
+// Symmetric trees (runtime/symmetric.h): the leaves that rows reach, and sums over the leaves of all trees.
 #include <algorithm>
 #include <bit>
 
@@ -7,104 +7,7 @@
 namespace scurry::SCURRY_ISA {
 namespace {
 
-using u8 = std::uint8_t;
-using Bytes [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = u8;
-
 constexpr std::size_t kByteVectors = kChunk / sizeof(Bytes);
-// Up to this many, comparing with all of them is faster than searching.
-#if defined(__AVX512F__)
-constexpr u32 kFewThresholds = 4;
-#else
-constexpr u32 kFewThresholds = 16;
-#endif
-
-// Counts the thresholds below each of kChunk keys.
-void count_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u8* ranks) {
-  alignas(64) std::int32_t counts[kChunk];
-  for (std::size_t row = 0; row < kChunk; row += kVectorLanes) {
-    const Signed x = reinterpret_cast<Signed>(*reinterpret_cast<const Vector*>(keys + row) ^ 0x80000000u);
-    Signed count{};
-    for (u32 i = 0; i < n; ++i) count -= x > signed_key(thresholds[i]);
-    *reinterpret_cast<Signed*>(counts + row) = count;
-  }
-  for (std::size_t row = 0; row < kChunk; ++row) ranks[row] = static_cast<u8>(counts[row]);
-}
-
-#if defined(__AVX512F__)
-
-// The same by halving: first among 31 of them, kept in two registers, then among those between two of these.
-void search_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u8* ranks) {
-  const int step = static_cast<int>(std::max(std::bit_ceil(n + 1) / 32, 1u));
-  const auto gather = [&](__m512i at, int offset) {
-    at = _mm512_add_epi32(at, _mm512_set1_epi32(offset));
-    return _mm512_mask_i32gather_epi32(at, 0xFFFF, at, thresholds, 4);
-  };
-  const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-  const __m512i spread = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(step));
-  const __m512i low = gather(spread, step - 1), high = gather(spread, 17 * step - 1);
-  for (std::size_t row = 0; row < kChunk; row += kVectorLanes) {
-    const __m512i x = _mm512_load_si512(keys + row);
-    __m512i rank = _mm512_setzero_si512();
-    const auto halve = [&](int half, __m512i threshold) {
-      rank = _mm512_mask_add_epi32(rank, _mm512_cmpgt_epu32_mask(x, threshold), rank, _mm512_set1_epi32(half));
-    };
-    for (int half = 16; half > 0; half /= 2) {
-      const __m512i at = _mm512_add_epi32(rank, _mm512_set1_epi32(half - 1));
-      halve(half, _mm512_permutex2var_epi32(low, at, high));
-    }
-    rank = _mm512_mullo_epi32(rank, _mm512_set1_epi32(step));
-    for (int half = step / 2; half > 0; half /= 2) halve(half, gather(rank, half - 1));
-    _mm_store_si128(reinterpret_cast<__m128i*>(ranks + row), _mm512_maskz_cvtepi32_epi8(0xFFFF, rank));
-  }
-}
-
-#else
-
-// The same by halving; their number with padding is a power of two.
-void search_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u8* ranks) {
-  const u32 first_half = std::bit_ceil(n + 1) / 2;
-  for (std::size_t row = 0; row < kChunk; row += kLanes) {
-    u32 rank[kLanes] = {};
-    for (u32 half = first_half; half > 0; half /= 2) {
-#pragma GCC unroll 8
-      for (std::size_t lane = 0; lane < kLanes; ++lane) {
-        rank[lane] += keys[row + lane] > thresholds[rank[lane] + half - 1] ? half : 0;
-      }
-    }
-    for (std::size_t lane = 0; lane < kLanes; ++lane) ranks[row + lane] = static_cast<u8>(rank[lane]);
-  }
-}
-
-#endif
-
-void test_set(const CategoryTest& test, const u32* bits, const u32 (&codes)[kChunk], u8* ranks) {
-  for (std::size_t row = 0; row < kChunk; ++row) {
-    const u32 code = codes[row];
-    const bool in_set = code < test.n_bits ? (bits[test.first_word + code / 32] >> (code % 32)) & 1u
-                                           : code == kNanKey && test.nan_left;
-    ranks[row] = !in_set;
-  }
-}
-
-void rank_rows(const Ranking& ranking, const u32* by_row, std::size_t key_stride, std::size_t n, u8* ranks,
-               std::size_t stride) {
-  alignas(64) u32 keys[kChunk];
-  for (std::size_t first = 0; first < n; first += kChunk) {
-    u8* out = ranks + first;
-    for (const RankColumn& column : ranking.columns) {
-      const u32* from = by_row + first * key_stride + column.column;
-      for (std::size_t row = 0; row < kChunk; ++row) keys[row] = from[row * key_stride];
-      if (column.n_thresholds == 0) {
-        test_set(ranking.category_tests[column.first], ranking.category_bits, keys, out);
-      } else if (column.n_thresholds <= kFewThresholds) {
-        count_thresholds(ranking.thresholds + column.first, column.n_thresholds, keys, out);
-      } else {
-        search_thresholds(ranking.thresholds + column.first, column.n_thresholds, keys, out);
-      }
-      out += stride;
-    }
-  }
-}
 
 // Sets a bit of the numbers of leaves where a rank is high enough.
 inline Bytes answer(Bytes leaf, Bytes rank, u8 least, u8 bit) {
@@ -113,7 +16,8 @@ inline Bytes answer(Bytes leaf, Bytes rank, u8 least, u8 bit) {
   const __mmask64 yes = _mm512_cmpge_epu8_mask(given, _mm512_set1_epi8(static_cast<char>(least)));
   return reinterpret_cast<Bytes>(_mm512_mask_add_epi8(old, yes, old, _mm512_set1_epi8(static_cast<char>(bit))));
 #else
-  return leaf | (reinterpret_cast<Bytes>(rank >= least) & bit);
+  const auto above = static_cast<std::int8_t>((least - 1) ^ kRankBias);
+  return leaf | (reinterpret_cast<Bytes>(reinterpret_cast<SignedBytes>(rank) > above) & bit);
 #endif
 }
 
@@ -355,6 +259,6 @@ void add_doubles(std::span<const SymmetricTree> trees, const RankTest* tests, co
 
 }  // namespace
 
-const SymmetricKernels kSymmetricKernels = {rank_rows, walk, walk_row, add_doubles, add_vectors, kLeavesAreWords};
+const SymmetricKernels kSymmetricKernels = {walk, walk_row, add_doubles, add_vectors, kLeavesAreWords};
 
 }  // namespace scurry::SCURRY_ISA

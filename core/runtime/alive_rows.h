@@ -81,10 +81,7 @@ struct AliveRows {
     block.n = round_up(n, block.has_columns() ? kChunk : kLanes);
   }
 
-  // Whether the by-column copy pays: rows that stop soon hardly use it, and every moved row has to be moved there too.
-  bool worth_columns() const { return n >= kEnoughForColumns && n_columns <= 32; }
-
-  static constexpr std::size_t kEnoughForColumns = kChunk / 2;
+  static constexpr std::size_t kEnoughForColumns = Walker::kEnoughForColumns;
   static constexpr std::size_t kFew = 4;  // this many rows or fewer finish one by one, several trees at a time
 };
 

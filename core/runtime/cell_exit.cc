@@ -173,7 +173,7 @@ void CellExit::run_group(AliveRows& alive, std::size_t cell, bool has_missing, c
   const Limits* limits = limits_of(cell);
   const auto first_open = static_cast<std::size_t>(first_open_[cell]);
   scratch.block = {alive.keys, nullptr, 0, round_up(alive.n, kChunk), has_missing};
-  if (first_open > 0 && alive.worth_columns() && !walker_.prefers_rows()) walker_.index_columns(scratch);
+  if (first_open > 0 && walker_.worth_columns(alive.n)) walker_.index_columns(scratch);
   std::size_t n_trees = 0;
   if (first_open == 0) {
     // With a sum of 0 all rows are on the same side.

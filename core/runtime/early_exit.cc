@@ -254,7 +254,7 @@ void EarlyExit::enter(AliveRows& alive, const Record& record) const {
     stop(alive, 0, record);
   }
   Scratch& scratch = alive.scratch;
-  if (alive.worth_columns() && !walker_.prefers_rows()) walker_.index_columns(scratch);
+  if (walker_.worth_columns(alive.n)) walker_.index_columns(scratch);
   alive.fit_block();
   for (std::size_t n_trees = 1; n_trees <= first_open_ && alive.n > 0; ++n_trees) {
     walker_.walk(plan_[n_trees - 1], scratch);
@@ -268,7 +268,7 @@ void EarlyExit::enter(AliveRows& alive, const Record& record) const {
 template <class Record>
 void EarlyExit::finish(AliveRows& alive, const Record& record) const {
   Scratch& scratch = alive.scratch;
-  if (alive.worth_columns() && !walker_.prefers_rows()) walker_.index_columns(scratch);
+  if (walker_.worth_columns(alive.n)) walker_.index_columns(scratch);
   std::size_t n_trees = first_open_;
   while (n_trees < plan_.size() && alive.n > AliveRows::kFew) {
     alive.fit_block();

@@ -22,6 +22,7 @@ Engine::Engine(const ForestView& forest, std::vector<std::int64_t> labels, bool 
       values_(forest),
       walker_(forest, make_leaves(forest)),
       symmetric_sums_(make_symmetric_sums()),
+      sliced_sums_(make_sliced_sums()),
       answers_(forest, std::move(labels)) {}
 
 Leaves Engine::make_leaves(const ForestView& forest) {
@@ -36,6 +37,11 @@ std::optional<SymmetricSums> Engine::make_symmetric_sums() const {
   return SymmetricSums::make(*walker_.symmetric(), values_);
 }
 
+std::optional<SlicedSums> Engine::make_sliced_sums() const {
+  if (leaf_ids_ || !walker_.sliced()) return std::nullopt;
+  return SlicedSums::make(*walker_.sliced(), walker_.trees(), values_);
+}
+
 template <class Real>
 void Engine::sum_block(Scratch& scratch, AlignedVector<Real>& sums) const {
   values_.start(scratch.block.n, sums);
@@ -43,6 +49,9 @@ void Engine::sum_block(Scratch& scratch, AlignedVector<Real>& sums) const {
     if (symmetric_sums_ && scratch.block.ranks.of_rows != nullptr) {
       return symmetric_sums_->add(*walker_.symmetric(), scratch.block, sums.data());
     }
+  }
+  if (sliced_sums_ && scratch.block.ranks.of_rows != nullptr) {
+    return sliced_sums_->add(*walker_.sliced(), scratch.block, sums.data());
   }
   for (const Tree& tree : walker_.trees()) {
     walker_.walk(tree, scratch);

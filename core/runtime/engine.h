@@ -5,6 +5,7 @@
 //   Columns        encodes the values of rows as unsigned keys, so that every numeric split is one comparison
 //   Trees          the nodes in the layout that the kernels (kernels/kernels.h) walk
 //   Symmetric      trees that ask one question per level, which have a faster loop
+//   Sliced         trees of up to 64 leaves, which have another one
 //   Walker         all of them: takes blocks of rows to their leaves, on several threads
 //   NodeValues     what nodes add to the sums of rows
 //   Answers        what sums say: scores, probabilities, labels
@@ -36,12 +37,17 @@ class Engine {
   std::size_t n_trees() const { return walker_.trees().size(); }
   std::size_t n_outputs() const { return answers_.n_outputs(); }
   std::size_t n_probabilities() const { return answers_.n_probabilities(); }
+  const char* loop() const { return walker_.loop(); }
   std::size_t node_bytes() const { return walker_.bytes(); }
-  std::size_t leaf_bytes() const { return values_.bytes() + (symmetric_sums_ ? symmetric_sums_->bytes() : 0); }
+  std::size_t leaf_bytes() const {
+    return values_.bytes() + (symmetric_sums_ ? symmetric_sums_->bytes() : 0) +
+           (sliced_sums_ ? sliced_sums_->bytes() : 0);
+  }
 
  private:
   Leaves make_leaves(const ForestView& forest);
   std::optional<SymmetricSums> make_symmetric_sums() const;
+  std::optional<SlicedSums> make_sliced_sums() const;
 
   // Calls finish(first row, rows, sums, spacing of rows, spacing of outputs) once per block.
   template <class Finish>
@@ -58,6 +64,7 @@ class Engine {
   NodeValues values_;
   Walker walker_;
   std::optional<SymmetricSums> symmetric_sums_;
+  std::optional<SlicedSums> sliced_sums_;
   Answers answers_;
 };
 

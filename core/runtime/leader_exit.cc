@@ -147,7 +147,7 @@ void LeaderExit::run_block(const RowsView& rows, std::size_t first, std::size_t 
                   buffers.sums.data(),
                   buffers.exits.data(),
                   n};
-  if (alive.worth_columns() && !walker_.prefers_rows()) walker_.index_columns(scratch);
+  if (walker_.worth_columns(alive.n)) walker_.index_columns(scratch);
   std::size_t round = 0;
   while (round < n_rounds_ && alive.n > AliveRows::kFew) {
     alive.fit_block();

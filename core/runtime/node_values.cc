@@ -50,7 +50,7 @@ std::size_t padded_width(std::size_t n_columns) { return n_columns <= 2 ? n_colu
 
 NodeValues::NodeValues(const ForestView& forest)
     : vectors_(forest.n_columns > 1),
-      float32_(forest.float32_score && !vectors_),
+      float32_(forest.float32_score),
       width_(padded_width(forest.n_columns)),
       base_score_(forest.base_score.begin(), forest.base_score.end()) {}
 
@@ -69,7 +69,7 @@ std::vector<std::uint32_t> NodeValues::index(const ForestView& forest, bool leav
     if (leaves_only && forest.left[node] >= 0) continue;
     read(forest, weights, node, vector.data());
     payloads[node] =
-        float32_ ? std::bit_cast<std::uint32_t>(static_cast<float>(vector[0])) : distinct.index_of(vector.data());
+        float32_ && !vectors_ ? std::bit_cast<std::uint32_t>(static_cast<float>(vector[0])) : distinct.index_of(vector.data());
   }
   table_.shrink_to_fit();
   return payloads;
@@ -112,11 +112,18 @@ void NodeValues::start(std::size_t n, AlignedVector<Real>& sums) const {
   }
 }
 
+// The table has doubles; each is rounded here, as a single one is when it becomes a payload.
+void NodeValues::add_float_vector(std::uint32_t payload, float* sums) const {
+  const double* value = at(payload);
+  for (std::size_t k = 0; k < base_score_.size(); ++k) sums[k] += static_cast<float>(value[k]);
+}
+
 template <class Real>
 void NodeValues::add(const Tree& tree, const std::uint32_t* payload, std::size_t n, Real* sums) const {
   Real* of_output = sums + output_of(tree) * n;
   if constexpr (std::is_same_v<Real, float>) {
-    kernels().sums.add_floats(payload, n, of_output);
+    if (!vectors_) return kernels().sums.add_floats(payload, n, of_output);
+    for (std::size_t row = 0; row < n; ++row) add_float_vector(payload[row], sums + row * width_);
   } else if (vectors_) {
     kernels().sums.add_vectors(table_.data(), width_, payload, n, sums);
   } else {
@@ -135,6 +142,8 @@ void NodeValues::add_row(const std::vector<Tree>& trees, const std::uint32_t* pa
   if (vectors_) {
     if constexpr (std::is_same_v<Real, double>) {
       kernels().sums.sum_vectors(table_.data(), width_, payload, trees.size(), sums);
+    } else {
+      for (std::size_t t = 0; t < trees.size(); ++t) add_float_vector(payload[t], sums);
     }
   } else if (base_score_.size() == 1) {
     Real sum = sums[0];  // in a register: in memory, each addition would wait for the store of the last one

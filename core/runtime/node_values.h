@@ -26,11 +26,11 @@ class NodeValues {
   // Appends the values of these nodes, in this order. Returns the payload of the first; the others follow it.
   std::uint32_t append(const ForestView& forest, std::span<const double> weights, std::span<const std::int32_t> nodes);
 
-  // Whether the source sums in float32, which it never does with vectors.
+  // Whether the source sums in float32.
   bool in_float32() const { return float32_; }
   bool are_vectors() const { return vectors_; }  // a node adds to every output, not to its tree's one
   std::size_t n_outputs() const { return base_score_.size(); }
-  // The value that a payload stands for; not in float32.
+  // The value that a payload stands for; not in float32, unless values are vectors.
   const double* at(std::uint32_t payload) const { return &table_[payload * width_]; }
   double base_score(std::size_t output) const { return base_score_[output]; }
   std::size_t bytes() const { return table_.size() * sizeof(double); }
@@ -51,12 +51,13 @@ class NodeValues {
 
  private:
   std::vector<std::uint32_t> index(const ForestView& forest, bool leaves_only, std::span<const double> weights);
+  void add_float_vector(std::uint32_t payload, float* sums) const;
   void read(const ForestView& forest, std::span<const double> weights, std::size_t node, double* vector) const;
 
   bool vectors_, float32_;
   std::size_t width_;  // doubles per value and per row's sums, padded for the kernels
   std::vector<double> base_score_;
-  AlignedVector<double> table_;  // [payload][width_]; in float32 the payload is the value itself
+  AlignedVector<double> table_;  // [payload][width_]; a single float32 is the payload itself
 };
 
 }  // namespace scurry

@@ -3,14 +3,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
-#include <tuple>
 
 namespace scurry {
 namespace {
 
-constexpr std::size_t kMaxThresholds = 255;  // so that a rank is a byte
-constexpr std::size_t kLeastPadded = 32;  // thresholds that a kernel may read
 constexpr std::size_t kMaxColumns = 4096;
 
 bool ask_the_same(const ForestView& forest, std::int32_t a, std::int32_t b) {
@@ -52,56 +48,25 @@ struct Symmetric::Lowering {
     return true;
   }
 
-  // Makes a column of ranks for each column with thresholds, and one for each set of categories that is tested for.
   bool make_tests() {
-    std::map<std::uint32_t, std::vector<std::uint32_t>> thresholds;
-    std::map<std::tuple<std::uint32_t, std::int32_t, bool>, std::uint16_t> sets;
-    const auto set_of = [&](std::int32_t node) {
-      return std::tuple(columns.column_of_node(node), forest.category_set[node], forest.default_left[node] != 0);
-    };
-    for (const auto& asked : questions) {
-      for (const std::int32_t node : asked) {
-        if (forest.category_set[node] >= 0) {
-          sets.try_emplace(set_of(node), std::uint16_t{0});
-        } else {
-          thresholds[columns.column_of_node(node)].push_back(columns.key_of_node(forest, node));
-        }
-      }
-    }
-    if (thresholds.size() + sets.size() > kMaxColumns) return false;
-    std::map<std::uint32_t, std::uint16_t> numeric;
-    for (auto& [column, keys] : thresholds) {
-      std::sort(keys.begin(), keys.end());
-      keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-      if (keys.size() > kMaxThresholds) return false;
-      numeric[column] = static_cast<std::uint16_t>(out.columns_.size());
-      const std::size_t padded = std::max(std::bit_ceil(keys.size() + 1), kLeastPadded), first = out.thresholds_.size();
-      out.columns_.push_back({column, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(keys.size())});
-      out.thresholds_.insert(out.thresholds_.end(), keys.begin(), keys.end());
-      out.thresholds_.resize(first + padded, kNanKey);  // no key exceeds it
-    }
-    for (auto& [test, at] : sets) {
-      const auto& [column, set, nan_left] = test;
-      at = static_cast<std::uint16_t>(out.columns_.size());
-      out.columns_.push_back({column, static_cast<std::uint32_t>(out.category_tests_.size()), 0});
-      const std::int64_t* words = &forest.category_offset[set];
-      out.category_tests_.push_back(
-          {static_cast<std::uint32_t>(words[0]), static_cast<std::uint32_t>(32 * (words[1] - words[0])), nan_left});
-    }
+    std::vector<Question> all;
     for (std::size_t t = 0; t < questions.size(); ++t) {
-      out.trees_[t].first_test = static_cast<std::uint32_t>(out.tests_.size());
+      out.trees_[t].first_test = static_cast<std::uint32_t>(all.size());
       for (const std::int32_t node : questions[t]) {
+        Question asked{columns.column_of_node(node)};
         if (forest.category_set[node] >= 0) {
-          out.tests_.push_back({sets[set_of(node)], 1});
-          continue;
+          const std::int64_t* words = &forest.category_offset[forest.category_set[node]];
+          asked.is_set = true;
+          asked.set = {static_cast<std::uint32_t>(words[0]), static_cast<std::uint32_t>(32 * (words[1] - words[0])),
+                       forest.default_left[node] != 0};
+        } else {
+          asked.key = columns.key_of_node(forest, node);
         }
-        const std::uint32_t column = columns.column_of_node(node);
-        const auto& keys = thresholds[column];
-        const auto rank = std::lower_bound(keys.begin(), keys.end(), columns.key_of_node(forest, node)) - keys.begin();
-        out.tests_.push_back({numeric[column], static_cast<std::uint8_t>(rank + 1)});
+        all.push_back(asked);
       }
     }
-    return true;
+    out.ranks_ = RankedColumns::make(all, forest.category_bits, kMaxColumns, out.tests_);
+    return out.ranks_.has_value();
   }
 };
 
@@ -115,10 +80,9 @@ void Symmetric::make_row_tests(std::uint32_t pad) {
   for (std::size_t t = 0; t < trees_.size(); ++t) {
     for (std::uint32_t level = 0; level < trees_[t].depth; ++level) {
       const RankTest& from = tests_[trees_[t].first_test + level];
-      const RankColumn& column = columns_[from.column];
       RowTest& to = row_tests_[t / kRowTrees * depth_ + level];
-      to.column[t % kRowTrees] = column.column;
-      to.key[t % kRowTrees] = thresholds_[column.first + from.least - 1];
+      to.column[t % kRowTrees] = ranks_->column_of(from);
+      to.key[t % kRowTrees] = ranks_->key_of(from);
     }
   }
 }
@@ -133,20 +97,12 @@ std::optional<Symmetric> Symmetric::find(const ForestView& forest, const Columns
   }
   if (!lowering.make_tests()) return std::nullopt;
   if (!found->has_categories()) found->make_row_tests(columns.pad());
-  found->category_bits_.assign(forest.category_bits.begin(), forest.category_bits.end());
   return found;
 }
 
 std::size_t Symmetric::bytes() const {
   return trees_.size() * sizeof(SymmetricTree) + tests_.size() * sizeof(RankTest) +
-         row_tests_.size() * sizeof(RowTest) +
-         columns_.size() * sizeof(RankColumn) + category_tests_.size() * sizeof(CategoryTest) +
-         (payloads_.size() + thresholds_.size() + category_bits_.size()) * sizeof(std::uint32_t);
-}
-
-void Symmetric::rank(const Block& block, std::size_t key_stride, std::uint8_t* ranks, std::size_t stride) const {
-  const Ranking ranking{columns_, thresholds_.data(), category_tests_.data(), category_bits_.data()};
-  kernels().symmetric.rank(ranking, block.by_row, key_stride, block.n, ranks, stride);
+         row_tests_.size() * sizeof(RowTest) + payloads_.size() * sizeof(std::uint32_t) + ranks_->bytes();
 }
 
 void Symmetric::walk(std::size_t tree, const Block& block, std::uint32_t* payload) const {

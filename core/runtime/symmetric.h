@@ -7,9 +7,8 @@
 //     /  \    /  \             /  \  /  \                                          leaf = 0b01 = 1
 //    0    2  1    3            0   2 1   3
 //
-// A question is answered for 64 rows at once, by comparing bytes: the rank of a row's value among the thresholds of
-// its column, of which there must be no more than 255. Whether trees are symmetric is seen from their nodes, so that
-// it does not matter who grew them.
+// A question is answered for 64 rows at once, by comparing their ranks (ranks.h). Whether trees are symmetric is seen
+// from their nodes, so that it does not matter who grew them.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +20,7 @@
 #include "runtime/columns.h"
 #include "runtime/forest_view.h"
 #include "runtime/node_values.h"
+#include "runtime/ranks.h"
 
 namespace scurry {
 
@@ -28,23 +28,21 @@ class Symmetric {
  public:
   static constexpr std::uint32_t kMaxDepth = 8;  // the number of a leaf is a byte
 
-  // Nothing if some tree is not symmetric or too deep, or if some column has too many thresholds.
+  // Nothing if some tree is not symmetric or too deep.
   static std::optional<Symmetric> find(const ForestView& forest, const Columns& columns,
                                        const std::vector<std::uint32_t>& payload_of_node);
 
-  std::size_t n_columns() const { return columns_.size(); }
+  const RankedColumns& ranks() const { return *ranks_; }
   const std::vector<SymmetricTree>& trees() const { return trees_; }
   const std::vector<RankTest>& tests() const { return tests_; }
   const std::vector<std::uint32_t>& payloads() const { return payloads_; }  // by leaf
   std::size_t bytes() const;
 
-  // Writes the ranks of the block's rows, [n_columns()][stride].
-  void rank(const Block& block, std::size_t key_stride, std::uint8_t* ranks, std::size_t stride) const;
   // payload[row] of the leaf each row of the block reaches in a tree.
   void walk(std::size_t tree, const Block& block, std::uint32_t* payload) const;
   // payload[tree] of the leaf that the row with these keys reaches in every tree; not with categories.
   void walk_row(const std::uint32_t* keys, std::uint32_t* payload) const;
-  bool has_categories() const { return !category_tests_.empty(); }
+  bool has_categories() const { return ranks_->has_categories(); }
 
  private:
   struct Lowering;
@@ -55,10 +53,7 @@ class Symmetric {
   std::vector<RowTest> row_tests_;
   std::uint32_t depth_ = 0;  // of the deepest tree
   std::vector<std::uint32_t> payloads_;
-  std::vector<RankColumn> columns_;
-  std::vector<std::uint32_t> thresholds_;  // keys, for each numeric column a power of two of them
-  std::vector<CategoryTest> category_tests_;
-  std::vector<std::uint32_t> category_bits_;
+  std::optional<RankedColumns> ranks_;
 };
 
 // What the leaves of symmetric trees add, laid out so that finding the leaves and adding them is one loop.

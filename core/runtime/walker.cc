@@ -78,6 +78,7 @@ Walker::Walker(const ForestView& forest, Leaves leaves)
     : columns_(forest),
       symmetric_(Symmetric::find(forest, columns_, leaves.payload_of_node)),
       trees_(forest, columns_, std::move(leaves)),
+      sliced_(symmetric_ ? std::nullopt : Sliced::find(trees_, columns_)),
       narrow_(walk_of(trees_.narrow(), trees_, columns_)),
       wide_(walk_of(trees_.wide(), trees_, columns_)) {
   columns_.forget_nodes();
@@ -99,12 +100,22 @@ void Walker::load(const RowsView& rows, std::size_t first, std::size_t n, Scratc
   scratch.block = {keys, nullptr, 0, padded, has_missing};
 }
 
+bool Walker::worth_columns(std::size_t n) const {
+  constexpr std::size_t kMostKeys = 32, kMostRanks = 128;
+  if (n < kEnoughForColumns) return false;
+  if (const RankedColumns* by = ranked()) return by->size() <= kMostRanks;
+  const bool in_registers = !trees_.is_wide() && !columns_.has_categories() &&
+                            columns_.stride() <= kernels().max_register_stride;  // the top levels of trees are
+  return !in_registers && columns_.pad() + 1 <= kMostKeys;
+}
+
 void Walker::index_columns(Scratch& scratch) const {
-  if (!symmetric_) return index_keys(scratch);
+  const RankedColumns* by = ranked();
+  if (by == nullptr) return index_keys(scratch);
   const std::size_t stride = scratch.block.n + kChunk;  // padded for the same reason
-  std::uint8_t* ranks = grow_to(scratch.ranks, stride * symmetric_->n_columns());
-  symmetric_->rank(scratch.block, columns_.stride(), ranks, stride);
-  scratch.block.ranks = {ranks, stride, symmetric_->n_columns()};
+  std::uint8_t* ranks = grow_to(scratch.ranks, stride * by->size());
+  by->rank(scratch.block, columns_.stride(), ranks, stride);
+  scratch.block.ranks = {ranks, stride, by->size()};
 }
 
 void Walker::index_keys(Scratch& scratch) const {
@@ -123,7 +134,10 @@ void Walker::index_keys(Scratch& scratch) const {
 
 void Walker::walk(const Tree& tree, Scratch& scratch, std::uint32_t* payload) const {
   poll_interrupt_now_and_then();
-  if (scratch.block.ranks.of_rows != nullptr) return symmetric_->walk(tree.index, scratch.block, payload);
+  if (scratch.block.ranks.of_rows != nullptr) {
+    return symmetric_ ? symmetric_->walk(tree.index, scratch.block, payload)
+                      : sliced_->walk(tree.index, scratch.block, payload);
+  }
   std::uint32_t* rows = scratch.walk.data();
   if (trees_.is_wide()) {
     kernels().wide.tree(wide_, tree, scratch.block, payload, rows);
@@ -157,6 +171,7 @@ void Walker::walk_row(const Tree* trees, std::size_t n, const std::uint32_t* key
 
 void Walker::walk_row(const std::uint32_t* keys, std::uint32_t* payload) const {
   if (symmetric_ && !symmetric_->has_categories()) return symmetric_->walk_row(keys, payload);
+  if (sliced_ && sliced_->walks_rows()) return sliced_->walk_row(keys, payload);
   walk_row(trees().data(), trees().size(), keys, payload);
 }
 

@@ -11,6 +11,7 @@
 #include "kernels/kernels.h"
 #include "runtime/aligned.h"
 #include "runtime/columns.h"
+#include "runtime/sliced.h"
 #include "runtime/symmetric.h"
 #include "runtime/trees.h"
 
@@ -35,8 +36,13 @@ class Walker {
   const Columns& columns() const { return columns_; }
   const std::vector<Tree>& trees() const { return trees_.trees(); }
   std::vector<std::int32_t> take_origins() { return trees_.take_origins(); }
-  std::size_t bytes() const { return trees_.bytes() + (symmetric_ ? symmetric_->bytes() : 0); }
+  std::size_t bytes() const {
+    return trees_.bytes() + (symmetric_ ? symmetric_->bytes() : 0) + (sliced_ ? sliced_->bytes() : 0);
+  }
+  // Which loop blocks of rows run through.
+  const char* loop() const { return symmetric_ ? "symmetric" : sliced_ ? "sliced" : "walked"; }
   const std::optional<Symmetric>& symmetric() const { return symmetric_; }
+  const std::optional<Sliced>& sliced() const { return sliced_; }
 
   // Makes space for n rows, a multiple of kChunk. Loading up to that many moves nothing that is already loaded.
   void reserve(std::size_t n, Scratch& scratch) const;
@@ -44,12 +50,10 @@ class Walker {
   // of zero keys. The rows `ahead` of these are prefetched (0: none).
   void load(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch, std::size_t at = 0,
             std::size_t ahead = 0) const;
-  // Whether rows that stop soon are walked faster without a by-column copy.
-  bool prefers_rows() const {
-    return !symmetric_ && !trees_.is_wide() && !columns_.has_categories() &&
-           columns_.stride() <= kernels().max_register_stride;
-  }
-  // Makes the by-column copy of the block that walks are fastest with: keys, or ranks in symmetric trees. It pays from
+  // Whether a by-column copy pays for n rows that stop soon. They hardly use it, and every row that is moved has to be
+  // moved there too, but a rank is only a byte.
+  bool worth_columns(std::size_t n) const;
+  // Makes the by-column copy of the block that walks are fastest with: keys, or ranks in symmetric and sliced trees. It pays from
   // half a chunk of rows on.
   void index_columns(Scratch& scratch) const;
   // Makes the copy of keys, which alone helps descend().
@@ -70,6 +74,8 @@ class Walker {
   // nodes.
   void take_steps(const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* at) const;
 
+  static constexpr std::size_t kEnoughForColumns = kChunk / 2;
+
   // How many rows have keys that fit in this many bytes, a multiple of kChunk.
   std::size_t rows_in(std::size_t bytes) const {
     return std::max(kChunk, bytes / (columns_.stride() * sizeof(std::uint32_t)) / kChunk * kChunk);
@@ -83,9 +89,15 @@ class Walker {
   // Keys of a block should stay in the second-level cache while all trees are walked.
   static constexpr std::size_t kBlockBytes = 512 * 1024, kMinBlockRows = 512, kMaxBlockRows = 4096;
 
+  // What the ranks of rows are made by, if trees are evaluated with ranks.
+  const RankedColumns* ranked() const {
+    return symmetric_ ? &symmetric_->ranks() : sliced_ ? &sliced_->ranks() : nullptr;
+  }
+
   Columns columns_;
   std::optional<Symmetric> symmetric_;
   Trees trees_;
+  std::optional<Sliced> sliced_;  // if they are not symmetric
   Walk<NarrowNode> narrow_;
   Walk<WideNode> wide_;
 };

@@ -8,25 +8,28 @@ from scurry.forest import Encoder, Forest
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor, load
-from scurry.runners.acquisition.visit import Visit
 from scurry.runners.runner import AbortFlag
 from scurry.version import read_version
 
 if TYPE_CHECKING:
     from scurry import (
         batch,
+        cascades,
+        compression,
         datasets,
         display,
         distributed,
         evaluation,
         export,
         growing,
+        monitoring,
         orders,
         pruning,
         report,
         serving,
         stopping,
     )
+    from scurry.cascades.cascade import Cascade
     from scurry.estimators import (
         AnytimeClassifier,
         EarlyExitClassifier,
@@ -34,15 +37,21 @@ if TYPE_CHECKING:
         EarlyExitRegressor,
         FeatureBudgetClassifier,
     )
+    from scurry.monitoring import Watch
+    from scurry.runners.acquisition.visit import Visit
     from scurry.verbs.anytime import anytime
+    from scurry.verbs.cascade import cascade
+    from scurry.verbs.compress import compress
     from scurry.verbs.early_exit import early_exit
     from scurry.verbs.prune import prune
+    from scurry.verbs.watch import watch
 
     __version__: str
 
 __all__ = [
     "AbortFlag",
     "AnytimeClassifier",
+    "Cascade",
     "EarlyExitClassifier",
     "EarlyExitRanker",
     "EarlyExitRegressor",
@@ -52,8 +61,13 @@ __all__ = [
     "Plan",
     "Predictor",
     "Visit",
+    "Watch",
     "anytime",
     "batch",
+    "cascade",
+    "cascades",
+    "compress",
+    "compression",
     "datasets",
     "display",
     "distributed",
@@ -64,6 +78,7 @@ __all__ = [
     "from_model",
     "growing",
     "load",
+    "monitoring",
     "orders",
     "promises",
     "prune",
@@ -71,17 +86,25 @@ __all__ = [
     "report",
     "serving",
     "stopping",
+    "watch",
 ]
 
-# Loaded at first use: they need scipy, which takes longer to import than scurry itself.
+# Loaded at first use: predictions need none of them, and most need scipy, which takes longer to import than scurry.
 _LAZY = {
     "AnytimeClassifier": "scurry.estimators",
+    "Cascade": "scurry.cascades",
     "EarlyExitClassifier": "scurry.estimators",
     "EarlyExitRanker": "scurry.estimators",
     "EarlyExitRegressor": "scurry.estimators",
     "FeatureBudgetClassifier": "scurry.estimators",
+    "Visit": "scurry.runners.acquisition.visit",
+    "Watch": "scurry.monitoring",
     "anytime": "scurry.verbs.anytime",
     "batch": "scurry.batch",
+    "cascade": "scurry.verbs.cascade",
+    "cascades": "scurry.cascades",
+    "compress": "scurry.verbs.compress",
+    "compression": "scurry.compression",
     "datasets": "scurry.datasets",
     "display": "scurry.display",
     "distributed": "scurry.distributed",
@@ -89,12 +112,14 @@ _LAZY = {
     "evaluation": "scurry.evaluation",
     "export": "scurry.export",
     "growing": "scurry.growing",
+    "monitoring": "scurry.monitoring",
     "orders": "scurry.orders",
     "prune": "scurry.verbs.prune",
     "pruning": "scurry.pruning",
     "report": "scurry.report",
     "serving": "scurry.serving",
     "stopping": "scurry.stopping",
+    "watch": "scurry.verbs.watch",
 }
 
 
@@ -103,7 +128,8 @@ def __getattr__(name: str) -> Any:
         return read_version()
     if name not in _LAZY:
         raise AttributeError(f"module 'scurry' has no attribute {name!r}")
-    module = importlib.import_module(_LAZY[name])
+    with errors.require_extra("fit", f"scurry.{name}"):
+        module = importlib.import_module(_LAZY[name])
     return module if module.__name__ == f"scurry.{name}" else getattr(module, name)
 
 

@@ -156,6 +156,19 @@ class EarlyExit:
         n_threads: int,
         /,
     ) -> None: ...
+    def one_row(
+        self,
+        exact: Engine,
+        negative_label: int,
+        positive_label: int,
+        threshold: int,
+        tolerance: int,
+        *,
+        labels: tuple[Any, ...] | None,
+        float32: bool,
+        float64: bool,
+        otherwise: Callable[[Any], Any],
+    ) -> Callable[[Any], Any]: ...
     @property
     def bytes(self) -> int: ...
 
@@ -191,6 +204,17 @@ class LeaderExit:
         n_threads: int,
         /,
     ) -> None: ...
+    def one_row(
+        self,
+        exact: Engine,
+        classes: NDArray[np.int64],
+        tolerance: int,
+        *,
+        labels: tuple[Any, ...] | None,
+        float32: bool,
+        float64: bool,
+        otherwise: Callable[[Any], Any],
+    ) -> Callable[[Any], Any]: ...
     @property
     def bytes(self) -> int: ...
 
@@ -233,6 +257,15 @@ class SentinelExit:
         scores: NDArray[np.float64],
         n_threads: int,
     ) -> None: ...
+    def one_row(
+        self,
+        answer: str,
+        *,
+        labels: tuple[Any, ...] | None,
+        float32: bool,
+        float64: bool,
+        otherwise: Callable[[Any], Any],
+    ) -> Callable[[Any], Any]: ...
     @property
     def bytes(self) -> int: ...
 
@@ -270,6 +303,17 @@ class Engine:
     def probabilities(self, rows: NDArray[Any], out: NDArray[Any], n_threads: int, /) -> None: ...
     def scores(self, rows: NDArray[Any], out: NDArray[Any], n_threads: int, /) -> None: ...
     def leaves(self, rows: NDArray[Any], out: NDArray[Any], n_threads: int, /) -> None: ...
+    def one_row(
+        self,
+        answer: str,
+        *,
+        labels: tuple[Any, ...] | None,
+        float32: bool,
+        float64: bool,
+        otherwise: Callable[[Any], Any],
+    ) -> Callable[[Any], Any]: ...
+    @property
+    def loop(self) -> str: ...
     @property
     def node_bytes(self) -> int: ...
     @property

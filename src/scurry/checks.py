@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError
 
-RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
+# A string, because numpy loads `numpy.random` at first use, which takes as long as a fifth of scurry.
+RandomState: TypeAlias = "int | np.random.Generator | np.random.RandomState | None"
 """What every `random_state` accepts."""
 
 Progress: TypeAlias = Callable[[int, int], object]

@@ -3,10 +3,16 @@
 A message says what was wrong with the value received, what is accepted, and what to do next.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import warnings
-from typing import Self
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = [
     "FormatError",
@@ -20,6 +26,8 @@ __all__ = [
     "UnsupportedModelError",
 ]
 
+# Packages that are imported by another name than they are installed by.
+_PACKAGES = {"prometheus_client": "prometheus-client", "sklearn": "scikit-learn"}
 _PACKAGE = os.path.join(os.path.dirname(__file__), "")
 
 
@@ -118,6 +126,38 @@ class InfeasibleError(ScurryError, ValueError):
 
 class MissingDependencyError(ScurryError, ImportError):
     """An optional package is needed; the message names the extra that installs it."""
+
+
+@contextmanager
+def require_extra(extra: str, purpose: str) -> Iterator[None]:
+    """Turn the import of a package that is not installed into an error that says what to install.
+
+    Parameters
+    ----------
+    extra : str
+        The extra of ``pyproject.toml`` that installs what the block imports.
+    purpose : str
+        What needs it: the subject of the message.
+
+    Raises
+    ------
+    MissingDependencyError
+
+    Examples
+    --------
+    >>> with require_extra("plots", "drawing"):
+    ...     import no_such_package
+    Traceback (most recent call last):
+    scurry.errors.MissingDependencyError: drawing needs no_such_package: pip install "scurry[plots]"
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        if package == "scurry":  # a mistake of ours, which no extra installs
+            raise
+        name = _PACKAGES.get(package, package)
+        raise MissingDependencyError(f'{purpose} needs {name}: pip install "scurry[{extra}]"', name=package) from error
 
 
 class ScurryWarning(UserWarning):

@@ -269,12 +269,12 @@ def score_quality(predictor: Predictor, X: Any, y: ArrayLike) -> ScoreQuality:
     True
     """
     forest = predictor.forest
-    codes = forest.codes_of(y)
-    if len(codes) != len(X):
-        raise InputError(f"X has {len(X)} rows, y has {len(codes)} labels", argument="y")
+    codes, full = forest.codes_of(y), forest.predict_proba(X)
+    if len(codes) != len(full):
+        raise InputError(f"X has {len(full)} rows, y has {len(codes)} labels", argument="y")
     if len(np.unique(codes)) < 2:
         raise InputError("y holds one class alone, which nothing can be told apart from", argument="y")
-    return ScoreQuality.of(forest.predict_proba(X), predictor.predict_proba(X), codes)
+    return ScoreQuality.of(full, predictor.predict_proba(X), codes)
 
 
 def _auc(probabilities: NDArray[np.float64], codes: NDArray[np.int32]) -> float:

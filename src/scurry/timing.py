@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import narwhals.stable.v1 as nw
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from scurry.forest import thread_count
+from scurry.errors import require_extra
+from scurry.forest import as_frame, thread_count
 
 _MAX_ROWS = 20_000  # enough for a steady time per row
 _ROUNDS_BATCH, _ROUNDS_ROW = 5, 100  # a single row takes microseconds, so its shortest time needs more rounds
@@ -49,7 +48,10 @@ def measure_laps(runners: Sequence[Runner], X: Any) -> list[Lap]:
     -------
     list of Lap
     """
-    n_rows, n_cores = min(len(X), _MAX_ROWS), thread_count(None)
+    with require_extra("fit", "timing"):
+        from threadpoolctl import threadpool_limits
+    n_given = X.shape[0] if hasattr(X, "shape") else len(X)  # a sparse matrix has no length
+    n_rows, n_cores = min(n_given, _MAX_ROWS), thread_count(None)
     tasks = {f"{n_rows:,} rows, 1 thread": (n_rows, 1, _ROUNDS_BATCH)}
     if n_cores > 1:
         tasks[f"{n_rows:,} rows, {n_cores} threads"] = (n_rows, n_cores, _ROUNDS_BATCH)
@@ -86,8 +88,12 @@ def wrap_model(model: Any) -> Runner:
 
 
 def _prepare(runner: Runner, X: Any, count: int, n_threads: int) -> Callable[[], object]:
-    table = nw.from_native(X if runner.table is None else runner.table, eager_only=True, pass_through=True)
-    some = table[:count].to_native() if isinstance(table, nw.DataFrame) else np.asanyarray(table)[:count]
+    table = X if runner.table is None else runner.table
+    frame = as_frame(table)
+    if frame is not None:
+        some = frame[:count].to_native()
+    else:
+        some = (table.tocsr() if hasattr(table, "tocsr") else np.asanyarray(table))[:count]
     return partial(runner.answer, some, n_threads)
 
 

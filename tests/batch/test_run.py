@@ -411,7 +411,7 @@ def test_what_is_no_predictor(tmp_path, rows, model):
 def test_no_pyarrow(tmp_path, rows, fast, monkeypatch):
     pq.write_table(rows, tmp_path / "rows.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'scurry\[batch\]'"):
+    with pytest.raises(MissingDependencyError, match=r'pip install "scurry\[batch\]"'):
         score(tmp_path / "rows.parquet", fast, tmp_path / "out.parquet")
 
 

@@ -43,7 +43,9 @@ def run():
     """Run a command that must succeed; its stdout, which must fit 80 columns."""
 
     def call(*arguments: object) -> str:
-        result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments], catch_exceptions=False)
+        result = CliRunner().invoke(
+            cli.load_program().app, [str(argument) for argument in arguments], catch_exceptions=False
+        )
         assert result.exit_code == 0, result.output
         if "--json" not in arguments:
             assert max(map(len, result.stdout.splitlines()), default=0) <= 80

@@ -5,7 +5,7 @@ import typer
 
 from scurry import cli
 
-COMMANDS = typer.main.get_command(cli.app).commands
+COMMANDS = typer.main.get_command(cli.load_program().app).commands
 HELP = {
     "seed": "Random seed.",
     "threads": "Number of threads (default: all cores).",

@@ -16,7 +16,7 @@ def test_runs_the_experiment_with_its_options(monkeypatch, tmp_path, capfd):
     folder.mkdir(parents=True)
     (folder / "some_paper.py").write_text("import sys; print('options:', *sys.argv[1:]); sys.exit(len(sys.argv))")
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(cli.app, ["reproduce", "some-paper", "--quick", "--datasets", "adult"])
+    result = CliRunner().invoke(cli.load_program().app, ["reproduce", "some-paper", "--quick", "--datasets", "adult"])
     assert result.exit_code == 4
     assert capfd.readouterr().out == "options: --quick --datasets adult\n"
 

@@ -124,7 +124,22 @@ def test_prune_with_groups_and_labels(run, folder, forest, features, table, tmp_
     assert f"{listed[-1]['cost']:.2f}" in text
     assert "benign found" in " ".join(text.split())
     text = run(*arguments, "--max-cost", 0, "-o", tmp_path / "useless.scurry")
-    assert "every row gets the label" in " ".join(text.split())
+    assert "every row gets the answer" in " ".join(text.split())
+
+
+def test_compress(run, fail, folder, forest, features, table, tmp_path):
+    arguments = ("compress", folder / "model.skops", folder / "rows.parquet", "--label", "diagnosis")
+    asked = ("--promise", "accuracy<=5%", "-o", tmp_path / "small.scurry")
+    facts = json.loads(run(*arguments, *asked, "--json"))
+    rows, labels = features[250:500], table.diagnosis[250:500].to_numpy()
+    small = scurry.compress(forest, rows, labels, promise=scurry.promises.Accuracy(0.05))
+    assert scurry.load(tmp_path / "small.scurry").digest == small.digest
+    assert facts["measured"]["n_bytes"] == small.certificate.measured.n_bytes
+    assert "times smaller than the model's" in " ".join(run(*arguments, *asked).split())
+    asked = ("--max-bytes", "20000", "--fit-rows", folder / "rows.csv", "-o", tmp_path / "small.scurry")
+    assert "chosen by its size" in " ".join(run(*arguments, *asked).split())
+    assert "--max-bytes must be" in fail(*arguments, "--max-bytes", "0", "-o", tmp_path / "small.scurry")
+    assert "are needed" in fail(*arguments, "-o", tmp_path / "small.scurry")  # 250 rows cannot certify 0.5 %
 
 
 def test_mistakes(fail, folder, tmp_path):

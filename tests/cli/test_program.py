@@ -13,7 +13,7 @@ import scurry
 from scurry import cli
 from scurry.errors import InputError, OutputError
 
-COMMANDS = [command.name for command in typer.main.get_command(cli.app).commands.values()]
+COMMANDS = [command.name for command in typer.main.get_command(cli.load_program().app).commands.values()]
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_unexpected_errors_are_not_hidden(monkeypatch):
 
 
 def test_every_command_is_there():
-    asked = "demo inspect early-exit anytime prune predict serve report bench export reproduce"
-    assert typer.main.get_command(cli.app).list_commands(None) == asked.split()
+    asked = "demo inspect early-exit anytime prune compress predict watch serve report bench export reproduce"
+    assert typer.main.get_command(cli.load_program().app).list_commands(None) == asked.split()
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
@@ -103,6 +103,7 @@ def test_as_a_process(model):
 
 def test_starting_imports_nothing_heavy():
     heavy = ("sklearn", "scipy", "pandas", "pyarrow", "rich.progress")
-    program = f"import sys, scurry.cli; print(*(name for name in {heavy} if name in sys.modules))"
+    show = f"print(*(name for name in {heavy} if name in sys.modules))"
+    program = f"import atexit, sys; from scurry.cli import main; atexit.register(lambda: {show}); main(['--version'])"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert result.stdout.split() == []
+    assert result.stdout.split() == ["scurry", version("scurry")]

@@ -79,12 +79,12 @@ def test_a_file_that_cannot_be_read_does_not_stop_the_others(folder, fast, table
     table[500:].to_parquet(rows / "good.parquet")
     (rows / "bad.parquet").write_bytes((rows / "good.parquet").read_bytes()[:-50])
     arguments = ["predict", str(folder / "fast.scurry"), str(rows), "-o", str(tmp_path / "out")]
-    result = CliRunner().invoke(cli.app, arguments)
+    result = CliRunner().invoke(cli.load_program().app, arguments)
     assert result.exit_code == 1
     assert "failed: bad.parquet" in result.stderr
     assert "good.parquet" in result.stdout
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["good.parquet"]
-    failed = json.loads(CliRunner().invoke(cli.app, [*arguments, "--json"]).stdout)["failed"]
+    failed = json.loads(CliRunner().invoke(cli.load_program().app, [*arguments, "--json"]).stdout)["failed"]
     assert list(failed) == ["bad.parquet"]
 
 
@@ -203,7 +203,7 @@ def test_serve_names_the_option_that_is_wrong(fail, folder, fast):
 
 def test_serve_without_the_extra(fail, folder, fast, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert "pip install 'scurry[serve]'" in fail("serve", folder / "fast.scurry")
+    assert 'pip install "scurry[serve]"' in fail("serve", folder / "fast.scurry")
 
 
 def test_queries(run, tmp_path):
@@ -227,5 +227,5 @@ def test_queries(run, tmp_path):
         (("serve", fast), "serve the model with all trees"),
     ]:
         output = () if arguments[0] == "serve" else ("-o", tmp_path / "out.scurry")
-        result = CliRunner().invoke(cli.app, [*map(str, arguments), *map(str, output)])
+        result = CliRunner().invoke(cli.load_program().app, [*map(str, arguments), *map(str, output)])
         assert message in " ".join(str(result.exception).split()), arguments

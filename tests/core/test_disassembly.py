@@ -14,7 +14,7 @@ REGISTERS = {"portable": "xmm", "avx2": "ymm", "avx512": "zmm"}
 KERNELS = [
     (isa, name)
     for isa in REGISTERS
-    for name in ("encode", "sums", "symmetric", "walk")
+    for name in ("encode", "ranks", "sliced", "sums", "symmetric", "walk")
     if (isa, name) != ("portable", "walk")
 ]
 
@@ -40,11 +40,16 @@ def test_comparisons_fill_the_registers(isa, name):
     code = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", path], capture_output=True, text=True, check=True
     ).stdout
+    code = re.sub(r"\bv?pcmpeqd\s+(%\wmm\d+),\1(,\1)?\n", "\n", code)  # how a register is filled with ones
     comparisons = re.findall(r"\bv?(?:pcmp(?:gt|eq|u|)|cmp\w*p)[a-z]*\s.*%([xyz]mm)", code)
     assert comparisons.count(REGISTERS[isa]) >= 8
     if isa != "avx512":  # masks of smaller types are compared in shorter registers there
         assert set(comparisons) == {REGISTERS[isa]}
     if name == "sums":  # a row's lanes are added in whole registers
         assert len(re.findall(rf"\bv?paddd\s.*%{REGISTERS[isa]}", code)) >= 2
+    if name == "sliced":  # answers become bits at once, and whole registers of bits are selected
+        assert len(re.findall(rf"\bv?pmovmskb\s+%{REGISTERS[isa]}", code)) >= 16 or isa == "avx512"
+        assert len(re.findall(r"\bkmovq\s+%k\d,[-\w]*\(", code)) >= 16 or isa != "avx512"
+        assert len(re.findall(rf"\bv?(?:pternlogq|pxorq?|xorps)\s.*%{REGISTERS[isa]}", code)) >= 3
     moved_alone = len(re.findall(r"\bv?p(?:ins|ext)r[bwdq]\b", code))
     assert moved_alone < 0.05 * code.count("\n")

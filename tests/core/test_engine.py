@@ -46,6 +46,18 @@ def test_random_forests(forest, seed, n_rows):
         assert_equals_reference(forest, rows.astype(np.float32))
 
 
+@pytest.mark.parametrize("aggregation", ["sum", "mean"])
+@pytest.mark.parametrize("n_columns", [2, 3, 9])
+def test_vectors_summed_in_float32(n_columns, aggregation):
+    """As onnxruntime sums the leaves of a forest that has weights for every class."""
+    forest = complete_forest(n_columns=n_columns, depth=4, score_dtype="float32", aggregation=aggregation)
+    rows = RNG.normal(size=(130, forest.n_features))
+    assert_equals_reference(forest, rows)
+    assert_equals_reference(forest, rows[:1])
+    wide = forest.replace(score_dtype="float64")
+    assert (forest.scores(rows) != wide.scores(rows).astype(np.float32)).any()
+
+
 @pytest.mark.parametrize("input_dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n_features", [1, 10, 20, 40, 60, 100, 300])
 def test_every_row_stride(n_features, input_dtype):

@@ -110,3 +110,18 @@ def test_unreachable_and_unknown_clusters(tmp_path, folder, fast):
         distributed.score(folder, fast, tmp_path / "out", cluster="everywhere")
     with pytest.raises(InputError, match="colour"):
         distributed.Scorer(fast, columns=("colour",))
+
+
+def test_a_watch_counts_what_workers_score(tmp_path, folder, frame, cluster):
+    target = load_breast_cancer().target
+    model = RandomForestClassifier(15, max_depth=3, random_state=0).fit(frame[:200], target[:200])
+    fast = scurry.early_exit(model, frame[200:], max_disagreement=0.05, random_state=0)
+    states = []
+    for name, score, where in (("many", distributed.score, {"cluster": cluster}), ("one", batch.score, {})):
+        watch = scurry.watch(fast, share=0.5, random_state=0)
+        score(folder, fast, tmp_path / name, watch=watch, watch_path=tmp_path / f"{name}.scurry-watch", **where)
+        states.append(scurry.monitoring.read([tmp_path / f"{name}.scurry-watch"]))
+        score(folder, fast, tmp_path / name, watch=watch, **where)  # all outputs are there
+        assert watch.state == states[-1]
+    assert states[0] == states[1]
+    assert states[0].n_rows == len(frame)

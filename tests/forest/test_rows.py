@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
+import scurry
 from scurry import Forest
 from scurry.errors import InputError
+from scurry.forest.front import dense
 from scurry.forest.rows import as_rows
 from support.strategies import complete_forest
 
@@ -131,7 +133,7 @@ def test_one_row(forest):
         (pd.DataFrame({"age": ["x"], "height": [2], "city": [0]}), "column 'age' is not numeric"),
         (pd.DataFrame({"age": pd.Categorical(["x"]), "height": [2], "city": [0]}), "column 'age' is categorical"),
         (pl.DataFrame({"age": [1], "height": [2], "city": [0]}).lazy(), r"call \.collect\(\) first"),
-        (sparse.csr_matrix(np.zeros((2, 3))), r"sparse matrix.*X\.toarray"),
+        (sparse.csr_matrix(np.zeros((2, 2))), "2 columns, the model was trained on 3"),
         ("adult.csv", "2 dimensions"),
         (None, "2 dimensions"),
         ({"age": 1, "height": 2, "city": 0}, r"pass pandas\.DataFrame\(\[X\]\)"),
@@ -180,3 +182,91 @@ def test_names_that_cannot_be_told_apart_are_refused():
     with pytest.raises(InputError, match=r"X has several columns of the same name: '1' 2 times\. Rename them"):
         named.predict(frame)
     named.predict(pd.DataFrame([[0.0, 1.0, 2.0, 3.0]], columns=["1", "2", "x", "y"]))
+
+
+@pytest.fixture(scope="module")
+def sparse_rows():
+    """Three quarters of the entries are absent; among the others are zeros and missing values."""
+    rng = np.random.default_rng(0)
+    X = sparse.random(600, 12, 0.25, random_state=0, format="csr")
+    X.data = rng.normal(size=X.nnz)
+    X.data[::7] = 0.0
+    return X
+
+
+def models_of_sparse_rows():
+    import lightgbm
+    import xgboost
+    from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingClassifier, RandomForestClassifier
+
+    return {
+        "forest": RandomForestClassifier(8, random_state=0),
+        "extra trees": ExtraTreesRegressor(5, random_state=0),
+        "boosting": GradientBoostingClassifier(n_estimators=8, random_state=0),
+        "LightGBM": lightgbm.LGBMClassifier(n_estimators=8, n_jobs=1, verbose=-1),
+        "LightGBM, zero as missing": lightgbm.LGBMClassifier(
+            n_estimators=8, n_jobs=1, verbose=-1, zero_as_missing=True
+        ),
+        "XGBoost": xgboost.XGBClassifier(n_estimators=8, n_jobs=1),
+        "XGBoost regressor": xgboost.XGBRegressor(n_estimators=8, n_jobs=1),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:Converting data")
+@pytest.mark.parametrize("name", models_of_sparse_rows())
+def test_sparse_rows_are_read_as_the_source_reads_them(name, sparse_rows, monkeypatch):
+    model, X = models_of_sparse_rows()[name], sparse_rows.copy()
+    y = (np.asarray(X[:, :4].sum(axis=1)).ravel() > 0.1).astype(int)
+    if "GB" in name:  # the others refuse missing values
+        X.data[::11] = np.nan
+    forest = scurry.from_model(model.fit(X, y))
+    for kind, dtype in [(kind, dtype) for kind in ("csr", "csc", "coo") for dtype in (np.float32, np.float64)]:
+        rows = X.astype(dtype).asformat(kind)
+        np.testing.assert_array_equal(forest.predict(rows), model.predict(rows), err_msg=f"{kind} {dtype}")
+    dense_leaves = forest.apply(as_rows(forest, X))
+    monkeypatch.setattr("scurry.forest.rows._CELLS_AT_ONCE", 100)  # a few rows at a time
+    np.testing.assert_array_equal(forest.apply(X), dense_leaves)
+    np.testing.assert_array_equal(forest.predict(X), model.predict(X))
+    np.testing.assert_array_equal(scurry.Predictor.full(forest).predict(X), model.predict(X))
+    # The test can fail: to XGBoost, absent is not zero.
+    assert (forest.scores(X) != forest.scores(X.toarray())).any() == ("XGB" in name)
+
+
+def test_entries_of_one_cell_add_up_and_absent_ones_stay_absent():
+    twice = sparse.coo_matrix(([1.0, 2.0, 5.0], ([0, 0, 1], [1, 1, 0])), shape=(2, 3))
+    assert dense(twice, 0.0).tolist() == [[0, 3, 0], [5, 0, 0]]
+    np.testing.assert_array_equal(dense(twice.tocsr(), np.nan), [[np.nan, 3, np.nan], [5, np.nan, np.nan]])
+    assert dense(sparse.csr_array(np.array([[1, 0]], np.int8)), np.nan).dtype == np.float32
+
+
+def test_verbs_take_sparse_rows(sparse_rows):
+    from sklearn.ensemble import RandomForestClassifier
+
+    y = np.asarray(sparse_rows[:, :4].sum(axis=1)).ravel() > 0.1
+    model = RandomForestClassifier(8, max_depth=4, random_state=0).fit(sparse_rows[:200], y[:200])
+    X, labels = sparse_rows[200:], y[200:]
+    verbs = {
+        "early_exit": lambda rows: scurry.early_exit(model, rows, max_disagreement=0.1, random_state=0),
+        "anytime": lambda rows: scurry.anytime(model, rows, labels),
+        "prune": lambda rows: scurry.Predictor.full(scurry.prune(model, rows, labels).at(max_cost=3)),
+    }
+    for name, verb in verbs.items():
+        np.testing.assert_array_equal(verb(X).predict(X), verb(X.toarray()).predict(X.toarray()), err_msg=name)
+        np.testing.assert_array_equal(verb(X).run(X).trees, verb(X).run(X.toarray()).trees)
+
+
+def test_a_folded_pipeline_takes_sparse_rows_unless_it_ends_in_xgboost(sparse_rows):
+    """A scaler keeps absent entries absent, which to XGBoost are missing values; in arrays they are zeros."""
+    import xgboost
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MaxAbsScaler
+
+    y = np.arange(600) % 2
+    pipeline = make_pipeline(MaxAbsScaler(), RandomForestClassifier(3, random_state=0)).fit(sparse_rows, y)
+    forest = scurry.from_model(pipeline)
+    assert forest.raw_rows is not None
+    np.testing.assert_array_equal(forest.predict(sparse_rows), pipeline.predict(sparse_rows))
+    pipeline = make_pipeline(MaxAbsScaler(), xgboost.XGBClassifier(n_estimators=2)).fit(sparse_rows, y)
+    with pytest.raises(InputError, match=r"absent entries.*X\.toarray"):
+        scurry.from_model(pipeline).predict(sparse_rows)

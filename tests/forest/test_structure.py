@@ -60,12 +60,6 @@ def test_broken_headers_are_named(header, message):
         Forest.from_trees([STUMP], **header)
 
 
-def test_float32_scores_are_of_trees_with_one_output():
-    """The core sums vectors in float64 only, so that a model that does otherwise must not be taken for one."""
-    with pytest.raises(InputError, match="needs trees of one output each, value has 2 columns"):
-        complete_forest(n_columns=2, score_dtype="float32")
-
-
 def test_no_trees():
     with pytest.raises(InputError, match="at least one tree"):
         Forest.from_trees([])

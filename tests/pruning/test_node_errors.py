@@ -1,18 +1,21 @@
 """Errors of nodes, counted as scikit-learn counts rows."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     GradientBoostingClassifier,
+    GradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
 )
 
 import scurry
 from scurry.costs import ErrorCosts
-from scurry.errors import InputError, UnsupportedModelError
+from scurry.errors import InputError, ScurryWarning, UnsupportedModelError
 from scurry.pruning.node_errors import training_errors, validation_errors
 from support.pruning_oracles import random_instance
 
@@ -66,13 +69,92 @@ def test_validation_errors_are_counted_row_by_row():
     assert n_error == len(rows)
 
 
-def test_models_without_class_counts_are_refused():
-    boosted = GradientBoostingClassifier(n_estimators=3, random_state=0).fit(X, Y)
-    for options in ({}, {"y_val": Y, "errors": "validation"}):
-        with pytest.raises(UnsupportedModelError, match=r"adds up scores \(gradient boosting\).*Pass a random forest"):
-            scurry.prune(boosted, X, **options)
-    with pytest.raises(UnsupportedModelError, match="this model is a regressor"):
-        scurry.prune(RandomForestRegressor(3, random_state=0).fit(X, Y), X)
+def mean_squared_changes(forest, pruned, rows):
+    """Return the mean over trees of the mean squared change of each tree's score, tree by tree."""
+    before, after = (one.value[one.apply(rows)] for one in (forest, pruned))
+    return ((after - before) ** 2).sum(axis=2).mean()
+
+
+SCORED = {
+    "regressor": RandomForestRegressor(2, max_depth=3, random_state=0),
+    "boosted": GradientBoostingClassifier(n_estimators=2, max_depth=2, random_state=0),
+    "boosted regressor": GradientBoostingRegressor(n_estimators=2, max_depth=2, random_state=0),
+}
+
+
+@pytest.mark.parametrize("errors", ["training", "validation"])
+@pytest.mark.parametrize("name", SCORED)
+def test_errors_of_scores_are_the_squared_changes_of_every_pruning(name, errors):
+    """Against every pruning there is: each is built, run on the rows, and compared with the model tree by tree."""
+    model = SCORED[name].set_params(**({"bootstrap": False} if name == "regressor" else {}))
+    forest = scurry.from_model(model.fit(X, Y > 0))
+    path = scurry.prune(model, X, errors=errors, feature_costs=np.arange(13) % 4 + 1)
+    problem = path.problem
+    kept_sets = [
+        np.array(kept)
+        for kept in product([False, True], repeat=problem.n_splits)
+        if all(keeps <= (at < 0 or kept[at]) for keeps, at in zip(kept, problem.closure.parent, strict=True))
+    ]
+    points = []
+    for kept in kept_sets[:: max(1, len(kept_sets) // 300)] + [path.kept(i) for i in range(len(path))]:
+        pruned = problem.forest_of(kept)
+        error = float(problem.error_after(problem.closure.gain_of(kept)))
+        assert error == pytest.approx(mean_squared_changes(forest, pruned, X), rel=1e-6, abs=1e-9)
+        cost = float(problem.costs.of_rows(pruned, X).mean())
+        points.append((error, cost))
+        # What all trees change together is bounded by it.
+        change = np.mean((pruned.scores(X) - forest.scores(X)) ** 2) * forest.n_outputs
+        assert change <= error * (1 if forest.aggregation == "mean" else forest.n_trees**2) * (1 + 1e-9) + 1e-12
+    for lam in (0.0, 1e-4, 0.003, 0.05, 1.0):
+        assert path.objective(lam) <= min(error + lam * cost for error, cost in points) + 1e-9
+    np.testing.assert_array_equal(path[0].predict(X), model.predict(X))
+
+
+def test_a_split_that_becomes_a_leaf_answers_with_the_mean_below_it():
+    model = GradientBoostingClassifier(n_estimators=3, max_depth=3, random_state=0).fit(X, Y)
+    forest = scurry.from_model(model)
+    roots = scurry.prune(model, X, errors="validation")[-1]  # three classes, one tree each and round
+    assert roots.n_nodes == roots.n_trees
+    np.testing.assert_allclose(roots.value[:, 0], forest.value[forest.apply(X), 0].mean(axis=0), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("factor", [1e-12, 1.0, 1e12])
+def test_the_unit_of_targets_does_not_matter(factor):
+    model = RandomForestRegressor(20, max_depth=6, random_state=0).fit(X, factor * X[:, 0])
+    path = scurry.prune(model, X, feature_costs=np.linspace(0.05, 5.5, 13).round(2))
+    assert path.errors.max() == pytest.approx(factor**2 * np.var(X[:, 0]), rel=0.2)
+    assert path.errors.min() == pytest.approx(0, abs=1e-9 * factor**2)
+
+
+def test_targets_judge_the_prunings_of_a_regressor():
+    model = RandomForestRegressor(10, random_state=0).fit(X[::2], X[::2, 0] + 0.1 * X[::2, 1])
+    rows, targets = X[1::2], X[1::2, 0] + 0.1 * X[1::2, 1]
+    path = scurry.prune(model, rows, targets)
+    for offer in path.offers:
+        assert offer.error == pytest.approx(np.mean((offer.forest.predict(rows) - targets) ** 2))
+    with pytest.warns(ScurryWarning, match=r"it answers [0-9.]+ for every validation row\. Allow a higher cost$"):
+        path.at(max_cost=0)
+    fast = path.at(promise=scurry.promises.Cost(8), X_cal=X[::2])
+    assert 0 < fast.certificate.measured.mean_cost <= fast.certificate.bound <= 8
+
+
+def test_what_scores_are_not_judged_by_is_refused():
+    boosted = GradientBoostingClassifier(n_estimators=3, random_state=0).fit(X, Y > 0)
+    with pytest.raises(InputError, match=r"class_weight weighs wrong labels.*or pass y_val"):
+        scurry.prune(boosted, X, class_weight="balanced")
+    assert scurry.prune(boosted, X, Y > 0, class_weight="balanced").offers[0].error == 0.5
+    regressor = RandomForestRegressor(3, random_state=0).fit(X, Y)
+    with pytest.raises(InputError, match="error_costs weighs wrong labels"):
+        scurry.prune(regressor, X, Y, error_costs=[[0]])
+    with pytest.raises(InputError, match="y_val has missing or infinite targets"):
+        scurry.prune(regressor, X, np.full(len(X), np.nan))
+    unknown = scurry.from_model(regressor).replace(cover=None)
+    with pytest.raises(InputError, match=r"cover is NaN.*validation"):
+        scurry.prune(unknown, X)
+    assert len(scurry.prune(unknown, X, errors="validation"))
+    for model in (boosted, regressor):
+        with pytest.raises(UnsupportedModelError, match=r"no class counts.*scurry\.prune"):
+            validation_errors(scurry.from_model(model), X, Y)
 
 
 def test_errors_need_counts_or_labels():

@@ -393,7 +393,7 @@ class TestConnections:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"model": "model.scurry"}, "model must be a Forest or a Predictor"),
+        ({"model": "model.scurry"}, "model must be a Forest, a Predictor or a Watch"),
         ({"name": "a/b"}, "name must consist of letters"),
         ({"name": ""}, "name must consist of letters"),
         ({"budget_us": 0}, "budget_us must be a number above 0"),
@@ -409,5 +409,40 @@ def test_options_that_cannot_be(options, said):
 
 def test_without_the_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "prometheus_client", None)
-    with pytest.raises(scurry.errors.MissingDependencyError, match=r"pip install 'scurry\[serve\]'"):
+    with pytest.raises(scurry.errors.MissingDependencyError, match=r'pip install "scurry\[serve\]"'):
         create_app(PREDICTOR)
+
+
+def test_a_watch_counts_what_is_answered():
+    fast = scurry.early_exit(complete_forest(20, 4, 4, 2), promise=scurry.promises.Certain())
+    watch = scurry.watch(fast, share=1.0)
+    app = create_app(watch)
+    assert watch.state.n_rows == 0  # rows that time the model are nobody's
+    answer = call(app, post(body() | {"outputs": [{"name": "label"}, {"name": "probability"}]}))
+    assert outputs(answer)["label"]["data"] == fast.predict(ROWS).tolist()
+    state = call(app, get("/v2/models/model/watch")).json()
+    assert (state["n_rows"], state["n_shadow"], state["n_changed"], state["alarm"]) == (30, 30, 0, False)
+    counted = count(app)
+    assert (counted["scurry_watch_rows"], counted["scurry_watch_shadow_rows"]) == (30, 30)
+    assert (counted["scurry_watch_alarm"], counted["scurry_watch_rate_promised"]) == (0, 0)
+    assert call(create_app(fast), get("/v2/models/model/watch")).status_code == 404
+    assert "scurry_watch_rows" not in count(create_app(fast))
+
+
+def test_an_alarm_is_among_the_metrics():
+    fast = scurry.early_exit(complete_forest(20, 4, 4, 2), promise=scurry.promises.Certain())
+    watch = scurry.watch(fast, share=1.0, on_alarm="full")
+    watch._record.add(0, [np.array([0, 1])], 0.0)
+    counted = count(create_app(watch))
+    assert (counted["scurry_watch_alarm"], counted["scurry_watch_change"]) == (1, 1)
+    assert counted["scurry_watch_e_value"] == math.inf
+
+
+def test_promises_that_need_more_than_rows_are_not_watched_here():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 4))
+    y = (X[:, 0] + rng.normal(size=900) > 0).astype(int)
+    model = RandomForestClassifier(9, max_depth=3, random_state=0).fit(X[:200], y[:200])
+    fast = scurry.early_exit(model, X[200:], y[200:], promise=scurry.promises.Accuracy(0.05), random_state=0)
+    with pytest.raises(InputError, match="labels or groups"):
+        create_app(scurry.watch(fast))

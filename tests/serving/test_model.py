@@ -319,3 +319,20 @@ def test_categories_that_json_cannot_name():
     forest = complete_forest(5, 4, 1).replace(feature_names=["day"], categories={0: np.array([1, 2], "datetime64[D]")})
     with pytest.raises(InputError, match="neither all texts nor all numbers"):
         ServedModel(scurry.Predictor.full(forest))
+
+
+def test_the_rows_of_a_request_are_one_query():
+    """A plan that keeps the top 3 of a query: rows leave by the others' scores, so all are ranked together."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 4)).astype(np.float32)
+    regressor = LGBMRegressor(n_estimators=60, verbose=-1).fit(X[:2000], X[:2000, 0] + X[:2000, 1] * X[:2000, 2])
+    promise, queries = scurry.promises.TopK(3, 0.05), np.arange(4000) // 20
+    fast = scurry.early_exit(regressor, X[2000:], groups=queries, promise=promise, random_state=0)
+    assert fast.plan.ranks_groups
+    model = ServedModel(fast)
+    answer = score(model, matrix(ROWS), ["prediction", "trees"])
+    query = fast.run(ROWS, groups=np.zeros(len(ROWS), int))
+    assert answer["prediction"]["data"] == query.scores.tolist()
+    assert answer["trees"]["data"] == query.trees.tolist()
+    assert min(answer["trees"]["data"]) < 60
+    assert model.time_row() > 0

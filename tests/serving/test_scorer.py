@@ -16,8 +16,8 @@ ROW_S = 1e-4
 class Clock:
     """A replacement for the `time` module of the scorer, and for a model whose rows all take the same time."""
 
-    def __init__(self, min_share=0.0):
-        self.now, self.calls, self.min_share = 0.0, [], min_share
+    def __init__(self, min_share=0.0, whole_requests=False):
+        self.now, self.calls, self.min_share, self.whole_requests = 0.0, [], min_share, whole_requests
 
     def perf_counter(self):
         return self.now
@@ -204,6 +204,13 @@ def test_more_work_than_time_is_refused_at_once(monkeypatch):
     assert n_rows_of(first) == n_rows_of(second) == 800
     assert third.reason == "deadline"
     assert rows_scored(clock).count(2) == 0
+
+
+def test_rows_that_belong_together_are_scored_together(monkeypatch):
+    clock = Clock(min_share=1.0, whole_requests=True)
+    monkeypatch.setattr(scorer, "time", clock)
+    score(clock, [job(number, 300, budget_s=5.0) for number in range(2)])
+    assert [rows for rows, _ in clock.calls] == [[0] * 300, [1] * 300]
 
 
 def test_an_idle_server_tries_what_seems_too_much_and_gives_up_soon(monkeypatch):

@@ -271,7 +271,7 @@ def test_addresses_that_are_none(host, port):
 
 def test_without_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    with pytest.raises(scurry.errors.MissingDependencyError, match=r"pip install 'scurry\[serve\]'"):
+    with pytest.raises(scurry.errors.MissingDependencyError, match=r'pip install "scurry\[serve\]"'):
         serve(PREDICTOR)
 
 
@@ -295,3 +295,31 @@ def test_the_image_installs_what_serving_needs():
     needed = {*project["dependencies"], *project["optional-dependencies"]["serve"]}
     unused = {name for name in needed if name.startswith(("scipy", "scikit-learn", "threadpoolctl"))}
     assert set(re.findall(r'"([\w-]+>=[\d.]+)"', (top / "Dockerfile").read_text())) == needed - unused
+
+
+def test_a_watch_is_saved_when_the_server_ends(tmp_path):
+    fast = scurry.early_exit(complete_forest(20, 4, 4, 2), promise=scurry.promises.Certain())
+    state = tmp_path / "state.scurry-watch"
+    for n_rows in (30, 60):  # the second process goes on
+        with Process(fast, tmp_path, "--watch", str(state), "--share", "1") as running:
+            with connect(running.port) as connection:
+                connection.sendall(request())
+                assert read_answer(connection)[0] == 200
+            assert running.end() == ""
+        assert scurry.monitoring.read([state]).n_rows == n_rows
+
+
+def test_a_watch_is_saved_from_time_to_time(tmp_path, monkeypatch):
+    watch = scurry.watch(scurry.early_exit(complete_forest(9, 4, 4, 2), promise=scurry.promises.Certain()), share=1.0)
+    monkeypatch.setattr(server, "_SAVE_EVERY_S", 0.01)
+    path = tmp_path / "state"
+    with server._saving(watch, path):
+        watch.predict(ROWS)
+        end = time.monotonic() + 30
+        while scurry.monitoring.read([path]).n_rows == 0 and time.monotonic() < end:
+            time.sleep(0.01)
+        assert scurry.monitoring.read([path]).n_rows == 30
+        watch.predict(ROWS)
+    assert scurry.monitoring.read([path]).n_rows == 60
+    with pytest.raises(scurry.errors.InputError, match="watch_path is for a Watch"):
+        serve(watch.predictor, port=0, watch_path=path)

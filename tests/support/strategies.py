@@ -166,3 +166,69 @@ def symmetric_forest(
         "category_bits": rng.integers(0, 2**32, n_sets, dtype=np.uint64),
     }
     return Forest(**(fields | header))
+
+
+def ragged_forest(
+    n_trees=30,
+    n_leaves=64,
+    n_features=6,
+    *,
+    max_depth=None,
+    n_outputs=1,
+    seed=0,
+    n_thresholds=40,
+    n_sets=0,
+    set_words=1,
+    n_columns=1,
+    **header,
+) -> Forest:
+    """Trees of any shape with up to `n_leaves` leaves, as boosted models have them. Missing values go either way at
+    every node. The first tree has as many leaves as allowed, the second is deep, the last is a leaf.
+
+    Features 0, 1, … are numeric; with `n_sets`, the last one is categorical, of 32 * `set_words` categories.
+    """
+    rng = np.random.default_rng(seed)
+    thresholds = rng.normal(size=(n_features, n_thresholds)).astype(np.float32)
+    parts, offset = [], [0]
+    for tree in range(n_trees):
+        size = 1 if tree == n_trees - 1 else n_leaves if tree < 2 else rng.integers(1, n_leaves + 1)
+        left, depth, open_nodes = [-1], [0], [0]
+        for _ in range(size - 1):
+            if not open_nodes:
+                break
+            among = 2 if tree == 1 else len(open_nodes)  # the last two are siblings
+            node = open_nodes.pop(-1 - rng.integers(0, min(among, len(open_nodes))))
+            left[node] = len(left)
+            if depth[node] + 1 != max_depth:
+                open_nodes += [len(left), len(left) + 1]
+            left += [-1, -1]
+            depth += [depth[node] + 1] * 2
+        left = np.array(left)
+        inner = left >= 0
+        feature = np.where(inner, rng.integers(0, n_features, len(left)), -1)
+        in_set = inner & (feature == n_features - 1) & (n_sets > 0)
+        asked = thresholds[feature, rng.integers(0, n_thresholds, len(left))]
+        parts.append(
+            {
+                "feature": feature,
+                "threshold": np.where(inner & ~in_set, asked, 0.0),
+                "left": np.where(inner, left + offset[-1], -1),
+                "default_left": inner & (rng.random(len(left)) < 0.5),
+                "category_set": np.where(in_set, rng.integers(0, max(n_sets, 1), len(left)), -1),
+            }
+        )
+        offset.append(offset[-1] + len(left))
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    fields = joined | {
+        "tree_offset": np.array(offset),
+        "right": np.where(joined["left"] < 0, -1, joined["left"] + 1),
+        "value": rng.normal(size=(offset[-1], n_columns)),
+        "n_features": n_features,
+        "classes": np.arange(max(n_outputs, n_columns, 2)),
+        "aggregation": "sum",
+        "tree_output": np.arange(n_trees) % n_outputs if n_columns == 1 else np.full(n_trees, -1),
+        "base_score": rng.normal(size=max(n_outputs, n_columns)),
+        "category_offset": np.arange(n_sets + 1) * set_words,
+        "category_bits": rng.integers(0, 2**32, n_sets * set_words, dtype=np.uint64),
+    }
+    return Forest(**(fields | header))

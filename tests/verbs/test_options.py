@@ -86,7 +86,7 @@ def test_data_that_makes_no_sense(forest, boosted):
         scurry.early_exit(forest, np.zeros((5, 7)))
     with pytest.raises(InputError, match=r"is a regressor; pass promise=scurry.promises.Values"):
         scurry.early_exit(RandomForestRegressor(3).fit(X, y), X)
-    with pytest.raises(InputError, match='boosted model whose trees add scores; use "qwyc"'):
+    with pytest.raises(InputError, match='adds or averages scores; use "qwyc"'):
         scurry.early_exit(boosted, X, method="minimax")
 
 

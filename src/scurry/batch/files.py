@@ -11,7 +11,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from scurry.errors import FormatError, InputError, MissingDependencyError, ScurryError
+from scurry.errors import FormatError, InputError, ScurryError, require_extra
 
 SUFFIXES = (".parquet", ".pq", ".csv", ".csv.gz", ".arrow", ".ipc", ".feather")
 ChooseColumns = Callable[[list[str]], list[str]]
@@ -20,10 +20,8 @@ Source = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 def arrow() -> Any:
     """Return the pyarrow package, which is an optional dependency."""
-    try:
+    with require_extra("batch", "reading files"):
         import pyarrow
-    except ImportError as error:
-        raise MissingDependencyError("reading files needs pyarrow: pip install 'scurry[batch]'") from error
     return pyarrow
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from threading import Event, Lock
@@ -22,10 +21,12 @@ from typing import Any, Generic, Self, TypeVar
 from scurry.batch.files import Fragment, Source, arrow, find, open_fragment
 from scurry.batch.queries import check_queries, join_queries
 from scurry.batch.rows import Scoring
+from scurry.batch.watching import WatchedFiles, check_watch
 from scurry.checks import Progress, check_count
 from scurry.errors import FormatError, InputError, OutputError, ScurryError
 from scurry.forest import Forest, float_columns, text_columns, thread_count
 from scurry.forest.storage import replacing
+from scurry.monitoring import Watch
 from scurry.predictor import Predictor
 
 Outcome = int | None | BaseException
@@ -85,6 +86,8 @@ def score(
     groups: str | None = None,
     n_rows_per_batch: int = _N_ROWS_PER_BATCH,
     progress: Progress | None = None,
+    watch: Watch | None = None,
+    watch_path: str | PathLike[str] | None = None,
 ) -> Report:
     """Score files of any size into Parquet files, in constant memory.
 
@@ -107,6 +110,10 @@ def score(
         Called as ``progress(n_done, n_total)`` after each batch and each file. The unit is bytes of input files,
         because the number of rows in a CSV file is not known before it has been read. An exception that it raises ends
         the run.
+    watch : Watch, optional
+        A watch of the predictor, which counts the rows that are scored in this run, file after file.
+    watch_path : str or path, optional
+        Where the watch is saved after each file.
 
     Returns
     -------
@@ -147,9 +154,18 @@ def score(
     )
     check_queries(list(targets), groups)
     tracker = Tracker(list(targets), progress)
-    score_one = partial(
-        score_fragment, scoring=scoring, n_rows_per_batch=n_rows_per_batch, tracker=tracker, threads=threads
-    )
+    check_watch(watch, scoring.predictor)
+    watched = None if watch is None else WatchedFiles(watch, watch_path, list(targets))
+
+    def score_one(fragment: Fragment, target: Path) -> int | None:
+        branch, n_rows = None if watched is None else watched.branch(fragment), None
+        try:
+            n_rows = score_fragment(fragment, target, scoring, n_rows_per_batch, tracker, threads, branch)
+            return n_rows
+        finally:
+            if watched is not None:
+                watched.finish(fragment, None if n_rows is None else branch)
+
     return collect_report(_score_in_threads(targets, score_one, threads), targets, tracker)
 
 
@@ -253,6 +269,7 @@ def score_fragment(
     n_rows_per_batch: int = _N_ROWS_PER_BATCH,
     tracker: Tracker | None = None,
     threads: ThreadBudget | None = None,
+    branch: Watch | None = None,
 ) -> int | None:
     """Score one fragment.
 
@@ -268,6 +285,8 @@ def score_fragment(
     tracker : Tracker, optional
     threads : ThreadBudget, optional
         Of the run, which has started this call in one of its threads. By default this thread does everything.
+    branch : Watch, optional
+        Counts the rows.
 
     Returns
     -------
@@ -299,6 +318,8 @@ def score_fragment(
                 for batch in read_ahead(map(scoring.prepare, join_queries(reader.batches, scoring.groups)), threads):
                     threads.raise_if_cancelled()
                     writer.write(scoring.evaluate(batch))
+                    if branch is not None:
+                        branch.count(batch.rows, groups=batch.groups)
                     n_rows += len(batch.rows)
                     if tracker is not None:
                         tracker.advance(fragment, n_rows / reader.n_rows if reader.n_rows else 0.0)

@@ -1,4 +1,4 @@
-"""Commands that make a model cheaper: `early-exit`, `anytime` and `prune`. Each writes a .scurry file."""
+"""Commands that make a model cheaper: `early-exit`, `anytime`, `prune`, `compress`. Each writes a .scurry file."""
 
 from __future__ import annotations
 
@@ -267,8 +267,61 @@ def prune(
         "nodes": f"{point.forest.n_nodes:,} of {forest.n_nodes:,}",
     }
     if point.single_label is not None:
-        lines["warning"] = f"every row gets the label {point.single_label!r}; allow a higher cost, or --class-weight"
+        more = ", or --class-weight" if forest.is_classifier else ""
+        lines["warning"] = f"every row gets the answer {point.single_label!r}; allow a higher cost{more}"
     show(facts, as_json, lines | _describe_file(output))
+
+
+@app.command(
+    epilog="Example: [bold]scurry compress model.json rows.parquet --promise 'accuracy<=1%' --label income "
+    "--fit-rows training.parquet -o small.scurry[/bold]"
+)
+def compress(
+    model: ModelFile,
+    rows: Rows,
+    output: Output,
+    promise: Annotated[
+        str | None,
+        typer.Option(
+            help="What may change: labels<=0.5%, yes<=2%,no<=0.2% (of each class), recall(yes)<=1% or accuracy<=1% "
+            "(both need --label), values<=12 for 95% (of rows, for regressors), probabilities<=0.02 for 95%.",
+            show_default="labels<=0.5%, or nothing with --max-bytes",
+        ),
+    ] = None,
+    max_bytes: Annotated[
+        int | None, typer.Option(help="Largest size of the packed file in bytes.", show_default=False)
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="Probability with which the promise holds for new rows.")] = 0.95,
+    fit_rows: Annotated[
+        str | None,
+        typer.Option(help="Rows to weigh splits and refit leaves, best the training rows.", show_default=False),
+    ] = None,
+    label: Label = None,
+    as_json: AsJson = False,
+    trust_pickle: TrustPickle = False,
+) -> None:
+    """Make a model smaller, with a promise about its answers.
+
+    ROWS must be like the rows to predict, and the model must not be trained on them. Few labels may change with the
+    promise labels<=…; a forest becomes much smaller with accuracy<=…, which needs --label and profits from --fit-rows.
+    """
+    from scurry import compress
+
+    with show_spinner(f"Reading {model.name}"):
+        forest = read_model(model, trust_pickle=trust_pickle).forest
+    options: dict[str, Any] = {"max_bytes": max_bytes}
+    if promise is not None:
+        options["promise"] = _read_promise(promise, forest.classes, {"confidence": confidence})["promise"]
+    elif max_bytes is None and forest.is_classifier:
+        options["promise"] = _read_promise("labels<=0.5%", None, {"confidence": confidence})["promise"]
+    with show_spinner("Reading rows"):
+        X, y = read_rows(rows, forest, label)
+        if fit_rows is not None:
+            options["X_fit"] = read_rows([fit_rows], forest)[0]
+    with show_progress(f"Compressing on {len(X):,} rows") as update, _name_options():
+        predictor = compress(forest, X, y, progress=update, **options)
+    predictor.save(output)
+    _show_saved(predictor, output, as_json)
 
 
 def _read_numbers(option: str, given: str, words: Sequence[str]) -> Any:
@@ -346,7 +399,7 @@ def _show_offers(path: PruningPath, as_json: bool) -> None:
         offer = offers[index]
         table.add_row(
             f"{offer.cost:,.2f}",
-            f"{offer.error:.4f}" + (" (one label)" if offer.single_label is not None else ""),
+            f"{offer.error:.4f}" + (" (one answer)" if offer.single_label is not None else ""),
             *(f"{recall:.1%}" for recall in offer.recalls),
             f"{offer.forest.n_nodes:,}",
         )

@@ -20,7 +20,9 @@ _ORDER = (
     "early-exit",
     "anytime",
     "prune",
+    "compress",
     "predict",
+    "watch",
     "serve",
     "report",
     "bench",
@@ -125,6 +127,16 @@ Output = Annotated[
 MaybeOutput = Annotated[
     Path | None, typer.Option("--output", "-o", help="File to write.", show_default=False, callback=_check_folder)
 ]
+WatchFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--watch",
+        help="State of a watch to go on with, or to begin; see scurry watch.",
+        show_default=False,
+        callback=_check_folder,
+    ),
+]
+Share = Annotated[float, typer.Option(help="Share of rows that a watch evaluates in full (with --watch).")]
 Label = Annotated[str | None, typer.Option(help="Column with the labels.", show_default=False)]
 Seed = Annotated[int, typer.Option(help="Random seed.")]
 Dask = Annotated[str | None, typer.Option(help="Dask cluster: local, or tcp://host:port.", show_default=False)]

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from scurry.cli.files import read_model, read_queries, read_rows
-from scurry.cli.program import AsJson, Dask, Label, ModelFile, Output, Rows, TrustPickle, app
+from scurry.cli.program import AsJson, Dask, Label, ModelFile, Output, Rows, Share, TrustPickle, WatchFile, app
 from scurry.cli.screen import console, list_first, make_table, show, show_progress, show_spinner
+from scurry.cli.watch import open_watch
 from scurry.errors import InputError
 from scurry.formatting import format_bytes, format_seconds
 
@@ -46,6 +47,8 @@ def predict(
         int | None, typer.Option(help="Number of threads (default: all cores).", show_default=False)
     ] = None,
     dask: Dask = None,
+    watch: WatchFile = None,
+    share: Share = 0.002,
     as_json: AsJson = False,
     trust_pickle: TrustPickle = False,
 ) -> None:
@@ -81,6 +84,8 @@ def predict(
         "time_us": time_us,
         "groups": groups,
     }
+    watching = None if watch is None else open_watch(watch, predictor, share)
+    options |= {"watch": watching, "watch_path": watch}
     with show_progress("Scoring") as update:
         if dask is None:
             report = batch.score(rows, predictor, output, n_threads=threads, progress=update, **options)
@@ -95,10 +100,15 @@ def predict(
         "skipped": report.skipped,
         "failed": report.failed,
     }
+    if watching is not None and watch is not None:
+        watching.save(watch)
+        facts["watch"] = watching.state.to_json()
     lines = {"rows": f"{report.n_rows:,} in {format_seconds(report.seconds)}, {report.rows_per_second:,.0f} a second"}
     lines["written"] = f"{output}: {list_first(report.written) or 'nothing'}"
     if report.skipped:
         lines["skipped"] = f"{len(report.skipped):,} finished by an earlier run"
+    if watching is not None:
+        lines["watch"] = watching.state.verdict
     show(facts, as_json, lines)
     for name, message in report.failed.items():
         console(stderr=True).print(
@@ -126,6 +136,8 @@ def serve(
     max_waiting: Annotated[
         int, typer.Option(help="Requests that may wait; further ones are refused with status 503.")
     ] = 1000,
+    watch: WatchFile = None,
+    share: Share = 0.002,
     trust_pickle: TrustPickle = False,
 ) -> None:
     """Answer requests over HTTP, with version 2 of the Open Inference Protocol.
@@ -133,7 +145,7 @@ def serve(
     Requests that cannot be answered in time are refused with status 503. SIGTERM and Ctrl-C stop the server; it answers
     those that wait first.
 
-    Needs the extra serve: pip install 'scurry[serve]'
+    Needs the extra serve: pip install "scurry[serve]"
     """
     from scurry import serving
 
@@ -141,13 +153,14 @@ def serve(
         predictor = read_model(model, trust_pickle=trust_pickle).predictor
     try:
         serving.serve(
-            predictor,
+            predictor if watch is None else open_watch(watch, predictor, share),
             host=host,
             port=port,
             name=name,
             budget_us=budget_us,
             min_steps=min_steps,
             max_waiting=max_waiting,
+            watch_path=watch,
             on_start=lambda url: typer.echo(f"Serving {model.name} at {url}/v2/models/{name}"),
         )
     except InputError as error:

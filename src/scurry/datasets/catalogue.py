@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.datasets.files import Column, Table, fetch_openml, fetch_uci, read_table, write_npz
-from scurry.errors import FormatError, InputError, MissingDependencyError, ScurryError
+from scurry.errors import FormatError, InputError, ScurryError, require_extra
 
 _SHIPPED = Path(__file__).parent / "data"
 _SUFFIXES = (".parquet", ".npz", ".csv")  # in this order: the checksum is known of Parquet files only
@@ -99,10 +99,8 @@ class Dataset:
         -------
         pandas.DataFrame of shape (n_rows, n_features)
         """
-        try:
+        with require_extra("data", "frame()"):
             import pandas as pd
-        except ImportError as error:
-            raise MissingDependencyError('frame() needs pandas; install it with: pip install "scurry[data]"') from error
         columns: dict[str, Any] = dict(zip(self.feature_names, self.X.T, strict=True))
         for name, values in self.categories.items():
             codes = np.nan_to_num(columns[name], nan=-1).astype(np.int64)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.errors import FormatError, MissingDependencyError
+from scurry.errors import FormatError, require_extra
 from scurry.forest.storage import replacing
 
 UCI_URL = "https://archive.ics.uci.edu/static/public/{}/data.csv"
@@ -75,7 +75,8 @@ def write_npz(path: Path, table: Table) -> None:
 
 def fetch_openml(data_id: int) -> Table:
     """Download a dataset from OpenML, whose checksum is verified; its labels become the column "target"."""
-    from sklearn.datasets import fetch_openml
+    with require_extra("fit", "downloading from OpenML"):
+        from sklearn.datasets import fetch_openml
 
     # Not in scikit-learn's own cache: what is downloaded is saved once, in scurry's.
     with tempfile.TemporaryDirectory() as folder:
@@ -107,13 +108,9 @@ def fetch_uci(uci_id: int) -> Table:
 
 
 def _read_parquet(path: Path) -> Table:
-    try:
+    with require_extra("data", f"reading {path}"):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingDependencyError(
-            f'reading {path} needs pyarrow; install it with: pip install "scurry[data]"'
-        ) from error
     table: Table = {}
     for name, column in zip((source := pq.read_table(path)).column_names, source.columns, strict=True):
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):

@@ -2,6 +2,14 @@
 
 from scurry.display.exits import EarlyExitDisplay
 from scurry.display.prunings import FeatureUsageDisplay, PruningPathDisplay
+from scurry.display.sizes import CompressionDisplay
 from scurry.display.votes_and_steps import AnytimeDisplay, VoteRuleDisplay
 
-__all__ = ["AnytimeDisplay", "EarlyExitDisplay", "FeatureUsageDisplay", "PruningPathDisplay", "VoteRuleDisplay"]
+__all__ = [
+    "AnytimeDisplay",
+    "CompressionDisplay",
+    "EarlyExitDisplay",
+    "FeatureUsageDisplay",
+    "PruningPathDisplay",
+    "VoteRuleDisplay",
+]

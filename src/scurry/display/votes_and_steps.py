@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.checks import check_choice, check_instance
-from scurry.errors import InputError, MissingDependencyError
+from scurry.errors import InputError, require_extra
 from scurry.forest import as_rows
 from scurry.predictor import Predictor
 from scurry.stopping.votes.policy import stop_when_certain
@@ -25,11 +25,9 @@ _BUDGETS = {"steps": "tree steps per row", "time": "time per row (µs)"}
 
 def axes_of(ax: Any = None) -> Any:
     """Return the axes given, or those of a new figure."""
-    try:
+    with require_extra("plots", "drawing"):
         from matplotlib import pyplot
         from matplotlib.axes import Axes
-    except ImportError as error:
-        raise MissingDependencyError('drawing needs matplotlib: pip install "scurry[plots]"') from error
     if ax is not None:
         check_instance("ax", ax, Axes)
         return ax

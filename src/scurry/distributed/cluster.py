@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from scurry.errors import InputError, MissingDependencyError
+from scurry.errors import InputError, require_extra
 
 T = TypeVar("T")
 _MAX_CACHED = 64  # values per worker: an ordering set and a search for each of some thirty files
@@ -35,10 +35,8 @@ def connect(cluster: Any) -> Iterator[Any]:
     cluster : "local", address or distributed.Client
         "local" starts one worker process per core until the end of the block. A client is used and left open.
     """
-    try:
+    with require_extra("dask", "a cluster"):
         from distributed import Client, LocalCluster
-    except ImportError as error:
-        raise MissingDependencyError("a cluster needs Dask: pip install 'scurry[dask]'") from error
     if isinstance(cluster, Client):
         yield cluster
     elif cluster == "local":

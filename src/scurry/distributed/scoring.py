@@ -24,10 +24,12 @@ from scurry.batch.run import (
     remove_parts,
     score_fragment,
 )
+from scurry.batch.watching import WatchedFiles, check_watch
 from scurry.checks import Progress
 from scurry.distributed.cluster import connect, share
 from scurry.errors import ScurryError
 from scurry.forest import Forest
+from scurry.monitoring import State, Watch
 from scurry.predictor import Predictor
 
 
@@ -113,12 +115,14 @@ def score(
     time_us: float | None = None,
     groups: str | None = None,
     progress: Progress | None = None,
+    watch: Watch | None = None,
+    watch_path: str | PathLike[str] | None = None,
 ) -> Report:
     """Score files on a Dask cluster, one task per file; outputs are those of `scurry.batch.score`.
 
     Parameters
     ----------
-    source, predictor, destination, columns, keep, prefix, max_steps, time_us, groups
+    source, predictor, destination, columns, keep, prefix, max_steps, time_us, groups, watch, watch_path
         See `scurry.batch.score`. Each task uses one thread.
     cluster : "local", address or distributed.Client
         "local" starts one worker process per core for the duration of the call; an address looks like
@@ -159,8 +163,10 @@ def score(
     targets = plan_outputs([fragment.absolute() for fragment in find(source)], Path(destination).absolute())
     check_queries(list(targets), groups)
     tracker = Tracker(list(targets), progress)
+    check_watch(watch, scorer.scoring.predictor)
+    watched = None if watch is None else WatchedFiles(watch, watch_path, list(targets))
     with connect(cluster) as client:
-        report = collect_report(_score_on_cluster(client, scorer, targets), targets, tracker)
+        report = collect_report(_score_on_cluster(client, scorer, targets, watched), targets, tracker)
     # Again: workers that were killed during this run have left temporary files.
     for target in targets.values():
         remove_parts(target)
@@ -168,22 +174,44 @@ def score(
 
 
 def _score_on_cluster(
-    client: Any, scorer: Scorer, targets: dict[Fragment, Path]
+    client: Any, scorer: Scorer, targets: dict[Fragment, Path], watched: WatchedFiles | None
 ) -> Generator[tuple[Fragment, Outcome]]:
     from distributed import as_completed
 
     sent = share(client, scorer)
     # Not `pure`: a task must look at the files, even if one with the same arguments was run before.
     futures = {
-        client.submit(_score_fragment, fragment, target, sent, pure=False): fragment
+        client.submit(
+            _score_fragment,
+            fragment,
+            target,
+            sent,
+            None if watched is None else watched.branch(fragment).to_bytes(),
+            pure=False,
+        ): fragment
         for fragment, target in targets.items()
     }
     for future in as_completed(futures):
-        yield futures[future], future.exception() if future.status != "finished" else future.result()
+        fragment = futures[future]
+        outcome, counted = (future.exception(), None) if future.status != "finished" else future.result()
+        if watched is not None:
+            predictor = watched.watch.predictor
+            watched.finish(fragment, None if counted is None else Watch.from_bytes(counted, predictor))
+        yield fragment, outcome
 
 
-def _score_fragment(fragment: Fragment, target: Path, scorer: Scorer) -> Outcome:
+def _score_fragment(
+    fragment: Fragment, target: Path, scorer: Scorer, branch: bytes | None
+) -> tuple[Outcome, bytes | None]:
+    """Return the outcome of one file, and what a branch of a watch counted; None if it counted nothing new."""
     try:
-        return score_fragment(fragment, target, scorer.scoring)
+        predictor = scorer.scoring.predictor
+        counting = None if branch is None else Watch.from_bytes(branch, predictor, on_alarm=_do_nothing)
+        n_rows = score_fragment(fragment, target, scorer.scoring, branch=counting)
+        return n_rows, None if counting is None or n_rows is None else counting.to_bytes()
     except ScurryError as error:
-        return error  # if it were raised, Dask would print its traceback
+        return error, None  # if it were raised, Dask would print its traceback
+
+
+def _do_nothing(state: State) -> None:
+    """Leave alarms to the watch that the branch joins."""

@@ -6,10 +6,13 @@ calibrates on the others. `clone`, which `GridSearchCV` calls, forgets a fit unl
 ``sklearn.frozen.FrozenEstimator``.
 """
 
-from scurry.estimators.classifiers import AnytimeClassifier, EarlyExitClassifier
-from scurry.estimators.feature_budget import FeatureBudgetClassifier
-from scurry.estimators.rankers import EarlyExitRanker
-from scurry.estimators.regressors import EarlyExitRegressor
+from scurry.errors import require_extra
+
+with require_extra("fit", "an estimator of scurry"):
+    from scurry.estimators.classifiers import AnytimeClassifier, EarlyExitClassifier
+    from scurry.estimators.feature_budget import FeatureBudgetClassifier
+    from scurry.estimators.rankers import EarlyExitRanker
+    from scurry.estimators.regressors import EarlyExitRegressor
 
 __all__ = [
     "AnytimeClassifier",

@@ -9,9 +9,9 @@ from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar, Self, TypeAlias
 
-import narwhals.stable.v1 as nw
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_regressor
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
@@ -23,7 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from scurry.errors import InputError, UnsupportedModelError
-from scurry.forest import Forest, as_rows
+from scurry.forest import Forest, as_frame, as_rows, in_blocks, take_rows
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor, Summary
@@ -150,23 +150,20 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
             labels = self._check_targets(y)
         table = self._check_rows(X, reset=True, ensure_min_samples=1 if fitted else 2)
         check_consistent_length(table, labels)
-        certifying = None
+        n_rows, certifying = table.shape[0], None
         if self._certifies_apart:
             # Before anything else sees them.
-            n_given, copies = len(table), _find_copies(table)
-            rest, apart = _set_apart(n_given, labels, self.calibration_size, rng, copies)
-            fit_params = {name: _select(value, rest, n_given) for name, value in fit_params.items()}
-            certifying, table = _select(table, apart, n_given), _select(table, rest, n_given)
-            labels = None if labels is None else labels[rest]
-        training, calibrating = np.empty(0, np.intp), np.arange(len(table))
+            rest, apart = _set_apart(n_rows, labels, self.calibration_size, rng, _find_copies(table))
+            fit_params = {name: _select(value, rest, n_rows) for name, value in fit_params.items()}
+            certifying, table = _select(table, apart, n_rows), _select(table, rest, n_rows)
+            labels, n_rows = None if labels is None else labels[rest], len(rest)
+        training, calibrating = np.empty(0, np.intp), np.arange(n_rows)
         unfitted = model
 
         def train(part: NDArray[np.intp]) -> Any:
-            given = {name: _select(value, part, len(table)) for name, value in fit_params.items()}
+            given = {name: _select(value, part, n_rows) for name, value in fit_params.items()}
             given |= self._about_rows(unfitted, part)
-            return _seed(clone(unfitted), rng).fit(
-                _select(table, part, len(table)), _select(labels, part, len(table)), **given
-            )
+            return _seed(clone(unfitted), rng).fit(_select(table, part, n_rows), _select(labels, part, n_rows), **given)
 
         if not fitted and labels is not None:
             training, calibrating = self._divide(labels, _find_copies(table), rng)
@@ -237,7 +234,7 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         model = self._default_estimator() if self.estimator is None else self.estimator
         tags.input_tags.allow_nan = isinstance(model, Forest) or get_tags(model).input_tags.allow_nan
-        tags.input_tags.sparse = False
+        tags.input_tags.sparse = isinstance(model, Forest) or get_tags(model).input_tags.sparse
         return tags
 
     def _check_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
@@ -289,13 +286,18 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
     def _check_rows(self, X: Any, *, reset: bool, ensure_min_samples: int = 1) -> Any:
         """Check `X` by scikit-learn's rules, and return it as an array, or as the DataFrame that it is."""
         # An array would lose categories. Only models that allow NaN can use them, so for others an array will do.
-        if self._allow_nan and isinstance(_wrap(X), nw.DataFrame) and len(X) >= ensure_min_samples:
+        if self._allow_nan and as_frame(X) is not None and len(X) >= ensure_min_samples:
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
         finite = "allow-nan" if self._allow_nan else True
-        dtype = None if self._is_pipeline else "numeric"
         return validate_data(
-            self, X, reset=reset, dtype=dtype, ensure_all_finite=finite, ensure_min_samples=ensure_min_samples
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr" if get_tags(self).input_tags.sparse else False,
+            dtype=None if self._is_pipeline else "numeric",
+            ensure_all_finite=finite,
+            ensure_min_samples=ensure_min_samples,
         )
 
     def _import_model(self, model: Any) -> Forest:
@@ -394,8 +396,12 @@ def _seed(model: Any, rng: np.random.RandomState) -> Any:
 
 def _find_copies(table: Any) -> NDArray[np.intp] | None:
     """Return a number for each row that its copies share; None if no row was copied."""
-    frame = _wrap(table)
-    columns = [column.to_numpy() for column in frame.iter_columns()] if isinstance(frame, nw.DataFrame) else [table]
+    if issparse(table):
+        digests = in_blocks(table, lambda rows: hash_rows(rows.toarray()))
+        digests = hash_rows(table.toarray()) if digests is None else digests
+        return np.unique(digests, return_inverse=True)[1] if are_copied(digests) else None
+    frame = as_frame(table)
+    columns = [table] if frame is None else [column.to_numpy() for column in frame.iter_columns()]
     # Text and categories by their place among the values of the column.
     numbers = [
         values if values.dtype.kind in "fiub" else np.unique(values.astype(str), return_inverse=True)[1]
@@ -471,14 +477,10 @@ def _ranks(numbers: NDArray[np.intp]) -> NDArray[np.intp]:
     return np.argsort(np.argsort(first))[inverse]
 
 
-def _wrap(table: Any) -> Any:
-    """Return a narwhals DataFrame if `table` is a DataFrame of any library, and else `table`."""
-    return nw.from_native(table, eager_only=True, pass_through=True)
-
-
 def _select(values: Any, rows: NDArray[np.intp], n_rows: int) -> Any:
     """Return these rows of an array or table; return values that are not one per row unchanged."""
+    if issparse(values):
+        return values[rows] if values.shape[0] == n_rows else values
     if not hasattr(values, "__len__") or isinstance(values, str) or len(values) != n_rows:
         return values
-    frame = _wrap(values)
-    return frame[rows].to_native() if isinstance(frame, nw.DataFrame) else np.asarray(values)[rows]
+    return take_rows(values, rows)

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import is_classifier
 from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.utils.validation import validate_data
@@ -118,7 +119,8 @@ class EarlyExitRanker(BudgetedEstimator):
         -------
         self
         """
-        self._queries = self._calibrating = _read_queries(len(X) if hasattr(X, "__len__") else 0, group, groups)
+        n_rows = X.shape[0] if issparse(X) else len(X) if hasattr(X, "__len__") else 0
+        self._queries = self._calibrating = _read_queries(n_rows, group, groups)
         return super().fit(X, y, **fit_params)
 
     def predict(self, X: Any, groups: Any = None, **budget: Any) -> NDArray[Any]:

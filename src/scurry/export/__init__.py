@@ -1,7 +1,8 @@
-"""Export: models as C for microcontrollers, and the check that they answer as their source does."""
+"""Export: models as C for microcontrollers, with a check that they answer as their source does, and as ONNX."""
 
 from scurry.export.c_model import Export, to_c
 from scurry.export.lowered import LAYOUTS
+from scurry.export.onnx_model import OnnxFile, to_onnx
 from scurry.export.verification import Verification, verify
 
-__all__ = ["LAYOUTS", "Export", "Verification", "to_c", "verify"]
+__all__ = ["LAYOUTS", "Export", "OnnxFile", "Verification", "to_c", "to_onnx", "verify"]

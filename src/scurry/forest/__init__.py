@@ -3,8 +3,9 @@
 from scurry.forest.forest import Forest
 from scurry.forest.front import Front, RawRows
 from scurry.forest.members import as_member
-from scurry.forest.rows import as_rows, as_value, columns_read, float_columns, text_columns, thread_count
-from scurry.forest.tables import Encoder
+from scurry.forest.one_row import RowCall
+from scurry.forest.rows import as_rows, as_value, columns_read, float_columns, in_blocks, text_columns, thread_count
+from scurry.forest.tables import Encoder, as_frame, take_rows
 from scurry.forest.tree_answers import decision_slack, leaf_scores, score_step, score_threshold
 from scurry.forest.wrappers import Averaged, Calibrated, Isolation, OneVsRest, Samme, Thresholded, Voted, Wrapper
 
@@ -17,19 +18,23 @@ __all__ = [
     "Isolation",
     "OneVsRest",
     "RawRows",
+    "RowCall",
     "Samme",
     "Thresholded",
     "Voted",
     "Wrapper",
+    "as_frame",
     "as_member",
     "as_rows",
     "as_value",
     "columns_read",
     "decision_slack",
     "float_columns",
+    "in_blocks",
     "leaf_scores",
     "score_step",
     "score_threshold",
+    "take_rows",
     "text_columns",
     "thread_count",
 ]

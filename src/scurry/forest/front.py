@@ -28,6 +28,9 @@ class RawRows:
     wide_only : bool
         Whether integers of 8 and 16 bits and booleans are refused, because functions of numpy compute with them in
         float16 and float32.
+    takes_sparse : bool
+        Whether a sparse matrix means the same as an array to the pipeline. It does not where its model takes absent
+        entries for missing values.
     missing_codes : mapping of int to int
         For features in which missing values are a category of their own: its code.
     known_only : tuple of int
@@ -48,6 +51,7 @@ class RawRows:
     missing_codes: Mapping[int, int] = field(default_factory=dict)
     known_only: tuple[int, ...] = ()
     wide_only: bool = False
+    takes_sparse: bool = False
 
     def __post_init__(self) -> None:
         if self.dtype is not None:
@@ -80,12 +84,14 @@ class RawRows:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields for the header of a file."""
-        return {
+        stored = {
             "dtype": self.dtype,
             "missing_codes": {str(feature): code for feature, code in self.missing_codes.items()},
             "known_only": list(self.known_only),
             "wide_only": self.wide_only,
         }
+        # Earlier versions wrote no such field, and their files keep their digest.
+        return stored | {"takes_sparse": True} if self.takes_sparse else stored
 
     @classmethod
     def from_json(cls, stored: Any) -> RawRows:
@@ -97,6 +103,7 @@ class RawRows:
                 codes,
                 tuple(int(feature) for feature in stored["known_only"]),
                 bool(stored["wide_only"]),
+                bool(stored.get("takes_sparse", False)),
             )
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise FormatError("raw_rows must have dtype, missing_codes and known_only") from error
@@ -145,12 +152,15 @@ class Front:
 
 
 def dense(rows: Any, sparse_zero: float) -> Any:
-    """Return what a transformer made of rows, a sparse matrix as an array."""
-    if not hasattr(rows, "tocoo"):
+    """Return a sparse matrix as an array whose absent entries have this value; anything else as it is."""
+    if not hasattr(rows, "tocsr"):
         return rows
-    entries = rows.tocoo()
-    filled = np.full(
-        entries.shape, sparse_zero, entries.dtype if sparse_zero == 0 else np.result_type(entries.dtype, 1.0)
-    )
+    entries = rows.tocsr()
+    if not entries.has_canonical_format:  # several entries for one cell: they add up
+        entries = entries.copy()
+        entries.sum_duplicates()
+    entries = entries.tocoo()
+    dtype = entries.dtype if sparse_zero == 0 else np.result_type(entries.dtype, np.float32)
+    filled = np.full(entries.shape, sparse_zero, dtype)
     filled[entries.row, entries.col] = entries.data
     return filled

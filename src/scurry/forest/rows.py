@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_count
 from scurry.errors import InputError
+from scurry.forest.front import dense
 from scurry.forest.structure import ForestFields
 from scurry.forest.tables import CodedRows, look_like_numbers, reader_of
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_CELLS_AT_ONCE = 2**22  # of a sparse matrix made dense: at most 32 MB
 
 
 def thread_count(n_threads: int | None) -> int:
@@ -43,6 +45,20 @@ def as_rows(forest: ForestFields, X: Any) -> NDArray[Any]:
     if rows.shape[1] != forest.n_features:
         raise InputError(f"X has {rows.shape[1]} columns, the model was trained on {forest.n_features} features")
     return rows
+
+
+def in_blocks(X: Any, answer: Callable[[Any], NDArray[Any]]) -> NDArray[Any] | None:
+    """Return the answers to the rows of a large sparse matrix, some rows at a time; None if `X` is anything else.
+
+    A matrix of text features may have a hundred thousand columns. As a whole it would not fit into memory.
+    """
+    if type(X) is np.ndarray or not _is_sparse(X):
+        return None
+    n_rows, size = X.shape[0], max(1, _CELLS_AT_ONCE // max(X.shape[1], 1))
+    if n_rows <= size:
+        return None
+    rows = X.tocsr()
+    return np.concatenate([answer(rows[at : at + size]) for at in range(0, n_rows, size)])
 
 
 def as_value(forest: ForestFields, feature: int, given: Any) -> float:
@@ -77,13 +93,29 @@ def _convert(forest: ForestFields, X: Any) -> NDArray[Any]:
     rows = reader_of(forest).read(X)
     if rows is not None:
         return rows
-    if hasattr(X, "tocsr") or hasattr(X, "todense"):
-        raise InputError("X is a sparse matrix, which is not supported; pass X.toarray()")
+    if _is_sparse(X):
+        X = _from_sparse(forest, X)
     if isinstance(X, dict) or (isinstance(X, list | tuple) and X and isinstance(X[0], dict)):
         raise InputError(f"X is made of dicts; pass pandas.DataFrame({'[X]' if isinstance(X, dict) else 'X'})")
     if hasattr(X, "collect") and not isinstance(X, np.ndarray):
         raise InputError(f"X is lazy ({type(X).__name__}); call .collect() first")
     return _from_array(forest, X)
+
+
+def _is_sparse(X: Any) -> bool:
+    return hasattr(X, "tocsr") and len(getattr(X, "shape", ())) == 2
+
+
+def _from_sparse(forest: ForestFields, X: Any) -> Any:
+    if X.shape[1] != forest.n_features:
+        raise InputError(f"X has {X.shape[1]} columns, the model was trained on {forest.n_features} features")
+    if forest.raw_rows is not None and not forest.raw_rows.takes_sparse:
+        raise InputError(
+            "X is a sparse matrix, and the pipeline of this forest was imported for arrays: its model may take absent "
+            "entries for missing values. Pass X.toarray() if they are zeros",
+            argument="X",
+        )
+    return dense(X, forest.absent_value)
 
 
 def _from_array(forest: ForestFields, X: Any) -> NDArray[Any]:

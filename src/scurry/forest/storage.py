@@ -13,7 +13,6 @@ import json
 import math
 import os
 import re
-import secrets
 import stat
 import struct
 import zipfile
@@ -117,6 +116,8 @@ def write_container(
 @contextmanager
 def replacing(target: Path, suffix: str = "") -> Iterator[Path]:
     """Yield the name of a file that takes the place of `target` if the block ends well, and is deleted otherwise."""
+    import secrets  # only writers need it, and it takes long
+
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}{suffix}")
     try:
         yield temporary

@@ -115,6 +115,14 @@ class ForestFields:
         return len(self.base_score)
 
     @property
+    def absent_value(self) -> float:
+        """What an entry is that a sparse matrix does not hold: NaN for XGBoost, 0 for the others.
+
+        XGBoost is the one source that compares with ``<`` and takes sparse matrices.
+        """
+        return np.nan if self.comparison == "<" else 0.0
+
+    @property
     def is_classifier(self) -> bool:
         """Whether predictions are labels."""
         return self.classes is not None
@@ -367,11 +375,6 @@ def _check_header(forest: ForestFields) -> None:
             raise InputError(f"{len(output)} trees cannot be shared evenly by {n_outputs} outputs")
     elif n_columns != n_outputs:
         raise InputError(f"value has {n_columns} columns for {n_outputs} outputs")
-    if forest.score_dtype == "float32" and n_columns > 1:
-        raise InputError(
-            f'score_dtype="float32" needs trees of one output each, value has {n_columns} columns; name them in '
-            'tree_output, or use score_dtype="float64"'
-        )
     if (
         not np.isfinite(forest.base_score).all()
         or not np.isfinite([forest.link_scale, forest.decision_threshold]).all()

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.checks import check_instance
-from scurry.errors import InputError
+from scurry.errors import InputError, require_extra
 from scurry.forest.front import RawRows
 from scurry.forest.structure import ForestFields
 
@@ -73,6 +73,25 @@ class _Layout:
             if dtype is not held and not (held() is dtype if type(held) is weakref.ref else held == dtype):
                 return False
         return True
+
+
+def as_frame(X: Any) -> Any:
+    """Return a DataFrame of any library as one of narwhals, and None if `X` is no DataFrame.
+
+    Arrays never load narwhals, which is not installed everywhere.
+    """
+    if not hasattr(X, "columns"):
+        return None
+    with require_extra("frames", f"a {type(X).__name__}"):
+        import narwhals.stable.v1 as nw
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def take_rows(X: Any, rows: NDArray[np.intp]) -> Any:
+    """Return some rows of an array, or of a DataFrame as a DataFrame of its library."""
+    frame = as_frame(X)
+    return np.asarray(X)[rows] if frame is None else frame[rows].to_native()
 
 
 class TableReader:
@@ -170,10 +189,8 @@ class TableReader:
         if isinstance(X, np.ndarray | list | tuple) or hasattr(X, "collect") or type(X).__name__ == "Series":
             return None
         if not hasattr(X, "__arrow_c_stream__"):
-            import narwhals.stable.v1 as nw  # knows frames of other libraries
-
-            frame = nw.from_native(X, eager_only=True, pass_through=True)
-            if not isinstance(frame, nw.DataFrame):
+            frame = as_frame(X)
+            if frame is None:
                 return None
             X = frame.to_arrow()
         table = _core.ArrowTable(X.__arrow_c_stream__())

@@ -195,7 +195,8 @@ def _import_document(document: Any, categories: Mapping[str, ArrayLike]) -> Fore
     )
     trees = [tree._replace(value=tree.value * _exact_scale(scale)) for tree in trees]
     if any(bias):
-        trees.append(_leaf(np.array(bias, np.float64)))
+        # All training rows reach it.
+        trees.append(_leaf(np.array(bias, np.float64), trees[0].weight if trees else np.array([np.nan])))
     if not trees:
         raise FormatError("it has no trees; train for at least one iteration")
     return Forest(
@@ -283,9 +284,10 @@ class _Tree(NamedTuple):
     weight: NDArray[np.float64]
 
 
-def _leaf(value: NDArray[np.float64]) -> _Tree:
+def _leaf(value: NDArray[np.float64], weight: NDArray[np.float64]) -> _Tree:
     none = np.full(1, -1, np.int32)
-    return _Tree([], none, none, none, value[None, :], np.full(1, np.nan))
+    known = weight[~np.isnan(weight)]  # inner nodes have none of their own
+    return _Tree([], none, none, none, value[None, :], np.full(1, known.sum() if len(known) else np.nan))
 
 
 def _symmetric_tree(tree: Mapping[str, Any], splits: _Splits, n_outputs: int) -> _Tree:

@@ -17,8 +17,8 @@ from scurry.importers.outputs import choose_output
 _ACCEPTED = (
     "scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting and HistGradientBoosting estimators, "
     "Bagging, Voting, AdaBoost, calibrated, thresholded and one-vs-rest models of them, IsolationForest, "
-    "XGBoost, LightGBM and CatBoost models, and XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm, .json), skops "
-    "and .scurry files"
+    "XGBoost, LightGBM, CatBoost, ONNX and treelite models, and XGBoost (.json, .ubj), LightGBM (.txt), CatBoost "
+    "(.cbm, .json), ONNX (.onnx), treelite, skops and .scurry files"
 )
 
 
@@ -39,8 +39,9 @@ def from_model(
         estimator, an XGBoost, LightGBM or CatBoost model, or a fitted Pipeline that ends in one (also frozen, or found
         by a GridSearchCV): its transformers are folded into the trees, or kept as ``forest.front``. Or a Bagging,
         Voting, AdaBoost, calibrated, thresholded or one-vs-rest model of these, or an IsolationForest. Or the path of a
-        model file: XGBoost JSON or UBJ, LightGBM text, CatBoost ``.cbm`` or JSON, skops, ``.scurry``. Also a fitted
-        classifier of `scurry.growing`, and any object whose ``__scurry_forest__()`` returns a Forest.
+        model file: XGBoost JSON or UBJ, LightGBM text, CatBoost ``.cbm`` or JSON, ONNX, treelite checkpoint, skops,
+        ``.scurry``. Also an ``onnx.ModelProto`` or ``treelite.Model``, a fitted classifier of `scurry.growing`, and any
+        object whose ``__scurry_forest__()`` returns a Forest.
     feature_names : sequence of str, optional
         For a model trained on arrays, which has no names: columns of tables are then matched by name, and reports and
         plots show the names.
@@ -116,6 +117,14 @@ def _import(
 
                 choose_output(output, 1, "LightGBM model")
                 return lightgbm.import_model(model_or_path)
+            case "treelite":
+                from scurry.importers import treelite
+
+                return treelite.import_model(model_or_path)
+            case "onnx":
+                from scurry.importers import onnx
+
+                return onnx.import_model(model_or_path)
             case "catboost":
                 from scurry.importers import catboost
 
@@ -158,6 +167,11 @@ def _from_skops(path: str, estimator: Any, categories: dict[str, ArrayLike], out
         raise FormatError(f"{path} holds an estimator with missing or impossible fields: {error}") from error
 
 
+def _looks_like_onnx(head: bytes) -> bool:
+    """Return whether a file begins with the version of ONNX's format and a field that may follow it."""
+    return len(head) > 2 and head[0] == 0x08 and head[1] < 0x20 and head[2] in b"\x12\x1a\x22\x28\x32\x3a\x42"
+
+
 def _from_file(path: str, categories: dict[str, ArrayLike], output: int | None) -> Forest:
     try:
         with open(path, "rb") as stream:
@@ -170,6 +184,10 @@ def _from_file(path: str, categories: dict[str, ArrayLike], output: int | None) 
         if skops.holds_estimator(path):
             return _from_skops(path, skops.load_estimator(path), categories, output)
         return Forest.from_container(read_container(path))
+    if path.endswith(".onnx") or _looks_like_onnx(head):
+        from scurry.importers import onnx
+
+        return onnx.import_file(path)
     if head.startswith((b"tree\n", b"tree\r\n")):
         from scurry.importers import lightgbm
 
@@ -184,6 +202,10 @@ def _from_file(path: str, categories: dict[str, ArrayLike], output: int | None) 
         from scurry.importers import xgboost
 
         return xgboost.import_file(path, output)
+    from scurry.importers import treelite
+
+    if treelite.looks_like_checkpoint(head):
+        return treelite.import_file(path)
     if head[:1] == b"\x80":
         raise FormatError(
             f"{path} looks like a pickle, which runs code when loaded; load it yourself, pass the model, and save "

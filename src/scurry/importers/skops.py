@@ -11,7 +11,7 @@ import zipfile
 from os import PathLike
 from typing import Any
 
-from scurry.errors import FormatError, MissingDependencyError, UnsupportedModelError
+from scurry.errors import FormatError, UnsupportedModelError, require_extra
 
 _TREES = ["sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor", "sklearn.tree._tree.Tree"]
 
@@ -46,10 +46,8 @@ def load_estimator(path: str | PathLike[str]) -> Any:
     -------
     estimator
     """
-    try:
+    with require_extra("skops", f"the skops file {path}"):
         from skops import io
-    except ImportError as error:
-        raise MissingDependencyError(f'{path} is a skops file; to read it: pip install "scurry[skops]"') from error
     try:
         needed = io.get_untrusted_types(file=path)
         untrusted = sorted(set(needed) - set(_TREES))

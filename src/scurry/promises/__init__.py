@@ -11,10 +11,13 @@ from scurry.promises.certificate import Certificate, GroupTest
 from scurry.promises.kinds import Cost, Labels, Promise
 from scurry.promises.measurements import (
     BudgetMeasurement,
+    CascadeMeasurement,
     CostMeasurement,
     ExitMeasurement,
     RankMeasurement,
     RowSummary,
+    SizeMeasurement,
+    SizePoint,
     StepMeasurement,
     ValueMeasurement,
 )
@@ -26,6 +29,7 @@ from scurry.promises.values import Values
 __all__ = [
     "Accuracy",
     "BudgetMeasurement",
+    "CascadeMeasurement",
     "Certain",
     "Certificate",
     "Cost",
@@ -41,6 +45,8 @@ __all__ = [
     "RankMeasurement",
     "Recall",
     "RowSummary",
+    "SizeMeasurement",
+    "SizePoint",
     "StepMeasurement",
     "TopK",
     "ValueMeasurement",

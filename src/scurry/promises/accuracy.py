@@ -120,6 +120,14 @@ class Accuracy(Promise):
         n_lost, n_gained = int((was_right & ~is_right).sum()), int((is_right & ~was_right).sum())
         return (Count("fall of accuracy", len(is_right), n_lost, self.max_loss, n_gained),)
 
+    @property
+    def losses(self) -> tuple[float, ...]:
+        """What one row can lose, ascending; gains are below 0."""
+        if self.costs is None:
+            return (-1.0, 0.0, 1.0)
+        costs = np.asarray(self.costs)
+        return tuple(np.unique(costs[:, :, None] - costs[:, None, :]).tolist())
+
     def mean(self, outcomes: Outcomes) -> Mean | None:
         """Return what the answers of rows cost, and what the model's cost."""
         if outcomes.y is None or self.costs is None:

@@ -13,11 +13,14 @@ from scurry.formatting import align, format_percent, format_share
 from scurry.promises.kinds import Labels, Promise
 from scurry.promises.measurements import (
     BudgetMeasurement,
+    CascadeMeasurement,
     CostMeasurement,
     ExitMeasurement,
     Measurement,
     RankMeasurement,
     RowSummary,
+    SizeMeasurement,
+    SizePoint,
     StepMeasurement,
     ValueMeasurement,
 )
@@ -309,13 +312,22 @@ def _measurement(data: Any) -> Measurement | None:
             StepMeasurement,
             CostMeasurement,
             BudgetMeasurement,
+            CascadeMeasurement,
+            SizeMeasurement,
         )
     }
     kind = kinds.get(str(data.get("kind"))) if isinstance(data, Mapping) else None
     if kind is None:
         raise FormatError("its certificate has a measurement of an unknown kind")
     values = {name: value for name, value in data.items() if name != "kind"}
+    if kind is SizeMeasurement:
+        path = values.get("path", [])
+        if not isinstance(path, list | tuple):
+            raise FormatError("its certificate has a path of the wrong type")
+        values["path"] = tuple(SizePoint.from_json(point) for point in path)
     for one in fields(kind):
+        if one.name == "path":
+            continue
         # Files of older versions lack what was added later.
         value = values.get(one.name, None if one.default is MISSING else one.default)
         wanted = isinstance(value, str) if one.type == "str" else is_number(value) or value is None

@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from scurry.checks import check_choice, check_confidence, check_number, check_rate
 from scurry.errors import FormatError, InputError
 from scurry.formatting import format_number, format_percent, format_share
@@ -85,6 +88,15 @@ class Promise(ABC):
         Nothing if the promise is about something else, or needs labels that are not there.
         """
         return ()
+
+    def changed(self, outcomes: Outcomes) -> NDArray[np.bool_]:
+        """Return which rows have another answer, as far as the promise is concerned."""
+        return outcomes.changed
+
+    @property
+    def losses(self) -> tuple[float, ...]:
+        """What one row can add to the mean that is promised, ascending: 1 if it breaks the promise, 0 if not."""
+        return (0.0, 1.0)
 
     def mean(self, outcomes: Outcomes) -> Mean | None:
         """Return what these rows have, where the promise is about a mean; None where it is not, or needs labels."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import FormatError
-from scurry.formatting import format_number, format_share
+from scurry.formatting import format_bytes, format_number, format_share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,6 +265,146 @@ class BudgetMeasurement:
         return {name: text for name, text in lines.items() if text}
 
 
+@dataclass(frozen=True, kw_only=True)
+class CascadeMeasurement:
+    """What a cascade did on the rows that certified it.
+
+    Attributes
+    ----------
+    kept : float
+        Share of rows that the cheap model answered.
+    changed : float
+        Share of rows whose answer is not the expensive model's; of values, those that are too far from it.
+    cheap_changed : float
+        The same, if the cheap model had answered all rows.
+    cheap_us, expensive_us : float or None
+        Microseconds per row of either model on this machine, where they were measured or given.
+    """
+
+    kept: float
+    changed: float
+    cheap_changed: float
+    cheap_us: float | None = None
+    expensive_us: float | None = None
+
+    TAG: ClassVar[str] = "cascade"
+
+    def describe(self) -> dict[str, str]:
+        """Return what was measured, by name."""
+        lines = {
+            "rows kept": f"{format_share(self.kept)} got the cheap model's answer, the others were passed on",
+            "answers changed": f"{format_share(self.changed)}; the cheap one alone {format_share(self.cheap_changed)}",
+        }
+        if self.cheap_us is not None and self.expensive_us is not None:
+            mean = self.cheap_us + (1.0 - self.kept) * self.expensive_us
+            lines["time per row"] = (
+                f"{format_number(mean)} µs: cheap {format_number(self.cheap_us)}, expensive "
+                f"{format_number(self.expensive_us)}"
+            )
+        return lines
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizePoint:
+    """A smaller forest that was a candidate, and what it did on the calibration rows.
+
+    Attributes
+    ----------
+    node_share : float
+        The share of the nodes that was to be kept; 1 where no tree and no split was left out.
+    split_bits : int
+        Bits of a split's number: there are at most two to the power of this distinct splits. 0 where thresholds were
+        not shared.
+    n_trees, n_nodes, n_bytes : int
+        Of the smaller forest; bytes of its packed file.
+    changed : float
+        Share of rows with another label than the model's; of a regressor, with another value than promised.
+    accuracy : float or None
+        Share of rows answered right, where labels were given.
+    is_certified : bool
+        Whether it passed the test of the promise, and so did all candidates before it.
+    """
+
+    node_share: float
+    split_bits: int
+    n_trees: int
+    n_nodes: int
+    n_bytes: int
+    changed: float
+    accuracy: float | None = None
+    is_certified: bool = False
+
+    @classmethod
+    def from_json(cls, data: Any) -> SizePoint:
+        """Return the point that a file holds."""
+        names = {one.name for one in fields(cls)}
+        if not isinstance(data, Mapping) or not set(data) <= names:
+            raise FormatError("its certificate has a candidate that cannot be read")
+        for name, value in data.items():
+            wanted = bool if name == "is_certified" else int if str(cls.__annotations__[name]) == "int" else int | float
+            is_absent = value is None and name == "accuracy"
+            if not is_absent and (not isinstance(value, wanted) or (wanted is not bool and isinstance(value, bool))):
+                raise FormatError(f"its certificate has a candidate with a {name} of the wrong type, {value!r}")
+        try:
+            return cls(**data)
+        except TypeError as error:
+            raise FormatError(f"its certificate has a candidate that cannot be read: {error}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeMeasurement:
+    """How much smaller a compressed forest is, and what it did on the rows that certified it.
+
+    Attributes
+    ----------
+    n_bytes, full_bytes : int
+        Bytes of its packed file, and of the model's.
+    n_nodes, full_nodes, n_trees, full_trees : int
+        Its nodes and trees, and the model's.
+    changed : float
+        Share of rows with another label than the model's; of a regressor, with another value than promised.
+    accuracy, full_accuracy : float or None
+        Share of rows answered right, and by the model, where labels were given.
+    rmse, full_rmse : float or None
+        Root mean squared error, and that of the model, where a regressor's targets were given.
+    path : tuple of SizePoint
+        The candidates, from large to small: up to the first that failed its test, and a few more.
+    model : str
+        The `digest` of the model that it was made of.
+    """
+
+    n_bytes: int
+    full_bytes: int
+    n_nodes: int
+    full_nodes: int
+    n_trees: int
+    full_trees: int
+    changed: float
+    accuracy: float | None = None
+    full_accuracy: float | None = None
+    rmse: float | None = None
+    full_rmse: float | None = None
+    path: tuple[SizePoint, ...] = ()
+    model: str = ""
+
+    TAG: ClassVar[str] = "size"
+
+    def describe(self) -> dict[str, str]:
+        """Return what was measured, by name."""
+        lines = {
+            "packed file": f"{format_bytes(self.n_bytes)}, {self.full_bytes / self.n_bytes:.3g} times smaller than the "
+            f"model's {format_bytes(self.full_bytes)}",
+            "nodes": f"{self.n_nodes:,} in {self.n_trees:,} trees, {format_share(self.n_nodes / self.full_nodes)} of "
+            f"the model's {self.full_nodes:,} in {self.full_trees:,}",
+            "changed": f"{format_share(self.changed)} of rows",
+        }
+        if self.accuracy is not None and self.full_accuracy is not None:
+            lines["accuracy"] = f"{format_share(self.accuracy)}, full model {format_share(self.full_accuracy)}"
+        if self.rmse is not None and self.full_rmse is not None:
+            lines["RMSE"] = f"{format_number(self.rmse)}, full model {format_number(self.full_rmse)}"
+        return lines
+
+
 def _warn_of(single_label: str) -> str:
     return f"answers {single_label} for every row" if single_label else ""
 
@@ -278,7 +419,14 @@ def _describe_scores(measured: ExitMeasurement | ValueMeasurement) -> dict[str, 
 
 
 Measurement: TypeAlias = (
-    ExitMeasurement | ValueMeasurement | RankMeasurement | StepMeasurement | CostMeasurement | BudgetMeasurement
+    ExitMeasurement
+    | ValueMeasurement
+    | RankMeasurement
+    | StepMeasurement
+    | CostMeasurement
+    | BudgetMeasurement
+    | CascadeMeasurement
+    | SizeMeasurement
 )
 
 

@@ -105,6 +105,11 @@ class Values(Promise):
         what = f"{_PLURALS[self.of]} further than {format_number(self.max_error)} from the model's"
         return (Count(what, len(errors), int((errors > self.max_error).sum()), self.max_share),)
 
+    def changed(self, outcomes: Outcomes) -> NDArray[np.bool_]:
+        """Return which values differ from the model's by more than `max_error`."""
+        errors = self.errors(outcomes)
+        return outcomes.changed if errors is None else np.asarray(errors > self.max_error)
+
     def errors(self, outcomes: Outcomes) -> NDArray[np.float64] | None:
         """Return how far each row is from the model, in the unit of `max_error`; None if that is not known."""
         ours, full = {

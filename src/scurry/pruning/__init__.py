@@ -29,10 +29,13 @@ import warnings
 from typing import Any
 
 from scurry.costs import FeatureCosts, feature_uses
-from scurry.pruning.methods import METHODS, exact_path
-from scurry.pruning.offers import Offer, Offers
-from scurry.pruning.path import PrunedPoint, PruningPath
-from scurry.pruning.problem import PruningProblem
+from scurry.errors import require_extra
+
+with require_extra("fit", "pruning"):
+    from scurry.pruning.methods import METHODS, exact_path
+    from scurry.pruning.offers import Offer, Offers
+    from scurry.pruning.path import PrunedPoint, PruningPath
+    from scurry.pruning.problem import PruningProblem
 
 __all__ = [
     "METHODS",

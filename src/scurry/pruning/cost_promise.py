@@ -142,7 +142,7 @@ def _measure(
     """Return what a forest costs; warn if it answers one label alone."""
     single_label = None if validation is None else validation.single_label(chosen.forest)
     if single_label is not None:
-        warn(f"the forest at {mean_cost:g} per row is of little use: {advise(single_label)}")
+        warn(f"the forest at {mean_cost:g} per row is of little use: {advise(single_label, chosen.forest)}")
     return CostMeasurement(
         mean_cost=mean_cost,
         validation_cost=chosen.cost,

@@ -14,7 +14,7 @@ from scurry.costs import FeatureCosts
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.pruning.closure import at_lambdas, whole_path
-from scurry.pruning.node_errors import training_errors
+from scurry.pruning.node_errors import adds_scores, score_errors, training_errors, with_mean_scores
 from scurry.pruning.path import PruningPath, to_fraction
 from scurry.pruning.problem import PruningProblem, pose
 from scurry.pruning.row_charges import RowCharges
@@ -61,7 +61,8 @@ def exact_path(
     forest : Forest
     X_val : array or DataFrame of shape (n_rows, n_features)
     node_errors : array of shape (n_nodes,), optional
-        What each node gets wrong when it answers alone; by default the training rows not of its majority class.
+        What each node gets wrong when it answers alone; by default the training rows not of its majority class, or
+        the squared change of scores (see `scurry.prune`).
     n_error : float, optional
         What the errors are counted on: the error term is their sum over leaves divided by ``n_error * n_trees``.
         Needed with `node_errors`.
@@ -84,10 +85,13 @@ def exact_path(
     check_instance("forest", forest, Forest, hint="; import a model with scurry.from_model(model)")
     if node_errors is not None:
         errors, n_counted = _check_node_errors(forest, node_errors, n_error)
-    elif n_error is None:
-        errors, n_counted = training_errors(forest)
-    else:
+    elif n_error is not None:
         raise InputError("n_error goes with node_errors; without them both come from the forest", argument="n_error")
+    elif adds_scores(forest):
+        forest, weight = with_mean_scores(forest)
+        errors, n_counted = score_errors(forest, weight)
+    else:
+        errors, n_counted = training_errors(forest)
     costs = FeatureCosts.of(
         forest, feature_costs=feature_costs, groups=groups, group_costs=group_costs, step_cost=step_cost
     )

@@ -33,11 +33,12 @@ class Offer:
     cost : float
         Mean cost of a validation row.
     error : float
-        The weighted share of wrong answers, or their mean cost if `error_costs` were given.
+        The weighted share of wrong answers, or their mean cost if `error_costs` were given; of a regressor, the mean
+        squared error.
     recalls : float64 array of shape (n_classes,)
         The share of each class's rows that are found; NaN for a class without rows.
-    single_label : label or None
-        The label that every validation row gets; None if there are several.
+    single_label : label, value or None
+        The answer that every validation row gets; None if there are several.
     """
 
     forest: Forest = field(repr=False)
@@ -98,37 +99,43 @@ class ValidationRows:
     Attributes
     ----------
     rows : array of shape (n_rows, n_features)
-    codes : int array of shape (n_rows,), or None
-        The class of each row, where it is known.
+    truth : array of shape (n_rows,), or None
+        The class of each row as an index, or a regressor's target, where it is known.
     feature_costs : FeatureCosts
     error_costs : ErrorCosts
     """
 
     rows: NDArray[Any] = field(repr=False)
-    codes: NDArray[Any] | None = field(repr=False)
+    truth: NDArray[Any] | None = field(repr=False)
     feature_costs: FeatureCosts
     error_costs: ErrorCosts
 
     def single_label(self, forest: Forest) -> Any:
-        """Return the label that every row gets, or None."""
-        answers = self._answers(forest)
-        return _label(forest, int(answers[0])) if len(answers) and (answers == answers[0]).all() else None
+        """Return the answer that every row gets, or None."""
+        answers = forest.predict(self.rows)
+        return _plain(answers[0]) if len(answers) and (answers == answers[0]).all() else None
 
     def tally(self, forest: Forest) -> Tally:
-        """Count what a forest answers, by the true class; labels must be known."""
-        if self.codes is None:
-            raise InputError("forests are judged by labels; pass y_val to scurry.prune", argument="y_val")
+        """Count what a classifier answers, by the true class; labels must be known."""
+        truth = self._known_truth()
         confusion = np.zeros((forest.n_classes, forest.n_classes), np.int64)
-        np.add.at(confusion, (self.codes, self._answers(forest)), 1)
+        np.add.at(confusion, (truth, forest.codes_of(forest.predict(self.rows))), 1)
         return Tally(confusion, float(self.feature_costs.of_rows(forest, self.rows).sum()))
 
     def judge(self, forest: Forest, name: str) -> Offer:
-        """Return what a forest costs and gets wrong; labels must be known."""
-        return self.tally(forest).offer(forest, name, self.error_costs)
+        """Return what a forest costs and gets wrong; labels or targets must be known."""
+        if forest.is_classifier:
+            return self.tally(forest).offer(forest, name, self.error_costs)
+        errors = forest.predict(self.rows) - self._known_truth()
+        cost = float(self.feature_costs.of_rows(forest, self.rows).mean())
+        return Offer(
+            forest, name, cost, float(np.mean(errors * errors)), np.empty(0), single_label=self.single_label(forest)
+        )
 
-    def _answers(self, forest: Forest) -> NDArray[np.int64]:
-        """Return the class that each row is answered with, as an index."""
-        return forest.codes_of(forest.predict(self.rows)).astype(np.int64)
+    def _known_truth(self) -> NDArray[Any]:
+        if self.truth is None:
+            raise InputError("forests are judged by labels; pass y_val to scurry.prune", argument="y_val")
+        return self.truth
 
 
 class Offers(Sequence[Offer]):
@@ -252,8 +259,10 @@ class Offers(Sequence[Offer]):
         return self._offers[:n_within]
 
 
-def advise(single_label: Any) -> str:
-    """Return what to do about a forest that answers one label to all rows."""
+def advise(single_label: Any, forest: Forest) -> str:
+    """Return what to do about a forest that gives all rows one answer."""
+    if not forest.is_classifier:
+        return f"it answers {single_label:g} for every validation row. Allow a higher cost"
     return (
         f"it answers {single_label!r} for every validation row. Allow a higher cost, weigh errors "
         '(class_weight="balanced" or error_costs), prune a forest with a larger max_features, or let '
@@ -266,5 +275,8 @@ def _slope(cheap: Offer, expensive: Offer) -> float:
 
 
 def _label(forest: Forest, code: int) -> Any:
-    label = code if forest.classes is None else forest.classes[code]
+    return _plain(np.asarray(forest.classes)[code])
+
+
+def _plain(label: Any) -> Any:
     return label.item() if isinstance(label, np.generic) else label

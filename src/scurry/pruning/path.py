@@ -319,7 +319,7 @@ class PruningPath:
         """Return prunings within the budget of a promise, by rising cost on the rows that the path was made with."""
         limit = self._cost_limit(promise.max_cost) * self.problem.cost_unit
         self._within_cost(promise.max_cost)  # an error if there are none
-        if self.validation is not None and self.validation.codes is not None:
+        if self.validation is not None and self.validation.truth is not None:
             return [Candidate.of(offer) for offer in self.offers.within(float(limit))]
         least, most = float(self.costs.min()), min(float(limit), float(self.costs.max()))
         budgets = sorted({least + share * (most - least) for share in _SHARES} | set(self.costs[self.costs <= most]))
@@ -356,7 +356,7 @@ class PruningPath:
             kept = self._cheapest_alike(kept)  # not for `max_error`: it answers alike, but has more errors
         point = self._describe(kept, max_cost, max_error)
         if point.single_label is not None:
-            warn(f"the pruning at {point.cost:g} per row is of little use: {advise(point.single_label)}")
+            warn(f"the pruning at {point.cost:g} per row is of little use: {advise(point.single_label, point.forest)}")
         return point
 
     def _choose(self, max_cost: float | None, max_error: float | None) -> NDArray[np.bool_]:
@@ -365,7 +365,7 @@ class PruningPath:
         if max_cost is not None:
             limit = self._cost_limit(max_cost)
             within = self._within_cost(max_cost)
-            if self.validation is not None and self.validation.codes is not None:
+            if self.validation is not None and self.validation.truth is not None:
                 offers, kept_at = self._judged
                 return kept_at[offers.at(float(limit * problem.cost_unit)).cost]
             best = max(within, key=lambda i: (gains[i], -costs[i]))

@@ -48,6 +48,7 @@ _MAX_DIGITS = 9  # decimals tried before falling back to binary fractions
 _COUNT_NOISE = 1e-6  # of a unit: what products of class shares and row counts leave behind
 _COST_NOISE = 1e-12  # of a cost: what writing it in binary leaves behind, so that a small cost stays one
 _MAX_ROUNDING = 1e-6  # of the largest value
+_MAX_ERROR_ROUNDING = 2.0**-27  # of the sum of all node errors, where that is more
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -293,7 +294,10 @@ def choose_scales(node_errors: NDArray[np.float64], costs: NDArray[np.float64], 
     # Whoever is whole in decimals takes only the bits it needs; the other gets the rest.
     if error_scale is None:
         error_scale = _binary_scale(
-            node_errors, spare / 2 if cost_scale is None else spare - log2(cost_scale), "node errors"
+            node_errors,
+            spare / 2 if cost_scale is None else spare - log2(cost_scale),
+            "node errors",
+            _MAX_ERROR_ROUNDING * float(np.abs(node_errors).sum()),
         )
     if cost_scale is None:
         cost_scale = _binary_scale(costs, spare - log2(error_scale), "costs")
@@ -339,10 +343,10 @@ def _decimal_scale(
     return None
 
 
-def _binary_scale(values: NDArray[np.float64], bits: float, what: str) -> int:
+def _binary_scale(values: NDArray[np.float64], bits: float, what: str, tolerance: float = 0.0) -> int:
     """Return the power of two that so many bits allow, or raise if it rounds too much."""
     scale = 1 << max(floor(bits), 0)
-    if 0.5 / scale > _MAX_ROUNDING * np.abs(values).max(initial=0):
+    if 0.5 / scale > max(_MAX_ROUNDING * np.abs(values).max(initial=0), tolerance):
         raise InputError(
             f"the {what} have more digits than exact arithmetic has room for: they would be rounded to 1/{scale}. "
             f"Round them to a few decimals, or use fewer rows"

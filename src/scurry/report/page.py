@@ -27,10 +27,11 @@ from scurry.errors import InputError, OutputError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.formatting import format_number, format_percent, format_seconds, format_share
 from scurry.importers import from_model
+from scurry.monitoring import Watch
 from scurry.predictor import Predictor
 from scurry.promises import GroupTest
 from scurry.pruning import Offers, PruningPath
-from scurry.report import exits, prunings, steps
+from scurry.report import exits, prunings, sizes, steps, watching
 from scurry.report.alternatives import render_alternatives
 from scurry.report.charts import Axis, Chart
 from scurry.report.markup import Markup, join, tabulate, tag
@@ -47,7 +48,7 @@ _N_CHANGED, _N_FEATURES = 40, 4  # rows and features in the table of changed row
 def write(
     subject: Any,
     path: str | PathLike[str],
-    X_test: Any,
+    X_test: Any = None,
     y_test: Any = None,
     *,
     groups: Any = None,
@@ -60,21 +61,22 @@ def write(
 
     Parameters
     ----------
-    subject : Predictor, Forest, PruningPath, Offers, or a fitted estimator of scurry
+    subject : Predictor, Forest, PruningPath, Offers, Watch, or a fitted estimator of scurry
         Of an `EarlyExitClassifier` or `AnytimeClassifier` the page is about its predictor, of a
         `FeatureBudgetClassifier` about all its offers, or about the forest whose cost it promises.
     path : str or path
         Where to write the page; an existing file is replaced.
     X_test : array or DataFrame of shape (n_rows, n_features)
-        Rows that neither trained the model nor calibrated the predictor.
+        Rows that neither trained the model nor calibrated the predictor. A page about a `Watch` has none: it shows what
+        the watch has counted.
     y_test : array of shape (n_rows,), optional
         Their labels. Without them the page compares with the full model only.
     groups : array of shape (n_rows,), optional
         For a plan that keeps the top k: the query of each row. `y_test` is then the relevance of documents.
     model : fitted estimator, optional
         The source model, to be timed next to scurry. All are timed on `X_test` as it is; if that is not the kind of
-        array that the engine reads, scurry is timed on such an array too. A forest within a budget of feature costs is
-        compared with it as well; without it, there is nothing to compare such a forest with.
+        array that the engine reads, scurry is timed on such an array too. A compressed forest, or one within a budget
+        of feature costs, is compared with it as well; without it, there is nothing to compare such a forest with.
     title : str, optional
         Page title.
     max_cost : float, optional
@@ -104,6 +106,12 @@ def write(
         check_instance("title", title, str)
     if model is not None and not callable(getattr(model, "predict", None)):
         raise InputError(f"model must be the source model, which has a predict, got {model!r}", argument="model")
+    if isinstance(subject, Watch):
+        if X_test is not None:
+            raise InputError("a page about a watch shows what it has counted; leave X_test out", argument="X_test")
+        return _write_page(path, title or watching.title(subject), subject.state.verdict, watching.render(subject))
+    if X_test is None:
+        raise InputError("X_test is needed: rows on which the page measures", argument="X_test")
     original = model
     if hasattr(subject, "predictor_"):
         # An estimator; not named here, because it needs scikit-learn and a page does not.
@@ -126,13 +134,17 @@ def write(
         render_settings(story, test),
     )
     name = title or f"{story.kind}: {test.forest.n_trees:,} trees, {len(test):,} test rows"
+    return _write_page(path, name, story.verdict, body)
+
+
+def _write_page(path: str | PathLike[str], title: str, verdict: str, body: Markup) -> Path:
     # The style and the script are part of the page: it must work from a mail or a ticket.
     template, style, script = (
         files("scurry.report").joinpath(part).read_text(encoding="utf-8")
         for part in ("page.html", "page.css", "page.js")
     )
     html = Template(template).substitute(
-        title=escape(name), verdict=escape(story.verdict), style=style, script=script, body=body
+        title=escape(title), verdict=escape(verdict), style=style, script=script, body=body
     )
     page = Path(path)
     try:
@@ -168,7 +180,7 @@ def _check_groups(subject: Any, groups: Any) -> None:
 def _find_full_model(subject: Predictor | Forest | PruningPath | Offers, original: Any) -> tuple[Forest, str]:
     """Return what answers are compared with, and what to call it."""
     match subject:
-        case Predictor() if prunings.is_about_costs(subject):
+        case Predictor() if prunings.is_about_costs(subject) or sizes.is_compressed(subject):
             try:
                 forest = None if original is None else from_model(original)
             except UnsupportedModelError:
@@ -181,6 +193,7 @@ def _find_full_model(subject: Predictor | Forest | PruningPath | Offers, origina
                     "model that it was made of",
                     argument="model",
                 )
+            sizes.check_original(subject, forest)
             return forest, "the original model"
         case Predictor():
             return subject.forest, "the full model"
@@ -211,6 +224,8 @@ def _tell(
         return exits.tell(subject, test)
     if prunings.is_about_costs(subject):
         return prunings.tell_chosen(subject, test, currency)
+    if sizes.is_compressed(subject):
+        return sizes.tell(subject, test)
     return tell_whole(subject.forest, test, subject.certificate)
 
 

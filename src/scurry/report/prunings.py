@@ -63,28 +63,28 @@ def tell(subject: PruningPath | Offers, test: TestRows, max_cost: float | None =
     labels = shown.forest.predict(test.rows, None)
     mean_paid, mean_in_full = float(paid.mean()), float(paid_in_full.mean())
     saved = format_share(1 - mean_paid / mean_in_full if mean_in_full else 0.0)  # nothing to save if all is free
-    changed = format_share(test.measure_change(labels))
+    changed = test.format_value(test.measure_change(labels))
     tiles = [
         Tile("cost per row", price(mean_paid), f"full model: {price(mean_in_full)}"),
-        Tile("labels changed", changed, f"{int((labels != test.full).sum()):,} of {len(test):,} test rows"),
+        Tile(test.change_name, changed, f"{int((labels != test.full).sum()):,} of {len(test):,} test rows"),
         Tile("forests to choose from", format_number(len(choices)), "each within another budget"),
     ]
     if test.y is not None:
-        ours, full = (format_share(test.measure_quality(each)) for each in (labels, test.full))
-        tiles.append(Tile("accuracy", ours, f"full model: {full}"))
-    # A path made at a few prices may have no pruning that changes so little.
-    is_close = sample.measure_change(shown.forest.predict(sample.rows, None)) <= _MAX_CHANGED
+        ours, full = (test.format_value(test.measure_quality(each)) for each in (labels, test.full))
+        tiles.append(Tile(test.quality_name, ours, f"full model: {full}"))
+    # A path made at a few prices may have no pruning that changes so little. Squared changes have no such scale.
+    is_close = whole.is_classifier and sample.measure_change(shown.forest.predict(sample.rows, None)) <= _MAX_CHANGED
     if max_cost is not None:
         which = f"The best forest within {price(max_cost)} per row"
     elif is_close:
         which = f"The cheapest pruning shown that changes at most {format_percent(_MAX_CHANGED)} of labels"
     else:
-        which = "The pruning that changes the fewest labels"
+        which = f"The pruning that changes the {'fewest labels' if whole.is_classifier else 'values least'}"
+    loss = f"changes {changed} of labels" if whole.is_classifier else f"changes values by {changed} in the mean square"
     is_path = isinstance(subject, PruningPath)
     return Story(
         kind="Pruning" if is_path else "Feature budget",
-        verdict=f"{which} saves {saved} of what test rows pay for features, and changes {changed} of labels."
-        + _refuse_single(labels),
+        verdict=f"{which} saves {saved} of what test rows pay for features, and {loss}." + _refuse_single(labels),
         tiles=tiles,
         promise=_describe_promise(subject) if isinstance(subject, PruningPath) else _NO_PROMISE,
         claims=[
@@ -113,7 +113,7 @@ _NO_PROMISE = (
 def _list_choices(subject: PruningPath | Offers) -> list[_Choice]:
     """Return the forests to choose from, by rising cost."""
     judged = (
-        isinstance(subject, PruningPath) and subject.validation is not None and subject.validation.codes is not None
+        isinstance(subject, PruningPath) and subject.validation is not None and subject.validation.truth is not None
     )
     if isinstance(subject, Offers) or judged:
         offers = subject if isinstance(subject, Offers) else subject.offers

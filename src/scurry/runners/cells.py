@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.forest import Forest, decision_slack
+from scurry.forest import Forest, RowCall, decision_slack
 from scurry.forest.structure import ARRAYS, HEADER, NODE_ARRAYS
 from scurry.plan import CellRule, ExitSide, to_int32
 from scurry.runners.exits import count_tests
@@ -132,6 +133,10 @@ class CellRunner:
         codes = np.empty(len(rows), np.int64)
         self._native.labels(rows, codes, self.forest.engine, *self._decision, n_threads)
         return self.forest.decode(codes)
+
+    def one_row(self, call: RowCall) -> Callable[[Any], Any]:
+        """Return a function that answers for one row."""
+        return call.options["otherwise"]
 
     def run(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> Run:
         """Return labels, and how much work they took."""

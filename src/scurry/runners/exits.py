@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.forest import Forest, decision_slack
+from scurry.forest import Forest, RowCall, decision_slack
 from scurry.plan import ExitRule, ExitSide, LeaderRule, ScoreMap
 from scurry.runners.partial import (
     MARGIN,
@@ -53,6 +53,10 @@ class FullRunner:
             find_scores=lambda: _one_column(self.forest.scores(unchanged, n_threads)),
             count_steps=lambda: count_tests(self.forest, rows, n_threads, lambda depth, _: depth.sum(axis=1)),
         )
+
+    def one_row(self, call: RowCall) -> Callable[[Any], Any]:
+        """Return a function that answers for one row."""
+        return self.forest.engine.one_row(call.answer, **call.options)
 
 
 class ExitRunner:
@@ -148,6 +152,12 @@ class ExitRunner:
         if not by_vote and complete.any():
             probabilities[complete] = self.forest.predict_proba(rows[complete], n_threads)
         return probabilities
+
+    def one_row(self, call: RowCall) -> Callable[[Any], Any]:
+        """Return a function that answers for one row."""
+        if call.answer != "label":
+            return call.options["otherwise"]
+        return self._native.one_row(self.forest.engine, *self._decision, **call.options)
 
     def stops(self, rows: NDArray[Any], n_threads: int = 1) -> Stops:
         """Return where rows stop, and their partial and full scores."""
@@ -280,6 +290,12 @@ class LeaderRunner:
         if len(in_full) and self.rule.kind == "scores":
             probabilities[~decided] = self.forest.predict_proba(in_full, n_threads)
         return probabilities
+
+    def one_row(self, call: RowCall) -> Callable[[Any], Any]:
+        """Return a function that answers for one row."""
+        if call.answer != "label":
+            return call.options["otherwise"]
+        return self._native.one_row(self.forest.engine, self.forest.engine_labels, self._tolerance, **call.options)
 
     def stops(self, rows: NDArray[Any], n_threads: int = 1) -> Stops:
         """Return where rows stop, and their partial and full scores."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.checks import check_count, check_number
 from scurry.errors import InputError
+from scurry.forest import RowCall
 
 STOP_REASONS = np.array(["complete", "decided", "max_steps", "time", "abort"])
 COMPLETE, DECIDED = 0, 1  # positions in STOP_REASONS
@@ -147,4 +148,8 @@ class Runner(Protocol):
 
     def run(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> Run:
         """Return labels, and how much work they took."""
+        ...
+
+    def one_row(self, call: RowCall) -> Callable[[Any], Any]:
+        """Return a function that answers for one row."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.errors import InputError
-from scurry.forest import Forest
+from scurry.forest import Forest, RowCall
 from scurry.plan import SentinelRule, TopKRule
 from scurry.plan.sentinels import NO_LANE
 from scurry.runners.exits import count_tests_in_order
@@ -71,6 +72,10 @@ class SentinelRunner:
             count_steps=lambda: count_tests_in_order(self.forest, rows, n_threads, self.order, trees),
         )
 
+    def one_row(self, call: RowCall) -> Callable[[Any], Any]:
+        """Return a function that answers for one row."""
+        return self._native.one_row(call.answer, **call.options)
+
 
 class TopKRunner:
     """Ranks the documents of queries with native sentinels. Rows alone have no answer: it depends on their query."""
@@ -98,6 +103,10 @@ class TopKRunner:
         raise InputError("this forest is a regressor and has no probabilities; use predict with groups=")
 
     def run(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> Run:
+        """Raise an error: rows are ranked within their queries."""
+        raise self._lacks_groups()
+
+    def one_row(self, call: RowCall) -> Callable[[Any], Any]:
         """Raise an error: rows are ranked within their queries."""
         raise self._lacks_groups()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.errors import InputError
-from scurry.forest import Forest
+from scurry.forest import Forest, RowCall
 from scurry.plan import StepRule
 from scurry.runners.runner import AbortFlag, Budget, Run
 
@@ -64,6 +64,10 @@ class StepRunner:
         if self.forest.classes is None:
             raise InputError("this forest is a regressor and has no probabilities; use predict")
         return self._probabilities(rows, n_threads, budget)
+
+    def one_row(self, call: RowCall) -> Callable[[Any], Any]:
+        """Return a function that answers for one row."""
+        return call.options["otherwise"]
 
     def run(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> Run:
         """Return labels, and how much work they took."""

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from scurry.checks import check_count, check_number, is_number
-from scurry.errors import InputError, MissingDependencyError, ScurryError
+from scurry.errors import InputError, ScurryError, require_extra
 from scurry.forest import Forest
+from scurry.monitoring import State, Watch
 from scurry.predictor import Predictor
 from scurry.runners.runner import STOP_REASONS
 from scurry.serving.model import ServedModel
@@ -42,6 +43,26 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Handler = Callable[[Receive, Send], Awaitable[None]]
 _LOG = logging.getLogger(__name__)
+_WATCHED = {
+    "rows": "Rows that the watch has counted",
+    "shadow_rows": "Rows that the full model evaluated too",
+    "changed_rows": "Shadow rows whose answer changed",
+    "rate": "The rate that the promise limits, as measured",
+    "rate_lower": "Lower bound of the rate, at all times at once",
+    "rate_upper": "Upper bound of the rate, at all times at once",
+    "rate_promised": "The rate that is promised",
+    "e_value": "Evidence against the promise",
+    "alarm": "Whether the promise does not hold for the rows so far",
+    "change": "Whether the promise no longer holds",
+}
+_STATE_FIELDS = {
+    "rows": "n_rows",
+    "shadow_rows": "n_shadow",
+    "changed_rows": "n_changed",
+    "rate_lower": "lower",
+    "rate_upper": "upper",
+    "rate_promised": "max_rate",
+}
 
 
 class _HttpError(Exception):
@@ -69,7 +90,8 @@ class App:
 
     def __init__(self, model: ServedModel, name: str, budget_us: float, max_waiting: int) -> None:
         self.model, self.name, self.budget_us = model, name, budget_us
-        self.scorer, self.metrics = Scorer(model, max_waiting, budget_us / 1e6, model.time_row()), _Metrics()
+        self.scorer = Scorer(model, max_waiting, budget_us / 1e6, model.time_row())
+        self.metrics = _Metrics(watches=model.watch is not None)
         self.infer_path = f"/v2/models/{name}/infer"
         self._n_bytes = 0  # of all requests that are read or wait
         self._handlers: dict[str, tuple[str, Handler]] = {
@@ -81,6 +103,8 @@ class App:
             self.infer_path: ("POST", self._infer),
             "/metrics": ("GET", self._show_metrics),
         }
+        if model.watch is not None:
+            self._handlers[f"/v2/models/{name}/watch"] = ("GET", self._show_watch)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request, as ASGI defines it."""
@@ -207,8 +231,14 @@ class App:
     async def _say_ready(self, _: Receive, send: Send) -> None:
         await _send(send, 200, b"")
 
+    async def _show_watch(self, _: Receive, send: Send) -> None:
+        assert self.model.watch is not None
+        await _send(send, 200, json.dumps(self.model.watch.state.to_json()).encode())
+
     async def _show_metrics(self, _: Receive, send: Send) -> None:
         self.metrics.waiting.set(self.scorer.n_waiting)
+        if self.model.watch is not None:
+            self.metrics.show_state(self.model.watch.state)
         await _send(send, 200, self.metrics.text(), {"content-type": self.metrics.content_type})
 
     @staticmethod
@@ -220,11 +250,9 @@ class App:
 class _Metrics:
     """Counters for Prometheus."""
 
-    def __init__(self) -> None:
-        try:
+    def __init__(self, *, watches: bool = False) -> None:
+        with require_extra("serve", "serving"):
             import prometheus_client as prometheus
-        except ImportError as error:
-            raise MissingDependencyError("serving needs prometheus-client: pip install 'scurry[serve]'") from error
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = registry = prometheus.CollectorRegistry()
         self._write, self.content_type = prometheus.generate_latest, prometheus.CONTENT_TYPE_LATEST
@@ -252,6 +280,15 @@ class _Metrics:
             registry=registry,
             buckets=[0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0],
         )
+        self._watch = {
+            name: prometheus.Gauge(f"scurry_watch_{name}", text, registry=registry)
+            for name, text in (_WATCHED.items() if watches else ())
+        }
+
+    def show_state(self, state: State) -> None:
+        """Show what a watch knows."""
+        for name, gauge in self._watch.items():
+            gauge.set(float(getattr(state, _STATE_FIELDS.get(name, name))))
 
     def record(self, job: Job, columns: Columns, now: float, by_step: bool) -> None:
         """Count a request whose answer has been sent."""
@@ -268,7 +305,7 @@ class _Metrics:
 
 
 def create_app(
-    model: Forest | Predictor,
+    model: Forest | Predictor | Watch,
     *,
     name: str = "model",
     budget_us: float = DEFAULT_BUDGET_US,
@@ -279,8 +316,9 @@ def create_app(
 
     Parameters
     ----------
-    model : Forest or Predictor
-        Any plan: an early exit, an anytime order, or a forest that evaluates every tree.
+    model : Forest, Predictor or Watch
+        Any plan: an early exit, an anytime order, or a forest that evaluates every tree. A watch counts the rows that
+        are answered; its state is at ``/v2/models/NAME/watch`` and among the metrics.
     name : str, default "model"
         Name of the model in URLs.
     budget_us : float, default 500,000
@@ -304,16 +342,20 @@ def create_app(
     >>> app.infer_path
     '/v2/models/stump/infer'
     """
-    if not isinstance(model, Forest | Predictor):
+    if not isinstance(model, Forest | Predictor | Watch):
         raise InputError(
-            f"model must be a Forest or a Predictor, got {type(model).__name__}; pass scurry.from_model(model)",
+            f"model must be a Forest, a Predictor or a Watch, got {type(model).__name__}; pass "
+            "scurry.from_model(model)",
             argument="model",
         )
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9._-]+", name):
         raise InputError(f"name must consist of letters, digits, '.', '_' and '-', got {name!r}", argument="name")
+    watch = model if isinstance(model, Watch) else None
+    if isinstance(model, Watch):
+        model = model.predictor
     predictor = model if isinstance(model, Predictor) else Predictor.full(model)
     budget_us = check_number("budget_us", budget_us, above=0.0)
-    return App(ServedModel(predictor, min_steps), name, budget_us, check_count("max_waiting", max_waiting))
+    return App(ServedModel(predictor, min_steps, watch), name, budget_us, check_count("max_waiting", max_waiting))
 
 
 def _parse(content: bytearray) -> dict[str, Any]:

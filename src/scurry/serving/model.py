@@ -19,6 +19,7 @@ from scurry.checks import check_count
 from scurry.errors import InputError
 from scurry.forest import Forest, RawRows, as_rows
 from scurry.forest.tables import CodedRows
+from scurry.monitoring import Watch
 from scurry.predictor import Predictor
 from scurry.runners.runner import STOP_REASONS, Run
 from scurry.serving.scorer import Columns
@@ -139,18 +140,24 @@ class ServedModel:
         Any plan; `Predictor.full` of a forest evaluates every tree.
     min_steps : int, optional
         Steps without which a row of an anytime plan is not answered; a tenth of all by default.
+    watch : Watch, optional
+        A watch of the predictor, which counts the rows that are answered.
     """
 
-    def __init__(self, predictor: Predictor, min_steps: int | None = None) -> None:
+    def __init__(self, predictor: Predictor, min_steps: int | None = None, watch: Watch | None = None) -> None:
         forest = predictor.forest
-        if predictor.plan.ranks_groups:
+        self.watch = watch
+        if watch is not None and (watch.promise.NEEDS_LABELS or watch.needs_groups > predictor.plan.ranks_groups):
             raise InputError(
-                "this plan keeps the top of every query, and the server answers rows as their time allows, each by "
-                "itself; serve the model with all trees, or call predictor.predict(X, groups=…) in your own service"
+                "the promise is tested by labels or groups, which requests do not have; call watch.predict in your own "
+                "service",
+                argument="model",
             )
         forest.refuse_front("be served")
         raw = RawRows() if forest.raw_rows is None else forest.raw_rows
         self.predictor, self.forest, self.by_step = predictor, forest, predictor.plan.by_step
+        # Which documents leave a ranking depends on the others, so the rows of a request are one query.
+        self.whole_requests = predictor.plan.ranks_groups
         self.n_steps = len(predictor.plan.order) if self.by_step else 0
         if min_steps is not None:
             check_count("min_steps", min_steps, hint="; an answer of 0 steps would be the same for all rows")
@@ -185,10 +192,12 @@ class ServedModel:
         """Return the seconds that a row takes; also builds what the first prediction would build."""
         rows = np.zeros((_N_TIMED_ROWS, self.forest.n_features), self.forest.input_dtype)
         rows = rows.view(CodedRows) if self.forest.is_encoded else rows
+        watch, self.watch = self.watch, None  # these are no rows of anybody
         for name in self._outputs:
             self.score(rows, [name], None, np.inf)
         begun = time.perf_counter()
         self.score(rows, [self.label_name], None, np.inf)
+        self.watch = watch
         return (time.perf_counter() - begun) / _N_TIMED_ROWS
 
     def metadata(self) -> dict[str, list[dict[str, object]]]:
@@ -300,14 +309,18 @@ class ServedModel:
         Parameters
         ----------
         rows : array of shape (n_rows, n_features)
+            Those of one query, if the plan ranks queries.
         outputs : sequence of str
         max_steps : int or None
         time_us : float
             For each row; of anytime plans only.
         """
         if not self.by_step:
-            run = self.predictor.run(rows)
-            return self._columns_of(run, outputs, lambda: self.predictor.predict_proba(rows)), 1.0
+            query = np.zeros(len(rows), np.int64) if self.whole_requests else None
+            # After an alarm another predictor may answer, as the user asked; probabilities are of the same one.
+            active = self.predictor if self.watch is None else self.watch.active
+            run = active.run(rows, groups=query) if self.watch is None else self.watch.run(rows, groups=query)
+            return self._columns_of(run, outputs, lambda: active.predict_proba(rows)), 1.0
         run = self.predictor.run(rows, max_steps=max_steps, time_us=time_us)
         columns = self._columns_of(run, outputs, lambda: self._probabilities_after(rows, run.steps))
         short = np.flatnonzero(run.steps < self.min_steps)

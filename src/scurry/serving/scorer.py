@@ -60,6 +60,11 @@ class Model(Protocol):
         """Least share of a row's work that makes an answer; 1 if rows cannot be cut short."""
         ...
 
+    @property
+    def whole_requests(self) -> bool:
+        """Whether the rows of a request must be scored together."""
+        ...
+
     def score(
         self, rows: NDArray[Any], outputs: Sequence[str], max_steps: int | None, time_us: float
     ) -> tuple[Columns, float]:
@@ -251,7 +256,8 @@ class Scorer:
             raise Refusal(_too_late(job), "late")
         allowed_s = self._seconds_per_row(job, begun)
         expected_s = max(min(self.row_s, allowed_s), self.row_s * self.model.min_share)
-        n = min(max(int(slice_s / expected_s), 1), job.n_left) if expected_s > 0 else job.n_left
+        in_slices = expected_s > 0 and not self.model.whole_requests
+        n = min(max(int(slice_s / expected_s), 1), job.n_left) if in_slices else job.n_left
         rows = job.rows[job.n_done : job.n_done + n]
         outputs, share = self.model.score(rows, job.outputs, job.max_steps, 1e6 * allowed_s)
         job.scored.append(outputs)

@@ -5,26 +5,32 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import logging
 import re
 import socket
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from os import PathLike
+from threading import Event, Thread
 from typing import Any
 
-from scurry.errors import InputError, MissingDependencyError
+from scurry.errors import InputError, ScurryError, require_extra
 from scurry.forest import Forest
+from scurry.monitoring import Watch
 from scurry.predictor import Predictor
 from scurry.serving.app import BUSY, DEFAULT_BUDGET_US, DEFAULT_MAX_WAITING, RETRY_AFTER_S, App, create_app
 
 _LENGTH = re.compile(rb"content-length: *([0-9]{1,9}) *", re.ASCII)
 _N_SECONDS_TO_FINISH = 30  # for requests that wait when a signal comes
 _READING_SHARE, _N_ALWAYS_READ = 0.02, 16  # of the budget in one round; requests that are read in any case
+_SAVE_EVERY_S = 30.0
+_LOG = logging.getLogger(__name__)
 _BACKLOG = 2048  # connections that the operating system keeps until the server accepts them
 
 
 def serve(
-    model: Forest | Predictor,
+    model: Forest | Predictor | Watch,
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
@@ -32,6 +38,7 @@ def serve(
     budget_us: float = DEFAULT_BUDGET_US,
     min_steps: int | None = None,
     max_waiting: int = DEFAULT_MAX_WAITING,
+    watch_path: str | PathLike[str] | None = None,
     on_start: Callable[[str], object] | None = None,
 ) -> None:
     """Serve a model over HTTP until SIGTERM or Ctrl-C; requests that wait then are still answered.
@@ -40,13 +47,15 @@ def serve(
 
     Parameters
     ----------
-    model : Forest or Predictor
+    model : Forest, Predictor or Watch
     host : str, default "127.0.0.1"
         Address to listen on; "0.0.0.0" for all networks.
     port : int, default 8000
         0 takes a free one.
     name, budget_us, min_steps, max_waiting
         As of `create_app`.
+    watch_path : str or path, optional
+        For a Watch: where it is saved, every half minute and at the end. Each process needs a file of its own.
     on_start : callable, optional
         Called with the server's URL when it is about to accept requests.
 
@@ -57,11 +66,11 @@ def serve(
     ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
     >>> scurry.serving.serve(scurry.Forest.from_trees([stump]), port=8000)  # doctest: +SKIP
     """
-    try:
+    with require_extra("serve", "serving"):
         import uvicorn
-    except ImportError as error:
-        raise MissingDependencyError("serving needs uvicorn: pip install 'scurry[serve]'") from error
     app = create_app(model, name=name, budget_us=budget_us, min_steps=min_steps, max_waiting=max_waiting)
+    if watch_path is not None and not isinstance(model, Watch):
+        raise InputError("watch_path is for a Watch; make one with scurry.watch(predictor)", argument="watch_path")
     listener = _listen(host, port)
     config = uvicorn.Config(
         app,
@@ -79,8 +88,35 @@ def serve(
     gc.freeze()  # the collector never looks at what is loaded by now; that would take longer than a budget
     if on_start is not None:
         on_start(f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}")
-    with suppress(KeyboardInterrupt):  # uvicorn finishes first and raises it then
+    # uvicorn finishes first and raises KeyboardInterrupt then.
+    with _saving(model, watch_path), suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])
+
+
+@contextmanager
+def _saving(model: Forest | Predictor | Watch, path: str | PathLike[str] | None) -> Iterator[None]:
+    """Save a watch from time to time while the block runs, and at its end."""
+    if path is None or not isinstance(model, Watch):
+        yield
+        return
+    model.save(path)  # an error now, not in half a minute
+    ended = Event()
+
+    def save() -> None:
+        while not ended.wait(_SAVE_EVERY_S):
+            try:
+                model.save(path)
+            except ScurryError:
+                _LOG.exception("the watch could not be saved")  # the next time it may be
+
+    saver = Thread(target=save, daemon=True)
+    saver.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        saver.join()
+        model.save(path)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -5,18 +5,21 @@ They need no forest: voters and scores may come from anywhere. For votes (`solve
 holds an order of the base models and thresholds for the running sum.
 """
 
-from scurry.stopping.scores.fan import FanFit, fan
-from scurry.stopping.scores.matrix import PRESETS, preset_order
-from scurry.stopping.scores.multiclass import LeaderFit, multiclass_qwyc
-from scurry.stopping.scores.qwyc import MarginFit, qwyc
-from scurry.stopping.scores.rule import ScoreFit, ScoreStopper
-from scurry.stopping.votes.answers import AnswerRule, AnswerStopper, PluralityFit, fit_plurality
-from scurry.stopping.votes.fit import VoteFit, VotePromise, fit_votes
-from scurry.stopping.votes.order import OrderFit, fit_majority_order, fit_plurality_order
-from scurry.stopping.votes.plurality import PluralityRule, PluralityStopper, solve_plurality
-from scurry.stopping.votes.policy import VotePolicy
-from scurry.stopping.votes.rule import ExactOptimum, VoteRule, VoteStopper
-from scurry.stopping.votes.solve import solve
+from scurry.errors import require_extra
+
+with require_extra("fit", "fitting a stop rule"):
+    from scurry.stopping.scores.fan import FanFit, fan
+    from scurry.stopping.scores.matrix import PRESETS, preset_order
+    from scurry.stopping.scores.multiclass import LeaderFit, multiclass_qwyc
+    from scurry.stopping.scores.qwyc import MarginFit, qwyc
+    from scurry.stopping.scores.rule import ScoreFit, ScoreStopper
+    from scurry.stopping.votes.answers import AnswerRule, AnswerStopper, PluralityFit, fit_plurality
+    from scurry.stopping.votes.fit import VoteFit, VotePromise, fit_votes
+    from scurry.stopping.votes.order import OrderFit, fit_majority_order, fit_plurality_order
+    from scurry.stopping.votes.plurality import PluralityRule, PluralityStopper, solve_plurality
+    from scurry.stopping.votes.policy import VotePolicy
+    from scurry.stopping.votes.rule import ExactOptimum, VoteRule, VoteStopper
+    from scurry.stopping.votes.solve import solve
 
 # Older names. `Promise` is that of a vote; the promises of the verbs are in `scurry.promises`.
 FanRule = FanFit

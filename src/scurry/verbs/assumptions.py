@@ -63,6 +63,8 @@ class CheckedRows:
         The subgroup of each row, where a promise is made for each of several.
     n_shared : int
         Rows that were left out because they fitted the rule.
+    left : bool array or None
+        Which of the rows given are left; None if all are.
     warned : str
         Why nothing can be promised for new rows; empty if it can.
     """
@@ -74,6 +76,7 @@ class CheckedRows:
     groups: NDArray[np.intp] | None = None
     parts: Parts | None = None
     n_shared: int = 0
+    left: NDArray[np.bool_] | None = None
     warned: str = ""
 
     @property
@@ -115,11 +118,11 @@ def check_rows(
     warned = _describe_training(forest, sample, y)
     if warned:
         warn(warned, UserWarning)
-    unit, n_shared = "row" if codes is None else "group", 0
+    unit, n_shared, left = "row" if codes is None else "group", 0, None
     if fit_rows is not None and (shared := find_shared(digests, hash_rows(fit_rows, forest.input_dtype))) is not None:
         # Of a group with a row that fitted the rule, none is independent of it.
         shared = shared if codes is None else np.isin(codes, codes[shared])
-        n_shared = int(shared.sum())
+        n_shared, left = int(shared.sum()), ~shared
         _warn_of_shared(n_shared, len(shared))
         sample, digests, y = sample.where(~shared), digests[~shared], None if y is None else y[~shared]
         codes = None if codes is None else np.unique(codes[~shared], return_inverse=True)[1]
@@ -140,6 +143,7 @@ def check_rows(
         groups=codes,
         parts=parts,
         n_shared=n_shared,
+        left=left,
         warned=warned,
     )
 

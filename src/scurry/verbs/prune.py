@@ -10,7 +10,14 @@ from scurry.errors import InputError
 from scurry.forest import as_rows
 from scurry.importers import from_model
 from scurry.pruning.methods import check_choices, solve
-from scurry.pruning.node_errors import check_labels, training_errors, validation_errors
+from scurry.pruning.node_errors import (
+    adds_scores,
+    check_truth,
+    score_errors,
+    training_errors,
+    validation_errors,
+    with_mean_scores,
+)
 from scurry.pruning.offers import ValidationRows
 from scurry.pruning.path import PruningPath
 from scurry.pruning.problem import pose
@@ -33,21 +40,24 @@ def prune(
     lambdas: Any = None,
     progress: Progress | None = None,
 ) -> PruningPath:
-    """Prune a forest so that rows pay for fewer features.
+    """Prune a tree ensemble so that rows pay for fewer features.
 
-    Every pruning has an error and a cost. The error is the mean over trees of the share of rows that their leaves get
-    wrong. The cost is the mean over `X_val` of what a row pays for the features that any tree reads. The exact method
-    returns every pruning that minimises error + lambda * cost for some lambda.
+    Every pruning has an error and a cost. The cost is the mean over `X_val` of what a row pays for the features that
+    any tree reads. The error of a classification forest is the mean over trees of the share of rows that their leaves
+    get wrong: the papers' objective. That of a regressor or a boosted model is the mean over trees of the mean squared
+    change of the tree's score, compared with the model as it was given; that is not the papers' objective. The exact
+    method returns every pruning that minimises error + lambda * cost for some lambda.
 
     Parameters
     ----------
     model : Forest, or anything `scurry.from_model` takes
-        A classification forest. Models that add up scores (gradient boosting) raise an `UnsupportedModelError`.
-    X_val : array or DataFrame of shape (n_rows, n_features)
+        In a regressor or a boosted model, a split that becomes a leaf answers with the mean of the leaves below it.
+    X_val : array, DataFrame or sparse matrix of shape (n_rows, n_features)
         Rows like those to be predicted; costs are measured on them.
     y_val : array of shape (n_rows,), optional
-        Labels. With them, ``path.at(max_cost=…)`` never returns a pruning that costs more than another and is not
-        better on these rows. Needed for ``errors="validation"``.
+        Labels, or a regressor's targets. With them, ``path.at(max_cost=…)`` never returns a pruning that costs more
+        than another and is not better on these rows: by wrong answers of all trees together, or by their mean squared
+        error. Needed for ``errors="validation"`` of a classification forest.
     feature_costs : sequence of n_features numbers, or mapping of every feature's name to a number, optional
         Paid at a row's first use of a feature. By default 1 for each, or 0 where groups are given.
     groups : sequence of n_features group indices (-1: none), or mapping of group name to features, optional
@@ -57,11 +67,12 @@ def prune(
         Paid for every split a row passes.
     class_weight : "balanced", or mapping of every label to a number, optional
         What an error on a row of each class costs; by default 1. "balanced" counts every class alike, however few rows
-        it has. Nodes answer as before; only their errors are weighted.
+        it has. Nodes answer as before; only their errors are weighted. Of a boosted model, errors on `y_val` are.
     error_costs : array of shape (n_classes, n_classes), or mapping of label to mapping of answer to cost, optional
         What answering class j costs where class i is true: ``error_costs[i][j]``. Not together with `class_weight`.
     errors : {"training", "validation"}
-        Whether a node's errors are counted on the rows it was grown on, or on `X_val` and `y_val`.
+        Whether a node's errors are counted on the rows it was grown on, or on `X_val` and `y_val`. Squared changes of
+        scores need no `y_val`.
     method : str
         "exact"; the papers' "lp", "primal-dual" and "dantzig-wolfe" for the same objective; their "naive" program, for
         a few rows, whose answers are not always optimal; and the baselines "independent" (each tree by itself), "ccp"
@@ -97,10 +108,20 @@ def prune(
             "pruning counts the errors of nodes by their classes, and this model answers with "
             f"{forest.wrapper.describe()}; prune the model inside, such as model.estimator_"
         )
+    for name, given in (("class_weight", class_weight), ("error_costs", error_costs)):
+        if given is not None and adds_scores(forest) and (y_val is None or not forest.is_classifier):
+            raise InputError(
+                f"{name} weighs wrong labels, and this model is pruned by squared changes of its scores; leave it out"
+                + (", or pass y_val, on which prunings are judged by labels" if forest.is_classifier else ""),
+                argument=name,
+            )
     weights = ErrorCosts.of_forest(forest, class_weight=class_weight, error_costs=error_costs)
     rows = as_rows(forest, X_val)
-    codes = None if y_val is None else check_labels(forest, rows, y_val)
-    if errors == "training":
+    truth = None if y_val is None else check_truth(forest, rows, y_val)
+    if adds_scores(forest):
+        forest, weight = with_mean_scores(forest, None if errors == "training" else rows)
+        node_errors, n_error = score_errors(forest, weight)
+    elif errors == "training":
         node_errors, n_error = training_errors(forest, weights)
     elif y_val is None:
         raise InputError('y_val is needed for errors="validation": the labels of X_val', argument="y_val")
@@ -111,4 +132,4 @@ def prune(
     )
     problem = pose(forest, RowCharges.of(forest, rows, costs), node_errors, n_error, costs)
     path = solve(problem, method, lambdas, check_progress(progress), rows)
-    return path.validated(ValidationRows(rows, codes, costs, weights))
+    return path.validated(ValidationRows(rows, truth, costs, weights))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from sklearn.datasets import make_classification
-from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 
 import scurry
 from scurry.errors import InfeasibleError, InputError
@@ -60,6 +60,19 @@ def test_what_runs_to_the_end_is_exact(boosted):
         fast.predict_proba(X)[complete], boosted.predict_proba(X[complete]), rtol=1e-9, atol=1e-12
     )
     np.testing.assert_array_equal(fast.predict_proba(X).argmax(axis=1)[~complete], run.labels[~complete])
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_ties_are_no_mistakes_of_rows_that_run_to_the_end(n_classes):
+    """Ten trees with pure leaves tie on a twentieth of the rows, and the model breaks each tie by itself."""
+    X, y = make_classification(2600, 8, n_informative=5, n_classes=n_classes, random_state=0)
+    model = RandomForestClassifier(10, random_state=0).fit(X[:800], y[:800])
+    sums = model.predict_proba(X[800:])
+    assert (np.sort(sums)[:, -1] - np.sort(sums)[:, -2] < 1e-9).mean() > 0.02
+    fast = scurry.early_exit(model, X[800:2000], max_disagreement=0.02, method="qwyc", random_state=0)
+    run = fast.run(X[2000:])
+    assert 0 < fast.certificate.exits.mean_trees < 10
+    assert (run.labels == model.predict(X[2000:]))[run.complete].all()
 
 
 def test_filter_and_score(boosted):

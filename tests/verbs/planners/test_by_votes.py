@@ -190,7 +190,7 @@ def test_what_cannot_do_without_rows(forest, boosted, three_classes):
         (forest, {"method": "minimax", "X_fit": X}, "X_fit goes with X_cal"),
         (forest, {"method": "minimax", "groups": y}, "groups goes with X_cal"),
         (forest, {"method": "minimax", "threshold": 0.3}, "votes, which have no threshold"),
-        (boosted, {"method": "minimax"}, "boosted model whose trees add scores"),
+        (boosted, {"method": "minimax"}, "adds or averages scores"),
         (three_classes[0], {"method": "minimean", "confidence": None}, "is for two classes, the model has 3"),
         (three_classes[0], {"method": "minimax", "shuffle": "row"}, 'shuffle="row" is for two classes'),
         (RandomForestRegressor(2).fit(X, y), {"method": "minimax"}, "this model is a regressor"),

@@ -18,7 +18,7 @@ from sklearn.preprocessing import FunctionTransformer
 from scurry.errors import UnsupportedModelError
 from scurry.forest import Forest, Front
 from scurry.importers.pipelines.cells import Source
-from scurry.importers.pipelines.fold import fold, same_answers
+from scurry.importers.pipelines.fold import fold_source, same_answers
 from scurry.importers.pipelines.traces import CannotFoldError, Trace, trace
 from scurry.importers.sklearn import unwrap
 from scurry.importers.wrappers import import_wrapper
@@ -128,12 +128,15 @@ def _fold(transformer: Any, model: Any, forest: Forest, rows: str | None, sparse
         _refuses_nan(model, forest),
     )
     wide_only = any(one.by_function for one in traces)
-    folded = fold(source, rows or "float64")
+    folded = fold_source(source, rows or "float64")
     assert folded.raw_rows is not None
     exact = folded.raw_rows.dtype
-    if rows is None and not wide_only and same_answers(folded, fold(source, "float32")):
+    if rows is None and not wide_only and same_answers(folded, fold_source(source, "float32")):
         exact = None
-    return folded.replace(raw_rows=replace(folded.raw_rows, dtype=exact, wide_only=wide_only))
+    takes_sparse = sparse_zero == 0
+    return folded.replace(
+        raw_rows=replace(folded.raw_rows, dtype=exact, wide_only=wide_only, takes_sparse=takes_sparse)
+    )
 
 
 def _refuses_nan(model: Any, forest: Forest) -> bool:

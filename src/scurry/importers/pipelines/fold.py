@@ -30,7 +30,7 @@ _NEAR = np.unique(np.outer(_SCALES, _STEPS).ravel())
 _MAX_CHANGES = 64
 
 
-def fold(source: Source, dtype: str) -> Forest:
+def fold_source(source: Source, dtype: str) -> Forest:
     """Return the forest that reads raw rows of a dtype.
 
     Raises

@@ -7,12 +7,10 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import narwhals.stable.v1 as nw
 import numpy as np
-from narwhals.exceptions import DuplicateError
 
 from scurry.errors import InputError
-from scurry.forest import Forest, as_rows, as_value
+from scurry.forest import Forest, as_frame, as_rows, as_value
 
 
 def find_feature(forest: Forest, name: Any) -> int:
@@ -76,10 +74,10 @@ def read_known(forest: Forest, known: Any) -> dict[int, float]:
     if isinstance(known, Mapping):
         return _read_cells(forest, {find_feature(forest, name): value for name, value in known.items()})
     try:
-        frame = nw.from_native(known, eager_only=True, pass_through=True)
-    except DuplicateError as error:
+        frame = as_frame(known)
+    except ValueError as error:  # of narwhals
         raise InputError(f"known has columns of the same name: {error}. Rename them", argument="known") from error
-    if isinstance(frame, nw.DataFrame):
+    if frame is not None:
         if len(frame) != 1:
             raise InputError(f"known has {len(frame)} rows; a visit is one row", argument="known")
         return _read_cells(forest, {feature: frame[:, at][0] for feature, at in _match(forest, frame.columns).items()})

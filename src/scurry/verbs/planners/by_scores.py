@@ -426,12 +426,9 @@ def _count_exits(
     rows: NDArray[Any],
 ) -> Sums:
     """Count, for every fit and every amount of widening, the rows that leave after each tree, and those changed."""
-    if forest.wrapper is not None and forest.wrapper.decides:
-        # Rows that never stop get the label of the members, whatever their sum says.
-        counts = [count_members(forest, score_rows, Family(fit, amounts), rows) for fit in fits]
-        return np.stack([count[::-1].T for count in counts])
-    scores, decisions = score_rows(rows), decide_in_full(forest, rows)
-    return np.stack([fit.widening_exits(scores, amounts, decisions=decisions) for fit in fits])
+    scores, labels = score_rows(rows), decide_in_full(forest, rows).astype(np.intp)
+    families = [Family(fit, amounts) for fit in fits]
+    return np.stack([_count_changed(family, scores, labels, forest.n_classes)[::-1].T for family in families])
 
 
 def count_members(
@@ -445,7 +442,14 @@ def count_members(
         Counts of parts of the rows add up.
     """
     scores, labels = score_rows(rows), decide_in_full(forest, rows).astype(np.intp)
-    n_models, n_classes = family.first.n_models, forest.n_classes
+    return _count_changed(family, scores, labels, forest.n_classes)
+
+
+def _count_changed(
+    family: Family, scores: NDArray[np.float64], labels: NDArray[np.intp], n_classes: int
+) -> NDArray[np.int64]:
+    """Count as `count_members` does. A row that evaluates every tree gets the model's own label, ties included."""
+    n_models = family.first.n_models
     counts = np.zeros((len(family), n_models + 1), np.int64)
     for label in np.unique(labels):
         chosen = labels == label

@@ -1,0 +1,56 @@
+// OneRow: a Python function bound to an engine that answers for one row, without making arrays.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+
+#include "bind/bind.h"
+
+namespace scurry {
+
+// Which rows need no conversion, and what answers all others: any Python function of a row.
+struct RowsTaken {
+  bool float32, float64;
+  nb::object otherwise;
+};
+
+// Returns a new reference to the answer for the one row of the view.
+using RowAnswer = std::function<nb::object(const RowsView&)>;
+
+// The function is a method of C, which Python calls without making a tuple of its argument. `answer` must keep alive
+// what it needs.
+nb::object make_one_row(std::size_t n_features, RowsTaken taken, RowAnswer answer);
+
+// Throws unless `labels` is None or a tuple with a Python object for each class. A single output is that of two classes.
+inline void check_labels(const nb::object& labels, std::size_t n_outputs) {
+  if (labels.is_none()) return;
+  if (!PyTuple_CheckExact(labels.ptr()) || nb::len(labels) < std::max<std::size_t>(n_outputs, 2)) {
+    throw std::invalid_argument("a label is needed for every class");
+  }
+}
+
+// The Python object of a class that native code writes as `written`: the number itself, or one of `labels`.
+inline nb::object label_of(const nb::object& labels, std::int64_t written) {
+  if (labels.is_none()) return nb::steal(PyLong_FromLongLong(written));
+  return nb::borrow(PyTuple_GET_ITEM(labels.ptr(), written));
+}
+
+inline nb::object tuple_of(const double* values, std::size_t n) {
+  nb::object made = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(n)));
+  for (std::size_t i = 0; i < n; ++i) {
+    PyTuple_SET_ITEM(made.ptr(), static_cast<Py_ssize_t>(i), PyFloat_FromDouble(values[i]));
+  }
+  return made;
+}
+
+// Calls work with space for n numbers, on the stack if they are few.
+template <class Work>
+nb::object with_room(std::size_t n, Work work) {
+  double few[16];
+  if (n <= std::size(few)) return work(few);
+  std::vector<double> many(n);
+  return work(many.data());
+}
+
+}  // namespace scurry

@@ -1,0 +1,450 @@
+// Sliced trees (runtime/sliced.h): the leaves that rows reach, and sums over the leaves of all trees.
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/isa.h"
+
+namespace scurry::SCURRY_ISA {
+namespace {
+
+using u64 = std::uint64_t;
+using Bits [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = u64;
+
+constexpr std::size_t kSliceRows = kSliceChunks * kChunk;
+constexpr std::size_t kSliceVectors = kSliceChunks * sizeof(u64) / sizeof(Bits);
+#if defined(__AVX512F__)
+constexpr bool kSaysLeft = false;
+#else
+constexpr bool kSaysLeft = true;  // a constant is compared with memory, which costs no load
+#endif
+
+struct Slices {
+  alignas(64) u64 of[kMaxSlices][kSliceChunks];
+
+  Slices() {
+    std::fill_n(of[0], kSliceChunks, u64{0});
+    std::fill_n(of[1], kSliceChunks, ~u64{0});
+  }
+};
+
+// Tests kChunk rows. The bit of a row says whether its rank is at least `least`, or whether it is not (kSaysLeft).
+inline void test(const u8* ranks, u8 least, u64* bits) {
+#if defined(__AVX512F__)
+  *bits = _mm512_cmpge_epu8_mask(_mm512_load_si512(ranks), _mm512_set1_epi8(static_cast<char>(least)));
+#else
+  const auto* x = reinterpret_cast<const SignedBytes*>(ranks);
+  const SignedBytes limit = SignedBytes{} + static_cast<std::int8_t>(least ^ kRankBias);
+  for (std::size_t v = 0; v < kChunk / sizeof(Bytes); ++v) {
+    const SignedBytes left = limit > x[v];
+    auto* part = reinterpret_cast<u8*>(bits) + v * sizeof(Bytes) / 8;
+#if defined(__AVX2__)
+    const int mask = _mm256_movemask_epi8(reinterpret_cast<__m256i>(left));
+    std::memcpy(part, &mask, 4);
+#elif defined(__SSE2__)
+    const int mask = _mm_movemask_epi8(reinterpret_cast<__m128i>(left));
+    std::memcpy(part, &mask, 2);
+#else
+    const Bits halves = reinterpret_cast<Bits>(left) & 0x8040201008040201u;
+    for (std::size_t half = 0; half < 2; ++half) part[half] = static_cast<u8>(halves[half] * 0x0101010101010101u >> 56);
+#endif
+  }
+#endif
+}
+
+// Tests whether kChunk codes are in a set. A code is in it if bit `code % 8` of byte `code / 8` is set; both are found by
+// looking up bytes in registers.
+inline void test_set(const u8* codes, const SetTest& set, u64* bits) {
+#if defined(__AVX512F__)
+  const auto table = [&](std::size_t half) {
+    return _mm512_maskz_broadcast_i32x4(
+        0xFFFF, _mm_load_si128(reinterpret_cast<const __m128i*>(set.bits + 16 * half)));
+  };
+  const __m512i code = _mm512_load_si512(codes);
+  const __m512i at = _mm512_and_si512(_mm512_srli_epi16(code, 3), _mm512_set1_epi8(0x1F));
+  const __m512i byte =
+      _mm512_mask_shuffle_epi8(_mm512_shuffle_epi8(table(0), at), _mm512_movepi8_mask(code), table(1), at);
+  const __m512i weight = _mm512_shuffle_epi8(_mm512_set1_epi64(static_cast<long long>(0x8040201008040201u)),
+                                             _mm512_and_si512(code, _mm512_set1_epi8(7)));
+  *bits = _mm512_testn_epi8_mask(byte, weight);
+#elif defined(__AVX2__)
+  const auto table = [&](std::size_t half) {
+    return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(set.bits + 16 * half)));
+  };
+  for (std::size_t v = 0; v < 2; ++v) {
+    const __m256i code = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes) + v);
+    const __m256i at = _mm256_and_si256(_mm256_srli_epi16(code, 3), _mm256_set1_epi8(0x1F));
+    const __m256i byte =
+        _mm256_blendv_epi8(_mm256_shuffle_epi8(table(0), at), _mm256_shuffle_epi8(table(1), at), code);
+    const __m256i weight = _mm256_shuffle_epi8(_mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u)),
+                                               _mm256_and_si256(code, _mm256_set1_epi8(7)));
+    const int mask = _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(byte, weight), weight));
+    std::memcpy(reinterpret_cast<u8*>(bits) + 4 * v, &mask, 4);
+  }
+#else
+  u64 in_set = 0;
+  for (std::size_t row = 0; row < kChunk; ++row) {
+    in_set |= u64{static_cast<u8>((set.bits[codes[row] / 8] >> (codes[row] % 8)) & 1)} << row;
+  }
+  *bits = in_set;
+#endif
+}
+
+// Makes all tests of a tree for n_chunks chunks of rows.
+inline void make_tests(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ranks, std::size_t row,
+                       std::size_t n_chunks, Slices& slices) {
+  const RankTest* tests = program.tests + tree.first_test;
+  u64* out = slices.of[2];
+  for (std::size_t t = 0; t < tree.n_tests; ++t, out += kSliceChunks) {
+    const u8* of_rows = ranks.of_rows + tests[t].column * ranks.stride + row;
+    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) test(of_rows + chunk * kChunk, tests[t].least, out + chunk);
+  }
+  const SetTest* sets = program.set_tests + tree.first_set_test;
+  for (std::size_t t = 0; t < tree.n_set_tests; ++t, out += kSliceChunks) {
+    const u8* of_rows = ranks.of_rows + sets[t].column * ranks.stride + row;
+    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) test_set(of_rows + chunk * kChunk, sets[t], out + chunk);
+  }
+}
+
+inline void select(const Select& way, Slices& slices) {
+  const auto* chooser = reinterpret_cast<const Bits*>(slices.of[way.chooser]);
+  const auto* no = reinterpret_cast<const Bits*>(slices.of[way.no]);
+  const auto* yes = reinterpret_cast<const Bits*>(slices.of[way.yes]);
+  auto* out = reinterpret_cast<Bits*>(slices.of[way.out]);
+  for (std::size_t v = 0; v < kSliceVectors; ++v) {
+#if defined(__AVX512F__)
+    out[v] = reinterpret_cast<Bits>(_mm512_ternarylogic_epi64(
+        reinterpret_cast<__m512i>(chooser[v]), reinterpret_cast<__m512i>(yes[v]), reinterpret_cast<__m512i>(no[v]),
+        0xCA));
+#else
+    out[v] = no[v] ^ ((no[v] ^ yes[v]) & chooser[v]);
+#endif
+  }
+}
+
+// Finds the bits of the numbers of the leaves that up to kSliceRows rows reach.
+inline void find_planes(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ranks, std::size_t row,
+                        std::size_t n_chunks, Slices& slices) {
+  if (n_chunks == kSliceChunks) {
+    make_tests(tree, program, ranks, row, kSliceChunks, slices);
+  } else {
+    make_tests(tree, program, ranks, row, n_chunks, slices);
+  }
+  const Select* ways = program.selects + tree.first_select;
+  for (std::size_t i = 0; i < tree.n_selects; ++i) select(ways[i], slices);
+}
+
+#if defined(__AVX512F__)
+
+// The numbers of the leaves of one chunk, a byte per row.
+inline __m512i number_leaves(const SlicedTree& tree, const Slices& slices, std::size_t chunk) {
+  __m512i leaf = _mm512_setzero_si512();
+  for (std::size_t i = 0; i < kMaxPlanes; ++i) {  // the planes that a tree does not need are slices of zeros
+    const __mmask64 bit = slices.of[tree.planes[i]][chunk];
+    leaf = _mm512_mask_add_epi8(leaf, bit, leaf, _mm512_set1_epi8(static_cast<char>(1u << i)));
+  }
+  return leaf;
+}
+
+// payload[row] of one chunk: 16 rows look up 32 payloads in two registers at a time.
+inline void look_up(__m512i leaf, const u32* payload_of_leaf, u32* payload) {
+  __m512i table[4];
+  for (std::size_t i = 0; i < 4; ++i) table[i] = _mm512_loadu_si512(payload_of_leaf + 16 * i);
+  alignas(64) u8 bytes[kChunk];
+  _mm512_store_si512(bytes, leaf);
+  for (std::size_t row = 0; row < kChunk; row += kVectorLanes) {
+    const __m512i at = _mm512_maskz_cvtepu8_epi32(0xFFFF, _mm_load_si128(reinterpret_cast<const __m128i*>(bytes + row)));
+    const __m512i low = _mm512_permutex2var_epi32(table[0], at, table[1]);
+    const __m512i high = _mm512_permutex2var_epi32(table[2], at, table[3]);
+    const __mmask16 is_high = _mm512_test_epi32_mask(at, _mm512_set1_epi32(32));
+    _mm512_storeu_si512(payload + row, _mm512_mask_blend_epi32(is_high, low, high));
+  }
+}
+
+#else
+
+using Pairs [[gnu::vector_size(16), gnu::may_alias]] = u8;
+using Fours [[gnu::vector_size(16), gnu::may_alias]] = std::uint16_t;
+using Eights [[gnu::vector_size(16), gnu::may_alias]] = u32;
+
+// Turns a matrix of 8 x 8 bits in every lane, by swapping ever larger blocks of it.
+inline Bits transpose(Bits x) {
+  Bits swap = (x ^ (x >> 7)) & 0x00AA00AA00AA00AAu;
+  x ^= swap ^ (swap << 7);
+  swap = (x ^ (x >> 14)) & 0x0000CCCC0000CCCCu;
+  x ^= swap ^ (swap << 14);
+  swap = (x ^ (x >> 28)) & 0x00000000F0F0F0F0u;
+  return x ^ swap ^ (swap << 28);
+}
+
+// The numbers of the leaves of one chunk, a byte per row. Bytes of the planes are interleaved, so that a lane has the
+// bits of 8 rows; then the bits of each row are brought together.
+inline void number_leaves(const SlicedTree& tree, const Slices& slices, std::size_t chunk, u8* leaf) {
+  const auto plane = [&](std::size_t i) {
+    using Lanes [[gnu::vector_size(16)]] = u64;
+    return reinterpret_cast<Pairs>(Lanes{slices.of[tree.planes[i]][chunk], 0});
+  };
+  const auto pair = [](Pairs a, Pairs b) {
+    return reinterpret_cast<Fours>(
+        __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23));
+  };
+  const Fours ab = pair(plane(0), plane(1)), cd = pair(plane(2), plane(3)), ef = pair(plane(4), plane(5)), none{};
+  const auto low = [](Fours a, Fours b) {
+    return reinterpret_cast<Eights>(__builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11));
+  };
+  const auto high = [](Fours a, Fours b) {
+    return reinterpret_cast<Eights>(__builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15));
+  };
+  const Eights parts[2][2] = {{low(ab, cd), low(ef, none)}, {high(ab, cd), high(ef, none)}};
+  alignas(64) Eights lanes[4];
+  for (std::size_t half = 0; half < 2; ++half) {
+    const auto [abcd, ef00] = parts[half];
+    lanes[2 * half] = __builtin_shufflevector(abcd, ef00, 0, 4, 1, 5);
+    lanes[2 * half + 1] = __builtin_shufflevector(abcd, ef00, 2, 6, 3, 7);
+  }
+  for (std::size_t v = 0; v < kChunk / sizeof(Bits); ++v) {
+    reinterpret_cast<Bits*>(leaf)[v] = transpose(reinterpret_cast<const Bits*>(lanes)[v]);
+  }
+}
+
+#endif
+
+void walk(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
+          const u32* payload_of_leaf, u32* payload) {
+  Slices slices;
+  for (std::size_t row = 0; row < n; row += kSliceRows) {
+    const std::size_t n_chunks = std::min(kSliceChunks, (n - row) / kChunk);
+    find_planes(tree, program, ranks, row, n_chunks, slices);
+    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
+      u32* to = payload + row + chunk * kChunk;
+#if defined(__AVX512F__)
+      look_up(number_leaves(tree, slices, chunk), payload_of_leaf, to);
+#else
+      alignas(64) u8 leaf[kChunk];
+      number_leaves(tree, slices, chunk, leaf);
+      for (std::size_t i = 0; i < kChunk; ++i) to[i] = payload_of_leaf[leaf[i]];
+#endif
+    }
+  }
+}
+
+#if defined(__AVX512F__)
+
+constexpr bool kLeavesAreWords = true;
+
+// Where the sum of each row of a chunk lies while trees are added: words are looked up for the even rows, then for the
+// odd ones, and unpacking puts two of them next to each other in each of the four lanes of a register.
+template <class Real>
+constexpr std::size_t place_of(std::size_t row) {
+  const std::size_t word = row / 2, lane = word / 8, in_lane = word % 8;
+  if constexpr (sizeof(Real) == 8) return 32 * (row % 2) + 8 * (in_lane / 2) + 2 * lane + in_lane % 2;
+  return 32 * (row % 2) + 16 * (in_lane / 4) + 4 * lane + in_lane % 4;
+}
+
+template <class Real>
+void reorder(Real* sums, std::size_t n, bool back) {
+  for (Real* chunk = sums; chunk < sums + n; chunk += kChunk) {
+    Real copy[kChunk];
+    std::copy_n(chunk, kChunk, copy);
+    for (std::size_t row = 0; row < kChunk; ++row) {
+      back ? chunk[row] = copy[place_of<Real>(row)] : chunk[place_of<Real>(row)] = copy[row];
+    }
+  }
+}
+
+inline void add_chunk(__m512i leaf, const __m512i (&words)[4][2], double* sums) {
+  auto* total = reinterpret_cast<Doubles*>(sums);
+  for (std::size_t half = 0; half < 2; ++half, total += 4) {
+    const __m512i at = half == 0 ? leaf : _mm512_srli_epi16(leaf, 8);
+    __m512i word[4];
+    for (std::size_t w = 0; w < 4; ++w) word[w] = _mm512_permutex2var_epi16(words[w][0], at, words[w][1]);
+    const __m512i low01 = _mm512_unpacklo_epi16(word[0], word[1]), high01 = _mm512_unpackhi_epi16(word[0], word[1]);
+    const __m512i low23 = _mm512_unpacklo_epi16(word[2], word[3]), high23 = _mm512_unpackhi_epi16(word[2], word[3]);
+    // With masks, because GCC 12 takes the others for uses of a variable that was never set.
+    total[0] += reinterpret_cast<Doubles>(_mm512_maskz_unpacklo_epi32(0xFFFF, low01, low23));
+    total[1] += reinterpret_cast<Doubles>(_mm512_maskz_unpackhi_epi32(0xFFFF, low01, low23));
+    total[2] += reinterpret_cast<Doubles>(_mm512_maskz_unpacklo_epi32(0xFFFF, high01, high23));
+    total[3] += reinterpret_cast<Doubles>(_mm512_maskz_unpackhi_epi32(0xFFFF, high01, high23));
+  }
+}
+
+inline void add_chunk(__m512i leaf, const __m512i (&words)[2][2], float* sums) {
+  using Floats [[gnu::vector_size(64), gnu::may_alias]] = float;
+  auto* total = reinterpret_cast<Floats*>(sums);
+  for (std::size_t half = 0; half < 2; ++half, total += 2) {
+    const __m512i at = half == 0 ? leaf : _mm512_srli_epi16(leaf, 8);
+    const __m512i low = _mm512_permutex2var_epi16(words[0][0], at, words[0][1]);
+    const __m512i high = _mm512_permutex2var_epi16(words[1][0], at, words[1][1]);
+    total[0] += reinterpret_cast<Floats>(_mm512_unpacklo_epi16(low, high));
+    total[1] += reinterpret_cast<Floats>(_mm512_unpackhi_epi16(low, high));
+  }
+}
+
+template <class Real>
+void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
+               const Real* values, Real* sums) {
+  constexpr std::size_t kWords = sizeof(Real) / 2;
+  reorder(sums, n, false);
+  Slices slices;
+  for (std::size_t row = 0; row < n; row += kSliceRows) {
+    const std::size_t n_chunks = std::min(kSliceChunks, (n - row) / kChunk);
+    const Real* of_tree = values;
+    for (const SlicedTree& tree : trees) {
+      find_planes(tree, program, ranks, row, n_chunks, slices);
+      __m512i words[kWords][2];
+      for (std::size_t i = 0; i < 2 * kWords; ++i) {
+        words[i / 2][i % 2] = _mm512_load_si512(reinterpret_cast<const std::uint16_t*>(of_tree) + 32 * i);
+      }
+      for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
+        add_chunk(number_leaves(tree, slices, chunk), words, sums + row + chunk * kChunk);
+      }
+      of_tree += kMaxSlicedLeaves;
+    }
+  }
+  reorder(sums, n, true);
+}
+
+#else
+
+constexpr bool kLeavesAreWords = false;
+
+// Adds kTogether trees at a time, so that sums stay in registers for as many additions.
+template <class Real>
+void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
+               const Real* values, Real* sums) {
+  constexpr std::size_t kTogether = 8;
+  Slices slices;
+  alignas(64) u8 leaf[kTogether][kSliceRows];
+  for (std::size_t row = 0; row < n; row += kSliceRows) {
+    const std::size_t n_rows = std::min(kSliceRows, n - row);
+    for (std::size_t first = 0; first < trees.size(); first += kTogether) {
+      const std::size_t n_trees = std::min(kTogether, trees.size() - first);
+      for (std::size_t t = 0; t < n_trees; ++t) {
+        find_planes(trees[first + t], program, ranks, row, n_rows / kChunk, slices);
+        for (std::size_t chunk = 0; chunk < n_rows / kChunk; ++chunk) {
+          number_leaves(trees[first + t], slices, chunk, leaf[t] + chunk * kChunk);
+        }
+      }
+      const auto add = [&](std::size_t n_together) {
+        const Real* of_tree = values + first * kMaxSlicedLeaves;
+        for (std::size_t i = 0; i < n_rows; ++i) {
+          Real total = sums[row + i];
+          for (std::size_t t = 0; t < n_together; ++t) total += of_tree[t * kMaxSlicedLeaves + leaf[t][i]];
+          sums[row + i] = total;
+        }
+      };
+      n_trees == kTogether ? add(kTogether) : add(n_trees);
+    }
+  }
+}
+
+#endif
+
+#if defined(__AVX2__)
+
+// Makes all tests of a tree for one row: their columns are picked from registers that hold the row.
+template <bool kFewColumns>
+class RowInRegisters {
+ public:
+#if defined(__AVX512F__)
+  static constexpr std::size_t kMaxColumns = kFewColumns ? 16 : 64;
+
+  explicit RowInRegisters(const u8* ranks) {
+    if constexpr (kFewColumns) {
+      parts_[0] = _mm512_maskz_broadcast_i32x4(0xFFFF, _mm_load_si128(reinterpret_cast<const __m128i*>(ranks)));
+    } else {
+      for (std::size_t i = 0; i < 2; ++i) parts_[i] = widen(ranks + 32 * i);
+    }
+  }
+
+  u64 test(const HeapTests& tests) const {
+    if constexpr (kFewColumns) {
+      const __m512i picked = _mm512_shuffle_epi8(parts_[0], _mm512_load_si512(tests.column));
+      return _mm512_cmpge_epu8_mask(picked, _mm512_load_si512(tests.least));
+    } else {
+      u64 outcomes = 0;
+      for (std::size_t i = 0; i < 2; ++i) {
+        const __m512i picked = _mm512_permutex2var_epi16(parts_[0], widen(tests.column + 32 * i), parts_[1]);
+        outcomes |= u64{_mm512_cmpge_epu16_mask(picked, widen(tests.least + 32 * i))} << (32 * i);
+      }
+      return outcomes;
+    }
+  }
+
+ private:
+  static __m512i widen(const u8* bytes) {
+    return _mm512_maskz_cvtepu8_epi16(~__mmask32{0}, _mm256_load_si256(reinterpret_cast<const __m256i*>(bytes)));
+  }
+
+  __m512i parts_[2];
+#else
+  static constexpr std::size_t kMaxColumns = kFewColumns ? 16 : 32;
+
+  explicit RowInRegisters(const u8* ranks) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      parts_[i] = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(ranks + 16 * i)));
+    }
+  }
+
+  u64 test(const HeapTests& tests) const {
+    u64 outcomes = 0;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const __m256i column = _mm256_load_si256(reinterpret_cast<const __m256i*>(tests.column + 32 * i));
+      __m256i picked = _mm256_shuffle_epi8(parts_[0], column);
+      if constexpr (!kFewColumns) {
+        // The fifth bit of a column becomes the sign by which bytes are blended.
+        picked = _mm256_blendv_epi8(picked, _mm256_shuffle_epi8(parts_[1], column), _mm256_slli_epi16(column, 3));
+      }
+      const __m256i least = _mm256_load_si256(reinterpret_cast<const __m256i*>(tests.least + 32 * i));
+      const __m256i limit = _mm256_xor_si256(least, _mm256_set1_epi8(static_cast<char>(kRankBias)));
+      outcomes |= u64{static_cast<u32>(_mm256_movemask_epi8(_mm256_cmpgt_epi8(limit, picked)))} << (32 * i);
+    }
+    return outcomes;
+  }
+
+ private:
+  __m256i parts_[2];
+#endif
+};
+
+// Follows the paths of many trees at once, through the outcomes of their tests. These are long in memory when they are
+// read: a register cannot be loaded from stores that are still under way.
+template <bool kFewColumns>
+void walk_row_in(std::span<const HeapTests> trees, const u8* ranks, const u32* payloads, u32* payload) {
+  constexpr std::size_t kTogether = 64, kVectors = kTogether * sizeof(u64) / sizeof(Bits);
+  const RowInRegisters<kFewColumns> row(ranks);
+  alignas(64) u64 outcomes[kTogether] = {}, leaf[kTogether];
+  for (std::size_t first = 0; first < trees.size(); first += kTogether) {
+    const std::size_t n = std::min(kTogether, trees.size() - first);
+    for (std::size_t t = 0; t < n; ++t) outcomes[t] = row.test(trees[first + t]);
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      const Bits of_trees = reinterpret_cast<const Bits*>(outcomes)[v];
+      Bits node = (of_trees & 1) + 1;
+      for (std::size_t level = 1; level < kMaxPlanes; ++level) node = node + node + 1 + ((of_trees >> node) & 1);
+      reinterpret_cast<Bits*>(leaf)[v] = node - (kMaxSlicedLeaves - 1);
+    }
+    for (std::size_t t = 0; t < n; ++t) payload[first + t] = payloads[(first + t) * kMaxSlicedLeaves + leaf[t]];
+  }
+}
+
+constexpr std::size_t kMostRowRanks = RowInRegisters<false>::kMaxColumns;
+
+void walk_row(std::span<const HeapTests> trees, const u8* ranks, std::size_t n_columns, const u32* payloads,
+              u32* payload) {
+  n_columns <= RowInRegisters<true>::kMaxColumns ? walk_row_in<true>(trees, ranks, payloads, payload)
+                                                 : walk_row_in<false>(trees, ranks, payloads, payload);
+}
+
+#else
+
+constexpr std::size_t kMostRowRanks = 0;  // a row is walked: there is no instruction that picks bytes of a register
+
+void walk_row(std::span<const HeapTests>, const u8*, std::size_t, const u32*, u32*) {}
+
+#endif
+
+}  // namespace
+
+const SlicedKernels kSlicedKernels = {walk,     add_trees<float>, add_trees<double>, walk_row, kMostRowRanks,
+                                      kLeavesAreWords, kSaysLeft};
+
+}  // namespace scurry::SCURRY_ISA

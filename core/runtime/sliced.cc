@@ -1,0 +1,306 @@
+// Lowers trees to tests of ranks and selections of bits.
+#include "runtime/sliced.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+namespace scurry {
+namespace {
+
+// Ranking a value takes about as long as walking a tree.
+constexpr std::size_t kMaxColumnsPerTree = 1, kMaxColumns = 4096;
+constexpr std::uint8_t kZeros = 0, kOnes = 1, kFirstTest = 2, kAny = 0xFF;
+
+}  // namespace
+
+// Lowers one tree after the other.
+template <class Node>
+class Sliced::Lowering {
+ public:
+  Lowering(const std::vector<Node>& nodes, const Trees& trees, const Columns& columns, Sliced& out)
+      : nodes_(nodes), trees_(trees), columns_(columns), out_(out), slice_of_node_(nodes.size()) {}
+
+  // Returns whether all trees are small enough.
+  bool read() {
+    for (const Tree& tree : trees_.trees()) {
+      if (!read(tree)) return false;
+    }
+    return true;
+  }
+
+  // Makes the heaps of all trees, once ranks are known, unless some tree has too many levels or tests codes.
+  void make_heaps() {
+    if (n_set_tests_ > 0) return;
+    std::vector<HeapTests> heaps(trees_.trees().size());
+    for (std::size_t t = 0; t < heaps.size(); ++t) {
+      if (!place_tests(out_.trees_[t], trees_.trees()[t].first, 0, heaps[t])) return;
+    }
+    out_.heaps_ = std::move(heaps);
+  }
+
+  std::vector<Question> questions;
+
+ private:
+  using Planes = std::array<std::uint8_t, kMaxPlanes>;
+
+  bool read(const Tree& tree) {
+    if (tree.depth >= kMaxSlicedLeaves) return false;  // what follows would recurse too deeply
+    if (count_leaves(tree.first, kMaxSlicedLeaves) > kMaxSlicedLeaves) return false;
+    SlicedTree lowered{};
+    lowered.first_test = static_cast<std::uint32_t>(questions.size() - n_set_tests_);
+    lowered.first_set_test = static_cast<std::uint32_t>(n_set_tests_);
+    lowered.first_select = static_cast<std::uint32_t>(out_.selects_.size());
+    // Tests stand in the order in which their answers are read, which are then long in memory; those of sets come last.
+    std::vector<std::size_t> asking;
+    order_tests(tree.first, asking);
+    const auto is_set_test = [&](std::size_t at) {
+      const Question asked = question_of(at);
+      return asked.is_set && RankedColumns::fits_codes(asked, trees_.category_bits());
+    };
+    const auto first_set =
+        std::stable_partition(asking.begin(), asking.end(), [&](std::size_t at) { return !is_set_test(at); });
+    lowered.n_tests = static_cast<std::uint16_t>(first_set - asking.begin());
+    lowered.n_set_tests = static_cast<std::uint16_t>(asking.end() - first_set);
+    n_set_tests_ += lowered.n_set_tests;
+    n_slices_ = kFirstTest;
+    for (const std::size_t at : asking) {
+      questions.push_back(question_of(at));
+      slice_of_node_[at] = n_slices_++;
+    }
+    first_free_ = n_slices_;
+    free_.clear();
+    const std::size_t first_leaf = out_.payloads_.size();
+    out_.payloads_.resize(first_leaf + kMaxSlicedLeaves);
+    const Planes planes = select(tree.first, 0, kMaxSlicedLeaves, out_.payloads_.data() + first_leaf);
+    lowered.n_selects = static_cast<std::uint16_t>(out_.selects_.size() - lowered.first_select);
+    for (std::size_t i = 0; i < kMaxPlanes; ++i) lowered.planes[i] = planes[i] == kAny ? kZeros : planes[i];
+    out_.trees_.push_back(lowered);
+    return true;
+  }
+
+  bool is_leaf(std::size_t at) const { return nodes_[at].left == 0; }
+  // A split of the heap above a leaf, which sends all rows to the left.
+  bool is_filler(std::size_t at) const { return nodes_[at].column == columns_.pad(); }
+  // The children in the order of their leaves' numbers: those of the rows whose bit is not set come first.
+  std::size_t child(std::size_t at, bool is_set) const {
+    return at + nodes_[at].left + (is_set != kernels().sliced.says_left ? 1 : 0);
+  }
+  std::size_t below_filler(std::size_t at) const {
+    while (!is_leaf(at) && is_filler(at)) at += nodes_[at].left;
+    return at;
+  }
+
+  // Counts the leaves below a node, but no more than one above `most`.
+  std::size_t count_leaves(std::size_t at, std::size_t most) const {
+    at = below_filler(at);
+    if (is_leaf(at)) return 1;
+    const std::size_t n = count_leaves(child(at, false), most);
+    return n > most ? n : n + count_leaves(child(at, true), most - n);
+  }
+
+  // Which child is evaluated first: the larger one, so that few slices wait for the other one.
+  bool set_first(std::size_t at) const {
+    return count_leaves(child(at, true), kMaxSlicedLeaves) > count_leaves(child(at, false), kMaxSlicedLeaves);
+  }
+
+  // Appends the nodes that ask something, in the order in which select() reads their answers.
+  void order_tests(std::size_t at, std::vector<std::size_t>& asking) const {
+    at = below_filler(at);
+    if (is_leaf(at)) return;
+    const bool first = set_first(at);
+    order_tests(child(at, first), asking);
+    order_tests(child(at, !first), asking);
+    asking.push_back(at);
+  }
+
+  // Puts the tests below a node where they belong in the heap. Tests that are not there decide nothing, because all leaves
+  // below them are the same one. Returns whether there is space for all.
+  bool place_tests(const SlicedTree& tree, std::size_t at, std::size_t place, HeapTests& heap) const {
+    at = below_filler(at);
+    if (is_leaf(at)) return true;
+    if (place >= kMaxSlicedLeaves - 1) return false;
+    const RankTest& test = out_.tests_[tree.first_test + slice_of_node_[at] - kFirstTest];
+    heap.column[place] = static_cast<std::uint8_t>(test.column);
+    heap.least[place] = test.least;
+    return place_tests(tree, child(at, false), 2 * place + 1, heap) &&
+           place_tests(tree, child(at, true), 2 * place + 2, heap);
+  }
+
+  Question question_of(std::size_t at) const {
+    const Node& node = nodes_[at];
+    Question asked{node.column};
+    if (node.column > columns_.pad()) {
+      asked.is_set = true;
+      asked.set = trees_.category_tests()[node.key];
+    } else {
+      asked.key = node.key;
+      asked.missing_left = !trees_.marks().empty() && ((trees_.marks()[at / 32] >> (at % 32)) & 1u) != 0;
+    }
+    return asked;
+  }
+
+  // Makes the bits of the number of the leaf that rows reach below a node. The leaves there get numbers in [low, high).
+  // The number from which on they belong to the rows whose bit is set is as round as possible: then few bits of the two
+  // halves have to be selected. A leaf with room for several numbers has all of those that share their high bits, and
+  // its low bits are never selected.
+  Planes select(std::size_t at, std::size_t low, std::size_t high, std::uint32_t* payloads) {
+    at = below_filler(at);
+    Planes made{};
+    if (is_leaf(at)) {
+      std::size_t n_open = 0;
+      while (low % (2u << n_open) == 0 && low + (2u << n_open) <= high) ++n_open;
+      std::fill_n(payloads + low, std::size_t{1} << n_open, nodes_[at].key);
+      for (std::size_t i = 0; i < kMaxPlanes; ++i) made[i] = i < n_open ? kAny : (low >> i) & 1 ? kOnes : kZeros;
+      return made;
+    }
+    const std::size_t first = low + count_leaves(child(at, false), kMaxSlicedLeaves);
+    const std::size_t last = high - count_leaves(child(at, true), kMaxSlicedLeaves);
+    std::size_t step = kMaxSlicedLeaves;
+    while (last / step * step < first) step /= 2;
+    const std::size_t middle = last / step * step;
+    Planes no, yes;
+    if (set_first(at)) {
+      yes = select(child(at, true), middle, high, payloads);
+      no = select(child(at, false), low, middle, payloads);
+    } else {
+      no = select(child(at, false), low, middle, payloads);
+      yes = select(child(at, true), middle, high, payloads);
+    }
+    const std::uint8_t chooser = slice_of_node_[at];
+    for (std::size_t i = 0; i < kMaxPlanes; ++i) {
+      if (no[i] == yes[i] || yes[i] == kAny) {
+        made[i] = no[i];
+      } else if (no[i] == kAny) {
+        made[i] = yes[i];
+      } else if (no[i] == kZeros && yes[i] == kOnes) {
+        made[i] = chooser;
+      } else {
+        release(no[i]);
+        release(yes[i]);
+        made[i] = take();
+        out_.selects_.push_back({chooser, no[i], yes[i], made[i]});
+      }
+    }
+    return made;
+  }
+
+  // Slices of tests are not used again: they may be the answer to a test above as well.
+  void release(std::uint8_t slice) {
+    if (slice >= first_free_) free_.push_back(slice);
+  }
+  std::uint8_t take() {
+    if (free_.empty()) return n_slices_++;
+    const std::uint8_t slice = free_.back();
+    free_.pop_back();
+    return slice;
+  }
+
+  const std::vector<Node>& nodes_;
+  const Trees& trees_;
+  const Columns& columns_;
+  Sliced& out_;
+  std::vector<std::uint8_t> free_;
+  std::vector<std::uint8_t> slice_of_node_;
+  std::size_t n_set_tests_ = 0;
+  std::uint8_t n_slices_ = 0, first_free_ = 0;
+};
+
+std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns) {
+  std::optional<Sliced> found(std::in_place);
+  const auto lower = [&](const auto& nodes) {
+    Lowering lowering(nodes, trees, columns, *found);
+    if (!lowering.read()) return false;
+    found->ranks_ = RankedColumns::make(lowering.questions, trees.category_bits(),
+                                        std::min(kMaxColumns, kMaxColumnsPerTree * trees.trees().size()),
+                                        found->tests_, &found->set_tests_);
+    if (!found->ranks_) return false;
+    const std::size_t max_row_ranks = kernels().sliced.max_row_ranks;
+    if (max_row_ranks > 0 && found->ranks_->size() <= max_row_ranks) lowering.make_heaps();
+    return true;
+  };
+  if (!(trees.is_wide() ? lower(trees.wide()) : lower(trees.narrow()))) return std::nullopt;
+  return found;
+}
+
+std::size_t Sliced::bytes() const {
+  return trees_.size() * sizeof(SlicedTree) + tests_.size() * sizeof(RankTest) +
+         set_tests_.size() * sizeof(SetTest) + selects_.size() * sizeof(Select) +
+         payloads_.size() * sizeof(std::uint32_t) + heaps_.size() * sizeof(HeapTests) + ranks_->bytes();
+}
+
+void Sliced::walk(std::size_t tree, const Block& block, std::uint32_t* payload) const {
+  kernels().sliced.walk(trees_[tree], program(), block.ranks, block.n, payloads(tree), payload);
+}
+
+void Sliced::walk_row(const std::uint32_t* keys, std::uint32_t* payload) const {
+  alignas(64) std::uint8_t ranks[kMaxRowRanks] = {};
+  ranks_->rank_row(keys, ranks);
+  kernels().sliced.walk_row(heaps_, ranks, ranks_->size(), payloads_.data(), payload);
+}
+
+namespace {
+
+// Appends the values of a tree's leaves, or word w of all leaves, then word w + 1 of all leaves.
+template <class Real, class ValueOf>
+void append_leaves(const std::uint32_t* payloads, ValueOf value_of, AlignedVector<Real>& out) {
+  const std::size_t first = out.size();
+  out.resize(first + kMaxSlicedLeaves);
+  auto* bytes = reinterpret_cast<std::uint8_t*>(out.data() + first);
+  for (std::size_t leaf = 0; leaf < kMaxSlicedLeaves; ++leaf) {
+    const Real value = value_of(payloads[leaf]);
+    std::uint8_t of_value[sizeof value];
+    std::memcpy(of_value, &value, sizeof value);
+    for (std::size_t i = 0; i < sizeof value; ++i) {
+      const std::size_t at = kernels().sliced.leaves_are_words ? (i / 2 * kMaxSlicedLeaves + leaf) * 2 + i % 2
+                                                               : leaf * sizeof value + i;
+      bytes[at] = of_value[i];
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<SlicedSums> SlicedSums::make(const Sliced& sliced, const std::vector<Tree>& trees,
+                                           const NodeValues& values) {
+  if (values.are_vectors()) return std::nullopt;
+  std::optional<SlicedSums> made{SlicedSums()};
+  for (std::size_t output = 0; output < values.n_outputs(); ++output) {
+    const std::size_t n_before = made->trees_.size();
+    for (std::size_t t = 0; t < trees.size(); ++t) {
+      if (static_cast<std::size_t>(std::max(trees[t].output, 0)) != output) continue;
+      made->trees_.push_back(sliced.trees()[t]);
+      if (values.in_float32()) {
+        append_leaves(sliced.payloads(t), [](auto payload) { return std::bit_cast<float>(payload); }, made->floats_);
+      } else {
+        append_leaves(sliced.payloads(t), [&](auto payload) { return *values.at(payload); }, made->doubles_);
+      }
+    }
+    made->n_trees_.push_back(made->trees_.size() - n_before);
+  }
+  return made;
+}
+
+template <class Real>
+void SlicedSums::add(const Sliced& sliced, const Block& block, Real* sums) const {
+  std::size_t first = 0;
+  for (const std::size_t n_trees : n_trees_) {
+    const std::span<const SlicedTree> trees(trees_.data() + first, n_trees);
+    if constexpr (std::is_same_v<Real, float>) {
+      kernels().sliced.add_floats(trees, sliced.program(), block.ranks, block.n,
+                                  floats_.data() + first * kMaxSlicedLeaves, sums);
+    } else {
+      kernels().sliced.add_doubles(trees, sliced.program(), block.ranks, block.n,
+                                   doubles_.data() + first * kMaxSlicedLeaves, sums);
+    }
+    first += n_trees;
+    sums += block.n;
+  }
+}
+
+template void SlicedSums::add(const Sliced&, const Block&, float*) const;
+template void SlicedSums::add(const Sliced&, const Block&, double*) const;
+
+}  // namespace scurry

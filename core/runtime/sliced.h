@@ -1,0 +1,83 @@
+// Sliced: trees of up to 64 leaves, evaluated for 512 rows at once by logic on bits.
+//
+//        a?            1. Every test is made for all rows, by comparing bytes (ranks.h). A slice holds the answers: the
+//      /    \             bit of a row is set if the row goes right.
+//    b?      c?               a = 1 1 0 0 …      b = 0 1 1 0 …      c = 1 0 1 1 …
+//   /  \    /  \       2. The bits of the leaves' numbers are selected from the bottom up. In a slice, `a ? x : y` is one
+//  0    1  2    3         instruction for 512 rows, whatever the shape of the tree:
+//                             high bit = a = 1 1 0 0 …      low bit = a ? c : b = 1 0 1 0 …
+//                      3. The numbers (here 3, 2, 1, 0) are put together, one byte per row, and look up leaf values in
+//                         registers. Values are added tree by tree, as the source does.
+//
+// A single row has the answers of all tests of a tree in one word, if the tree has no more than 6 levels: the path is then
+// read from the bits of the word.
+//
+// All tests of a tree are made, not only those on a row's path. As 64 of them cost as much as one step of a walk, this
+// pays for trees of boosted models, which are small.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "runtime/aligned.h"
+#include "runtime/columns.h"
+#include "runtime/node_values.h"
+#include "runtime/ranks.h"
+#include "runtime/trees.h"
+
+namespace scurry {
+
+class Sliced {
+ public:
+  // Nothing if some tree has too many leaves, or if making ranks would take longer than it saves.
+  static std::optional<Sliced> find(const Trees& trees, const Columns& columns);
+
+  const RankedColumns& ranks() const { return *ranks_; }
+  const std::vector<SlicedTree>& trees() const { return trees_; }
+  SlicedProgram program() const { return {tests_.data(), set_tests_.data(), selects_.data()}; }
+  // By the numbers of a tree's leaves, with space for all that there could be.
+  const std::uint32_t* payloads(std::size_t tree) const { return payloads_.data() + tree * kMaxSlicedLeaves; }
+  std::size_t bytes() const;
+
+  // payload[row] of the leaf each row of the block reaches in a tree.
+  void walk(std::size_t tree, const Block& block, std::uint32_t* payload) const;
+  // payload[tree] of the leaf that the row with these keys reaches in every tree, if walks_rows().
+  void walk_row(const std::uint32_t* keys, std::uint32_t* payload) const;
+  bool walks_rows() const { return !heaps_.empty(); }
+
+ private:
+  template <class Node>
+  class Lowering;
+
+  std::vector<SlicedTree> trees_;
+  std::vector<RankTest> tests_;
+  std::vector<SetTest> set_tests_;
+  std::vector<Select> selects_;
+  std::vector<std::uint32_t> payloads_;
+  std::optional<RankedColumns> ranks_;
+  std::vector<HeapTests> heaps_;  // for single rows, if all trees are flat and a register holds the ranks of a row
+};
+
+// What the leaves of sliced trees add, laid out so that finding the leaves and adding them is one loop.
+class SlicedSums {
+ public:
+  // Nothing if leaves are vectors.
+  static std::optional<SlicedSums> make(const Sliced& sliced, const std::vector<Tree>& trees, const NodeValues& values);
+
+  // Adds what all trees say about the rows of a block to sums [output][block.n], in the order of the trees.
+  template <class Real>
+  void add(const Sliced& sliced, const Block& block, Real* sums) const;
+  std::size_t bytes() const { return floats_.size() * sizeof(float) + doubles_.size() * sizeof(double); }
+
+ private:
+  SlicedSums() = default;
+
+  std::vector<SlicedTree> trees_;     // those of each output in turn
+  std::vector<std::size_t> n_trees_;  // of each output
+  AlignedVector<float> floats_;       // [tree][leaf], or the same bits as words, see SlicedKernels
+  AlignedVector<double> doubles_;
+};
+
+}  // namespace scurry

@@ -1,0 +1,271 @@
+"""Cascade: a cheap forest, the certainty from which on it answers alone, and the expensive model behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.cascades.certainty import CheapAnswers, ask_cheap
+from scurry.cascades.expensive import Expensive
+from scurry.checks import Progress, check_count, check_progress
+from scurry.errors import FormatError, InputError
+from scurry.forest import Forest
+from scurry.forest.storage import container_bytes, container_of, read_container, write_container
+from scurry.formatting import align, format_share
+from scurry.plan import Plan
+from scurry.predictor import Predictor
+from scurry.promises import Certificate, Promise
+
+BATCH_SIZE = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class CascadeRun:
+    """What happened to each row.
+
+    Attributes
+    ----------
+    labels : array of shape (n_rows,)
+        Answers: labels, or values of a regressor.
+    passed_on : bool array of shape (n_rows,)
+        The rows that the expensive model answered.
+    certainty : float64 array of shape (n_rows,)
+        How sure the cheap model was, from 0 to 1.
+    """
+
+    labels: NDArray[Any]
+    passed_on: NDArray[np.bool_]
+    certainty: NDArray[np.float64]
+
+    @property
+    def share_passed_on(self) -> float:
+        """Share of rows that the expensive model answered, 0 if there are no rows."""
+        return float(self.passed_on.sum() / max(len(self.passed_on), 1))
+
+    def __repr__(self) -> str:
+        return f"CascadeRun(n_rows={len(self.labels)}, passed_on={format_share(self.share_passed_on)})"
+
+
+class Cascade:
+    """A cheap forest in front of an expensive model. `scurry.cascade` makes one.
+
+    Parameters
+    ----------
+    cheap : Predictor
+        The cheap forest and the plan that runs it.
+    expensive : estimator, callable or None
+        What answers the rows that are passed on: an object with a ``predict`` method, or a function of rows. With None
+        such rows raise an error.
+    min_certainty : float
+        Rows of which the cheap model is surer than this get its answer. The others are passed on.
+    router : Forest, optional
+        For a regressor: the classifier of rows by which certainty is estimated.
+    certificate : Certificate, optional
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = make_classification(4000, random_state=0)
+    >>> expensive = RandomForestClassifier(random_state=0).fit(X[:1000], y[:1000])
+    >>> cheap = RandomForestClassifier(10, random_state=1).fit(X[:1000], y[:1000])
+    >>> cascade = scurry.cascade(cheap, expensive, X[1000:3000], promise=scurry.promises.Labels(0.02))
+    >>> run = cascade.run(X[3000:])
+    >>> bool((run.labels[run.passed_on] == expensive.predict(X[3000:][run.passed_on])).all())
+    True
+    """
+
+    def __init__(
+        self,
+        cheap: Predictor,
+        expensive: Any,
+        min_certainty: float,
+        *,
+        router: Forest | None = None,
+        certificate: Certificate | None = None,
+    ) -> None:
+        self.cheap, self.expensive, self.min_certainty = cheap, expensive, float(min_certainty)
+        self.router, self.certificate = router, certificate
+        self._expensive = Expensive(expensive)
+
+    @property
+    def promise(self) -> Promise | None:
+        """What may change, how much and how surely; None if nothing is promised."""
+        return None if self.certificate is None else self.certificate.promise
+
+    def predict(
+        self,
+        X: Any,
+        n_threads: int | None = 1,
+        *,
+        batch_size: int | None = BATCH_SIZE,
+        recorded: Any = None,
+        progress: Progress | None = None,
+    ) -> NDArray[Any]:
+        """Predict the label or the value of each row.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        n_threads : int or None, default 1
+            Threads of the cheap model. None uses all cores.
+        batch_size : int or None, default 1024
+            The most rows that the expensive model gets at once; None passes all of them on in one call.
+        recorded : array of shape (n_rows,), optional
+            Answers of the expensive model that are known already. It is not called then.
+        progress : callable, optional
+            Called as ``progress(n_done, n_total)`` after each batch, with numbers of rows passed on.
+
+        Returns
+        -------
+        array of shape (n_rows,)
+
+        Raises
+        ------
+        InputError
+            If rows must be passed on, and there is no expensive model.
+        """
+        return self.run(X, n_threads, batch_size=batch_size, recorded=recorded, progress=progress).labels
+
+    def passes_on(self, X: Any, n_threads: int | None = 1) -> NDArray[np.bool_]:
+        """Return which rows would be passed on, without calling the expensive model.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        n_threads : int or None, default 1
+
+        Returns
+        -------
+        bool array of shape (n_rows,)
+        """
+        return np.asarray(~self._keeps(self._ask(X, n_threads)))
+
+    def run(
+        self,
+        X: Any,
+        n_threads: int | None = 1,
+        *,
+        batch_size: int | None = BATCH_SIZE,
+        recorded: Any = None,
+        progress: Progress | None = None,
+    ) -> CascadeRun:
+        """Predict, and report which rows were passed on.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        n_threads, batch_size, recorded, progress : optional
+            As for `predict`.
+
+        Returns
+        -------
+        CascadeRun
+            ``labels, passed_on, certainty``.
+        """
+        size = None if batch_size is None else check_count("batch_size", batch_size)
+        check_progress(progress)
+        said = self._ask(X, n_threads)
+        kept = self._keeps(said)
+        passed = np.flatnonzero(~kept)
+        if recorded is not None:
+            other = Expensive(recorded).recorded(len(kept), "X")[passed]
+        elif len(passed) == 0:
+            return CascadeRun(said.answers, ~kept, said.certainty)
+        elif not self._expensive.can_answer:
+            raise InputError(
+                f"{len(passed):,} of {len(kept):,} rows must be passed on to the expensive model, which this cascade "
+                "does not have: it was made of recorded answers, or loaded without it. Pass the model: "
+                "scurry.Cascade.load(path, expensive); or its answers: recorded=. cascade.passes_on(X) says which "
+                "rows need one",
+                argument="expensive",
+            )
+        else:
+            other = self._expensive.answer(X, passed, size, progress)
+        answers = _promote(said.answers, other)
+        answers[passed] = other
+        return CascadeRun(answers, ~kept, said.certainty)
+
+    def _ask(self, X: Any, n_threads: int | None) -> CheapAnswers:
+        return ask_cheap(self.cheap, self.router, X, n_threads)
+
+    def _keeps(self, said: CheapAnswers) -> NDArray[np.bool_]:
+        return np.asarray(said.certainty > self.min_certainty)
+
+    def summary(self) -> str:
+        """Return what is promised and what was measured when the cascade was made; print it."""
+        about = {} if self.certificate is None else self.certificate.lines()
+        return align({"cheap": repr(self.cheap.forest), **about})
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the cheap forest, the certainty it needs and the certificate to a ``.scurry`` file.
+
+        The expensive model is not part of the file; `load` takes it.
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        self.cheap.forest.refuse_front("be saved")
+        arrays = {"cheap": _as_bytes("predictor", *self.cheap.to_parts())}
+        if self.router is not None:
+            arrays["router"] = _as_bytes("forest", *self.router.to_parts())
+        certificate = None if self.certificate is None else self.certificate.to_json()
+        write_container(path, "cascade", {"min_certainty": self.min_certainty, "certificate": certificate}, arrays)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], expensive: Any = None) -> Self:
+        """Load a cascade; nothing in the file is executed.
+
+        Parameters
+        ----------
+        path : str or path
+        expensive : estimator, callable or None
+            The model that answers the rows passed on. It must be the one that the cascade was made for, since the
+            promise compares with its answers. Without it, rows that must be passed on raise an error.
+
+        Returns
+        -------
+        Cascade
+
+        Raises
+        ------
+        FormatError
+            If the file holds no cascade.
+        """
+        container = read_container(path)
+        if container.kind != "cascade":
+            raise FormatError(f"{path} holds a {container.kind}, not a cascade; use scurry.load")
+        with container.reading("cascade"):
+            limit, certificate = container.field("min_certainty", float | int), container.header.get("certificate")
+            inner = container_of(container.array("cheap", np.uint8).tobytes())
+            cheap = Predictor(Forest.from_container(inner), Plan.from_container(inner))
+            router = None
+            if not cheap.forest.is_classifier:
+                router = Forest.from_container(container_of(container.array("router", np.uint8).tobytes()))
+                if router.n_features != cheap.forest.n_features or router.n_classes != 2:
+                    raise FormatError("its two forests do not fit together")
+            return cls(
+                cheap,
+                expensive,
+                limit,
+                router=router,
+                certificate=None if certificate is None else Certificate.from_json(certificate),
+            )
+
+    def __repr__(self) -> str:
+        return f"Cascade({self.cheap!r}, min_certainty={self.min_certainty:.4g})"
+
+
+def _as_bytes(kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint8]:
+    return np.frombuffer(container_bytes(kind, header, arrays), np.uint8)
+
+
+def _promote(answers: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy of answers that can also hold the others: longer texts, or a class the cheap model lacks."""
+    return answers.astype(np.result_type(answers.dtype, other.dtype)) if len(other) else answers.copy()

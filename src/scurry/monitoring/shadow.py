@@ -1,0 +1,125 @@
+"""Shadow rows: what a predictor answers next to what the full model answers, counted as the promise counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.errors import InputError
+from scurry.forest.tables import CodedRows
+from scurry.monitoring.betting import Counts, Part
+from scurry.plan import Plan
+from scurry.predictor import Predictor
+from scurry.promises import Labels, Outcomes, Promise, Values
+
+
+def find_parts(promise: Promise) -> tuple[Part, ...]:
+    """Return the parts of a promise that rows can break; none if it is about something else than answers."""
+    nothing = np.empty(0)
+    known: dict[str, Any] = dict.fromkeys(
+        ("probabilities", "full_probabilities", "log_odds", "full_log_odds", "queries", "y"), nothing
+    )
+    outcomes = Outcomes(answers=nothing, full=nothing, **known)
+    parts = [Part(count.what, promise.losses, count.max_rate, count.unit) for count in promise.count(outcomes)]
+    mean = promise.mean(outcomes)
+    return tuple(parts) if mean is None else (*parts, Part(mean.what, promise.losses, mean.max_rise))
+
+
+def count_losses(promise: Promise, parts: Sequence[Part], outcomes: Outcomes) -> list[Counts]:
+    """Return how often each loss occurred among these rows, for each part."""
+    counts = []
+    for count in promise.count(outcomes):
+        others = count.n_rows - count.n_broken - count.n_mended
+        gains = [count.n_mended] if len(promise.losses) == 3 else []
+        counts.append(np.array([*gains, others, count.n_broken], np.int64))
+    mean = promise.mean(outcomes)
+    if mean is not None:
+        places = np.searchsorted(parts[-1].losses, mean.values - mean.full_values)
+        counts.append(np.bincount(places, minlength=len(parts[-1].losses)).astype(np.int64))
+    return counts
+
+
+def take(outcomes: Outcomes, chosen: NDArray[Any]) -> Outcomes:
+    """Return the outcomes of some rows: a mask, or indices."""
+    arrays = {f.name: getattr(outcomes, f.name) for f in fields(outcomes) if f.name != "classes"}
+    return replace(outcomes, **{name: array[chosen] for name, array in arrays.items() if array is not None})
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A predictor next to its full model.
+
+    Attributes
+    ----------
+    predictor : Predictor
+    promise : Promise
+    """
+
+    predictor: Predictor
+    promise: Promise
+
+    @property
+    def by_query(self) -> bool:
+        """Whether rows are documents of queries, which are drawn and counted as a whole."""
+        return self.predictor.plan.ranks_groups
+
+    @property
+    def by_group(self) -> bool:
+        """Whether the promise is about one row of each group."""
+        return getattr(self.promise, "holds", "rows") == "groups"
+
+    @cached_property
+    def full(self) -> Predictor:
+        """The predictor that evaluates every tree: the model itself, or the vote of all trees."""
+        forest, plan = self.predictor.forest, self.predictor.plan
+        if isinstance(self.promise, Labels) and self.promise.against == "vote":
+            assert plan.stop is not None
+            stop = plan.stop.without_stops()
+            if stop is None:
+                raise InputError("this plan cannot be run in full, so that its promise cannot be watched")
+            return Predictor(forest, Plan(order=plan.order, stop=stop))
+        return Predictor.full(forest)
+
+    def restore(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Return rows that were kept as the forest reads them."""
+        return rows.view(CodedRows) if self.predictor.forest.is_encoded else rows
+
+    def observe(self, rows: NDArray[Any], numbers: NDArray[np.int64], answers: NDArray[Any] | None = None) -> Outcomes:
+        """Return what shadow rows get next to what the full model gives them.
+
+        Parameters
+        ----------
+        rows : array of shape (n_rows, n_features)
+        numbers : int64 array of shape (n_rows,)
+            Numbers of rows or, where queries are ranked, of queries.
+        answers : array of shape (n_rows,), optional
+            The predictor's answers, where they are known.
+        """
+        forest = self.predictor.forest
+        classes = () if forest.classes is None else tuple(forest.classes.tolist())
+        if self.by_query:
+            ranked = self.predictor.predict(rows, groups=numbers)
+            return Outcomes(answers=ranked, full=forest.predict(rows), queries=numbers)
+        of = self.promise.of if isinstance(self.promise, Values) else None
+        known: dict[str, Any] = {}
+        if of == "probability":
+            known["probabilities"] = self.predictor.predict_proba(rows)[:, 1]
+            known["full_probabilities"] = forest.predict_proba(rows)[:, 1]
+        elif of == "log-odds":
+            known["log_odds"] = self.predictor.run(rows).scores * forest.link_scale
+            known["full_log_odds"] = self.full.run(rows).scores * forest.link_scale
+        return Outcomes(
+            answers=self.predictor.predict(rows) if answers is None else answers,
+            full=self.full.predict(rows),
+            classes=classes,
+            **known,
+        )
+
+    def count_trees(self, rows: NDArray[Any], numbers: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Return after how many trees the predictor stops each row."""
+        return self.predictor.run(self.restore(rows), groups=numbers if self.by_query else None).trees

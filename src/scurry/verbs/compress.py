@@ -1,0 +1,379 @@
+"""The verb `scurry.compress`: a smaller forest, and a promise about its answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.checks import Progress, RandomState, check_count, check_numbers, check_progress, check_random_state
+from scurry.compression.certify import Answers, Verdict, compare, judge_promise
+from scurry.compression.path import Compressor, Step, list_steps
+from scurry.compression.size import packed_size
+from scurry.errors import InfeasibleError, InputError
+from scurry.forest import Forest, as_rows
+from scurry.formatting import format_bytes
+from scurry.importers import from_model
+from scurry.plan import Plan
+from scurry.predictor import Predictor
+from scurry.promises import (
+    Accuracy,
+    Certificate,
+    Labels,
+    LabelsPerClass,
+    Outcomes,
+    Promise,
+    Recall,
+    RowSummary,
+    SizeMeasurement,
+    SizePoint,
+    Values,
+)
+from scurry.stopping.sample import InMemory
+from scurry.verbs.assumptions import CheckedRows, check_rows
+
+_KINDS = (Labels, LabelsPerClass, Recall, Accuracy, Values)
+_DEFAULT = Labels(0.005)
+_N_BEYOND = 3  # candidates after the first that failed, so that the path shows what would have come
+_WORTH = 0.99  # a candidate that is hardly smaller than the one before is left out
+
+
+def compress(
+    model: Any,
+    X_cal: Any,
+    y_cal: Any = None,
+    *,
+    promise: Promise | None = None,
+    max_bytes: int | None = None,
+    X_fit: Any = None,
+    random_state: RandomState = None,
+    progress: Progress | None = None,
+) -> Predictor:
+    """Make a forest smaller, and promise what that does to its answers.
+
+    Candidates become smaller step by step: nodes share thresholds and leaves share values, then trees and splits go.
+    Each is tested on `X_cal` until one fails; the last before it is taken. Where `promise` allows less than one label
+    in a hundred to change, no tree and no split goes. Ask for `scurry.promises.Accuracy` to make a forest much smaller:
+    many labels may then change, as long as as many become right as become wrong.
+
+    Parameters
+    ----------
+    model : estimator, booster, path or Forest
+        Whatever `scurry.from_model` reads.
+    X_cal : array or DataFrame of shape (n_rows, n_features)
+        Calibration rows: like those to be predicted, and not used to train the model.
+    y_cal : array of shape (n_rows,), optional
+        Their labels, or a regressor's targets. The promises `Accuracy` and `Recall` need them; else they are measured.
+    promise : Promise, optional
+        What may change, and how surely: `Labels` (the default is ``Labels(0.005)``), `LabelsPerClass`, `Recall`,
+        `Accuracy`, or `Values` for the values of a regressor and for probabilities.
+    max_bytes : int, optional
+        The largest size of the packed file. Alone, it takes the first candidate that fits, and nothing is promised.
+        With a promise, the first that fits and is certified.
+    X_fit : array or DataFrame, optional
+        Rows that weigh splits and refit leaves; no labels are needed. They should include the training rows, and must
+        not be in `X_cal`. Without them, splits are weighed by the counts of training rows that the model knows, and
+        leaves keep their values: a promise about accuracy then keeps about twice as many nodes.
+    random_state : int, Generator, RandomState or None
+        Accepted as everywhere. Nothing is drawn at random.
+    progress : callable, optional
+        Called as ``progress(n_done, n_total)`` after each candidate; an exception it raises ends the search.
+
+    Returns
+    -------
+    Predictor
+        Its `forest` is the smaller forest, all of which is evaluated. ``certificate.measured.path`` has all candidates.
+
+    Raises
+    ------
+    InfeasibleError
+        If no candidate fits into `max_bytes`, or so few rows cannot certify the promise. The message says what can.
+
+    Warns
+    -----
+    UserWarning
+        If rows of `X_cal` are no independent draws: they are in `X_fit`, they are copies, or they trained the model.
+
+    Notes
+    -----
+    The test assumes that rows of `X_cal` are independent draws like the rows to come. All candidates are made without
+    them, and tested in a fixed order up to the first failure, so their number needs no correction.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = make_classification(6000, flip_y=0.2, random_state=0)
+    >>> model = RandomForestClassifier(30, random_state=0).fit(X[:2000], y[:2000])
+    >>> small = scurry.compress(
+    ...     model, X[2000:], y[2000:], promise=scurry.promises.Accuracy(0.02), X_fit=X[:2000])
+    >>> print(small.promise.describe())
+    With confidence 0.95, on new rows accuracy is at most 2 points below the model's.
+    >>> measured = small.certificate.measured
+    >>> measured.n_nodes < measured.full_nodes / 8
+    True
+    """
+    forest = from_model(model)
+    check_random_state(random_state)
+    limit = None if max_bytes is None else check_count("max_bytes", max_bytes)
+    asked = _check_promise(forest, promise, limit, y_cal)
+    fit_rows = None if X_fit is None else as_rows(forest, X_fit)
+    if fit_rows is not None and len(fit_rows) == 0:
+        raise InputError("X_fit has no rows; leave it out, or pass the training rows", argument="X_fit")
+    rows = _check_rows(forest, X_cal, y_cal, fit_rows, is_promised=asked is not None and asked.rows_needed() > 0)
+    trial = _Trial.of(forest, rows, asked)
+    if asked is not None and asked.rows_needed() > len(trial.rows):
+        raise InfeasibleError(
+            f"{len(trial.rows):,} {rows.unit}s cannot certify {asked!r}: at least {asked.rows_needed():,} are needed. "
+            "Pass more calibration rows, or promise less",
+            n_rows_needed=asked.rows_needed(),
+            argument="promise",
+        )
+    compressor = Compressor(forest, fit_rows)
+    candidates = _walk(compressor, trial, limit, check_progress(progress))
+    chosen = _choose(candidates, asked, limit)
+    certificate = _write_certificate(trial, compressor, rows, chosen, candidates, limit, X_cal, y_cal)
+    return Predictor(chosen.forest, Plan.full(chosen.forest, certificate))
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    step: Step
+    forest: Forest
+    n_bytes: int
+    outcomes: Outcomes
+    tested: Verdict | None
+    is_certified: bool
+
+    def point(self, promise: Promise | None) -> SizePoint:
+        right = _share_right(self.outcomes, self.outcomes.answers)
+        return SizePoint(
+            node_share=self.step.node_share,
+            split_bits=self.step.split_bits,
+            n_trees=self.forest.n_trees,
+            n_nodes=self.forest.n_nodes,
+            n_bytes=self.n_bytes,
+            changed=_share_changed(self.outcomes, promise),
+            accuracy=right,
+            is_certified=self.is_certified,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """The rows that test candidates, and what the model answers to them."""
+
+    forest: Forest
+    rows: NDArray[Any]
+    y: NDArray[Any] | None
+    full: Answers
+    promise: Promise | None
+
+    @classmethod
+    def of(cls, forest: Forest, rows: CheckedRows, promise: Promise | None) -> _Trial:
+        tests = np.ones(rows.sample.n_rows, np.bool_) if rows.groups is None else rows.divide(0)[1]
+        matrix = rows.sample.gathered()[tests]
+        return cls(forest, matrix, None if rows.y is None else rows.y[tests], Answers.of(forest, matrix), promise)
+
+    def compare(self, small: Forest) -> Outcomes:
+        return compare(self.forest, self.full, Answers.of(small, self.rows), self.y)
+
+
+def _walk(compressor: Compressor, trial: _Trial, max_bytes: int | None, progress: Progress | None) -> list[_Candidate]:
+    """Return the candidates from large to small: to the first that fails its test or fits, and a few more."""
+    promise = trial.promise
+    steps = list_steps(compressor.forest, _max_changed(promise))
+    candidates: list[_Candidate] = []
+    n_beyond, has_failed = 0, False
+    for at, step in enumerate(steps):
+        small = compressor.make(step)
+        n_bytes = packed_size(small)
+        # Sizes do not depend on the rows that test, so leaving out a candidate does not either.
+        if not candidates or n_bytes < _WORTH * candidates[-1].n_bytes:
+            outcomes = trial.compare(small)
+            tested = None if promise is None else judge_promise(promise, outcomes)
+            # What changes no answer needs no proof.
+            passes = tested is None or tested.passes or not step.split_bits
+            has_failed = has_failed or not passes
+            candidates.append(_Candidate(step, small, n_bytes, outcomes, tested, not has_failed))
+            is_found = max_bytes is not None and n_bytes <= max_bytes and not has_failed
+            n_beyond += has_failed or is_found or n_beyond > 0
+        if progress is not None:
+            progress(at + 1, len(steps))
+        if n_beyond >= _N_BEYOND:
+            break
+    return candidates
+
+
+def _choose(candidates: list[_Candidate], promise: Promise | None, max_bytes: int | None) -> _Candidate:
+    certified = [candidate for candidate in candidates if candidate.is_certified]
+    if max_bytes is None:
+        return certified[-1]
+    for candidate in certified:
+        if candidate.n_bytes <= max_bytes:
+            return candidate
+    least = certified[-1].n_bytes
+    what = "the smallest candidate" if promise is None else f"the smallest that keeps {promise!r}"
+    more = "" if promise is None else ", promise less, or pass more calibration rows"
+    raise InfeasibleError(
+        f"max_bytes={max_bytes:,} is too small: {what} takes {least:,} bytes ({format_bytes(least)}). Allow as many"
+        f"{more}",
+        float(least),
+        argument="max_bytes",
+    )
+
+
+def _check_promise(forest: Forest, promise: Promise | None, max_bytes: int | None, y_cal: Any) -> Promise | None:
+    """Return the promise that is asked for, None where only the size is; raise an error that says what is accepted."""
+    if promise is None and max_bytes is not None:
+        return None
+    if promise is None and not forest.is_classifier:
+        raise InputError(
+            "the model is a regressor: pass promise=scurry.promises.Values(max_error), with a quarter of its RMSE as "
+            "max_error, say, or max_bytes",
+            argument="promise",
+        )
+    asked = _DEFAULT if promise is None else promise
+    if not isinstance(asked, _KINDS):
+        accepted = ", ".join(kind.__name__ for kind in _KINDS)
+        raise InputError(f"compress can promise {accepted}, got {promise!r}", argument="promise")
+    if isinstance(asked, Labels) and (asked.against != "model" or asked.holds != "rows"):
+        raise InputError("compress compares labels with the model's, over rows: leave `against` and `holds` out")
+    if asked.IS_ABOUT_CLASSES and forest.n_classes < 2:
+        kind = "regressor; promise Values(max_error)" if not forest.is_classifier else "classifier of a single class"
+        raise InputError(f"{type(asked).__name__} compares labels, and the model is a {kind}", argument="promise")
+    if isinstance(asked, Values):
+        _check_values(forest, asked)
+    elif isinstance(asked, LabelsPerClass | Recall):
+        named = [asked.class_] if isinstance(asked, Recall) else [label for label, _ in asked.rates]
+        forest.codes_of(named, "promise")
+    if asked.NEEDS_LABELS and y_cal is None:
+        raise InputError(
+            f"y_cal is needed: {type(asked).__name__} compares answers with known labels; pass them, or promise "
+            "Labels(…), which needs none",
+            argument="y_cal",
+        )
+    return asked
+
+
+def _check_values(forest: Forest, promise: Values) -> None:
+    if forest.n_outputs != 1 and not forest.n_classes == 2:
+        raise InputError(
+            "Values compares one value per row, and the model gives several; promise Labels(…) or Accuracy(…)",
+            argument="promise",
+        )
+    if forest.is_classifier == (promise.of == "value"):
+        wanted = 'of="probability"' if forest.is_classifier else 'of="value"'
+        kind = "classifier" if forest.is_classifier else "regressor"
+        raise InputError(f"the model is a {kind}: promise Values(…, {wanted}), got {promise!r}", argument="promise")
+    if promise.of == "log-odds" and (forest.link != "logistic" or forest.n_outputs != 1):
+        raise InputError(
+            'log-odds need a model that adds up scores with a logistic link; promise Values(…, of="probability")',
+            argument="promise",
+        )
+
+
+def _check_rows(forest: Forest, X_cal: Any, y_cal: Any, fit_rows: Any, *, is_promised: bool) -> CheckedRows:
+    """Return the rows that may test, with what was wrong with the others warned of."""
+    matrix = as_rows(forest, X_cal)
+    if len(matrix) == 0:
+        raise InputError("X_cal has no rows; pass rows like those to be predicted", argument="X_cal")
+    y = None if y_cal is None else np.asarray(y_cal)
+    if y is not None and y.shape != (len(matrix),):
+        raise InputError(f"y_cal has shape {y.shape}, X_cal has {len(matrix)} rows", argument="y_cal")
+    if y is not None and forest.is_classifier:
+        forest.codes_of(y, "y_cal")
+    elif y is not None:
+        y = check_numbers("y_cal", y)
+        if not np.isfinite(y).all():
+            raise InputError("y_cal has missing or infinite values; leave out these rows, or y_cal", argument="y_cal")
+    sample = InMemory(matrix)
+    if not is_promised:
+        return CheckedRows(sample=sample, y=y)
+    return check_rows(forest, sample, y, None, fit_rows)
+
+
+def _max_changed(promise: Promise | None) -> float | None:
+    """Return the share of labels that may change, where that is what a promise is about."""
+    if isinstance(promise, Labels | LabelsPerClass):
+        return promise.max_changed if isinstance(promise, Labels) else min(rate for _, rate in promise.rates)
+    return min(promise.max_loss, promise.max_changed) if isinstance(promise, Recall) else None
+
+
+def _share_changed(outcomes: Outcomes, promise: Promise | None) -> float:
+    if isinstance(promise, Values):
+        return promise.count(outcomes)[0].rate
+    return float(outcomes.changed.mean())
+
+
+def _share_right(outcomes: Outcomes, answers: NDArray[Any]) -> float | None:
+    return None if outcomes.y is None or not outcomes.classes else float((answers == outcomes.y).mean())
+
+
+def _write_certificate(
+    trial: _Trial,
+    compressor: Compressor,
+    rows: CheckedRows,
+    chosen: _Candidate,
+    candidates: list[_Candidate],
+    max_bytes: int | None,
+    X_cal: Any,
+    y_cal: Any,
+) -> Certificate:
+    forest, promise, outcomes, tested = trial.forest, trial.promise, chosen.outcomes, chosen.tested
+    n_fit = 0 if compressor.rows is None or chosen.step.node_share == 1 else len(compressor.rows)
+    measured = SizeMeasurement(
+        n_bytes=chosen.n_bytes,
+        full_bytes=packed_size(forest),
+        n_nodes=chosen.forest.n_nodes,
+        full_nodes=forest.n_nodes,
+        n_trees=chosen.forest.n_trees,
+        full_trees=forest.n_trees,
+        changed=_share_changed(outcomes, promise),
+        accuracy=_share_right(outcomes, outcomes.answers),
+        full_accuracy=_share_right(outcomes, outcomes.full),
+        path=tuple(candidate.point(promise) for candidate in candidates),
+        model=forest.digest,
+    )
+    if outcomes.y is not None and not forest.is_classifier:
+        of_small, of_full = (
+            float(np.sqrt(np.square(values - outcomes.y).mean())) for values in (outcomes.answers, outcomes.full)
+        )
+        measured = replace(measured, rmse=of_small, full_rmse=of_full)
+    given = {"promise": promise, "max_bytes": max_bytes}
+    data = ["model", "X_cal", *(["y_cal"] if y_cal is not None else [])]
+    data += [f"{name}={_as_code(value)}" for name, value in given.items() if value is not None]
+    data += ["X_fit=X_fit"] if compressor.rows is not None else []
+    certificate = Certificate(
+        method="compress",
+        promise=promise,
+        n_calibration_rows=len(as_rows(forest, X_cal)),
+        n_fit_rows=n_fit,
+        n_shared_rows=rows.n_shared,
+        why=chosen.step.describe() + (", leaves refitted" if n_fit else ""),
+        recipe=f"scurry.compress({', '.join(data)})",
+        measured=measured,
+        rows=RowSummary.of(trial.rows),
+    )
+    if rows.warned:
+        return replace(certificate, promise=None, note="The calibration rows look like rows that trained the model.")
+    if promise is None:
+        return replace(certificate, note="The forest was chosen by its size.")
+    if tested is None or promise.confidence is None or not promise.rows_needed():
+        return certificate
+    return replace(
+        certificate,
+        n_rows=len(trial.rows),
+        unit=rows.unit,
+        n_broken=tested.n_broken,
+        n_gained=tested.n_gained,
+        bound=tested.bound,
+        tests=tested.tests,
+    )
+
+
+def _as_code(value: Any) -> str:
+    return f"scurry.promises.{value!r}" if isinstance(value, Promise) else repr(value)

@@ -1,0 +1,115 @@
+"""Cascade: who answers which row, and what a file holds."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
+
+import scurry
+from scurry.errors import FormatError, InputError
+
+NUMPY_ALONE = Path(__file__).parents[1] / "support" / "numpy_alone.py"
+X = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
+Y = np.where(X[:, 0] + X[:, 1] * X[:, 2] > 0, "yes", "no")
+CHEAP = scurry.Predictor.full(scurry.from_model(GradientBoostingClassifier(n_estimators=9, random_state=0).fit(X, Y)))
+
+
+def answer(rows):
+    return np.where(rows[:, 1] > 0, "perhaps", "no")
+
+
+@pytest.fixture
+def cascade():
+    return scurry.Cascade(CHEAP, answer, 0.45)
+
+
+def test_sure_rows_stay_and_the_others_are_passed_on(cascade):
+    run = cascade.run(X)
+    lead = np.abs(np.diff(CHEAP.predict_proba(X), axis=1)[:, 0])
+    np.testing.assert_array_equal(run.passed_on, lead <= 0.45)
+    assert 0 < run.share_passed_on < 1
+    np.testing.assert_array_equal(run.labels, np.where(run.passed_on, answer(X), CHEAP.predict(X)))
+    np.testing.assert_array_equal(cascade.predict(X, batch_size=7), run.labels)
+    np.testing.assert_array_equal(cascade.passes_on(X), run.passed_on)
+    assert "perhaps" in run.labels  # longer than any label of the cheap model
+    assert repr(run).startswith("CascadeRun(n_rows=200, passed_on=")
+
+
+def test_no_rows_and_rows_that_all_stay_never_call_the_expensive_model():
+    alone = scurry.Cascade(CHEAP, None, -1.0)
+    np.testing.assert_array_equal(alone.predict(X), CHEAP.predict(X))
+    assert len(scurry.Cascade(CHEAP, None, 1.0).predict(X[:0])) == 0
+
+
+def test_without_the_expensive_model_rows_to_pass_on_raise_an_error(cascade):
+    alone = scurry.Cascade(CHEAP, None, 0.45)
+    n_passed = int(cascade.passes_on(X).sum())
+    with pytest.raises(InputError, match=rf"{n_passed} of 200 rows must be passed on .* does not have"):
+        alone.predict(X)
+    np.testing.assert_array_equal(alone.predict(X, recorded=answer(X)), cascade.predict(X))
+    with pytest.raises(InputError, match=r"must have shape \(200,\), got \(3,\)"):
+        alone.predict(X, recorded=["no"] * 3)
+
+
+def test_a_file_has_everything_but_the_expensive_model(cascade, tmp_path):
+    cascade.save(tmp_path / "both.scurry")
+    again = scurry.Cascade.load(tmp_path / "both.scurry", answer)
+    np.testing.assert_array_equal(again.predict(X), cascade.predict(X))
+    assert again.min_certainty == 0.45
+    assert again.certificate is None
+    assert scurry.Cascade.load(tmp_path / "both.scurry").expensive is None
+    with pytest.raises(FormatError, match=r"holds a cascade; use scurry\.Cascade\.load"):
+        scurry.load(tmp_path / "both.scurry")
+    CHEAP.save(tmp_path / "cheap.scurry")
+    with pytest.raises(FormatError, match="holds a predictor, not a cascade"):
+        scurry.Cascade.load(tmp_path / "cheap.scurry")
+
+
+def test_damaged_files_raise_format_errors(cascade, tmp_path):
+    path = tmp_path / "both.scurry"
+    cascade.save(path)
+    data = path.read_bytes()
+    for at in range(0, len(data), len(data) // 60):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])
+        try:
+            scurry.Cascade.load(path, answer)
+        except FormatError:
+            continue
+
+
+def test_a_loaded_cascade_needs_numpy_alone(cascade, tmp_path):
+    cascade.save(tmp_path / "both.scurry")
+    np.save(tmp_path / "rows.npy", X)
+    program = (
+        f"import runpy, sys; sys.meta_path.insert(0, runpy.run_path({str(NUMPY_ALONE)!r})['Blocker']())\n"
+        "import numpy, scurry\n"
+        f"both = scurry.Cascade.load({str(tmp_path / 'both.scurry')!r}, lambda rows: ['maybe'] * len(rows))\n"
+        f"print((both.predict(numpy.load({str(tmp_path / 'rows.npy')!r})) == 'maybe').sum())"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.stderr == ""
+    assert int(result.stdout) == cascade.passes_on(X).sum()
+
+
+def test_a_regressor_has_a_router(tmp_path):
+    model = GradientBoostingRegressor(n_estimators=5, random_state=0).fit(X, X[:, 0])
+    router = scurry.from_model(GradientBoostingClassifier(n_estimators=5, random_state=0).fit(X, X[:, 1] > 0))
+    both = scurry.Cascade(
+        scurry.Predictor.full(scurry.from_model(model)), lambda rows: rows[:, 2].astype(float), 0.5, router=router
+    )
+    run = both.run(X)
+    np.testing.assert_array_equal(run.passed_on, router.predict_proba(X)[:, 1] >= 0.5)
+    np.testing.assert_array_equal(run.labels[run.passed_on], X[run.passed_on, 2])
+    both.save(tmp_path / "both.scurry")
+    np.testing.assert_array_equal(scurry.Cascade.load(tmp_path / "both.scurry", both.expensive).predict(X), run.labels)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"), [({"batch_size": 0}, "batch_size must be"), ({"progress": 3}, "progress must be")]
+)
+def test_misuse(cascade, wrong, message):
+    with pytest.raises(InputError, match=message):
+        cascade.run(X, **wrong)

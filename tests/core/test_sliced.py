@@ -1,0 +1,202 @@
+"""Sliced trees: the loop for trees of up to 64 leaves gives the bits of the reference, at every instruction set."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import scurry
+from scurry import _core
+from scurry.forest import reference
+from support.sentinel_oracle import random_rule, sentinel_answers
+from support.strategies import SPECIAL, adversarial_rows, complete_forest, ragged_forest, symmetric_forest
+
+TESTS = Path(__file__).parents[1]
+LEVELS = ("portable", "avx2", "avx512")
+RNG = np.random.default_rng(0)
+
+
+def rows_for(forest, n_rows):
+    rows = adversarial_rows(forest, RNG.normal(size=(100, forest.n_features)), n_rows)
+    rows[RNG.random(rows.shape) < 0.1] = np.nan
+    return rows
+
+
+def assert_same_bits(forest, rows):
+    assert forest.engine.loop == "sliced"
+    with np.errstate(over="ignore"):
+        inputs = (rows, rows.astype(np.float32))
+    for given in inputs:
+        np.testing.assert_array_equal(forest.apply(given), reference.apply(forest, given))
+        expected = reference.scores(forest, given)
+        np.testing.assert_array_equal(forest.scores(given), expected)
+        np.testing.assert_array_equal(forest.predict(given), reference.predict(forest, given))
+        for n in (1, 31, 32, 64, 65, 511, 512, 513):  # fewer than 32 are walked
+            np.testing.assert_array_equal(forest.scores(given[:n]), expected[:n])
+    np.testing.assert_array_equal(forest.scores(rows, n_threads=2), forest.scores(rows))
+
+
+@pytest.mark.parametrize("n_leaves", [2, 3, 5, 9, 17, 32, 33, 64])
+def test_numbers_of_leaves(n_leaves):
+    forest = ragged_forest(15, n_leaves, seed=n_leaves)
+    assert_same_bits(forest, rows_for(forest, 530))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shapes(seed):
+    forest = ragged_forest(40, 64, seed=100 + seed)
+    assert forest.max_depth > 12
+    assert_same_bits(forest, rows_for(forest, 1100))
+
+
+@pytest.mark.parametrize("n_features", [1, 8, 9, 16, 17, 33, 70])
+@pytest.mark.parametrize(("n_trees", "max_depth"), [(200, 6), (71, 4), (200, 7)])
+def test_single_rows(n_features, n_trees, max_depth):
+    """A row alone makes all tests of a flat tree at once, if registers hold its ranks."""
+    forest = ragged_forest(n_trees, 2**6, n_features, max_depth=max_depth, seed=n_features)
+    rows = rows_for(forest, 40)
+    expected = reference.scores(forest, rows)
+    for row in range(len(rows)):
+        np.testing.assert_array_equal(forest.scores(rows[row : row + 1]), expected[row : row + 1])
+
+
+def test_single_rows_with_categories_and_several_outputs():
+    forest = ragged_forest(210, 40, 5, max_depth=6, n_sets=4, set_words=9, n_outputs=3)
+    rows = rows_for(forest, 60)
+    rows[:, -1] = RNG.choice(np.r_[np.arange(300), np.nan], 60)
+    expected = reference.scores(forest, rows)
+    for row in range(len(rows)):
+        np.testing.assert_array_equal(forest.scores(rows[row : row + 1]), expected[row : row + 1])
+
+
+@pytest.mark.parametrize("n_outputs", [2, 3, 7])
+def test_several_outputs(n_outputs):
+    forest = ragged_forest(42, 20, n_outputs=n_outputs, seed=n_outputs)
+    assert_same_bits(forest, rows_for(forest, 530))
+
+
+@pytest.mark.parametrize("n_columns", [2, 3, 9])
+def test_leaves_that_are_vectors(n_columns):
+    forest = ragged_forest(23, 20, n_columns=n_columns, seed=n_columns)
+    assert_same_bits(forest, rows_for(forest, 530))
+
+
+@pytest.mark.parametrize("n_thresholds", [1, 17, 33, 255, 256, 700])
+def test_numbers_of_thresholds(n_thresholds):
+    """Above 255 a rank is no byte, and a column of ranks becomes several."""
+    forest = ragged_forest(80, 40, n_features=2, n_thresholds=n_thresholds, seed=n_thresholds)
+    assert_same_bits(forest, rows_for(forest, 530))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [{"input_dtype": "float64"}, {"comparison": "<"}, {"score_dtype": "float32"}, {"classes": None}],
+)
+def test_ways_to_compare_and_add(header):
+    forest = ragged_forest(25, 50, seed=5, **header)
+    assert_same_bits(forest, rows_for(forest, 530))
+
+
+@pytest.mark.parametrize("n_features", [1, 17, 70])
+def test_numbers_of_features(n_features):
+    forest = ragged_forest(150, 12, n_features=n_features, seed=n_features)
+    assert_same_bits(forest, rows_for(forest, 520))
+
+
+@pytest.mark.parametrize(("n_sets", "set_words"), [(1, 1), (9, 4), (300, 7), (9, 8), (9, 10)])
+def test_sets_of_categories(n_sets, set_words):
+    """Up to 254 categories are bytes; each set with more of them is a column of its own."""
+    forest = ragged_forest(60, 30, n_features=4, n_sets=n_sets, set_words=set_words, seed=n_sets)
+    assert (forest.category_set >= 0).any()
+    rows = rows_for(forest, 530)
+    codes = np.r_[np.arange(32 * set_words + 3), 252:258, -1, 2.5, 1e9, np.nan, np.inf]
+    rows[:, -1] = RNG.choice(codes, len(rows))
+    assert_same_bits(forest, rows)
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_missing_rules(kind):
+    forest = ragged_forest(30, 40, seed=9)
+    forest = forest.replace(missing=np.full(forest.n_nodes, kind))
+    rows = rows_for(forest, 530)
+    rows[RNG.random(rows.shape) < 0.3] = np.nan
+    rows[RNG.random(rows.shape) < 0.1] = RNG.choice(SPECIAL)
+    assert_same_bits(forest, rows)
+
+
+def test_equal_leaves_count_once():
+    """Siblings with the same value become one leaf, so that a larger tree may be small enough."""
+    forest = ragged_forest(20, 80, seed=3)
+    assert forest.engine.loop == "walked"
+    same = forest.replace(value=np.zeros_like(forest.value))
+    assert_same_bits(same, rows_for(forest, 300))
+
+
+def test_the_loop_is_chosen_by_the_trees():
+    assert ragged_forest(30, 64).engine.loop == "sliced"
+    assert ragged_forest(30, 65).engine.loop == "walked"
+    assert complete_forest(40, 6).engine.loop == "sliced"
+    assert complete_forest(40, 7).engine.loop == "walked"
+    assert symmetric_forest(30, 5).engine.loop == "symmetric"
+    # Six columns of ranks would take longer than three trees.
+    assert ragged_forest(3, 20).engine.loop == "walked"
+
+
+def test_a_chain_of_any_length_is_walked():
+    """The number of its leaves is not found by recursion."""
+    n = 30_000
+    left = np.where(np.arange(2 * n + 1) % 2 == 0, np.arange(2 * n + 1) + 1, -1)
+    left[-1] = -1
+    tree = {
+        "feature": np.where(left >= 0, 0, -1),
+        "threshold": np.where(left >= 0, np.arange(2 * n + 1.0), 0.0),
+        "left": left,
+        "right": np.where(left >= 0, left + 1, -1),
+        "value": np.arange(2.0 * n + 1)[:, None],
+    }
+    forest = scurry.Forest.from_trees([tree], n_features=1, aggregation="sum")
+    assert forest.engine.loop == "walked"
+
+
+def test_exits_count_the_same_trees():
+    forest = ragged_forest(60, 30, seed=1)
+    rows = np.random.default_rng(1).normal(size=(2000, forest.n_features)).astype(np.float32)
+    rows[::50] = np.nan
+    fast = scurry.early_exit(forest, rows, max_disagreement=0.05, confidence=None, method="qwyc", random_state=0)
+    run = fast.run(rows)
+    assert run.trees.mean() < forest.n_trees
+    np.testing.assert_array_equal(run.labels, fast.predict(rows))
+    for row in range(0, len(rows), 97):
+        assert fast.run(rows[row : row + 1]).trees[0] == run.trees[row]
+    rule, order = fast.plan.stop, fast.plan.order
+    sums = rule.increments(forest)[reference.apply(forest, rows)][:, order].cumsum(axis=1)
+    stops = np.stack([rule.side_of(0, i + 1, sums[:, i]) for i in range(len(order))], axis=1) > 0
+    stops[:, -1] = True
+    np.testing.assert_array_equal(run.trees, stops.argmax(axis=1) + 1)
+
+
+def test_sentinels_stop_the_same_rows():
+    forest = ragged_forest(40, 30, seed=2, classes=None)
+    rows = rows_for(forest, 900)
+    rng = np.random.default_rng(3)
+    order = rng.permutation(forest.n_trees).astype(np.int32)
+    rule = random_rule(rng, forest, order, rows, n_lanes=3, n_sentinels=5, n_edges=4, share=0.1)
+    run = scurry.Predictor(forest, scurry.Plan(order=order, stop=rule)).run(rows)
+    trees, estimates, at = sentinel_answers(forest, order, rule, rows)
+    np.testing.assert_array_equal(run.trees, trees)
+    np.testing.assert_array_equal(run.scores, np.where(at < 5, estimates, reference.scores(forest, rows)[:, -1]))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_all_levels_give_the_same_bits(level):
+    if "SCURRY_ISA" in os.environ:
+        pytest.skip("this is one of the levels")
+    if LEVELS.index(level) >= LEVELS.index(_core.kernels()):
+        pytest.skip(f"{level} is what runs here, or more than this processor has")
+    environment = os.environ | {"SCURRY_ISA": level, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    done = subprocess.run(command, env=environment, cwd=TESTS.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]

@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scurry.monitoring.draws import BLOCK, Draws, mix
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([0.0005, 0.002, 0.3, 1.0]),
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 3 * BLOCK),
+    st.lists(st.integers(0, BLOCK), max_size=5),
+)
+def test_batches_do_not_matter(share, seed, start, sizes):
+    whole = Draws(share, seed).between(start, start + sum(sizes) + 1)
+    draws, at, parts = Draws(share, seed), start, []
+    for size in [*sizes, 1]:
+        parts.append(draws.between(at, at + size) if size else np.empty(0, np.int64))
+        at += size
+    assert np.array_equal(np.concatenate(parts), whole)
+    assert np.array_equal(np.unique(whole), whole)
+    assert ((whole >= start) & (whole < at)).all()
+
+
+def test_every_row_is_drawn_with_the_same_probability():
+    n_blocks, share = 10, 0.02
+    counts = np.zeros(BLOCK)
+    for seed in range(n_blocks):
+        counts[Draws(share, seed).between(0, BLOCK)] += 1
+    n = n_blocks * BLOCK
+    assert abs(counts.sum() - n * share) < 5 * np.sqrt(n * share)
+    # Independent draws: gaps, and neighbouring halves, say nothing of each other.
+    halves = counts.reshape(2, -1).sum(axis=1)
+    assert np.ptp(halves) < 5 * np.sqrt(n * share)
+    both = np.intersect1d(Draws(0.5, 1).between(0, BLOCK), Draws(0.5, 1).between(0, BLOCK) + 1)
+    assert abs(len(both) - BLOCK / 4) < 5 * np.sqrt(BLOCK / 4)
+
+
+def test_none_are_drawn_before_the_next():
+    draws, start = Draws(0.001, 5), 0
+    numbers = draws.between(0, 3 * BLOCK)
+    for _ in range(900):
+        end = draws.none_before(start)
+        later = numbers[numbers >= start]
+        assert end >= start
+        assert not len(later) or end <= later[0]
+        start = end + 1 if end in numbers else end
+    assert start > BLOCK
+    assert draws.none_before(int(numbers[7])) == numbers[7]
+
+
+def test_a_share_of_1_draws_all_rows():
+    assert np.array_equal(Draws(1.0, 3).between(BLOCK - 2, BLOCK + 3), np.arange(BLOCK - 2, BLOCK + 3))
+
+
+def test_seeds_draw_different_rows():
+    a, b = (Draws(0.01, seed).between(0, BLOCK) for seed in (0, 1))
+    assert len(np.intersect1d(a, b)) < 30
+
+
+def test_draws_are_part_of_the_format():
+    """States go on after an upgrade, so the same seed draws the same rows in every version."""
+    assert (
+        Draws(0.002, 7).between(0, 3000).tolist()
+        == Draws(0.002, 7).between(0, 10_000).tolist()[: len(Draws(0.002, 7).between(0, 3000))]
+    )
+    assert mix(np.array([0, 1], np.uint64)).tolist() == [0, 6238072747940578789]
+
+
+@pytest.mark.parametrize("share", [1e-9, 1e-300])
+def test_tiny_shares_draw_nothing_and_do_not_overflow(share):
+    assert len(Draws(share, 0).between(0, 10 * BLOCK)) == 0

@@ -1,0 +1,59 @@
+import numpy as np
+
+import scurry
+from scurry.monitoring.explain import compare_features
+from scurry.promises import RowSummary
+
+
+def test_features_that_left_the_calibration_rows_are_named(fast, rows):
+    watch = scurry.watch(fast, share=1.0, random_state=0, on_alarm=lambda state: None)
+    shifted = rows.copy()
+    shifted[:, 2] += 1.0
+    shifted[::2, 4] = np.nan
+    watch.predict(shifted)
+    found = watch.explain()
+    assert [drift.name for drift in found.drifted] == ["column 4", "column 2"]
+    assert "missing in 50" in found.drifted[0].text
+    assert "of shadow rows are above" in found.drifted[1].text
+    text = found.describe()
+    assert "2 of 6 left the calibration rows (4,000 shadow rows)" in text
+    assert "stopped after" in text
+    assert "class" in text
+
+
+def test_rows_like_the_calibration_rows_have_no_drift(fast, rows):
+    watch = scurry.watch(fast, share=1.0, random_state=0)
+    watch.predict(rows)
+    assert watch.explain().drifted == ()
+    assert watch.explain().n_rows == len(rows)
+
+
+def test_values_that_many_rows_share_are_no_drift():
+    rng = np.random.default_rng(0)
+    forest = scurry.Forest.from_trees(
+        [{"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}],
+        n_features=3,
+    )  # fmt: skip
+
+    def draw(n):
+        return np.stack([rng.integers(0, 3, n), np.zeros(n), rng.exponential(size=n)], axis=1)
+
+    summary = RowSummary.of(draw(4000))
+    assert not any(drift.is_drift for drift in compare_features(forest, summary, draw(2000)))
+    other = draw(2000)
+    other[:, 1] = 1.0
+    other[:, 2] *= 0.5
+    found = compare_features(forest, summary, other)
+    assert [drift.is_drift for drift in found] == [False, True, True]
+    assert found[1].distance == 1.0
+    assert "below" in found[2].text
+
+
+def test_rows_since_the_onset_explain_an_alarm(fast, rows, drifted):
+    watch = scurry.watch(fast, share=1.0, random_state=0, on_alarm=lambda state: None)
+    watch.predict(rows)
+    watch.predict(drifted)
+    state = watch.state
+    assert state.is_raised
+    assert watch.explain().n_rows == 8000 - state.onset

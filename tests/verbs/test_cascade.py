@@ -1,0 +1,183 @@
+"""The verb `scurry.cascade`: what it promises, what it chooses, and what it refuses."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestClassifier
+
+import scurry
+from scurry.errors import InfeasibleError, InputError, ScurryWarning
+from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Values
+
+X, Y = make_classification(6000, 8, n_informative=5, random_state=0)
+X = X.astype(np.float32)
+NAMES = np.array(["no", "yes"])
+TRAIN, FIT, CAL, NEW = slice(0, 1000), slice(1000, 2000), slice(2000, 4500), slice(4500, 6000)
+PROMISE = Labels(0.03)
+
+
+@pytest.fixture(scope="module")
+def expensive():
+    return RandomForestClassifier(60, random_state=0).fit(X[TRAIN], NAMES[Y[TRAIN]])
+
+
+@pytest.fixture(scope="module")
+def cheap():
+    return GradientBoostingClassifier(n_estimators=12, random_state=0).fit(X[TRAIN], NAMES[Y[TRAIN]])
+
+
+@pytest.fixture(scope="module")
+def both(cheap, expensive):
+    return scurry.cascade(cheap, expensive, X[CAL], promise=PROMISE)
+
+
+def test_it_keeps_its_promise_and_most_rows(both, expensive):
+    run = both.run(X[NEW])
+    full = expensive.predict(X[NEW])
+    assert 0.02 < run.share_passed_on < 0.6
+    assert (run.labels != full).mean() < 0.035  # 1,500 rows of a rate of at most 3 %
+    assert run.labels.dtype == full.dtype
+    certificate = both.certificate
+    assert (both.promise, certificate.n_rows, certificate.unit) == (PROMISE, 2500, "row")
+    assert certificate.bound <= 0.03
+    kept, full = ~both.passes_on(X[CAL]), expensive.predict(X[CAL])
+    assert certificate.n_broken == (both.cheap.predict(X[CAL])[kept] != full[kept]).sum()
+    assert certificate.measured.kept == kept.mean()
+    assert certificate.measured.expensive_us > 0
+    for text in ("at most 3 % of new rows", "the expensive one", "rows kept", "time per row"):
+        assert text in both.summary()
+
+
+def test_models_functions_and_recorded_answers_give_the_same_cascade(both, cheap, expensive):
+    called = scurry.cascade(cheap, lambda rows: list(expensive.predict(rows)), X[CAL], promise=PROMISE, batch_size=99)
+    recorded = scurry.cascade(cheap, expensive.predict(X[CAL]).astype(object), X[CAL], promise=PROMISE)
+    assert both.min_certainty == called.min_certainty == recorded.min_certainty
+    np.testing.assert_array_equal(called.predict(X[NEW]), both.predict(X[NEW]))
+    assert recorded.certificate.measured.expensive_us is None
+    with pytest.raises(InputError, match="rows must be passed on"):
+        recorded.predict(X[NEW])
+
+
+def test_rows_of_any_order_and_kind_give_the_same_cascade(both, cheap, expensive):
+    order = np.random.default_rng(0).permutation(2500)
+    assert scurry.cascade(cheap, expensive, X[CAL][order], promise=PROMISE).min_certainty == both.min_certainty
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X[CAL])
+    seen = scurry.cascade(cheap, lambda rows: expensive.predict(rows.to_numpy()), frame, promise=PROMISE)
+    assert seen.min_certainty == both.min_certainty
+
+
+def test_files_keep_the_certificate(both, expensive, tmp_path):
+    both.save(tmp_path / "both.scurry")
+    again = scurry.Cascade.load(tmp_path / "both.scurry", expensive)
+    np.testing.assert_array_equal(again.predict(X[NEW]), both.predict(X[NEW]))
+    assert again.certificate.to_json() == both.certificate.to_json()
+    assert again.summary() == both.summary()
+
+
+def test_early_exits_are_certified_together(cheap, expensive):
+    fast = scurry.early_exit(cheap, X[FIT], max_disagreement=0.01, method="qwyc", confidence=None)
+    both = scurry.cascade(fast, expensive, X[CAL], promise=PROMISE)
+    kept, full = ~both.passes_on(X[CAL]), expensive.predict(X[CAL])
+    assert both.cheap is fast
+    assert fast.run(X[CAL]).mean_trees < 12
+    assert both.certificate.n_broken == (fast.predict(X[CAL])[kept] != full[kept]).sum()
+
+
+@pytest.mark.parametrize("X_fit", [X[FIT], None])
+def test_of_several_models_the_cheaper_way_is_taken(cheap, expensive, X_fit):
+    poor = GradientBoostingClassifier(n_estimators=1, max_depth=1).fit(X[TRAIN], NAMES[Y[TRAIN]])
+    both = scurry.cascade([poor, cheap], expensive, X[CAL], promise=PROMISE, X_fit=X_fit, expensive_us=1e5)
+    assert both.cheap.forest.n_trees == 12
+    certificate = both.certificate
+    assert certificate.n_fit_rows == (1000 if X_fit is not None else 1250)
+    assert certificate.n_rows == (2500 if X_fit is not None else 1250)
+    assert "µs per row on rows that certify nothing: 1 trees, 3 nodes: " in certificate.why
+    assert ("with early exits" in certificate.why) == (X_fit is not None)
+    # A call that costs nothing is not worth the larger model, and this one keeps no row.
+    with pytest.warns(ScurryWarning, match="no row stays with the cheap model"):
+        free = scurry.cascade([poor, cheap], expensive, X[CAL], promise=PROMISE, expensive_us=0)
+    assert free.cheap.forest.n_trees == 1
+
+
+def test_rows_that_fit_exits_serve_recorded_answers_too(cheap, expensive):
+    both = scurry.cascade(cheap, expensive.predict(X[CAL]), X[CAL], promise=PROMISE, X_fit=X[FIT])
+    assert both.cheap.plan.exits_early
+    with pytest.raises(InputError, match="only those to X_cal are recorded"):
+        scurry.cascade([cheap, cheap], expensive.predict(X[CAL]), X[CAL], promise=PROMISE, X_fit=X[FIT])
+
+
+def test_rows_that_fitted_certify_nothing(cheap, expensive):
+    with pytest.warns(UserWarning, match=r"1,500 of 2,500 rows of X_cal are among those of X_fit"):
+        both = scurry.cascade(cheap, expensive, X[CAL], promise=PROMISE, X_fit=X[3000:4500])
+    assert both.certificate.n_rows == 1000
+    assert both.certificate.n_shared_rows == 1500
+
+
+def test_groups_count_once(cheap, expensive):
+    both = scurry.cascade(cheap, expensive, X[CAL], promise=Labels(0.05), groups=np.arange(2500) // 2)
+    assert (both.certificate.n_rows, both.certificate.unit) == (1250, "group")
+    assert both.promise.holds == "groups"
+
+
+def test_opposite_models_keep_nothing_and_say_so(cheap):
+    forest = scurry.from_model(cheap)
+    with pytest.warns(ScurryWarning, match="no row stays with the cheap model"):
+        both = scurry.cascade(forest, lambda rows: NAMES[::-1][forest.codes_of(forest.predict(rows))], X[CAL])
+    assert both.run(X[NEW]).share_passed_on == 1
+
+
+def test_equal_models_keep_everything(cheap):
+    assert not scurry.cascade(cheap, cheap, X[CAL]).passes_on(X[NEW]).any()
+
+
+def test_regressors():
+    y = X[:, 0] ** 2 + X[:, 1]
+    cheap = GradientBoostingRegressor(n_estimators=20, random_state=0).fit(X[TRAIN], y[TRAIN])
+    promise = Values(0.5, 0.1)
+    both = scurry.cascade(cheap, lambda rows: rows[:, 0] ** 2 + rows[:, 1], X[CAL], promise=promise)
+    run = both.run(X[NEW])
+    assert 0.1 < run.share_passed_on < 0.9
+    assert (np.abs(run.labels - y[NEW]) > 0.5).mean() < 0.12
+    assert (both.certificate.n_rows, both.certificate.n_fit_rows) == (1250, 1250)
+    again = scurry.cascade(cheap, y[CAL], X[CAL], promise=promise)
+    assert again.min_certainty == both.min_certainty
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"promise": Certain()}, "promise of a cascade must be one of Labels"),
+        ({"promise": "labels<=1%"}, "promise of a cascade must be one of"),
+        ({"promise": Labels(0.0)}, "max_changed must be above 0"),
+        ({"promise": Labels(0.01, against="vote")}, "leave `against` and `holds`"),
+        ({"promise": Values(0.1)}, "cheap must be a regressor"),
+        ({"promise": Accuracy(0.01)}, "y_cal is needed"),
+        ({"promise": Accuracy(0.01), "y_cal": [1, 2]}, r"y_cal has shape \(2,\)"),
+        ({"expensive": Y[CAL]}, "the two models have different labels: expensive answers"),
+        ({"expensive": np.full(2500, "x")}, "no label in common"),
+        ({"expensive": NAMES[Y[FIT]]}, r"must have shape \(2500,\), got \(1000,\)"),
+        ({"X_fit": X[:0]}, "X_fit has no rows"),
+        ({"X_cal": X[:0], "expensive": []}, "X_cal has no rows"),
+        ({"cheap": []}, "at least one model"),
+        ({"batch_size": 0}, "batch_size must be"),
+        ({"expensive_us": -1}, "expensive_us must be"),
+    ],
+)
+def test_misuse(cheap, wrong, message):
+    arguments = {"cheap": cheap, "expensive": NAMES[Y[CAL]], "X_cal": X[CAL], "promise": PROMISE} | wrong
+    with pytest.raises(InputError, match=message):
+        scurry.cascade(**arguments)
+
+
+def test_too_few_rows(cheap):
+    with pytest.raises(InfeasibleError, match="at least 598 calibration rows") as caught:
+        scurry.cascade(cheap, NAMES[Y[CAL]][:200], X[CAL][:200])
+    assert caught.value.n_rows_needed == 598
+    with pytest.raises(InfeasibleError, match="of each class"):
+        scurry.cascade(
+            cheap,
+            np.full(2500, "yes"),
+            X[CAL],
+            promise=LabelsPerClass({"no": 0.1, "yes": 0.1}),
+        )
