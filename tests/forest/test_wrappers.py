@@ -124,7 +124,7 @@ def test_members_must_fit_the_forest():
     regressor = whole.replace(classes=None, value=[[1.0]], base_score=[0.0])
     with pytest.raises(InputError, match="must be classifiers if the forest is"):
         whole.replace(wrapper=Averaged(members=(regressor,), n_classes=2))
-    with pytest.raises(InputError, match="belong to its members too"):
+    with pytest.raises(InputError, match="belong to models inside"):
         whole.replace(wrapper=Averaged(members=(whole,), n_classes=2)).replace(value=[[1.0, 0.0]])
 
 

@@ -62,6 +62,10 @@ def test_early_exit(name, n_classes, tmp_path):
     if name != "hard":
         full = model.predict_proba(X[2900:])[run.complete]
         np.testing.assert_allclose(shares[run.complete], full, rtol=1e-12, atol=1e-12)
+    for one, full in ((fast.one_row(), fast), (fast.forest.one_row(), model)):
+        assert [one(row) for row in X[:20]] == full.predict(X[:20]).tolist()
+    probable = fast.forest.one_row(answer="probabilities")(X[0])
+    assert list(probable) == fast.forest.predict_proba(X[:1])[0].tolist()
     fast.save(tmp_path / "fast.scurry")
     np.testing.assert_array_equal(scurry.load(tmp_path / "fast.scurry").predict(X[2900:]), run.labels)
     assert fast.forest.wrapper.describe() in str(fast.summary())
@@ -107,7 +111,9 @@ def test_what_needs_one_sum_is_refused(name, tmp_path):
         scurry.export.to_c(full, tmp_path, name="model")
     with pytest.raises(InputError, match=inside):
         full.start_row()
-    with pytest.raises(InputError, match=r"counts votes of trees, and this model answers with the .*use \"qwyc\""):
+    with pytest.raises(
+        InputError, match=r"counts votes of trees that count alike, and this model answers with the .*use \"qwyc\""
+    ):
         scurry.early_exit(model, X[400:], method="minimean")
     with pytest.raises(InputError, match="prune the model inside"):
         scurry.prune(model, X[400:500])
