@@ -46,7 +46,7 @@ with, saved (unless a pipeline keeps a step that cannot be folded) and loaded.
 
 How to import each kind: [scikit-learn](how-to/scikit-learn.md), its [pipelines](how-to/pipelines.md) and
 [models around models](how-to/wrappers.md), [XGBoost](how-to/xgboost.md), [LightGBM](how-to/lightgbm.md),
-[CatBoost](how-to/catboost.md), [ONNX](how-to/onnx.md) and [treelite](how-to/treelite.md).
+[CatBoost](how-to/catboost.md), [ONNX](how-to/onnx.md), [treelite](how-to/treelite.md) and [YDF](how-to/ydf.md).
 What the functions are for: [Which budget do I have?](concepts.md)
 """
 
@@ -118,6 +118,7 @@ def models() -> dict[str, Callable[[], tuple[Any, str]]]:
         "ONNX file, 3 classes": partial(file, "onnx/lightgbm-3.onnx", "three"),
         "ONNX file, regressor": partial(file, "onnx/xgboost-regressor.onnx", "values"),
         "treelite checkpoint": partial(file, "treelite/xgboost-3.tl", "three"),
+        "YDF folder": partial(file, "ydf/boosted-2", "two"),
     }
 
 
@@ -127,8 +128,14 @@ def _catboost(name: str) -> Any:
     return getattr(catboost, name)(iterations=8, depth=2, verbose=False, allow_writing_files=False, thread_count=1)
 
 
-def rows_of(forest: scurry.Forest, target: str) -> np.ndarray:
-    """Return rows for a forest; those of treelite's files have one more column."""
+def rows_of(forest: scurry.Forest, target: str) -> Any:
+    """Return rows for a forest; those of treelite's files have one more column, and YDF's have names."""
+    if forest.feature_names is not None:
+        import pandas as pd
+
+        words = np.array(["x", "y", "z"])[CODES[:, 3].astype(int) % 3]
+        named = {"a": X[:, 0], "b": X[:, 1], "word": words, "code": CODES[:, 3].astype(int) % 3, "flag": X[:, 2] > 0}
+        return pd.DataFrame(named)[list(forest.feature_names)]
     rows = CODES if target == "codes" else X
     return rows if forest.n_features == rows.shape[1] else np.column_stack([rows, rows[:, 0]])
 
