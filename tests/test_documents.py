@@ -156,7 +156,7 @@ def test_the_tables_of_the_readme_are_made_of_the_stored_results():
 
 
 def test_every_page_of_the_documentation_is_reached():
-    """Every page is in the table of contents of the start page, the how-to page or the papers, and every picture exists."""
+    """Every page is in a table of contents (start page, how-to, papers), and every picture exists."""
     contents = "".join(
         (TOP / "docs" / name).read_text(encoding="utf-8") for name in ("index.md", "how-to/index.md", "papers.md")
     )
