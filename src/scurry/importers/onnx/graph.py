@@ -143,9 +143,13 @@ def _read_tensor(tensor: Message) -> tuple[str, NDArray[Any]]:
         values = tensor.floats(10, "<f8")
     else:
         values = tensor.numbers(7 if kind == INT64 else 5).astype(_DTYPES[kind])
-    if min(shape, default=0) < 0 or np.prod(shape, dtype=np.float64) != len(values):
-        raise FormatError(f"its tensor {name!r} has {len(values)} entries, which do not fit the shape {shape[:8]}")
-    return name, values.reshape(shape)
+    try:
+        # numpy would take -1 for whatever fits.
+        return name, values.reshape([-2 if size < 0 else size for size in shape])
+    except ValueError as error:
+        raise FormatError(
+            f"its tensor {name!r} has {len(values)} entries, which do not fit the shape {shape[:8]}"
+        ) from error
 
 
 def write_graph(graph: Graph, producer: str, version: str) -> bytes:
