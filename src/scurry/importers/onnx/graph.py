@@ -144,8 +144,9 @@ def _read_tensor(tensor: Message) -> tuple[str, NDArray[Any]]:
     else:
         values = tensor.numbers(7 if kind == INT64 else 5).astype(_DTYPES[kind])
     try:
-        # numpy would take -1 for whatever fits.
-        return name, values.reshape([-2 if size < 0 else size for size in shape])
+        if min(shape, default=0) < 0:
+            raise ValueError("a size is negative")  # numpy would take it for whatever fits
+        return name, values.reshape(shape)
     except ValueError as error:
         raise FormatError(
             f"its tensor {name!r} has {len(values)} entries, which do not fit the shape {shape[:8]}"
