@@ -79,6 +79,7 @@ class Watch:
         self._n_pending, self._at_once = 0, _LEAST_AT_ONCE
         self._none_before = self._draws.none_before(record.next_number)  # so that most small batches need no look
         self._ids: dict[int, Any] = {}  # of pending rows, by number
+        self._drawn_ids: set[Any] = set()  # the same ids
         self._remembered: set[Any] = set()
         # Whether every id that was ever predicted is remembered or waits: else an unknown one may be an old one.
         self._remembers_all = record.n_rows == 0
@@ -536,6 +537,7 @@ class Watch:
                 chosen, numbers = self._choose_rows(unit_of, chosen, start)
             if names is not None:
                 self._ids |= {int(number): names[at] for number, at in zip(numbers, chosen, strict=True)}
+                self._drawn_ids |= {names[at] for at in chosen}
             self._pending.append((rows.take(chosen, 0), numbers, None if answers is None else answers.take(chosen)))
             self._n_pending += len(chosen)
             if self._n_pending >= self._at_once:
@@ -558,10 +560,11 @@ class Watch:
         return np.array(one, np.int64), drawn + start
 
     def _remember(self, names: list[Any]) -> list[Any]:
-        given = set(names)
-        repeated = given & (self._record.waiting.keys() | set(self._ids.values()))
+        """Return the ids of rows, after a check that they are new."""
+        given, waiting = set(names), self._record.waiting
+        repeated = [name for name in given if name in waiting or name in self._drawn_ids]
         if repeated or len(given) < len(names):
-            name = min(repeated, key=repr) if repeated else next(n for n in names if names.count(n) > 1)
+            name = repeated[0] if repeated else next(n for n in names if names.count(n) > 1)
             raise InputError(f"ids must name each row once, and {name!r} is not new", argument="ids")
         if len(self._remembered) + len(given) > _MAX_REMEMBERED:
             self._remembered, self._remembers_all = set(), False
@@ -601,6 +604,7 @@ class Watch:
                 for at, number in enumerate(numbers.tolist()):
                     if number in self._ids:
                         record.waiting[self._ids.pop(number)] = Waiting(number, int(ours[at]), int(codes[at]))
+                self._drawn_ids = set(self._ids.values())
         if setup.max_kept:
             origins, labels = np.full(len(rows), record.origin, np.uint64), np.full(len(rows), UNKNOWN, np.int32)
             record.keep(Kept(np.asarray(rows), numbers, origins, changed, trees, labels))

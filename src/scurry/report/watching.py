@@ -155,7 +155,7 @@ def _draw_evidence(
     name: str, across: Axis, middle: NDArray[np.float64], values: NDArray[np.float64], limit: float
 ) -> Chart:
     """Draw evidence in powers of ten, because it multiplies; far beyond the alarm it says nothing more."""
-    low, high = -3.0, max(math.ceil(math.log10(limit)) + 2.0, 4.0)
+    low, high = -3.0, max(math.ceil(math.log10(limit)) + 1.0, 4.0)
     chart = Chart(
         f"The {name} over time; the alarm is at {limit:,.4g}",
         across,
