@@ -18,7 +18,6 @@ from scurry.forest import Forest, RowCall, as_rows, in_blocks, thread_count
 from scurry.forest.storage import digest, read_container, write_container
 from scurry.formatting import align
 from scurry.plan import Plan
-from scurry.promises import Certificate, Promise
 from scurry.runners import runner_of
 from scurry.runners.cells import CellRunner
 from scurry.runners.receipts import Receipt, find_trees, write_receipt
@@ -26,8 +25,9 @@ from scurry.runners.runner import NO_LIMIT, AbortFlag, Budget, Run, Runner
 from scurry.runners.sentinels import TopKRunner
 from scurry.runners.steps import Answer, StepRunner
 
-# Features that are bought one at a time: loaded at first use, because most processes only predict.
+# Promises and features that are bought one at a time are loaded at first use: most processes only predict.
 if TYPE_CHECKING:
+    from scurry.promises import Certificate, Promise
     from scurry.runners.acquisition.acquire import Acquisition
     from scurry.runners.acquisition.ledger import Ledger
     from scurry.runners.acquisition.row_walk import Terms

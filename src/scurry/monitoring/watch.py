@@ -23,7 +23,7 @@ from scurry.monitoring.record import KIND, Record, Setup
 from scurry.monitoring.shadow import find_parts
 from scurry.monitoring.state import History, State, find_alarm_epoch, read_history, read_state
 from scurry.predictor import Predictor
-from scurry.promises import Promise
+from scurry.promises import Promise, SizeMeasurement
 from scurry.runners.runner import Run
 
 DEFAULT_SHARE, DEFAULT_KEPT = 0.002, 20_000
@@ -89,6 +89,13 @@ class Watch:
                 "predictor must promise something about its answers, and this one "
                 f"{'promises nothing' if promise is None else 'promises a cost'}; make one with "
                 "scurry.early_exit(model, X_cal)",
+                argument="predictor",
+            )
+        if predictor.certificate is not None and isinstance(predictor.certificate.measured, SizeMeasurement):
+            # Rows would be compared with the small forest itself, and no promise would ever seem broken.
+            raise InputError(
+                "predictor was made by scurry.compress and does not hold the model that its promise compares with; compare "
+                "recent rows with scurry.report.write(predictor, path, X, y, model=model)",
                 argument="predictor",
             )
         setup = Setup(

@@ -1,0 +1,137 @@
+"""What a paper says, next to what was obtained here, with a verdict that is computed and never typed.
+
+An experiment ends by storing its claims in ``papers/results/PAPER.json``; ``paper_pages.py`` makes the page of the
+documentation from that file alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from report import commit
+
+FOLDER = Path(__file__).parent / "papers" / "results"
+CLOSE, EXPLAINED, UNEXPLAINED, NOT_RUN = "close", "different, explained", "different, unexplained", "not run"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One figure of a paper, and the same figure of every repeat here.
+
+    Parameters
+    ----------
+    item : str
+        Where the paper says it: "Table 4".
+    what : str
+        What the figure is: "Skin: share of trees evaluated".
+    published : float or None
+        None where the paper says something that is no number; `obtained` is then 1 for each repeat in which it holds.
+    obtained : tuple of float
+        One figure for each repeat; empty if it was not run.
+    unit : str
+    tolerance : float
+        Half a unit of the last published digit, or how well a figure can be read off a picture.
+    n_published : int or None
+        Repeats behind the published figure, if the paper says so; their mean scatters too.
+    why : str
+        What explains a difference, or why it was not run.
+
+    Examples
+    --------
+    >>> Claim("Table 4", "Skin", 1.15, (1.14, 1.13, 1.16), tolerance=0.005, n_published=30).verdict
+    'close'
+    >>> Claim("Table 4", "Shuttle", 0.15, (0.0, 0.0), tolerance=0.005).verdict
+    'different, unexplained'
+    """
+
+    item: str
+    what: str
+    published: float | None
+    obtained: tuple[float, ...] = ()
+    unit: str = "%"
+    tolerance: float = 0.0
+    n_published: int | None = None
+    why: str = ""
+
+    @property
+    def mean(self) -> float:
+        """Mean over the repeats."""
+        return float(np.mean(self.obtained))
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Where a mean of as many repeats as published would lie in 95 of 100 cases; None for fewer than two."""
+        n = len(self.obtained)
+        if n < 2:
+            return None
+        share = 1 / n + (1 / self.n_published if self.n_published else 0.0)
+        reach = float(stats.t.ppf(0.975, n - 1) * np.std(self.obtained, ddof=1) * math.sqrt(share))
+        return self.mean - reach, self.mean + reach
+
+    @property
+    def verdict(self) -> str:
+        """Whether published and obtained figures agree within their scatter and the published digits."""
+        if not self.obtained:
+            return NOT_RUN
+        if self.published is None:
+            agrees = self.mean >= 0.95
+        else:
+            lowest, highest = self.interval or (self.mean, self.mean)
+            agrees = lowest - self.tolerance <= self.published <= highest + self.tolerance
+        if agrees:
+            return CLOSE
+        return EXPLAINED if self.why else UNEXPLAINED
+
+
+@dataclass(frozen=True)
+class Result:
+    """All claims of a paper, and how they were obtained.
+
+    Parameters
+    ----------
+    paper : str
+        Short name, as ``scurry reproduce`` knows it.
+    title, command : str
+    claims : tuple of Claim
+    notes : tuple of str
+        Paragraphs of the page.
+    seeds : str
+    commit, date : str
+    """
+
+    paper: str
+    title: str
+    command: str
+    claims: tuple[Claim, ...]
+    notes: tuple[str, ...] = ()
+    seeds: str = ""
+    commit: str = ""
+    date: str = ""
+
+    def store(self) -> Path:
+        """Write the result where the pages are made from."""
+        FOLDER.mkdir(exist_ok=True)
+        path = FOLDER / f"{self.paper}.json"
+        fields = asdict(self) | {"commit": commit(), "date": date.today().isoformat()}
+        path.write_text(json.dumps(fields, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        return path
+
+    @classmethod
+    def load(cls, path: Path) -> Result:
+        """Read what `store` wrote."""
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        claims = tuple(Claim(**claim | {"obtained": tuple(claim["obtained"])}) for claim in fields.pop("claims"))
+        return cls(claims=claims, notes=tuple(fields.pop("notes")), **fields)
+
+
+def count_verdicts(claims: Sequence[Claim]) -> dict[str, int]:
+    """Return how many claims have each verdict."""
+    return {verdict: sum(c.verdict == verdict for c in claims) for verdict in (CLOSE, EXPLAINED, UNEXPLAINED, NOT_RUN)}
