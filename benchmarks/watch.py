@@ -386,7 +386,7 @@ def main() -> None:
         "delays": lambda: measure_delays(n),
         "false_alarms": lambda: measure_false_alarms(n),
         "run_length": lambda: measure_run_length(max(n // 2, 5)),
-        "throughput": lambda: measure_throughput(5 if options.quick else 120),
+        "throughput": lambda: measure_throughput(5 if options.quick else 200),
         "recalibration": lambda: measure_recalibration(n),
         "merge_and_kill": lambda: measure_merge_and_kill(3 if options.quick else 20),
     }

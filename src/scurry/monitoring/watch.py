@@ -94,8 +94,8 @@ class Watch:
         if predictor.certificate is not None and isinstance(predictor.certificate.measured, SizeMeasurement):
             # Rows would be compared with the small forest itself, and no promise would ever seem broken.
             raise InputError(
-                "predictor was made by scurry.compress and does not hold the model that its promise compares with; compare "
-                "recent rows with scurry.report.write(predictor, path, X, y, model=model)",
+                "predictor was made by scurry.compress and does not hold the model that its promise compares with; "
+                "compare recent rows with scurry.report.write(predictor, path, X, y, model=model)",
                 argument="predictor",
             )
         setup = Setup(
