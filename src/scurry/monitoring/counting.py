@@ -38,6 +38,7 @@ class Counting:
         self._draws, self._evidence = Draws(record.setup.share, record.seed), LatestEvidence(record)
         self._by_query = self.compare.by_query
         self.needs_groups = self._by_query or self.compare.by_group
+        self._needs_names = self.needs_groups or record.setup.promise.NEEDS_LABELS
         self._pending: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[Any] | None]] = []
         self.n_pending, self._at_once = 0, _LEAST_AT_ONCE
         self._none_before = self._draws.none_before(record.next_number)  # so that most small batches need no look
@@ -49,14 +50,13 @@ class Counting:
 
     def check_names(self, rows: NDArray[Any], ids: Any, groups: Any) -> None:
         """Raise an error unless `ids` and `groups` name rows as the promise needs it."""
-        needs_groups = self.needs_groups
-        if ids is None and groups is None and not needs_groups and not self.record.setup.promise.NEEDS_LABELS:
+        if ids is None and groups is None and not self._needs_names:
             return  # the common case, which single rows have to pay for in full
-        if needs_groups and groups is None:
+        if self.needs_groups and groups is None:
             raise InputError(
                 "groups is needed: the promise is about queries or groups; name that of each row", argument="groups"
             )
-        if groups is not None and not needs_groups:
+        if groups is not None and not self.needs_groups:
             raise InputError("groups are for promises about queries or groups; leave them out", argument="groups")
         if groups is not None and len(np.asarray(groups)) != len(rows):
             raise InputError(f"groups must name the group of each of the {len(rows):,} rows", argument="groups")

@@ -172,9 +172,10 @@ class Watch:
         -------
         array of shape (n_rows,)
         """
-        in_parts = None if ids is not None or groups is not None else in_blocks(X, lambda x: self.predict(x, n_threads))
-        if in_parts is not None:
-            return in_parts
+        if type(X) is not np.ndarray and ids is None and groups is None:
+            in_parts = in_blocks(X, lambda some: self.predict(some, n_threads))
+            if in_parts is not None:
+                return in_parts
         rows = as_rows(self.predictor.forest, X)
         self._counting.check_names(rows, ids, groups)
         active = self._active
