@@ -369,7 +369,7 @@ def measure_merge_and_kill(n_kills: int) -> dict[str, Any]:
             child.send_signal(signal.SIGKILL)
             said = max([said, *map(int, child.communicate()[0].split())])
             left = scurry.Watch.load(path, fast)
-            drawn = len(left._draws.between(0, left.state.n_rows))
+            drawn = len(left._counting._draws.between(0, left.state.n_rows))
             n_sound += left.state.n_rows in (said, said + 500) and left.state.n_shadow == drawn
     found = {"merge_of_64_equals_one": bool(is_equal), "killed": n_kills, "sound_after_kill": n_sound}
     print(found, flush=True)
@@ -386,7 +386,7 @@ def main() -> None:
         "delays": lambda: measure_delays(n),
         "false_alarms": lambda: measure_false_alarms(n),
         "run_length": lambda: measure_run_length(max(n // 2, 5)),
-        "throughput": lambda: measure_throughput(5 if options.quick else 25),
+        "throughput": lambda: measure_throughput(5 if options.quick else 200),
         "recalibration": lambda: measure_recalibration(n),
         "merge_and_kill": lambda: measure_merge_and_kill(3 if options.quick else 20),
     }

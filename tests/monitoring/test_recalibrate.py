@@ -37,5 +37,5 @@ class TestRecalibration:
 
     def test_only_so_many_rows_are_kept(self, fast, rows):
         watch = watch_all(fast, rows, share=1.0, keep_rows=1000)
-        watch._evaluate()
+        watch._counting.evaluate()
         assert watch._record.kept.numbers.tolist() == list(range(3000, 4000))

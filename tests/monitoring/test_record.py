@@ -1,13 +1,18 @@
 """Records lie in files and add up, exactly and in any order."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import scurry
 from scurry.errors import FormatError, InputError, MissingFileError
+from scurry.monitoring.draws import Draws
+from scurry.monitoring.record import Record
 from support.calibration_rows import two_classes
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "format"
 
 
 def watch_all(fast, rows, **options):
@@ -117,3 +122,14 @@ class TestMerge:
         for wrong in ([], watch, [watch, "w"]):
             with pytest.raises(InputError, match="list of Watch"):
                 scurry.Watch.merge(wrong)
+
+
+def test_a_state_of_version_1_still_loads():
+    record = Record.load(GOLDEN / "v1-watch.scurry-watch")
+    assert record.setup.classes == ("no", "yes")
+    assert (record.n_rows, record.n_shadow, record.seed, len(record.kept)) == (300, record.by_trees[:, 0].sum(), 7, 20)
+    state = scurry.monitoring.read([GOLDEN / "v1-watch.scurry-watch"])
+    # The numbers of rows draw the shadow rows, in this version as in every other.
+    assert state.n_shadow == len(Draws(0.5, 7).between(0, 300))
+    assert [name for name in record.waiting if int(name[4:]) < 290] == []
+    assert (record.kept.labels == np.where(record.kept.numbers < 290, 1, -1)).all()

@@ -94,7 +94,7 @@ class TestPromises:
             watch.predict(new)
         answers = watch.predict(new, groups=names)
         assert (answers == fast.predict(new, groups=names)).all()
-        state, drawn = watch.state, watch._draws.between(0, 300)
+        state, drawn = watch.state, watch._counting._draws.between(0, 300)
         chosen = np.isin(np.repeat(np.arange(300), 10), drawn)
         promise = fast.promise
         (count,) = promise.count(
@@ -113,7 +113,7 @@ class TestPromises:
         fast = scurry.early_exit(model, X, max_disagreement=0.05, groups=groups, random_state=0)
         watch = scurry.watch(fast, share=1.0, random_state=0)
         watch.predict(X, groups=groups)
-        watch._evaluate()
+        watch._counting.evaluate()
         kept = watch._record.kept
         assert watch.state.n_shadow == 2000
         assert len(kept) == 2000

@@ -28,6 +28,7 @@ def test_the_page_shows_rate_promise_alarm_and_features(watch, tmp_path):
         state.verdict,
         "promised: at most 3 %",
         "The rate over time",
+        "Evidence of recent rows",
         f"the alarm, at row {state.since:,}",
         "Which features changed",
         "Shadow rows by trees evaluated",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -17,23 +16,18 @@ from scurry.checks import RandomState, check_confidence, check_count, check_inst
 from scurry.errors import InputError, warn
 from scurry.forest import as_rows, in_blocks
 from scurry.forest.storage import container_bytes, container_of
-from scurry.monitoring.alarm import LatestEvidence
-from scurry.monitoring.draws import Draws, mix
+from scurry.monitoring.counting import Counting
 from scurry.monitoring.explain import Explanation, explain
 from scurry.monitoring.recalibrate import find_active, recalibrate
-from scurry.monitoring.record import KIND, UNKNOWN, Kept, Record, Setup, Waiting
-from scurry.monitoring.shadow import Comparison, count_losses, find_parts, take
+from scurry.monitoring.record import KIND, Record, Setup
+from scurry.monitoring.shadow import find_parts
 from scurry.monitoring.state import History, State, find_alarm_epoch, read_history, read_state
 from scurry.predictor import Predictor
-from scurry.promises import Outcomes, Promise, SizeMeasurement
+from scurry.promises import Promise, SizeMeasurement
 from scurry.runners.runner import Run
 
 DEFAULT_SHARE, DEFAULT_KEPT = 0.002, 20_000
 ACTIONS = ("warn", "full", "widen")
-# Shadow rows that are evaluated together: few at the begin of a stream, so that an early alarm is not late; later an
-# eighth of those so far, because a handful of rows takes the full model almost as long as a few hundred.
-_LEAST_AT_ONCE, _MOST_AT_ONCE, _PART_AT_ONCE = 64, 512, 8
-_MAX_REMEMBERED = 1 << 20  # ids of rows that were predicted, by which unknown ones are told apart
 
 OnAlarm = str | Callable[[State], object]
 
@@ -70,18 +64,7 @@ class Watch:
 
     def __init__(self, predictor: Predictor, record: Record, on_alarm: OnAlarm = "warn") -> None:
         self.predictor = predictor
-        self._record, self._lock = record, RLock()
-        self._compare = Comparison(predictor, record.setup.promise)
-        self._draws = Draws(record.setup.share, record.seed)
-        self._evidence = LatestEvidence(record)
-        self._by_query, self._by_group = self._compare.by_query, self._compare.by_group
-        self._pending: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[Any] | None]] = []
-        self._n_pending, self._at_once = 0, _LEAST_AT_ONCE
-        self._none_before = self._draws.none_before(record.next_number)  # so that most small batches need no look
-        self._ids: dict[int, Any] = {}  # of pending rows, by number
-        self._remembered: set[Any] = set()
-        # Whether every id that was ever predicted is remembered or waits: else an unknown one may be an old one.
-        self._remembers_all = record.n_rows == 0
+        self._record, self._lock, self._counting = record, RLock(), Counting(predictor, record)
         self.on_alarm = on_alarm
 
     @classmethod
@@ -143,7 +126,7 @@ class Watch:
     @property
     def needs_groups(self) -> bool:
         """Whether the promise is about queries or groups, so that predictions need `groups`."""
-        return self._by_query or self._by_group
+        return self._counting.needs_groups
 
     @property
     def on_alarm(self) -> OnAlarm:
@@ -189,13 +172,14 @@ class Watch:
         -------
         array of shape (n_rows,)
         """
-        in_parts = None if ids is not None or groups is not None else in_blocks(X, lambda x: self.predict(x, n_threads))
-        if in_parts is not None:
-            return in_parts
+        if type(X) is not np.ndarray and ids is None and groups is None:
+            in_parts = in_blocks(X, lambda some: self.predict(some, n_threads))
+            if in_parts is not None:
+                return in_parts
         rows = as_rows(self.predictor.forest, X)
-        self._check_names(rows, ids, groups)
+        self._counting.check_names(rows, ids, groups)
         active = self._active
-        answers = active.predict(rows, n_threads, groups=groups if self._by_query else None)
+        answers = active.predict(rows, n_threads, groups=groups if self.predictor.plan.ranks_groups else None)
         self._draw(rows, ids, groups, answers if active is self.predictor else None)
         return answers
 
@@ -221,7 +205,7 @@ class Watch:
         if in_parts is not None:
             return in_parts
         rows = as_rows(self.predictor.forest, X)
-        self._check_names(rows, ids, groups)
+        self._counting.check_names(rows, ids, groups)
         answers = self._active.predict_proba(rows, n_threads)
         self._draw(rows, ids, groups, None)
         return answers
@@ -241,9 +225,9 @@ class Watch:
         Run
         """
         rows = as_rows(self.predictor.forest, X)
-        self._check_names(rows, ids, groups)
+        self._counting.check_names(rows, ids, groups)
         active = self._active
-        run = active.run(rows, n_threads, groups=groups if self._by_query else None)
+        run = active.run(rows, n_threads, groups=groups if self.predictor.plan.ranks_groups else None)
         self._draw(rows, ids, groups, run.labels if active is self.predictor else None)
         return run
 
@@ -290,32 +274,10 @@ class Watch:
         InputError
             If an id was never predicted, or a label is none of the model's. Nothing is learned then.
         """
-        names, forest = _list_ids(ids), self.predictor.forest
-        if forest.classes is None:
-            raise InputError("labels are for classifiers; this model predicts values")
-        codes = forest.codes_of(y, "y")
-        if len(codes) != len(names):
-            raise InputError(f"y has {len(codes):,} labels, ids has {len(names):,}", argument="y")
-        if len(set(names)) < len(names):
-            raise InputError("ids names a row twice; pass one label for each", argument="ids")
-        with self._lock:
-            self._evaluate()
-            waiting = self._record.waiting
-            unknown = [name for name in names if name not in waiting and name not in self._remembered]
-            if unknown and self._remembers_all:
-                raise InputError(
-                    f"{len(unknown):,} of {len(names):,} ids were never predicted, such as {unknown[0]!r}; pass those "
-                    "that were passed to predict(X, ids=…). Nothing was learned",
-                    argument="ids",
-                )
-            found = [(waiting.pop(name), int(code)) for name, code in zip(names, codes, strict=True) if name in waiting]
-            if found:
-                self._count_labels(found)
-            elif unknown:
-                warn("none of these labels was awaited, and some ids are unknown; were they predicted by this watch?")
-            raised = self._raise_alarm()
-        self._act(raised)
-        return len(found)
+        with self._flushed():
+            n_learned = self._counting.learn(ids, y)
+        with self._flushed():  # with the evidence of what was learned
+            return n_learned
 
     @property
     def awaited_ids(self) -> list[Any]:
@@ -358,7 +320,7 @@ class Watch:
             kept, epoch = self._record.kept, find_alarm_epoch(self._record)
         # An epoch in which an alarm was raised had a part in it, to its end.
         first = 0 if epoch is None else (epoch + 1) * self._record.setup.rows_per_epoch
-        return recalibrate(self._compare, self._record.setup, kept, first, options)
+        return recalibrate(self._counting.compare, self._record.setup, kept, first, options)
 
     def count(self, X: Any, *, ids: Any = None, groups: Any = None) -> None:
         """Count rows that were predicted elsewhere by the same predictor: some of them become shadow rows.
@@ -370,7 +332,7 @@ class Watch:
             As for `predict`.
         """
         rows = as_rows(self.predictor.forest, X)
-        self._check_names(rows, ids, groups)
+        self._counting.check_names(rows, ids, groups)
         self._draw(rows, ids, groups, None)
 
     def branch(self, name: str) -> Watch:
@@ -399,11 +361,9 @@ class Watch:
             Of `branch`.
         """
         with branch._lock, self._lock:
-            branch._evaluate()
-            self._evaluate()
-            self._record.append(branch._record)
-            self._none_before = self._draws.none_before(self._record.next_number)
-            self._evidence = LatestEvidence(self._record)
+            branch._counting.evaluate()
+            self._counting.evaluate()
+            self._counting.append(branch._record)
             raised = self._raise_alarm()
         self._act(raised)
 
@@ -496,163 +456,24 @@ class Watch:
 
     def __repr__(self) -> str:
         record = self._record
-        return f"Watch({self.predictor!r}, n_rows={record.n_rows}, n_shadow={record.n_shadow + self._n_pending})"
-
-    def _check_names(self, rows: NDArray[Any], ids: Any, groups: Any) -> None:
-        needs_groups = self.needs_groups
-        if ids is None and groups is None and not needs_groups and not self._record.setup.promise.NEEDS_LABELS:
-            return  # the common case, which single rows have to pay for in full
-        if needs_groups and groups is None:
-            raise InputError(
-                "groups is needed: the promise is about queries or groups; name that of each row", argument="groups"
-            )
-        if groups is not None and not needs_groups:
-            raise InputError("groups are for promises about queries or groups; leave them out", argument="groups")
-        if groups is not None and len(np.asarray(groups)) != len(rows):
-            raise InputError(f"groups must name the group of each of the {len(rows):,} rows", argument="groups")
-        if ids is None:
-            if self._record.setup.promise.NEEDS_LABELS:
-                raise InputError(
-                    "ids is needed: the promise compares answers with labels, which arrive later; name each row and "
-                    "pass labels to learn_labels(ids, y)",
-                    argument="ids",
-                )
-            return
-        if len(_list_ids(ids)) != len(rows):
-            raise InputError(f"ids must name each of the {len(rows):,} rows", argument="ids")
+        return (
+            f"Watch({self.predictor!r}, n_rows={record.n_rows}, n_shadow={record.n_shadow + self._counting.n_pending})"
+        )
 
     def _draw(self, rows: NDArray[Any], ids: Any, groups: Any, answers: NDArray[Any] | None) -> None:
         """Draw shadow rows of a batch that was answered, and evaluate them once there are enough."""
-        unit_of = None if groups is None else _find_units(groups)
-        n_units = len(rows) if unit_of is None else int(unit_of.max(initial=-1)) + 1
-        raised = None
         with self._lock:
-            record = self._record
-            start = record.next_number
-            names = None if ids is None else self._remember(_list_ids(ids))
-            record.next_number = stop = start + n_units
-            record.n_rows += len(rows)
-            if stop <= self._none_before:
+            if not self._counting.draw(rows, ids, groups, answers):
                 return
-            drawn = self._draws.between(start, stop)
-            self._none_before = self._draws.none_before(stop)
-            if not len(drawn):
-                return
-            chosen, numbers = drawn - start, drawn
-            if unit_of is not None:
-                chosen, numbers = self._choose_rows(unit_of, chosen, start)
-            if names is not None:
-                self._ids |= {int(number): names[at] for number, at in zip(numbers, chosen, strict=True)}
-            self._pending.append((rows.take(chosen, 0), numbers, None if answers is None else answers.take(chosen)))
-            self._n_pending += len(chosen)
-            if self._n_pending >= self._at_once:
-                self._evaluate()
-                raised = self._raise_alarm()
-        if raised is not None:
-            self._act(raised)
-
-    def _choose_rows(
-        self, unit_of: NDArray[np.int64], drawn: NDArray[np.int64], start: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the rows of drawn queries, or one row of each drawn group; and their numbers."""
-        if self._compare.by_query:
-            rows = np.flatnonzero(np.isin(unit_of, drawn))
-            return rows, unit_of[rows] + start
-        seed = np.uint64(self._record.seed % 2**64)
-        draws = mix((drawn + start).astype(np.uint64) ^ mix(np.array([seed], np.uint64)))
-        members = [np.flatnonzero(unit_of == unit) for unit in drawn]
-        one = [int(m[int(draw % np.uint64(len(m)))]) for m, draw in zip(members, draws, strict=True)]
-        return np.array(one, np.int64), drawn + start
-
-    def _remember(self, names: list[Any]) -> list[Any]:
-        given = set(names)
-        repeated = given & (self._record.waiting.keys() | set(self._ids.values()))
-        if repeated or len(given) < len(names):
-            name = min(repeated, key=repr) if repeated else next(n for n in names if names.count(n) > 1)
-            raise InputError(f"ids must name each row once, and {name!r} is not new", argument="ids")
-        if len(self._remembered) + len(given) > _MAX_REMEMBERED:
-            self._remembered, self._remembers_all = set(), False
-        self._remembered |= given
-        return names
-
-    def _evaluate(self) -> None:
-        """Evaluate the shadow rows drawn so far by the full model, count them and keep them."""
-        if not self._pending:
-            return
-        pending, record = self._pending, self._record
-        setup, promise = record.setup, record.setup.promise
-        rows = np.concatenate([some for some, _, _ in pending]).astype(setup.row_dtype, copy=False)
-        numbers = np.concatenate([some for _, some, _ in pending])
-        known = [answers for _, _, answers in pending if answers is not None]
-        answers = np.concatenate(known) if len(known) == len(pending) else None
-        outcomes = self._compare.observe(self._compare.restore(rows), numbers, answers)
-        trees, changed = self._compare.count_trees(rows, numbers), promise.changed(outcomes)
-        # From here on nothing fails, so that rows are counted once or, if the model cannot answer them, not at all.
-        self._pending, self._n_pending = [], 0
-        if not promise.NEEDS_LABELS:
-            self._count(outcomes, numbers)
-        n_shadow, n_changed = len(numbers), int(changed.sum())
-        if self._by_query:
-            is_first = np.diff(numbers, prepend=-1) != 0
-            n_shadow = int(is_first.sum())
-            n_changed = int((np.add.reduceat(changed, np.flatnonzero(is_first)) > 0).sum())
-        record.n_shadow += n_shadow
-        record.n_changed += n_changed
-        self._at_once = min(max(record.n_shadow // _PART_AT_ONCE, _LEAST_AT_ONCE), _MOST_AT_ONCE)
-        _tally(record.by_trees, trees, changed)
-        if setup.classes:
-            codes = self.predictor.forest.codes_of(outcomes.full)
-            _tally(record.by_class, codes, changed)
-            if self._ids:
-                ours = self.predictor.forest.codes_of(outcomes.answers)
-                for at, number in enumerate(numbers.tolist()):
-                    if number in self._ids:
-                        record.waiting[self._ids.pop(number)] = Waiting(number, int(ours[at]), int(codes[at]))
-        if setup.max_kept:
-            origins, labels = np.full(len(rows), record.origin, np.uint64), np.full(len(rows), UNKNOWN, np.int32)
-            record.keep(Kept(np.asarray(rows), numbers, origins, changed, trees, labels))
-
-    def _count(self, outcomes: Outcomes, numbers: NDArray[np.int64]) -> None:
-        record, now = self._record, time.time()
-        setup = record.setup
-        first, last = int(numbers.min()) // setup.rows_per_epoch, int(numbers.max()) // setup.rows_per_epoch
-        for epoch in range(first, last + 1):
-            some = outcomes
-            if first < last:
-                is_inside = numbers // setup.rows_per_epoch == epoch
-                if not is_inside.any():
-                    continue
-                some = take(outcomes, is_inside)
-            record.add(epoch, count_losses(setup.promise, setup.parts, some), now)
-            self._evidence.touch(epoch)
-
-    def _count_labels(self, found: list[tuple[Waiting, int]]) -> None:
-        """Count rows whose labels have come, and note them on the rows that are kept."""
-        record, forest = self._record, self.predictor.forest
-        classes = np.asarray(forest.classes)
-        numbers = np.array([row.number for row, _ in found], np.int64)
-        codes = np.array([(row.answer, row.full, label) for row, label in found], np.int64)
-        if record.setup.promise.NEEDS_LABELS:
-            outcomes = Outcomes(
-                answers=classes[codes[:, 0]],
-                full=classes[codes[:, 1]],
-                y=classes[codes[:, 2]],
-                classes=tuple(classes.tolist()),
-            )
-            self._count(outcomes, numbers)
-        kept = record.kept
-        if len(kept):
-            place = np.searchsorted(kept.numbers, numbers).clip(0, len(kept) - 1)
-            there = (kept.numbers[place] == numbers) & (kept.origins[place] == record.origin)
-            labels = kept.labels.copy()
-            labels[place[there]] = codes[there, 2]
-            record.replace_kept(Kept(kept.rows, kept.numbers, kept.origins, kept.changed, kept.trees, labels))
+            self._counting.evaluate()
+            raised = self._raise_alarm()
+        self._act(raised)
 
     @contextmanager
     def _flushed(self) -> Iterator[None]:
         """Hold the lock for a block, with all shadow rows drawn so far counted; act on an alarm behind it."""
         with self._lock:
-            self._evaluate()
+            self._counting.evaluate()
             raised = self._raise_alarm()
             yield
         self._act(raised)
@@ -660,7 +481,7 @@ class Watch:
     def _raise_alarm(self) -> State | None:
         """Return the state if an alarm is raised now, and none was before."""
         record, was_raised = self._record, self._record.is_raised
-        is_alarm, is_change = self._evidence.look()
+        is_alarm, is_change = self._counting.look()
         latest = max(record.next_number - 1, 0)
         if is_alarm and record.alarm_number is None:
             record.alarm_number = latest
@@ -673,7 +494,7 @@ class Watch:
 
     def _find_active(self) -> Predictor:
         action = self._on_alarm
-        return find_active(self._compare, self._record, action if isinstance(action, str) else "warn")
+        return find_active(self._counting.compare, self._record, action if isinstance(action, str) else "warn")
 
     def _act(self, raised: State | None) -> None:
         """Do what the user asked for; outside of the lock, because a callable may take its time."""
@@ -688,31 +509,6 @@ class Watch:
         elif self._active.certificate is None:
             now = "every tree is evaluated from now on"
         warn(f"{raised.verdict} What now: {now}; see watch.explain() and watch.recalibrate()")
-
-
-def _tally(counts: NDArray[np.int64], kinds: NDArray[np.int32], changed: NDArray[np.bool_]) -> None:
-    """Add shadow rows of each kind, and those that changed, to counts of shape (n_kinds, 2)."""
-    counts[:, 0] += np.bincount(kinds, minlength=len(counts))
-    counts[:, 1] += np.bincount(kinds[changed], minlength=len(counts))
-
-
-def _list_ids(ids: Any) -> list[Any]:
-    array = np.asarray(ids)
-    if array.ndim != 1 or array.dtype.kind not in "iufUSO":
-        raise InputError("ids must be an array of numbers or texts, one for each row", argument="ids")
-    names: list[Any] = array.tolist()
-    if array.dtype.kind == "O" and not all(isinstance(name, str | int) for name in names):
-        raise InputError("ids must be numbers or texts, none of them missing", argument="ids")
-    return names
-
-
-def _find_units(groups: Any) -> NDArray[np.int64]:
-    """Return the number of each row's query or group, by first appearance from 0 on."""
-    _, first, codes = np.unique(np.asarray(groups), return_index=True, return_inverse=True)
-    rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
-    units: NDArray[np.int64] = rank[codes]
-    return units
 
 
 def _check_share(share: Any) -> float:

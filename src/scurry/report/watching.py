@@ -114,31 +114,48 @@ def _render_history(state: State, history: History) -> Markup | None:
     limit = 1 / (1 - state.confidence)
     evidence = _draw_evidence("e-value", across, middle, history.e_value, limit)
     detector = _draw_evidence("detector of changes", across, middle, history.detector, RUN_LENGTH)
-    legend = [("positive", "bounds of each stretch alone")]
+    alarm: list[tuple[str, str]] = []
     if state.since is not None:
         for chart in (rate, evidence, detector):
             chart.draw_strips([state.since], [chart.y.low], [chart.y.high], "negative")
-        legend.append(("negative", f"the alarm, at row {state.since:,}"))
-    keys = tag("ul", *(tag("li", tag("span", class_=f"key {style}"), name) for style, name in legend), class_="legend")
+        alarm = [("negative", f"the alarm, at row {state.since:,}")]
+    drawn = (
+        (
+            "The rate over time",
+            rate,
+            [("positive", "bounds of each stretch alone"), *alarm],
+            f"{history.what[:1].upper()}{history.what[1:]}, in stretches of rows.",
+        ),
+        (
+            "Evidence of all rows",
+            evidence,
+            alarm,
+            f"Its alarm is at {limit:.4g}. Values beyond the chart are drawn at its edge.",
+        ),
+        (
+            "Evidence of recent rows",
+            detector,
+            alarm,
+            f"Its alarm is at {RUN_LENGTH:,}: a change, however many good rows came before.",
+        ),
+    )
     figures = [
-        tag("figure", tag("figcaption", tag("h3", heading)), chart.to_svg(), keys, tag("p", note))
-        for heading, chart, note in (
-            ("The rate over time", rate, f"{history.what[:1].upper()}{history.what[1:]}, in stretches of rows."),
-            (
-                "The evidence over time",
-                evidence,
-                "Over all rows so far. Values beyond the chart are drawn at its edge.",
-            ),
-        )
+        tag("figure", tag("figcaption", tag("h3", heading)), chart.to_svg(), _render_legend(legend), tag("p", note))
+        for heading, chart, legend, note in drawn
     ]
     return _section("history", "Over time", tag("div", *figures, class_="charts"))
+
+
+def _render_legend(legend: Sequence[tuple[str, str]]) -> Markup | None:
+    keys = [tag("li", tag("span", class_=f"key {style}"), name) for style, name in legend]
+    return tag("ul", *keys, class_="legend") if keys else None
 
 
 def _draw_evidence(
     name: str, across: Axis, middle: NDArray[np.float64], values: NDArray[np.float64], limit: float
 ) -> Chart:
     """Draw evidence in powers of ten, because it multiplies; far beyond the alarm it says nothing more."""
-    low, high = -3.0, max(math.ceil(math.log10(limit)) + 2.0, 4.0)
+    low, high = -3.0, max(math.ceil(math.log10(limit)) + 1.0, 4.0)
     chart = Chart(
         f"The {name} over time; the alarm is at {limit:,.4g}",
         across,

@@ -1,0 +1,255 @@
+"""Counting: which rows of a batch become shadow rows, and what they add to the record of a watch."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.errors import InputError, warn
+from scurry.monitoring.alarm import LatestEvidence
+from scurry.monitoring.draws import Draws, mix
+from scurry.monitoring.record import UNKNOWN, Kept, Record, Waiting
+from scurry.monitoring.shadow import Comparison, count_losses, take
+from scurry.predictor import Predictor
+from scurry.promises import Outcomes
+
+# Shadow rows that are evaluated together: few at the begin of a stream, so that an early alarm is not late; later an
+# eighth of those so far, because a handful of rows takes the full model almost as long as a few hundred.
+_LEAST_AT_ONCE, _MOST_AT_ONCE, _PART_AT_ONCE = 64, 512, 8
+_MAX_REMEMBERED = 1 << 20  # ids of rows that were predicted, by which unknown ones are told apart
+
+
+class Counting:
+    """Draws shadow rows, compares them with the full model, and counts. Its watch holds a lock around every call.
+
+    Parameters
+    ----------
+    predictor : Predictor
+    record : Record
+        What was counted so far.
+    """
+
+    def __init__(self, predictor: Predictor, record: Record) -> None:
+        self.record, self.compare = record, Comparison(predictor, record.setup.promise)
+        self._forest = predictor.forest
+        self._draws, self._evidence = Draws(record.setup.share, record.seed), LatestEvidence(record)
+        self._by_query = self.compare.by_query
+        self.needs_groups = self._by_query or self.compare.by_group
+        self._needs_names = self.needs_groups or record.setup.promise.NEEDS_LABELS
+        self._pending: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[Any] | None]] = []
+        self.n_pending, self._at_once = 0, _LEAST_AT_ONCE
+        self._none_before = self._draws.none_before(record.next_number)  # so that most small batches need no look
+        self._ids: dict[int, Any] = {}  # of pending rows, by number
+        self._drawn_ids: set[Any] = set()  # the same ids
+        self._remembered: set[Any] = set()
+        # Whether every id that was ever predicted is remembered or waits: else an unknown one may be an old one.
+        self._remembers_all = record.n_rows == 0
+
+    def check_names(self, rows: NDArray[Any], ids: Any, groups: Any) -> None:
+        """Raise an error unless `ids` and `groups` name rows as the promise needs it."""
+        if ids is None and groups is None and not self._needs_names:
+            return  # the common case, which single rows have to pay for in full
+        if self.needs_groups and groups is None:
+            raise InputError(
+                "groups is needed: the promise is about queries or groups; name that of each row", argument="groups"
+            )
+        if groups is not None and not self.needs_groups:
+            raise InputError("groups are for promises about queries or groups; leave them out", argument="groups")
+        if groups is not None and len(np.asarray(groups)) != len(rows):
+            raise InputError(f"groups must name the group of each of the {len(rows):,} rows", argument="groups")
+        if ids is None:
+            if self.record.setup.promise.NEEDS_LABELS:
+                raise InputError(
+                    "ids is needed: the promise compares answers with labels, which arrive later; name each row and "
+                    "pass labels to learn_labels(ids, y)",
+                    argument="ids",
+                )
+            return
+        if len(_list_ids(ids)) != len(rows):
+            raise InputError(f"ids must name each of the {len(rows):,} rows", argument="ids")
+
+    def draw(self, rows: NDArray[Any], ids: Any, groups: Any, answers: NDArray[Any] | None) -> bool:
+        """Draw shadow rows of a batch that was answered; return whether there are enough to be evaluated."""
+        unit_of = None if groups is None else _find_units(groups)
+        n_units = len(rows) if unit_of is None else int(unit_of.max(initial=-1)) + 1
+        names = None if ids is None else self._remember(_list_ids(ids))
+        start = self.record.next_number
+        self.record.next_number = stop = start + n_units
+        self.record.n_rows += len(rows)
+        if stop <= self._none_before:
+            return False
+        drawn = self._draws.between(start, stop)
+        self._none_before = self._draws.none_before(stop)
+        if not len(drawn):
+            return False
+        chosen, numbers = drawn - start, drawn
+        if unit_of is not None:
+            chosen, numbers = self._choose_rows(unit_of, chosen, start)
+        if names is not None:
+            self._ids |= {int(number): names[at] for number, at in zip(numbers, chosen, strict=True)}
+            self._drawn_ids |= {names[at] for at in chosen}
+        self._pending.append((rows.take(chosen, 0), numbers, None if answers is None else answers.take(chosen)))
+        self.n_pending += len(chosen)
+        return self.n_pending >= self._at_once
+
+    def learn(self, ids: Any, y: Any) -> int:
+        """Learn labels; return how many were awaited. If something is wrong with them, none is learned."""
+        names = _list_ids(ids)
+        if self._forest.classes is None:
+            raise InputError("labels are for classifiers; this model predicts values")
+        codes = self._forest.codes_of(y, "y")
+        if len(codes) != len(names):
+            raise InputError(f"y has {len(codes):,} labels, ids has {len(names):,}", argument="y")
+        if len(set(names)) < len(names):
+            raise InputError("ids names a row twice; pass one label for each", argument="ids")
+        waiting = self.record.waiting
+        unknown = [name for name in names if name not in waiting and name not in self._remembered]
+        if unknown and self._remembers_all:
+            raise InputError(
+                f"{len(unknown):,} of {len(names):,} ids were never predicted, such as {unknown[0]!r}; pass those "
+                "that were passed to predict(X, ids=…). Nothing was learned",
+                argument="ids",
+            )
+        found = [(waiting.pop(name), int(code)) for name, code in zip(names, codes, strict=True) if name in waiting]
+        if found:
+            self._count_labels(found)
+        elif unknown:
+            warn("none of these labels was awaited, and some ids are unknown; were they predicted by this watch?")
+        return len(found)
+
+    def append(self, record: Record) -> None:
+        """Add the rows of another record behind those counted so far."""
+        self.record.append(record)
+        self._none_before = self._draws.none_before(self.record.next_number)
+        self._evidence = LatestEvidence(self.record)
+
+    def look(self) -> tuple[bool, bool]:
+        """Return whether an alarm and whether a change is found."""
+        return self._evidence.look()
+
+    def evaluate(self) -> None:
+        """Evaluate the shadow rows drawn so far by the full model, count them and keep them."""
+        if not self._pending:
+            return
+        pending, record = self._pending, self.record
+        setup, promise = record.setup, record.setup.promise
+        rows = np.concatenate([some for some, _, _ in pending]).astype(setup.row_dtype, copy=False)
+        numbers = np.concatenate([some for _, some, _ in pending])
+        known = [answers for _, _, answers in pending if answers is not None]
+        answers = np.concatenate(known) if len(known) == len(pending) else None
+        outcomes = self.compare.observe(self.compare.restore(rows), numbers, answers)
+        trees, changed = self.compare.count_trees(rows, numbers), promise.changed(outcomes)
+        # From here on nothing fails, so that rows are counted once or, if the model cannot answer them, not at all.
+        self._pending, self.n_pending = [], 0
+        if not promise.NEEDS_LABELS:
+            self._count(outcomes, numbers)
+        n_shadow, n_changed = len(numbers), int(changed.sum())
+        if self._by_query:
+            is_first = np.diff(numbers, prepend=-1) != 0
+            n_shadow = int(is_first.sum())
+            n_changed = int((np.add.reduceat(changed, np.flatnonzero(is_first)) > 0).sum())
+        record.n_shadow += n_shadow
+        record.n_changed += n_changed
+        self._at_once = min(max(record.n_shadow // _PART_AT_ONCE, _LEAST_AT_ONCE), _MOST_AT_ONCE)
+        _tally(record.by_trees, trees, changed)
+        if setup.classes:
+            codes = self._forest.codes_of(outcomes.full)
+            _tally(record.by_class, codes, changed)
+            if self._ids:
+                ours = self._forest.codes_of(outcomes.answers)
+                for at, number in enumerate(numbers.tolist()):
+                    if number in self._ids:
+                        record.waiting[self._ids.pop(number)] = Waiting(number, int(ours[at]), int(codes[at]))
+                self._drawn_ids = set(self._ids.values())
+        if setup.max_kept:
+            origins, labels = np.full(len(rows), record.origin, np.uint64), np.full(len(rows), UNKNOWN, np.int32)
+            record.keep(Kept(np.asarray(rows), numbers, origins, changed, trees, labels))
+
+    def _choose_rows(
+        self, unit_of: NDArray[np.int64], drawn: NDArray[np.int64], start: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the rows of drawn queries, or one row of each drawn group; and their numbers."""
+        if self._by_query:
+            rows = np.flatnonzero(np.isin(unit_of, drawn))
+            return rows, unit_of[rows] + start
+        seed = np.uint64(self.record.seed % 2**64)
+        draws = mix((drawn + start).astype(np.uint64) ^ mix(np.array([seed], np.uint64)))
+        members = [np.flatnonzero(unit_of == unit) for unit in drawn]
+        one = [int(m[int(draw % np.uint64(len(m)))]) for m, draw in zip(members, draws, strict=True)]
+        return np.array(one, np.int64), drawn + start
+
+    def _remember(self, names: list[Any]) -> list[Any]:
+        """Return the ids of rows, after a check that they are new."""
+        given, waiting = set(names), self.record.waiting
+        repeated = [name for name in given if name in waiting or name in self._drawn_ids]
+        if repeated or len(given) < len(names):
+            name = repeated[0] if repeated else next(n for n in names if names.count(n) > 1)
+            raise InputError(f"ids must name each row once, and {name!r} is not new", argument="ids")
+        if len(self._remembered) + len(given) > _MAX_REMEMBERED:
+            self._remembered, self._remembers_all = set(), False
+        self._remembered |= given
+        return names
+
+    def _count(self, outcomes: Outcomes, numbers: NDArray[np.int64]) -> None:
+        record, now = self.record, time.time()
+        setup = record.setup
+        first, last = int(numbers.min()) // setup.rows_per_epoch, int(numbers.max()) // setup.rows_per_epoch
+        for epoch in range(first, last + 1):
+            some = outcomes
+            if first < last:
+                is_inside = numbers // setup.rows_per_epoch == epoch
+                if not is_inside.any():
+                    continue
+                some = take(outcomes, is_inside)
+            record.add(epoch, count_losses(setup.promise, setup.parts, some), now)
+            self._evidence.touch(epoch)
+
+    def _count_labels(self, found: list[tuple[Waiting, int]]) -> None:
+        """Count rows whose labels have come, and note them on the rows that are kept."""
+        record, forest = self.record, self._forest
+        classes = np.asarray(forest.classes)
+        numbers = np.array([row.number for row, _ in found], np.int64)
+        codes = np.array([(row.answer, row.full, label) for row, label in found], np.int64)
+        if record.setup.promise.NEEDS_LABELS:
+            outcomes = Outcomes(
+                answers=classes[codes[:, 0]],
+                full=classes[codes[:, 1]],
+                y=classes[codes[:, 2]],
+                classes=tuple(classes.tolist()),
+            )
+            self._count(outcomes, numbers)
+        kept = record.kept
+        if len(kept):
+            place = np.searchsorted(kept.numbers, numbers).clip(0, len(kept) - 1)
+            there = (kept.numbers[place] == numbers) & (kept.origins[place] == record.origin)
+            labels = kept.labels.copy()
+            labels[place[there]] = codes[there, 2]
+            record.replace_kept(Kept(kept.rows, kept.numbers, kept.origins, kept.changed, kept.trees, labels))
+
+
+def _tally(counts: NDArray[np.int64], kinds: NDArray[np.int32], changed: NDArray[np.bool_]) -> None:
+    """Add shadow rows of each kind, and those that changed, to counts of shape (n_kinds, 2)."""
+    counts[:, 0] += np.bincount(kinds, minlength=len(counts))
+    counts[:, 1] += np.bincount(kinds[changed], minlength=len(counts))
+
+
+def _list_ids(ids: Any) -> list[Any]:
+    array = np.asarray(ids)
+    if array.ndim != 1 or array.dtype.kind not in "iufUSO":
+        raise InputError("ids must be an array of numbers or texts, one for each row", argument="ids")
+    names: list[Any] = array.tolist()
+    if array.dtype.kind == "O" and not all(isinstance(name, str | int) for name in names):
+        raise InputError("ids must be numbers or texts, none of them missing", argument="ids")
+    return names
+
+
+def _find_units(groups: Any) -> NDArray[np.int64]:
+    """Return the number of each row's query or group, by first appearance from 0 on."""
+    _, first, codes = np.unique(np.asarray(groups), return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
+    units: NDArray[np.int64] = rank[codes]
+    return units
