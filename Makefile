@@ -66,7 +66,7 @@ engines: $(VENV)/.built  ## Test the scorer inside Spark (needs Java 17) and Ray
 	$(BIN)/pip install -q --no-build-isolation -e ".[test,spark,ray]"
 	$(BIN)/pytest -q tests/distributed/test_engines.py
 
-interop: $(VENV)/.built  ## Compare with onnxruntime and treelite, and files of their converters (the extra "interop").
+interop: $(VENV)/.built  ## Compare with onnxruntime, treelite and YDF, and files of their converters (the extra "interop").
 	$(BIN)/pip install -q --no-build-isolation -e ".[test,interop]"
 	$(BIN)/pytest -q -m "slow or not slow" tests/interop
 

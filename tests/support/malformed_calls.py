@@ -198,6 +198,7 @@ def entries() -> tuple[Entry, ...]:
         "train_sizes": (s.cascades.train_sizes, {"X": X, "y": y, "sizes": [(2, 3)], "random_state": 0}),
         "anytime": (s.anytime, {"model": forest, "X_order": X, "y_order": y, "order": "forward-squirrel"}),
         "prune": (s.prune, {"model": forest, "X_val": X, "y_val": y}),
+        "compress": (s.compress, {"model": boosted, "X_cal": X, "y_cal": y, "promise": s.promises.Labels(0.2)}),
         "prune, validation": (s.prune, {"model": forest, "X_val": X, "y_val": y, "errors": "validation"}),
         "prune, weights": (s.prune, {"model": forest, "X_val": X, "class_weight": "balanced"}),
         "prune, error costs": (s.prune, {"model": forest, "X_val": X, "error_costs": 1 - np.eye(forest.n_classes)}),
