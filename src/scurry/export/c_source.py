@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError
 from scurry.export import c_text
+from scurry.export.compact import Compact
 from scurry.export.lowered import Lowered
 from scurry.export.values import ExitTables, LeadTables
 
@@ -50,6 +51,7 @@ class CSource:
 
     def __init__(self, lowered: Lowered, name: str, classes: Sequence[object]) -> None:
         self._lowered, self._tables = lowered, Tables()
+        self._total: int | None = None
         takes_draw, is_own = lowered.takes_draw, lowered.values.kind == "own"
         n_units = len(lowered.runs) if lowered.layout.if_else else len(lowered.order)
         self._words = {
@@ -81,6 +83,10 @@ class CSource:
 
     def _fill(self, text: str, **words: object) -> str:
         return Template(text).substitute(self._words | words)
+
+    @property
+    def _next(self) -> str:
+        return c_text.NEXT_COMPACT if self._lowered.layout.is_compact else c_text.NEXT
 
     def _write_header(self, classes: Sequence[object]) -> str:
         lowered, is_quantised = self._lowered, self._lowered.columns.is_quantised
@@ -117,6 +123,9 @@ class CSource:
         if columns.shift is not None and columns.offset is not None:
             tables.add_array("column_shift", columns.shift)
             tables.add_array("column_offset", columns.offset)
+        if layout.is_compact:
+            self._add_compact_tables(Compact.of(lowered))
+            return
         tables.add_array("roots", lowered.root)
         if not layout.if_else:
             fields = {
@@ -133,6 +142,30 @@ class CSource:
         first = lowered.n_inner if layout.value_in_node or not lowered.is_anytime else 0
         value_type = f"uint{layout.value_bits}_t" if layout.value_bits < 32 else "int32_t"
         tables.add_array("values", codes[first:] if codes.shape[1] > 1 else codes[first:, 0], value_type)
+        self._add_sum_tables()
+
+    def _add_compact_tables(self, compact: Compact) -> None:
+        """Add nodes that share thresholds, and values that leaves share."""
+        lowered, tables = self._lowered, self._tables
+        tables.add_array("roots", compact.root)
+        tables.add_array("thresholds", compact.threshold, "int16_t")
+        tables.add_array("first_threshold", compact.first_threshold)
+        fields = {
+            "left": (self._words["index"], compact.left),
+            "right": (self._words["index"], compact.right),
+            "column": ("uint8_t", lowered.column),
+            "threshold": ("uint8_t", compact.threshold_id),
+        }
+        tables.add_structs("nodes", fields)
+        tables.add_array("steps", lowered.order, self._words["tree_index"])
+        values = compact.values if compact.values.shape[1] > 1 else compact.values[:, 0]
+        tables.add_array("values", values, f"uint{lowered.layout.value_bits}_t")
+        self._total = compact.total
+        self._add_sum_tables()
+
+    def _add_sum_tables(self) -> None:
+        """Add which sum a tree adds to, and what sums are before the first tree."""
+        lowered, tables = self._lowered, self._tables
         if lowered.values.kind == "own":
             tables.add_array("outputs", lowered.output)
         if lowered.values.start.any():
@@ -142,7 +175,7 @@ class CSource:
         if self._lowered.layout.if_else:
             walk, step = write_runs(self._lowered, self._words["name"]), "    runs[position](state, x);"
         else:
-            walk, step = self._fill(c_text.NEXT + "\n" + c_text.MAKE_STEP), c_text.TABLE_STEP
+            walk, step = self._fill(self._next + "\n" + c_text.MAKE_STEP), c_text.TABLE_STEP
         return [
             walk,
             *self._write_sums(),
@@ -165,7 +198,7 @@ class CSource:
             draw_policy=draw,
             start_sums=self._write_start("state->sums"),
         )
-        return [self._fill(c_text.NEXT), *self._write_sums(), run]
+        return [self._fill(self._next), *self._write_sums(), run]
 
     def _add_stop_test(self) -> str:
         """Add the tables of the stop rule; return the test a row makes before each tree."""
@@ -212,6 +245,8 @@ class CSource:
                 body = f"    sums[outputs[tree]] += {value};"
             case "vote":
                 body = f"    ++sums[{value}];"
+            case _ if self._total is not None:
+                body = self._fill(c_text.ADD_BUT_LAST, value=value, total=self._total)
             case _:
                 body = self._fill(
                     "    uint16_t k;\n    for (k = 0; k < ${NAME}_N_SUMS; ++k) sums[k] += $value[k];", value=value

@@ -26,6 +26,8 @@ _CODE_BYTES = 640
 _BYTES_PER_INNER_NODE, _BYTES_PER_RUN, _BYTES_PER_CASE = 28, 24, 8
 # Instructions of one step: a table loop, the same with floats, and a loop that walks a tree to its leaf.
 _TABLE_STEP, _FLOAT_STEP, _TREE_STEP = 19.5, 22.5, 12.0
+# What it takes more to look a threshold up in a table, and to find what a node adds for the last class.
+_COMPACT_BYTES, _COMPACT_STEP = 48, 5.5
 # Instructions of if-else code: one step, the call of a run, and a switch at its start.
 _IF_ELSE_STEP, _RUN, _SWITCH = 5.0, 12.0, 6.0
 
@@ -152,6 +154,8 @@ def estimate_sizes(lowered: Lowered, source: CSource) -> Sizes:
         instructions = _IF_ELSE_STEP + overhead / len(lowered.order)
     elif not lowered.is_anytime:
         instructions = _TREE_STEP
+    if lowered.layout.is_compact:
+        code, instructions = code + _COMPACT_BYTES, instructions + _COMPACT_STEP
     column_bytes = 4 if lowered.layout.float_thresholds else 2
     state = lowered.n_trees * lowered.index_bits // 8 + 4 if lowered.is_anytime else 4 * lowered.values.n_sums + 8
     return Sizes(

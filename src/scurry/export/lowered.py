@@ -21,7 +21,7 @@ infinity           32767                             as it is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from scurry.predictor import Predictor
 _MAX_NODES = {16: 2**16, 32: 2**31}  # by the width of a node index
 _MAX_TREES = 2**16 - 1
 _MAX_COLUMNS = 2**16
+_MAX_SHARED, _MAX_COMPACT_COLUMNS = 2**8, 2**8  # thresholds of a column, and columns, that 8 bits number
 _MAX_IF_ELSE_DEPTH = 100  # C99 promises 127 levels of nested blocks
 
 _LOWEST, _HIGHEST = -(2**15), 2**15 - 1
@@ -63,6 +64,8 @@ class Layout:
         Whether that number is part of the node. A node can then have only one.
     if_else : bool
         Whether trees are code, which records every node it reaches. For anytime plans only.
+    is_compact : bool
+        Whether nodes share thresholds and leaves share values; see `scurry.export.compact`.
     """
 
     name: str
@@ -70,6 +73,7 @@ class Layout:
     value_bits: int
     value_in_node: bool = False
     if_else: bool = False
+    is_compact: bool = False
 
 
 LAYOUTS = {
@@ -80,6 +84,8 @@ LAYOUTS = {
         Layout("int16-uint8", False, 8),
         Layout("int16-node8", False, 8, value_in_node=True),
         Layout("breadcrumb", False, 16, if_else=True),
+        Layout("shared16", False, 16, is_compact=True),
+        Layout("shared8", False, 8, is_compact=True),
     )
 }
 
@@ -183,6 +189,8 @@ def lower(pred: Predictor, layout: Layout) -> Lowered:
     position = np.empty(forest.n_nodes, np.int64)
     position[source] = np.arange(forest.n_nodes)
     columns, column, threshold = lower_tests(forest, inner, quantised=not layout.float_thresholds)
+    if layout.is_compact:
+        columns, column = split_columns(columns, column, threshold)
     if len(columns.feature) > _MAX_COLUMNS:
         raise InputError(f"the model reads {len(columns.feature)} columns, at most {_MAX_COLUMNS} can be exported")
     return Lowered(
@@ -325,6 +333,28 @@ def lower_tests(
         missing = np.choose(treatment, [_LOWEST, _HIGHEST, np.clip(-offset, _LOWEST, _HIGHEST - 1)])
         columns = Columns(feature=feature, missing=missing.astype(np.float64), shift=shift, offset=offset)
     return columns, column, columns.encode_thresholds(thresholds, column)
+
+
+def split_columns(
+    columns: Columns, column: NDArray[np.int64], threshold: NDArray[Any]
+) -> tuple[Columns, NDArray[np.int64]]:
+    """Return columns with at most 256 distinct thresholds each, and the column of each node among them."""
+    source: list[int] = []
+    moved = np.zeros(len(column), np.int64)
+    for one in range(len(columns.feature)):
+        own = np.flatnonzero(column == one)
+        rank = np.unique(threshold[own], return_inverse=True)[1] if len(own) else np.zeros(0, np.int64)
+        moved[own] = len(source) + rank.ravel() // _MAX_SHARED
+        source += [one] * (int(rank.max(initial=0)) // _MAX_SHARED + 1)
+    if len(source) > _MAX_COMPACT_COLUMNS:
+        raise InputError(
+            f"the model needs {len(source)} columns of 256 thresholds, and a compact layout has at most "
+            f"{_MAX_COMPACT_COLUMNS}; use another layout, or fewer thresholds: "
+            "scurry.compression.share_thresholds(forest, 4096)"
+        )
+    arrays = {one.name: getattr(columns, one.name) for one in fields(columns)}
+    chosen = {name: array[source] for name, array in arrays.items() if isinstance(array, np.ndarray)}
+    return replace(columns, **chosen), moved
 
 
 def _round_down(forest: Forest, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
