@@ -198,6 +198,7 @@ def work(folder: Path) -> None:
             one.predict(rows)
             times[name] = time.process_time() - start
         for name, (call, given) in calls.items():
+            median_us(call, given)  # the batch above has filled the caches
             times[name] = median_us(call, given) - clock_us()
         print(json.dumps(times), flush=True)
 

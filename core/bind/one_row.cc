@@ -37,7 +37,7 @@ struct OneRow {
   RowAnswer answer;
 };
 
-// The row of an array of floats, either of shape (n_features,) or (1, n_features); without data if it is something else.
+// The row of an array of floats of shape (n_features,) or (1, n_features); without data if it is something else.
 RowsView view_of_row(const OneRow& self, PyObject* given) {
   if (Py_TYPE(given) != self.array_type) return {};
   const auto& array = *reinterpret_cast<const NumpyArray*>(given);

@@ -22,7 +22,7 @@ using RowAnswer = std::function<nb::object(const RowsView&)>;
 // what it needs.
 nb::object make_one_row(std::size_t n_features, RowsTaken taken, RowAnswer answer);
 
-// Throws unless `labels` is None or a tuple with a Python object for each class. A single output is that of two classes.
+// Throws unless `labels` is None or a tuple with an object for each class. A single output is that of two classes.
 inline void check_labels(const nb::object& labels, std::size_t n_outputs) {
   if (labels.is_none()) return;
   if (!PyTuple_CheckExact(labels.ptr()) || nb::len(labels) < std::max<std::size_t>(n_outputs, 2)) {

@@ -115,7 +115,7 @@ void rank_rows(const Ranking& ranking, const u32* by_row, std::size_t key_stride
   }
 }
 
-// Not for columns of codes. The searches of several columns overlap in the processor: nothing in one depends on another.
+// Not for columns of codes. The searches of several columns overlap in the processor: none depends on another.
 void rank_row(const Ranking& ranking, const u32* keys, u8* ranks) {
   for (const RankColumn& column : ranking.columns) {
     u32 key = keys[column.column], rank = 0;

@@ -51,8 +51,8 @@ inline void test(const u8* ranks, u8 least, u64* bits) {
 #endif
 }
 
-// Tests whether kChunk codes are in a set. A code is in it if bit `code % 8` of byte `code / 8` is set; both are found by
-// looking up bytes in registers.
+// Tests whether kChunk codes are in a set. A code is in it if bit `code % 8` of byte `code / 8` is set; both are found
+// by looking up bytes in registers.
 inline void test_set(const u8* codes, const SetTest& set, u64* bits) {
 #if defined(__AVX512F__)
   const auto table = [&](std::size_t half) {
@@ -152,7 +152,8 @@ inline void look_up(__m512i leaf, const u32* payload_of_leaf, u32* payload) {
   alignas(64) u8 bytes[kChunk];
   _mm512_store_si512(bytes, leaf);
   for (std::size_t row = 0; row < kChunk; row += kVectorLanes) {
-    const __m512i at = _mm512_maskz_cvtepu8_epi32(0xFFFF, _mm_load_si128(reinterpret_cast<const __m128i*>(bytes + row)));
+    const __m128i numbers = _mm_load_si128(reinterpret_cast<const __m128i*>(bytes + row));
+    const __m512i at = _mm512_maskz_cvtepu8_epi32(0xFFFF, numbers);
     const __m512i low = _mm512_permutex2var_epi32(table[0], at, table[1]);
     const __m512i high = _mm512_permutex2var_epi32(table[2], at, table[3]);
     const __mmask16 is_high = _mm512_test_epi32_mask(at, _mm512_set1_epi32(32));

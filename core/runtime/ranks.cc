@@ -66,8 +66,8 @@ std::optional<RankedColumns> RankedColumns::make(std::span<const Question> quest
     first_columns[numbers] = static_cast<std::uint16_t>(made->columns_.size());
     for (std::size_t at = 0; at < keys.size(); at += kMaxThresholds) {
       const std::size_t n = std::min(kMaxThresholds, keys.size() - at), first = made->thresholds_.size();
-      made->columns_.push_back(
-          {column, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(n), RankKind::kThresholds, missing_left});
+      made->columns_.push_back({column, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(n),
+                                RankKind::kThresholds, missing_left});
       const auto from = keys.begin() + static_cast<std::ptrdiff_t>(at);
       made->thresholds_.insert(made->thresholds_.end(), from, from + static_cast<std::ptrdiff_t>(n));
       made->thresholds_.resize(first + std::max(std::bit_ceil(n + 1), kLeastPadded), kNanKey);  // no key exceeds it

@@ -4,8 +4,8 @@
 //   thresholds of a column   0.5   2.0   7.1        x > 2.0  is  rank(x) >= 2
 //   ranks of values        0  |  1  |  2  |  3
 //
-// A column with more than 255 thresholds becomes several columns of ranks. Where missing values go left at some nodes and
-// right at others, it becomes two: missing values have the highest rank in one and the lowest in the other. A set of
+// A column with more than 255 thresholds becomes several columns of ranks. Where missing values go left at some nodes
+// and right at others, it becomes two: missing values have the highest rank in one and the lowest in the other. A set of
 // categories that nodes test for becomes a column of its own, which is 1 for the rows that are not in the set; or the
 // categories themselves are the bytes, for a loop that can test bytes for sets.
 #pragma once

@@ -116,8 +116,8 @@ class Sliced::Lowering {
     asking.push_back(at);
   }
 
-  // Puts the tests below a node where they belong in the heap. Tests that are not there decide nothing, because all leaves
-  // below them are the same one. Returns whether there is space for all.
+  // Puts the tests below a node where they belong in the heap. Tests that are not there decide nothing, because all
+  // leaves below them are the same one. Returns whether there is space for all.
   bool place_tests(const SlicedTree& tree, std::size_t at, std::size_t place, HeapTests& heap) const {
     at = below_filler(at);
     if (is_leaf(at)) return true;

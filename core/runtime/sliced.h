@@ -3,14 +3,14 @@
 //        a?            1. Every test is made for all rows, by comparing bytes (ranks.h). A slice holds the answers: the
 //      /    \             bit of a row is set if the row goes right.
 //    b?      c?               a = 1 1 0 0 …      b = 0 1 1 0 …      c = 1 0 1 1 …
-//   /  \    /  \       2. The bits of the leaves' numbers are selected from the bottom up. In a slice, `a ? x : y` is one
-//  0    1  2    3         instruction for 512 rows, whatever the shape of the tree:
+//   /  \    /  \       2. The bits of the leaves' numbers are selected from the bottom up. In a slice, `a ? x : y` is
+//  0    1  2    3         one instruction for 512 rows, whatever the shape of the tree:
 //                             high bit = a = 1 1 0 0 …      low bit = a ? c : b = 1 0 1 0 …
 //                      3. The numbers (here 3, 2, 1, 0) are put together, one byte per row, and look up leaf values in
 //                         registers. Values are added tree by tree, as the source does.
 //
-// A single row has the answers of all tests of a tree in one word, if the tree has no more than 6 levels: the path is then
-// read from the bits of the word.
+// A single row has the answers of all tests of a tree in one word, if the tree has no more than 6 levels: the path is
+// then read from the bits of the word.
 //
 // All tests of a tree are made, not only those on a row's path. As 64 of them cost as much as one step of a walk, this
 // pays for trees of boosted models, which are small.

@@ -53,8 +53,8 @@ class Walker {
   // Whether a by-column copy pays for n rows that stop soon. They hardly use it, and every row that is moved has to be
   // moved there too, but a rank is only a byte.
   bool worth_columns(std::size_t n) const;
-  // Makes the by-column copy of the block that walks are fastest with: keys, or ranks in symmetric and sliced trees. It pays from
-  // half a chunk of rows on.
+  // Makes the by-column copy of the block that walks are fastest with: keys, or ranks in symmetric and sliced trees. It
+  // pays from half a chunk of rows on.
   void index_columns(Scratch& scratch) const;
   // Makes the copy of keys, which alone helps descend().
   void index_keys(Scratch& scratch) const;
