@@ -16,7 +16,7 @@ from scurry.cascades.certainty import CheapAnswers, ask_cheap
 from scurry.cascades.expensive import Expensive
 from scurry.checks import Progress, check_count, check_number, check_numbers, check_progress
 from scurry.errors import InfeasibleError, InputError, require_extra, warn
-from scurry.forest import Forest, as_rows, take_rows
+from scurry.forest import Forest, as_rows, count_rows, take_rows
 from scurry.formatting import format_number
 from scurry.importers import from_model
 from scurry.predictor import Predictor
@@ -223,7 +223,7 @@ class _Candidate:
 
     def time_us(self, X: Any) -> float:
         """Return the microseconds that it takes for a row of a batch."""
-        some = take_rows(X, np.arange(min(len(X), _N_TIMED)))
+        some = take_rows(X, np.arange(min(count_rows(X), _N_TIMED)))
         times = []
         for _ in range(4):  # the first also pays for what is built at the first use
             start = time.perf_counter()
@@ -288,8 +288,8 @@ def _ask_expensive(
     model: Expensive, X: Any, batch_size: int | None, progress: Progress | None, table: str
 ) -> NDArray[Any]:
     if not model.can_answer:
-        return model.recorded(len(X), table)
-    return model.answer(X, np.arange(len(X)), batch_size, progress)
+        return model.recorded(count_rows(X), table)
+    return model.answer(X, np.arange(count_rows(X)), batch_size, progress)
 
 
 def _comparable(answers: NDArray[Any], forest: Forest) -> NDArray[Any]:
