@@ -156,7 +156,7 @@ def cascade(
     chosen, why = _choose(candidates, fitting, calibration)
     found = chosen.test(tests, calibration.promise)
     if found is None:
-        raise _infeasible(asked, len(tests.X))
+        raise _infeasible(asked, count_rows(tests.X))
     if found.kept == 0.0:
         warn(
             "no row stays with the cheap model: where it is surest, it already differs from the expensive one too "
@@ -168,7 +168,7 @@ def cascade(
         expensive if model.can_answer else None,
         found.limit,
         router=chosen.router,
-        certificate=_certify(calibration, found, len(tests.X), fitting, chosen, why),
+        certificate=_certify(calibration, found, count_rows(tests.X), fitting, chosen, why),
     )
 
 
@@ -229,7 +229,7 @@ class _Candidate:
             start = time.perf_counter()
             ask_cheap(self.predictor, self.router, some)
             times.append(time.perf_counter() - start)
-        return 1e6 * min(times) / len(some)
+        return 1e6 * min(times) / count_rows(some)
 
 
 def _check_promise(promise: Promise | None) -> Promise:
@@ -402,7 +402,7 @@ def _certify(
     return Certificate(
         method="cascade",
         n_calibration_rows=len(rows),
-        n_fit_rows=0 if fitting is None else len(fitting.X),
+        n_fit_rows=0 if fitting is None else count_rows(fitting.X),
         n_shared_rows=checked.n_shared,
         why=why,
         measured=CascadeMeasurement(
