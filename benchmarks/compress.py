@@ -4,8 +4,8 @@
 may change) and by accuracy (one point may be lost, with the training rows and another 10 % as X_fit). A quarter of the
 rows certifies, the last quarter measures. "draws" trains a small forest on new training rows for each draw, compresses
 it, with calibration rows drawn from a pool with replacement, and counts promises that the pool breaks: the pool is the
-population, so the truth is exact. Results are kept in ``results/compress.json`` as they come; what is there already is
-not run again.
+population, so the truth is exact. "flash" exports a forest for wearables as C. Results are kept in
+``results/compress.json`` as they come; what is there already is not run again.
 
     python benchmarks/compress.py sizes --only magic
     python benchmarks/compress.py draws --draws 200
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import tempfile
 import time
 import warnings
 from typing import Any
@@ -55,12 +56,12 @@ KINDS: dict[str, Promise] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["sizes", "draws", "show"])
+    parser.add_argument("what", choices=["sizes", "draws", "flash", "show"])
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="data sets or kinds of promises")
     parser.add_argument("--draws", type=int, default=200, metavar="N", help="calibrations of each kind of promise")
     parser.add_argument("--seconds", type=float, default=1e9, metavar="N", help="stop after so long")
     arguments = parser.parse_args()
-    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"sizes": {}, "draws": {}}
+    kept = {"sizes": {}, "draws": {}, "flash": {}} | (json.loads(KEPT.read_text()) if KEPT.exists() else {})
     end = time.monotonic() + arguments.seconds
     if arguments.what == "sizes":
         for name in arguments.only or FORESTS:
@@ -73,6 +74,9 @@ def main() -> None:
             while len(found["draws"]) < arguments.draws and time.monotonic() < end:
                 found["draws"].append(draw(kind, len(found["draws"])))
                 keep(kept)
+    if arguments.what == "flash":
+        kept["flash"] = measure_flash()
+        keep(kept)
     print(summarise(kept))
 
 
@@ -111,6 +115,23 @@ def measure_sizes(name: str) -> dict[str, Any]:
             "test_accuracy": float((own == y[test]).mean()),
             "full_accuracy": float((full == y[test]).mean()),
             "how": small.certificate.why,
+        }
+    return found
+
+
+def measure_flash() -> dict[str, Any]:
+    """Return the bytes of C of 20 trees of depth 10, for all of them and at any moment, in every layout."""
+    X, y = load("wearable_body_postures")
+    model = RandomForestClassifier(20, max_depth=10, random_state=0).fit(X[:20_000], y[:20_000])
+    forest, rows = scurry.from_model(model), X[30_000:33_000]
+    anytime = scurry.anytime(forest, X[20_000:23_000], y[20_000:23_000], order="backward-squirrel")
+    found: dict[str, Any] = {"commit": commit(), "n_nodes": forest.n_nodes}
+    for kind, subject in (("whole forest", forest), ("anytime", anytime)):
+        with tempfile.TemporaryDirectory() as folder:
+            export = scurry.export.to_c(subject, folder, X_cal=rows)
+        found[kind] = {"chosen": export.layout} | {
+            option.layout.name: {"flash_bytes": option.sizes.flash_bytes, "least_agreement": option.least_agreement}
+            for option in export.candidates
         }
     return found
 
@@ -169,6 +190,11 @@ def summarise(kept: dict[str, Any]) -> str:
         lines.append(
             f"{kind}: {broken} of {len(margins)} broken, at most {most} by chance; {100 * left:.1f} % of the bytes left"
         )
+    for kind in ("whole forest", "anytime"):
+        if kind in kept["flash"]:
+            found = kept["flash"][kind]
+            sizes = ", ".join(f"{name} {one['flash_bytes']:,}" for name, one in found.items() if name != "chosen")
+            lines.append(f"flash of the {kind}, {found['chosen']} chosen: {sizes} bytes")
     return "\n".join(lines)
 
 

@@ -84,6 +84,22 @@ left out, because there are too few rows for the promise or early exit does not 
 
 {scores_origin}
 
+## Cascades
+
+A cheap forest in front of an expensive model, with the promise that at most 0.5 % of labels change, at confidence 0.95.
+The cheap model is one of four sizes of boosted trees, chosen by cost; it was trained on labels, or on the answers of
+the expensive model where that is a network. Each of {n_draws} draws takes 8,000 calibration rows from a pool; half of
+them choose the size, half certify. The columns are:
+
+- **cheap alone**: labels that would change if the cheap model answered all rows.
+- **rows kept**: share of the pool that the cheap model answers, on average over the draws.
+- **labels changed**: on the pool, on average; the promise was 0.5 %.
+- **broken**: draws after which more than 0.5 % of the pool's labels change. At most 5 % may be, but for chance.
+
+{cascades}
+
+{cascades_origin}
+
 ## More figures
 
 - Early exit: the promise over 200 draws, the papers' tables, and wall-clock times are in
@@ -197,6 +213,24 @@ def scores_table(result: dict[str, Any]) -> str:
     return table(header, rows)
 
 
+def cascade_table(result: dict[str, Any]) -> str:
+    """Return the table of cascades."""
+    header = ["data, expensive model", "its µs per row", "size chosen most often", "cheap alone", "rows kept"]
+    rows = [
+        [
+            f"{name.removeprefix('grinsztajn_').removesuffix('_full')}, {found['expensive']}",
+            f"{found['expensive_us']:.0f}",
+            found["chosen_most_often"].replace("x", "×"),
+            percent(found["cheap_changed"]),
+            percent(found["kept"]),
+            percent(found["changed"]),
+            f"{found['n_broken']} of {found['n_draws']}",
+        ]
+        for name, found in result.items()
+    ]
+    return table([*header, "labels changed", "broken"], rows)
+
+
 def origin(result: dict[str, Any]) -> str:
     """Return where, when and how a result was measured."""
     machine, date, commit = result["machine"], result["date"], result["commit"]
@@ -207,6 +241,8 @@ def origin(result: dict[str, Any]) -> str:
 def page() -> str:
     """Return the text of docs/benchmarks.md."""
     demo, full, scores, budgets = load("demo"), load("full-evaluation"), load("score-maps"), load("feature-budget")
+    cascades = load("cascade")
+    one = next(iter(cascades.values()))
     measured = [row for row in scores["rows"] if "infeasible" not in row]
     at_40 = budgets["summary"]["thyroid"]["at_40"]
     n_splits = {found["n_splits"] for found in budgets["summary"].values()}
@@ -223,6 +259,13 @@ def page() -> str:
         full_origin=origin(full),
         scores=scores_table(scores),
         scores_origin=origin(scores),
+        cascades=cascade_table(cascades),
+        cascades_origin=textwrap.fill(
+            f"Commit {one['commit']}, {one['date']}, on a busy machine. Repeat it with "
+            f"`python benchmarks/cascade.py --draws {one['n_draws']}`.",
+            120,
+        ),
+        n_draws=one["n_draws"],
         n_contradictions=sum(row["contradictions"] for row in measured) or "no",
         n_kept=sum(row["kept"] for row in measured),
         n_cells=len(measured),

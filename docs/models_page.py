@@ -44,9 +44,10 @@ with, saved (unless a pipeline keeps a step that cannot be folded) and loaded.
 
 {reasons}
 
-How to import each kind: [scikit-learn](how-to/scikit-learn.md) and its [pipelines](how-to/pipelines.md),
-[XGBoost](how-to/xgboost.md), [LightGBM](how-to/lightgbm.md), [CatBoost](how-to/catboost.md), [ONNX](how-to/onnx.md) and
-[treelite](how-to/treelite.md). What the functions are for: [Which budget do I have?](concepts.md)
+How to import each kind: [scikit-learn](how-to/scikit-learn.md), its [pipelines](how-to/pipelines.md) and
+[models around models](how-to/wrappers.md), [XGBoost](how-to/xgboost.md), [LightGBM](how-to/lightgbm.md),
+[CatBoost](how-to/catboost.md), [ONNX](how-to/onnx.md), [treelite](how-to/treelite.md) and [YDF](how-to/ydf.md).
+What the functions are for: [Which budget do I have?](concepts.md)
 """
 
 
@@ -56,12 +57,14 @@ def models() -> dict[str, Callable[[], tuple[Any, str]]]:
     import xgboost as xgb
     from sklearn import ensemble as sk
     from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.model_selection import FixedThresholdClassifier
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     light = {"n_estimators": 8, "num_leaves": 4, "verbose": -1, "n_jobs": 1, "random_state": 0}
     xgb_few = {"n_estimators": 8, "max_depth": 2, "n_jobs": 1}
     few = {"n_estimators": 8, "max_depth": 3, "random_state": 0}
+    inside = [("forest", sk.RandomForestClassifier(**few)), ("boosted", sk.GradientBoostingClassifier(**few))]
 
     def fit(model: Any, target: str, **more: Any) -> tuple[Any, str]:
         rows = CODES if target == "codes" else X
@@ -81,7 +84,19 @@ def models() -> dict[str, Callable[[], tuple[Any, str]]]:
         "HistGradientBoostingRegressor": partial(
             fit, sk.HistGradientBoostingRegressor(max_iter=8, max_leaf_nodes=4), "values"
         ),
+        "BaggingClassifier of trees": partial(fit, sk.BaggingClassifier(n_estimators=8, random_state=0), "two"),
+        "VotingClassifier, soft": partial(fit, sk.VotingClassifier(inside, voting="soft"), "two"),
+        "VotingRegressor": partial(
+            fit, sk.VotingRegressor([(name, sk.RandomForestRegressor(**few)) for name in "ab"]), "values"
+        ),
+        "AdaBoostClassifier": partial(fit, sk.AdaBoostClassifier(n_estimators=8, random_state=0), "two"),
         "CalibratedClassifierCV": partial(fit, CalibratedClassifierCV(sk.RandomForestClassifier(**few), cv=2), "two"),
+        "CalibratedClassifierCV, one model": partial(
+            fit, CalibratedClassifierCV(sk.RandomForestClassifier(**few), cv=2, ensemble=False), "two"
+        ),
+        "FixedThresholdClassifier": partial(
+            fit, FixedThresholdClassifier(sk.RandomForestClassifier(**few), threshold=0.4), "two"
+        ),
         "IsolationForest": partial(fit, sk.IsolationForest(n_estimators=8, random_state=0), "two"),
         "Pipeline with a scaler": partial(
             fit, make_pipeline(StandardScaler(), sk.RandomForestClassifier(**few)), "two"
@@ -97,12 +112,13 @@ def models() -> dict[str, Callable[[], tuple[Any, str]]]:
         ),
         "LGBMClassifier, 3 classes": partial(fit, lgb.LGBMClassifier(**light), "three"),
         "LGBMRanker": partial(fit, lgb.LGBMRanker(**light), "groups", group=[10] * 20),
-        "CatBoostClassifier": partial(fit, _catboost("CatBoostClassifier"), "two"),
-        "CatBoostRegressor": partial(fit, _catboost("CatBoostRegressor"), "values"),
+        "CatBoostClassifier": lambda: fit(_catboost("CatBoostClassifier"), "two"),
+        "CatBoostRegressor": lambda: fit(_catboost("CatBoostRegressor"), "values"),
         "ONNX file, 2 classes": partial(file, "onnx/sklearn-forest-2.onnx", "two"),
         "ONNX file, 3 classes": partial(file, "onnx/lightgbm-3.onnx", "three"),
         "ONNX file, regressor": partial(file, "onnx/xgboost-regressor.onnx", "values"),
         "treelite checkpoint": partial(file, "treelite/xgboost-3.tl", "three"),
+        "YDF folder": partial(file, "ydf/boosted-2", "two"),
     }
 
 
@@ -112,8 +128,14 @@ def _catboost(name: str) -> Any:
     return getattr(catboost, name)(iterations=8, depth=2, verbose=False, allow_writing_files=False, thread_count=1)
 
 
-def rows_of(forest: scurry.Forest, target: str) -> np.ndarray:
-    """Return rows for a forest; those of treelite's files have one more column."""
+def rows_of(forest: scurry.Forest, target: str) -> Any:
+    """Return rows for a forest; those of treelite's files have one more column, and YDF's have names."""
+    if forest.feature_names is not None:
+        import pandas as pd
+
+        words = np.array(["x", "y", "z"])[CODES[:, 3].astype(int) % 3]
+        named = {"a": X[:, 0], "b": X[:, 1], "word": words, "code": CODES[:, 3].astype(int) % 3, "flag": X[:, 2] > 0}
+        return pd.DataFrame(named)[list(forest.feature_names)]
     rows = CODES if target == "codes" else X
     return rows if forest.n_features == rows.shape[1] else np.column_stack([rows, rows[:, 0]])
 

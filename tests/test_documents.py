@@ -40,7 +40,7 @@ def run_blocks(path, folder):
             for line in block.splitlines():
                 command = shlex.split(line.removeprefix("$ "), comments=True)
                 assert command[0] == "scurry", line
-                result = CliRunner().invoke(cli.app, command[1:], catch_exceptions=False)
+                result = CliRunner().invoke(cli.load_program().app, command[1:], catch_exceptions=False)
                 assert result.exit_code == 0, result.output
     return names
 

@@ -73,6 +73,10 @@ class TestNumpyAlone:
         [
             ("import scurry.stopping", 'fitting a stop rule needs scipy: pip install "scurry[fit]"'),
             ("import scurry.estimators", 'an estimator of scurry needs scipy: pip install "scurry[fit]"'),
+            (
+                "from scurry.forest import as_frame; as_frame(type('Frame', (), {'columns': ()})())",
+                'a Frame needs narwhals: pip install "scurry[frames]"',
+            ),
             ("from scurry.cli import main; main([])", 'the scurry command needs typer: pip install "scurry[cli]"'),
         ],
     )

@@ -1,11 +1,6 @@
 // Loads blocks of rows, spreads them over threads, and calls the kernels.
 #include "runtime/walker.h"
 
-#include <atomic>
-#include <exception>
-#include <mutex>
-#include <thread>
-
 #include "runtime/interrupt.h"
 
 namespace scurry {
@@ -34,40 +29,6 @@ Walk<Node> walk_of(const std::vector<Node>& nodes, const Trees& trees, const Col
 }  // namespace
 
 std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
-
-void parallel_for(std::size_t n_tasks, std::size_t n_threads, const std::function<void(std::size_t)>& task) {
-  std::atomic<std::size_t> next{0};
-  std::atomic<bool> failed{false};
-  std::exception_ptr failure;
-  std::mutex failure_lock;
-  const auto run = [&] {
-    try {
-      for (std::size_t i = next++; i < n_tasks; i = next++) {
-        poll_interrupt();
-        task(i);
-      }
-    } catch (...) {
-      const std::lock_guard guard(failure_lock);
-      if (!failed) failure = std::current_exception();  // what follows is only that the others give up
-      failed = true;
-      next = n_tasks;
-    }
-  };
-  const auto help = [&] {
-    given_up = &failed;
-    run();
-  };
-  std::vector<std::thread> threads;
-  threads.reserve(std::min(n_threads, n_tasks));
-  try {
-    for (std::size_t t = 1; t < std::min(n_threads, n_tasks); ++t) threads.emplace_back(help);
-  } catch (const std::exception&) {
-    // The system has no more threads. Those that were started do all the work.
-  }
-  run();
-  for (std::thread& thread : threads) thread.join();
-  if (failure) std::rethrow_exception(failure);
-}
 
 Scratch& Scratch::of_this_thread() {
   thread_local Scratch scratch;

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <vector>
 
 #include "kernels/kernels.h"
 #include "runtime/aligned.h"
 #include "runtime/columns.h"
+#include "runtime/parallel.h"
 #include "runtime/sliced.h"
 #include "runtime/symmetric.h"
 #include "runtime/trees.h"
@@ -104,10 +104,6 @@ class Walker {
 
 // The least multiple of `unit` that is at least n.
 std::size_t round_up(std::size_t n, std::size_t unit);
-
-// Runs task(i) for i in [0, n_tasks) on up to n_threads threads, fewer if the system has no more. An exception in any
-// thread is rethrown.
-void parallel_for(std::size_t n_tasks, std::size_t n_threads, const std::function<void(std::size_t)>& task);
 
 // Calls work(first, n) for ranges of at most max_rows rows, on several threads. An exception in any thread is rethrown.
 template <class Work>

@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from scurry import errors, promises
+from scurry import errors
 from scurry.forest import Encoder, Forest
 from scurry.importers import from_model
 from scurry.plan import Plan
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         growing,
         monitoring,
         orders,
+        promises,
         pruning,
         report,
         serving,
@@ -114,6 +115,7 @@ _LAZY = {
     "growing": "scurry.growing",
     "monitoring": "scurry.monitoring",
     "orders": "scurry.orders",
+    "promises": "scurry.promises",
     "prune": "scurry.verbs.prune",
     "pruning": "scurry.pruning",
     "report": "scurry.report",

@@ -18,14 +18,16 @@ from scurry.forest import Forest, RowCall, as_rows, in_blocks, thread_count
 from scurry.forest.storage import digest, read_container, write_container
 from scurry.formatting import align
 from scurry.plan import Plan
-from scurry.promises import Certificate, Promise
 from scurry.runners import runner_of
+from scurry.runners.cells import CellRunner
+from scurry.runners.receipts import Receipt, find_trees, write_receipt
 from scurry.runners.runner import NO_LIMIT, AbortFlag, Budget, Run, Runner
 from scurry.runners.sentinels import TopKRunner
 from scurry.runners.steps import Answer, StepRunner
 
-# Features that are bought one at a time: loaded at first use, because most processes only predict.
+# Promises and features that are bought one at a time are loaded at first use: most processes only predict.
 if TYPE_CHECKING:
+    from scurry.promises import Certificate, Promise
     from scurry.runners.acquisition.acquire import Acquisition
     from scurry.runners.acquisition.ledger import Ledger
     from scurry.runners.acquisition.row_walk import Terms
@@ -342,7 +344,28 @@ class Predictor:
         Run
         """
         work = self._work(X, n_threads, max_steps, time_us, abort)
-        return self._runner.run(*work) if groups is None else self._rank(work, groups)
+        run = self._runner.run(*work) if groups is None else self._rank(work, groups)
+        return replace(run, find_receipt=lambda row: self._write_receipt(work[0], run, row))
+
+    def _write_receipt(self, rows: NDArray[Any], run: Run, row: int) -> Receipt:
+        by_step, plan, runner = self.plan.by_step, self.plan, self._runner
+        if isinstance(runner, CellRunner):
+            trees = np.flatnonzero(runner.trees_evaluated(rows[row : row + 1])[0]).astype(np.int32)
+        elif by_step:
+            trees = np.unique(plan.order[: run.steps[row]])
+        else:
+            trees = find_trees(plan, int(run.trees[row]))
+        return write_receipt(
+            self.forest,
+            plan,
+            rows,
+            row,
+            answer=run.labels[row],
+            score=run.scores[row],
+            stop_reason=str(run.stop_reason[row]),
+            trees=trees,
+            n_steps=int(run.steps[row]) if by_step else None,
+        )
 
     def _rank(self, work: tuple[NDArray[Any], int, Budget], groups: Any) -> Run:
         if not isinstance(self._runner, TopKRunner):

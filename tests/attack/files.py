@@ -27,6 +27,7 @@ from support.mutations import changed_document, changed_lines, members, mutated,
 MAX_SECONDS = 5.0  # of the processor, for one small file
 MAX_GROWTH = 300 * 2**20  # bytes of memory
 N_FEATURES = 4
+GOLDEN = Path(__file__).parents[1] / "golden"
 TABLES = (".parquet", ".arrow", ".csv")
 
 
@@ -87,6 +88,8 @@ def originals() -> dict[str, bytes]:
         table.to_parquet(folder / "rows.parquet")
         table.to_feather(folder / "rows.arrow")
         table.to_csv(folder / "rows.csv", index=False)
+        for path in (*GOLDEN.glob("onnx/*.onnx"), *GOLDEN.glob("treelite/*.tl")):
+            (folder / path.name).write_bytes(path.read_bytes())
         return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 

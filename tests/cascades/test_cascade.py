@@ -38,6 +38,11 @@ def test_sure_rows_stay_and_the_others_are_passed_on(cascade):
     assert repr(run).startswith("CascadeRun(n_rows=200, passed_on=")
 
 
+def test_one_row_may_come_without_a_table(cascade):
+    for row in X[:20]:
+        assert cascade.predict(row).tolist() == cascade.predict(row[None]).tolist()
+
+
 def test_no_rows_and_rows_that_all_stay_never_call_the_expensive_model():
     alone = scurry.Cascade(CHEAP, None, -1.0)
     np.testing.assert_array_equal(alone.predict(X), CHEAP.predict(X))
@@ -113,3 +118,17 @@ def test_a_regressor_has_a_router(tmp_path):
 def test_misuse(cascade, wrong, message):
     with pytest.raises(InputError, match=message):
         cascade.run(X, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"cheap": CHEAP.forest}, "cheap must be a Predictor"),
+        ({"min_certainty": 1.5}, "min_certainty must be a number from -1"),
+        ({"min_certainty": 10**400}, "min_certainty must be a number from -1"),
+        ({"router": CHEAP.forest}, "router is for regressors"),
+    ],
+)
+def test_parts_that_make_no_cascade(wrong, message):
+    with pytest.raises(InputError, match=message):
+        scurry.Cascade(**({"cheap": CHEAP, "expensive": None, "min_certainty": 0.5} | wrong))

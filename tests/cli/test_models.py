@@ -33,6 +33,7 @@ def test_inspect_json(run, model):
         "aggregation": "mean",
         "score_dtype": "float64",
         "link": "identity",
+        "wrapper": None,
         "comparison": "<=",
         "input_dtype": "float32",
         "array_bytes": expected_arrays,

@@ -19,7 +19,7 @@ from scurry.forest.storage import FORMAT_VERSION
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "format"
 FILES = sorted(GOLDEN.glob("*.scurry"))
-KINDS = ("forest", "exit-votes", "exit-scores", "exit-pieces", "leader", "sentinels", "top-k", "anytime")
+KINDS = ("forest", "exit-votes", "exit-scores", "exit-pieces", "leader", "sentinels", "top-k", "anytime", "wrapped")
 
 
 def rows(n_features: int) -> np.ndarray:
@@ -28,7 +28,7 @@ def rows(n_features: int) -> np.ndarray:
 
 def make(folder: Path) -> None:
     """Write a file of each kind, and what it answers."""
-    from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+    from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, VotingClassifier
 
     X = np.random.default_rng(1).normal(size=(300, 3)).astype(np.float32)
     two, three = np.where(X[:, 0] + X[:, 1] ** 2 > 0.5, "yes", "no"), np.digitize(X[:, 0] + X[:, 2], [-0.5, 0.5])
@@ -46,6 +46,9 @@ def make(folder: Path) -> None:
         "sentinels": _with_sentinels(scurry.from_model(boosted)),
         "top-k": _with_ranks(),
         "anytime": scurry.anytime(forest, X, two, readout="weighted"),
+        "wrapped": scurry.from_model(
+            VotingClassifier([("forest", forest), ("boosted", boosted)], voting="soft", weights=[1, 2]).fit(X, two)
+        ),
     }
     for kind, subject in subjects.items():
         path = folder / f"v{FORMAT_VERSION}-{kind}.scurry"
@@ -211,6 +214,9 @@ def test_the_page_says_enough_to_read_them(path):
     for name, values in arrays.items():
         if name == "plan_order":
             ours = loaded.plan.order
+        elif name.startswith("member_"):
+            of_members = [getattr(member, name.removeprefix("member_")).ravel() for member in forest.wrapper.members]
+            ours = np.concatenate(of_members)
         else:
             ours = getattr(loaded.plan.stop if name.startswith("stop_") else forest, name.removeprefix("stop_"))
         assert values.dtype == ours.dtype, name

@@ -71,7 +71,7 @@ def ranks() -> TopKRule:
 def saved(rule=None) -> bytes:
     """The bytes of a file with this stop rule, or of the plain forest."""
     subject = FOREST if rule is None else Predictor(FOREST, Plan(order=ORDER, stop=rule))
-    header, arrays = subject.to_parts() if rule is None else subject._parts()
+    header, arrays = subject.to_parts()
     return container_bytes("forest" if rule is None else "predictor", header, arrays)
 
 
@@ -288,7 +288,7 @@ def test_fields_of_a_sentinel_rule(stop, tmp_path):
 )
 def test_arrays_of_a_top_k_rule(arrays, message, tmp_path):
     regressor = FOREST.replace(value=FOREST.value[:, 1:], classes=None, base_score=[0.0])
-    header, parts = Predictor(regressor, Plan(order=ORDER, stop=ranks()))._parts()
+    header, parts = Predictor(regressor, Plan(order=ORDER, stop=ranks())).to_parts()
     assert message in refused(tmp_path, changed(container_bytes("predictor", header, parts), **arrays))
     for stop in ({"k": 0}, {"k": True}, {"k": 2.0}, {"keep": "best"}, {"keep": 1}, {"extra": 1}):
         wrong = header | {"plan": header["plan"] | {"stop": header["plan"]["stop"] | stop}}

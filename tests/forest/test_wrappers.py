@@ -97,6 +97,7 @@ WRONG = {
     "method": lambda: Calibrated(n_classes=2, method="beta", response="score", maps=((1.0, 2.0),)),
     "no maps": lambda: Calibrated(n_classes=2, method="sigmoid", response="score", maps=()),
     "size of maps": lambda: Calibrated(n_classes=2, method="sigmoid", response="score", maps=((1.0,),)),
+    "places": lambda: Calibrated(n_classes=2, method="isotonic", response="score", maps=((1.0, 0.0, 0.0, 1.0),)),
     "infinite": lambda: Calibrated(n_classes=2, method="sigmoid", response="score", maps=((np.inf, 1.0),)),
     "two members": lambda: Thresholded(members=(1, 2), response="score", positive=1, threshold=0.5),
     "class": lambda: Thresholded(members=(1,), response="score", positive=2, threshold=0.5),
@@ -123,7 +124,7 @@ def test_members_must_fit_the_forest():
     regressor = whole.replace(classes=None, value=[[1.0]], base_score=[0.0])
     with pytest.raises(InputError, match="must be classifiers if the forest is"):
         whole.replace(wrapper=Averaged(members=(regressor,), n_classes=2))
-    with pytest.raises(InputError, match="belong to its members too"):
+    with pytest.raises(InputError, match="belong to models inside"):
         whole.replace(wrapper=Averaged(members=(whole,), n_classes=2)).replace(value=[[1.0, 0.0]])
 
 

@@ -28,7 +28,7 @@ from support.onnx_sources import GOLDEN, data, rows_of, run, sources
 from support.strategies import adversarial_rows
 
 pytestmark = pytest.mark.slow
-N_ROWS = 200_000
+N_ROWS = 250_000  # together, more than ten million rows
 
 
 def compare(content, forest, rows):

@@ -100,7 +100,7 @@ def test_files_round_trip(tmp_path):
 def test_damaged_files_are_refused(tmp_path):
     forest = bounded_forest(4)
     predictor = predictor_of(forest, rule())
-    header, arrays = predictor._parts()
+    header, arrays = predictor.to_parts()
     for name, value in (
         ("stop_left", np.array([1, -1, 3, 99, -1], np.int32)),
         ("stop_left", np.array([1, -1, 3, -1, -1], np.int64)),

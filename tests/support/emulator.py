@@ -11,6 +11,7 @@ import numpy as np
 
 from scurry.export import replay
 from scurry.export.c_source import Tables
+from scurry.export.compact import merge_leaves
 from scurry.export.lowered import Lowered
 
 FIRMWARE = Path(__file__).parents[1] / "export" / "firmware"
@@ -157,7 +158,8 @@ def replay_nodes(lowered: Lowered, rows: np.ndarray) -> np.ndarray:
     for tree in lowered.order:
         at[:, tree] = replay.step(lowered, at[:, tree], x)
         seen.append(at.copy())
-    return np.stack(seen, axis=1)
+    nodes = np.stack(seen, axis=1)
+    return merge_leaves(lowered)[0][nodes] if lowered.layout.is_compact else nodes
 
 
 def mean_steps(result: Sweep, n_steps: int) -> tuple[np.ndarray, np.ndarray]:

@@ -142,6 +142,7 @@ def entries() -> tuple[Entry, ...]:
     margin = scurry.stopping.qwyc(scores, max_disagreement=0.05)
     fast.save(folder / "fast.scurry")
     whole = scurry.Predictor.full(forest)
+    scurry.Cascade(whole, boosted, 0.5).save(folder / "both.scurry")
     whole.start_row({0: 1.0}).save(folder / "row.scurry")
     table = pd.DataFrame(X, columns=list("abcd"))
     table.assign(y=y).to_parquet(folder / "rows.parquet")
@@ -186,8 +187,18 @@ def entries() -> tuple[Entry, ...]:
         ),
         "early_exit, no rows": (s.early_exit, {"model": forest, "method": "minimax"} | exits),
         "early_exit, boosted": (s.early_exit, {"model": boosted, "X_cal": X, "method": "qwyc"} | exits),
+        "cascade": (s.cascade, {"cheap": boosted, "expensive": forest, "X_cal": X, "promise": s.promises.Labels(0.1)}),
+        "cascade, recorded": (
+            s.cascade,
+            {"cheap": [boosted, forest], "expensive": y, "X_cal": X, "y_cal": y, "promise": s.promises.Labels(0.1)},
+        ),
+        "Cascade": (s.Cascade, {"cheap": whole, "expensive": boosted, "min_certainty": 0.5}),
+        "Cascade.run": (s.Cascade(whole, boosted, 0.5).run, {"X": X}),
+        "Cascade.load": (s.Cascade.load, {"path": folder / "both.scurry", "expensive": boosted}),
+        "train_sizes": (s.cascades.train_sizes, {"X": X, "y": y, "sizes": [(2, 3)], "random_state": 0}),
         "anytime": (s.anytime, {"model": forest, "X_order": X, "y_order": y, "order": "forward-squirrel"}),
         "prune": (s.prune, {"model": forest, "X_val": X, "y_val": y}),
+        "compress": (s.compress, {"model": boosted, "X_cal": X, "y_cal": y, "promise": s.promises.Labels(0.2)}),
         "prune, validation": (s.prune, {"model": forest, "X_val": X, "y_val": y, "errors": "validation"}),
         "prune, weights": (s.prune, {"model": forest, "X_val": X, "class_weight": "balanced"}),
         "prune, error costs": (s.prune, {"model": forest, "X_val": X, "error_costs": 1 - np.eye(forest.n_classes)}),

@@ -44,6 +44,7 @@ def test_it_keeps_its_promise_and_most_rows(both, expensive):
     assert certificate.n_broken == (both.cheap.predict(X[CAL])[kept] != full[kept]).sum()
     assert certificate.measured.kept == kept.mean()
     assert certificate.measured.expensive_us > 0
+    assert certificate.recipe == f"scurry.cascade(cheap, expensive, X_cal, promise=scurry.promises.{PROMISE!r})"
     for text in ("at most 3 % of new rows", "the expensive one", "rows kept", "time per row"):
         assert text in both.summary()
 

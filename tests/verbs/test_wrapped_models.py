@@ -9,7 +9,18 @@ from sklearn.frozen import FrozenEstimator
 
 import scurry
 from scurry.errors import InputError
-from support.wrapper_models import ADABOOST, BAGGED, BOOSTED, CALIBRATED, FOREST, ONE_VS_REST, THRESHOLDS, VOTING, vote
+from support.wrapper_models import (
+    ADABOOST,
+    BAGGED,
+    BOOSTED,
+    CALIBRATED,
+    FOREST,
+    ISOLATION,
+    ONE_VS_REST,
+    THRESHOLDS,
+    VOTING,
+    vote,
+)
 
 MODELS = {
     "bagged forests": BAGGED["forests"],
@@ -51,6 +62,10 @@ def test_early_exit(name, n_classes, tmp_path):
     if name != "hard":
         full = model.predict_proba(X[2900:])[run.complete]
         np.testing.assert_allclose(shares[run.complete], full, rtol=1e-12, atol=1e-12)
+    for one, full in ((fast.one_row(), fast), (fast.forest.one_row(), model)):
+        assert [one(row) for row in X[:20]] == full.predict(X[:20]).tolist()
+    probable = fast.forest.one_row(answer="probabilities")(X[0])
+    assert list(probable) == fast.forest.predict_proba(X[:1])[0].tolist()
     fast.save(tmp_path / "fast.scurry")
     np.testing.assert_array_equal(scurry.load(tmp_path / "fast.scurry").predict(X[2900:]), run.labels)
     assert fast.forest.wrapper.describe() in str(fast.summary())
@@ -96,6 +111,10 @@ def test_what_needs_one_sum_is_refused(name, tmp_path):
         scurry.export.to_c(full, tmp_path, name="model")
     with pytest.raises(InputError, match=inside):
         full.start_row()
+    with pytest.raises(
+        InputError, match=r"counts votes of trees that count alike, and this model answers with the .*use \"qwyc\""
+    ):
+        scurry.early_exit(model, X[400:], method="minimean")
     with pytest.raises(InputError, match="prune the model inside"):
         scurry.prune(model, X[400:500])
     with pytest.raises(InputError, match=r"promise Labels\(…\), or import the model inside"):
@@ -124,6 +143,14 @@ def test_the_mean_of_regressors_exits_early():
     run = fast.run(X[2900:])
     np.testing.assert_allclose(run.labels[run.complete], model.predict(X[2900:])[run.complete], rtol=1e-12)
     assert run.mean_trees < 20
+
+
+def test_an_isolation_forest_has_a_report(tmp_path):
+    X, _ = rows_of(2)
+    model = clone(ISOLATION["contaminated"]).fit(X[:400])
+    fast = scurry.early_exit(model, X[400:], max_disagreement=0.05)
+    path = scurry.report.write(fast, tmp_path / "report.html", X[:300])
+    assert "no probabilities" not in path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["soft", "calibrated"])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from scurry.cascades.certainty import CheapAnswers, ask_cheap
 from scurry.cascades.expensive import Expensive
-from scurry.checks import Progress, check_count, check_progress
+from scurry.checks import Progress, check_count, check_instance, check_progress, float_of
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
 from scurry.forest.storage import container_bytes, container_of, read_container, write_container
@@ -89,7 +89,20 @@ class Cascade:
         router: Forest | None = None,
         certificate: Certificate | None = None,
     ) -> None:
-        self.cheap, self.expensive, self.min_certainty = cheap, expensive, float(min_certainty)
+        check_instance("cheap", cheap, Predictor, hint="; make one with scurry.Predictor.full(forest)")
+        limit = float_of(min_certainty)
+        if not -1.0 <= limit <= 1.0:
+            raise InputError(
+                f"min_certainty must be a number from -1, which keeps every row, to 1, which keeps none, got "
+                f"{min_certainty!r}",
+                argument="min_certainty",
+            )
+        n_classes = None if router is None else router.n_classes
+        if n_classes != (None if cheap.forest.is_classifier else 2):
+            raise InputError("router is for regressors, and they need one: a classifier of two classes")
+        if router is not None and router.n_features != cheap.forest.n_features:
+            raise InputError("router must read the same columns as cheap", argument="router")
+        self.cheap, self.expensive, self.min_certainty = cheap, expensive, limit
         self.router, self.certificate = router, certificate
         self._expensive = Expensive(expensive)
 
@@ -170,6 +183,8 @@ class Cascade:
         """
         size = None if batch_size is None else check_count("batch_size", batch_size)
         check_progress(progress)
+        if not hasattr(X, "columns") and np.ndim(X) == 1:
+            X = np.asarray(X).reshape(1, -1)  # one row, of which the expensive model gets a table too
         said = self._ask(X, n_threads)
         kept = self._keeps(said)
         passed = np.flatnonzero(~kept)
@@ -248,8 +263,6 @@ class Cascade:
             router = None
             if not cheap.forest.is_classifier:
                 router = Forest.from_container(container_of(container.array("router", np.uint8).tobytes()))
-                if router.n_features != cheap.forest.n_features or router.n_classes != 2:
-                    raise FormatError("its two forests do not fit together")
             return cls(
                 cheap,
                 expensive,

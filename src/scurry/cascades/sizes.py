@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from scurry.checks import Progress, RandomState, check_choice, check_count, check_progress, draw_seed
 from scurry.errors import InputError, require_extra
 
@@ -51,6 +53,8 @@ def train_sizes(
     """
     check_choice("task", task, ("classification", "regression"))
     check_progress(progress)
+    if len(getattr(X, "shape", np.shape(X))) != 2:
+        raise InputError("X must be a table of rows and columns", argument="X")
     if len(sizes) == 0:
         raise InputError("sizes must have at least one (n_trees, n_leaves)", argument="sizes")
     pairs = [(check_count("sizes", trees), check_count("sizes", leaves, 2)) for trees, leaves in sizes]

@@ -46,7 +46,10 @@ class Model:
 def read_model(path: Path, *, trust_pickle: bool = False) -> Model:
     """Return the model in a file of any kind; in a pickle only if it is trusted."""
     from scurry.importers.skops import holds_estimator, load_estimator
+    from scurry.importers.ydf import is_folder
 
+    if is_folder(str(path)):
+        return Model(path, from_model(path))
     try:
         with path.open("rb") as stream:
             head = stream.read(4)

@@ -148,6 +148,7 @@ def _list_facts(forest: Forest) -> dict[str, Any]:
         "aggregation": forest.aggregation,
         "score_dtype": forest.score_dtype,
         "link": forest.link,
+        "wrapper": None if forest.wrapper is None else forest.wrapper.describe(),
         "comparison": forest.comparison,
         "input_dtype": forest.input_dtype,
         "array_bytes": forest.n_bytes,
@@ -166,7 +167,8 @@ def _describe(facts: dict[str, Any]) -> dict[str, str]:
         "features": f"{len(splits)} of {facts['n_features']} used",
         "most splits": list_first([f"{feature} ({count:,})" for feature, count in splits.items()]),
         "classes": "none, it is a regressor" if classes is None else f"{len(classes)}: {list_first(classes)}",
-        "decides by": f"{facts['aggregation']} of the trees in {facts['score_dtype']}, link {facts['link']}",
+        "decides by": f"{facts['aggregation']} of the trees in {facts['score_dtype']}, link {facts['link']}"
+        + (f"; {facts['wrapper']}" if facts["wrapper"] else ""),
         "split": f"left if {facts['input_dtype']}(x) {facts['comparison']} threshold; "
         f"{facts['n_categorical_splits']:,} categorical splits",
         "memory": f"arrays {format_bytes(facts['array_bytes'])}, engine {format_bytes(facts['engine_bytes'])} "

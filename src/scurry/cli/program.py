@@ -108,8 +108,8 @@ ModelFile = Annotated[
     Path,
     typer.Argument(
         metavar="MODEL",
-        help="Model file: XGBoost (.json, .ubj), LightGBM (.txt), skops, .scurry; pickle and joblib with "
-        "--trust-pickle.",
+        help="Model file: XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm, .json), ONNX, treelite, YDF, skops, "
+        ".scurry; pickle and joblib with --trust-pickle.",
         show_default=False,
     ),
 ]

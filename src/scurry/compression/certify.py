@@ -33,7 +33,8 @@ class Answers:
     @classmethod
     def of(cls, forest: Forest, rows: NDArray[Any]) -> Answers:
         """Return what `forest` answers to `rows`."""
-        probabilities = forest.predict_proba(rows)[:, 1] if forest.n_classes == 2 else None
+        is_told = forest.n_classes == 2 and forest.has_probabilities
+        probabilities = forest.predict_proba(rows)[:, 1] if is_told else None
         is_logistic = forest.n_classes == 2 and forest.n_outputs == 1 and forest.link == "logistic"
         log_odds = forest.scores(rows)[:, 0] * forest.link_scale if is_logistic else None
         return cls(forest.predict(rows), probabilities, log_odds)

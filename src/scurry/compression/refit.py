@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from scurry.compression.size import add_up
+from scurry.compression.size import average_leaves
 from scurry.forest import Forest
 
 FloatArray = NDArray[np.float64]
@@ -69,16 +69,7 @@ def refit(forest: Forest, rows: NDArray[Any], scores: FloatArray, *, ridge: floa
     if forest.is_classifier and forest.link == "identity" and forest.aggregation != "sum" and values.shape[1] > 1:
         values = np.maximum(values, 0.0)
         values /= values.sum(axis=1, keepdims=True)
-    return forest.replace(value=_average_leaves(forest, values))
-
-
-def _average_leaves(forest: Forest, values: FloatArray) -> FloatArray:
-    """Return values whose inner nodes have the mean of their leaves, by covers where these are known."""
-    is_known = bool(np.isfinite(forest.cover).all()) and bool((forest.cover > 0).all())
-    weight = np.where(forest.is_leaf, forest.cover if is_known else 1.0, 0.0)
-    sums = weight[:, None] * values
-    add_up(forest, weight, sums)
-    return np.where(forest.is_leaf[:, None], values, sums / weight[:, None])
+    return forest.replace(value=average_leaves(forest, values))
 
 
 def _solve(leaves: NDArray[np.int32], wanted: FloatArray, ridge: float) -> tuple[NDArray[np.int32], FloatArray]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.checks import check_count
-from scurry.compression.size import add_up, leaf_counts
+from scurry.compression.size import add_up, average_leaves, leaf_counts
 from scurry.forest import Forest
 
 FloatArray = NDArray[np.float64]
@@ -156,11 +156,22 @@ def share_values(forest: Forest, max_values: int) -> Forest:
         return forest
     value = forest.value.copy()
     value[forest.is_leaf, 0] = _share_numbers(value[forest.is_leaf, 0], max_values)
-    return forest.replace(value=value)
+    cover = _spread(forest)
+    return forest.replace(value=average_leaves(forest, value, cover), cover=cover)
+
+
+def _spread(forest: Forest) -> FloatArray:
+    """Return covers of which a leaf's takes a byte: 1, 4, 16 or 64 times the smallest, and their sums."""
+    leaf = forest.is_leaf
+    known = np.isfinite(forest.cover[leaf]).all() and (forest.cover[leaf] > 0).all()
+    smallest = float(forest.cover[leaf].min()) if known else 1.0
+    cover = np.where(leaf, np.minimum(_round_weight(forest.cover / smallest), 64.0) if known else 1.0, 0.0)
+    add_up(forest, cover)
+    return cover
 
 
 def _count_steps(values: FloatArray) -> int:
-    return 1 + int((np.diff(values) > 0).sum())
+    return 1 + int((values[1:] != values[:-1]).sum())  # no differences: thresholds may be infinite
 
 
 def _divide(max_splits: int, n_distinct: list[int], n_nodes: list[int]) -> list[int]:
@@ -207,4 +218,5 @@ def _share_numbers(values: FloatArray, max_values: int) -> FloatArray:
         first, last = np.append(0, edges), np.append(edges, len(ordered))
         used = last > first
         table = np.unique((sums[last[used]] - sums[first[used]]) / (last[used] - first[used]))
-    return _nearest(table, values)
+    # Entries of single precision take half of the table.
+    return _nearest(np.unique(table.astype(np.float32).astype(np.float64)), values)

@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.forest import Forest
+from scurry.forest.storage import container_bytes
+from scurry.forest.structure import mean_of_leaves
 
-# The header, the sizes of trees, and what aligns each array.
-_FIXED, _PER_TREE = 2048, 4
+_HEADER, _SPLIT_ENTRY = 4096, 3.2  # bytes of the header and of what aligns arrays, and of a threshold on average
+FloatArray = NDArray[np.float64]
 
 
 def packed_size(forest: Forest) -> int:
-    """Return how many bytes a forest takes in a packed file, its header estimated.
+    """Return how many bytes the file of a forest takes; a predictor's has its plan and certificate besides.
 
     Examples
     --------
@@ -27,24 +29,55 @@ def packed_size(forest: Forest) -> int:
     >>> from sklearn.ensemble import RandomForestClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> forest = scurry.from_model(RandomForestClassifier(200, random_state=0).fit(X, y))
-    >>> packed_size(forest) < forest.n_bytes / 10
+    >>> packed_size(forest) < forest.n_bytes / 8
     True
     """
+    # A version that writes packed files tells their size itself.
+    to_parts = getattr(forest, "to_packed_parts", None)
+    return estimate_size(forest) if to_parts is None else len(container_bytes("forest", *to_parts()))
+
+
+def estimate_size(forest: Forest) -> int:
+    """Return about how many bytes a packed file takes: bits of nodes, tables of splits and leaves, a header."""
     leaf = forest.is_leaf
-    n_leaves, n_splits = int(leaf.sum()), int((~leaf).sum())
+    n_leaves, n_splits, n_distinct_tests = int(leaf.sum()), int((~leaf).sum()), n_distinct_splits(forest)
+    bits = forest.n_nodes + n_splits * id_bits(n_distinct_tests)
+    bits += n_splits if len(np.unique(forest.default_left[~leaf])) > 1 else 0
+    tables = n_distinct_tests * _SPLIT_ENTRY + 4 * len(forest.category_bits) + 4 * forest.n_trees
     counts = leaf_counts(forest)
+    rows: NDArray[Any] = forest.value[leaf]
     if counts is not None:
-        n_distinct = _count_distinct(counts[leaf].T)
-        entry, inner = 4 * counts.shape[1], 0
+        rows, width, others = counts[leaf], int(np.min_scalar_type(counts[leaf].max()).itemsize), 0
     else:
-        n_distinct = _count_distinct(forest.value[leaf].T)
-        entry, inner = 8 * forest.value.shape[1], n_splits * 8 * forest.value.shape[1]
-        inner += 4 * forest.n_nodes if np.isfinite(forest.cover).all() else 0
-    # A table of as many leaves as there are needs no numbers to refer to it.
-    leaf_bits = n_leaves * id_bits(n_distinct) if n_distinct < n_leaves else 0
-    bits = forest.n_nodes + n_splits * id_bits(n_distinct_splits(forest)) + leaf_bits
-    size = _FIXED + _PER_TREE * forest.n_trees + -(-bits // 8) + _split_table(forest) + n_distinct * entry + inner
-    return int(size)
+        width = 4 if np.array_equal(rows.astype(np.float32), rows) else 8
+        is_known = np.isfinite(forest.cover).all()
+        others = n_leaves * (1 if forest.cover[leaf].max() < 256 else 2) if is_known else 0
+        if not is_known or not np.array_equal(average_leaves(forest, forest.value), forest.value):
+            others += n_splits * 8 * rows.shape[1]  # values of inner nodes do not follow from leaves
+    n_rows = _count_distinct(rows.T)
+    size_of_table = n_rows * rows.shape[1] * width + n_leaves * id_bits(n_rows) // 8
+    return int(_HEADER + bits // 8 + tables + others + min(size_of_table, n_leaves * rows.shape[1] * width))
+
+
+def average_leaves(forest: Forest, values: FloatArray, cover: FloatArray | None = None) -> FloatArray:
+    """Return values whose inner nodes have the mean of their leaves, as files derive it from leaves alone.
+
+    Parameters
+    ----------
+    forest : Forest
+    values : float64 array of shape (n_nodes, n_columns)
+        Those of inner nodes are ignored.
+    cover : float64 array of shape (n_nodes,), optional
+        By default the forest's own, or 1 for each leaf where that is not known.
+    """
+    weight = forest.cover if cover is None else cover
+    if not (weight[forest.is_leaf] > 0).all():
+        weight = np.ones(forest.n_nodes)
+    columns = [
+        mean_of_leaves(forest.tree_offset, forest.left, forest.right, weight, np.ascontiguousarray(column))
+        for column in values.T
+    ]
+    return np.stack(columns, axis=1)
 
 
 def leaf_counts(forest: Forest) -> NDArray[np.int64] | None:
@@ -88,7 +121,6 @@ def n_distinct_splits(forest: Forest) -> int:
         [
             forest.feature[split],
             _stored_thresholds(forest)[split],
-            forest.default_left[split],
             forest.missing[split],
             forest.category_set[split],
         ]
@@ -104,15 +136,6 @@ def id_bits(n_distinct: int) -> int:
     [1, 1, 2, 8, 9]
     """
     return max(1, (max(n_distinct, 1) - 1).bit_length())
-
-
-def _split_table(forest: Forest) -> int:
-    entry = np.dtype(forest.input_dtype).itemsize
-    split = ~forest.is_leaf
-    entry += sum(len(np.unique(varying[split])) > 1 for varying in (forest.default_left, forest.missing))
-    has_sets = bool((forest.category_set >= 0).any())
-    sets = 4 * len(forest.category_bits) + 8 * len(forest.category_offset) if has_sets else 0
-    return 4 * forest.n_features + n_distinct_splits(forest) * (entry + 4 * has_sets) + sets
 
 
 def _stored_thresholds(forest: Forest) -> NDArray[Any]:

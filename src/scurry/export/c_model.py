@@ -112,10 +112,12 @@ def to_c(
         ``NAME.scurry`` and ``NAME.json``.
     name : str, default "model"
         Name of the files, and prefix of all identifiers.
-    layout : {"auto", "float32", "int16-uint16", "int16-uint8", "int16-node8", "breadcrumb"}
+    layout : {"auto", "float32", "int16-uint16", "int16-uint8", "int16-node8", "breadcrumb", "shared16", "shared8"}
         How thresholds, and the numbers that nodes add, are stored. "float32" has thresholds as the source compares them
         and 32-bit numbers; the others have 16-bit thresholds and no floating point at all. "int16-node8" keeps an 8-bit
-        number in the node; "breadcrumb" turns an anytime plan into if-else code. "auto" takes the layout with the best
+        number in the node; "breadcrumb" turns an anytime plan into if-else code. "shared16" and "shared8" answer as
+        "int16-uint16" and "int16-uint8" do and take fewer bytes, but a few instructions more for each step: nodes share
+        thresholds, and leaves share values. "auto" takes the layout with the best
         agreement within `flash_budget`; without a budget, the smallest that answers 99.9 % of `X_cal` as the source
         does at every step.
     inputs : {"float32", "int16"}

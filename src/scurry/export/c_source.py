@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError
 from scurry.export import c_text
+from scurry.export.compact import Compact
 from scurry.export.lowered import Lowered
 from scurry.export.stops import CellTables, ExitTables, LeadTables, SentinelTables
 from scurry.forest import Forest
@@ -58,6 +59,7 @@ class CSource:
     def __init__(self, lowered: Lowered, name: str, forest: Forest) -> None:
         self._lowered, self._tables, self._forest = lowered, Tables(), forest
         columns = lowered.columns
+        self._total: int | None = None
         takes_draw, is_own = lowered.takes_draw, lowered.values.kind == "own"
         n_units = len(lowered.runs) if lowered.layout.if_else else len(lowered.order)
         self._words = {
@@ -207,6 +209,9 @@ class CSource:
         if columns.shift is not None and columns.offset is not None:
             tables.add_array("column_shift", columns.shift)
             tables.add_array("column_offset", columns.offset)
+        if layout.is_compact:
+            self._add_compact_tables(Compact.of(lowered))
+            return
         if lowered.levels is not None:
             threshold_type = "float" if layout.float_thresholds else "int16_t"
             offset, column, threshold = lowered.levels
@@ -235,6 +240,30 @@ class CSource:
         value_type = f"uint{layout.value_bits}_t" if layout.value_bits < 32 else "int32_t"
         last = lowered.n_nodes - lowered.n_cells  # the router's leaves are worth nothing
         tables.add_array("values", codes[first:last] if codes.shape[1] > 1 else codes[first:last, 0], value_type)
+        self._add_sum_tables()
+
+    def _add_compact_tables(self, compact: Compact) -> None:
+        """Add nodes that share thresholds, and values that leaves share."""
+        lowered, tables = self._lowered, self._tables
+        tables.add_array("roots", compact.root)
+        tables.add_array("thresholds", compact.threshold, "int16_t")
+        tables.add_array("first_threshold", compact.first_threshold)
+        fields = {
+            "left": (self._words["index"], compact.left),
+            "right": (self._words["index"], compact.right),
+            "column": ("uint8_t", lowered.column),
+            "threshold": ("uint8_t", compact.threshold_id),
+        }
+        tables.add_structs("nodes", fields)
+        tables.add_array("steps", lowered.order, self._words["tree_index"])
+        values = compact.values if compact.values.shape[1] > 1 else compact.values[:, 0]
+        tables.add_array("values", values, f"uint{lowered.layout.value_bits}_t")
+        self._total = compact.total
+        self._add_sum_tables()
+
+    def _add_sum_tables(self) -> None:
+        """Add which sum a tree adds to, and what sums are before the first tree."""
+        lowered, tables = self._lowered, self._tables
         if lowered.values.kind == "own":
             tables.add_array("outputs", lowered.output)
         if lowered.values.start.any():
@@ -253,6 +282,8 @@ class CSource:
         ]
 
     def _write_next(self) -> str:
+        if self._lowered.layout.is_compact:
+            return self._fill(c_text.NEXT_COMPACT)
         return self._fill(c_text.NEXT, member_test=self._fill(c_text.MEMBER_TEST) if self._has_sets else "")
 
     def _write_leaf(self) -> str:
@@ -406,6 +437,8 @@ class CSource:
                 body = f"    sums[outputs[tree]] += {value};"
             case "vote":
                 body = f"    ++sums[{value}];"
+            case _ if self._total is not None:
+                body = self._fill(c_text.ADD_BUT_LAST, value=value, total=self._total)
             case _:
                 body = self._fill(
                     "    uint16_t k;\n    for (k = 0; k < ${NAME}_N_SUMS; ++k) sums[k] += $value[k];", value=value

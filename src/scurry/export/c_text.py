@@ -208,6 +208,25 @@ MEMBER_TEST = """\
         return is_member((int32_t)x[n->column - ${NAME}_N_COLUMNS], (int32_t)n->threshold) ? n->left : n->right;
 """
 
+NEXT_COMPACT = """\
+/* Returns the child of an inner node that a row goes to. */
+static uint32_t next_node(uint32_t at, const ${name}_input *x)
+{
+    const struct node *n = &nodes[at];
+    return x[n->column] > thresholds[first_threshold[n->column] + n->threshold] ? n->right : n->left;
+}
+"""
+
+# What a node adds for the last class is what is missing from the total.
+ADD_BUT_LAST = """\
+    int32_t rest = $total;
+    uint16_t k;
+    for (k = 0; k + 1 < ${NAME}_N_SUMS; ++k) {
+        sums[k] += $value[k];
+        rest -= $value[k];
+    }
+    sums[k] += rest;"""
+
 ADD = """\
 /* Adds what a node is worth. */
 static void add(int32_t *sums, uint32_t at$tree_parameter)

@@ -28,6 +28,8 @@ _BYTES_PER_INNER_NODE, _BYTES_PER_RUN, _BYTES_PER_CASE = 28, 24, 8
 _TABLE_STEP, _FLOAT_STEP, _TREE_STEP = 19.5, 22.5, 12.0
 # Of a tree that asks one question per level, with integers and with floats; and of a search in a category set besides.
 _LEVEL_STEP, _FLOAT_LEVEL_STEP, _SEARCH = 14.0, 18.0, 12.0
+# What it takes more to look a threshold up in a table, and to find what a node adds for the last class.
+_COMPACT_BYTES, _COMPACT_STEP = 48, 5.5
 # Instructions of if-else code: one step, the call of a run, and a switch at its start.
 _IF_ELSE_STEP, _RUN, _SWITCH = 5.0, 12.0, 6.0
 # At most so many instructions besides: of a row, a tree, each sum and lane of it, and a column that is quantised.
@@ -176,6 +178,8 @@ def estimate_sizes(lowered: Lowered, source: CSource) -> Sizes:
         instructions = _TREE_STEP if lowered.levels is None else level_step
     if (lowered.column >= len(lowered.columns.feature)).any():
         instructions += _SEARCH
+    if lowered.layout.is_compact:
+        code, instructions = code + _COMPACT_BYTES, instructions + _COMPACT_STEP
     column_bytes, n_columns = 4 if lowered.layout.float_thresholds else 2, len(lowered.columns.feature)
     state = lowered.n_trees * lowered.index_bits // 8 + 4 if lowered.is_anytime else 4 * lowered.values.n_sums + 8
     per_tree = _TREE + _SUM * lowered.values.codes.shape[1]

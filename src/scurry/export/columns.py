@@ -24,7 +24,7 @@ categories         0 … 32766; in no set: -1, 32767   0 … 2**24; in no set: -
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +44,7 @@ _SATURATED = 2**30
 _LARGEST_FLOAT = np.finfo(np.float32).max
 _ALMOST_LARGEST = np.nextafter(_LARGEST_FLOAT, np.float32(0))
 _END_OF_CATEGORIES = 2**24  # float32 has no whole numbers without gaps beyond
+_MAX_SHARED, _MAX_COMPACT_COLUMNS = 2**8, 2**8  # thresholds of a column, and columns, that 8 bits number
 _LEFT, _RIGHT, _AS_0 = range(3)  # what missing values do
 
 
@@ -203,7 +204,7 @@ def lower_tests(forest: Forest, nodes: NDArray[np.int64], *, quantised: bool, in
     key = ((forest.feature[nodes] * np.int64(2) + categorical) * 2 + is_zero_missing) * 3 + treatment
     keys, column = np.unique(key, return_inverse=True)
     treatment, is_category = keys % 3, keys // 6 % 2 == 1
-    fields = {
+    shared = {
         "feature": keys // 12,
         "zero_is_missing": keys // 3 % 2 == 1,
         "is_category": is_category,
@@ -213,17 +214,45 @@ def lower_tests(forest: Forest, nodes: NDArray[np.int64], *, quantised: bool, in
     thresholds = _round_down(forest, nodes)
     if not quantised:
         missing = np.choose(treatment, [-_LARGEST_FLOAT, _LARGEST_FLOAT, 0.0])
-        columns = Columns(missing=np.where(is_category, of_category, missing), **fields)
+        columns = Columns(missing=np.where(is_category, of_category, missing), **shared)
     else:
         scales = [(0, 0) if is_category[c] else _find_scale(thresholds[column == c]) for c in range(len(keys))]
         shift, offset = np.array(scales, dtype=np.int64).reshape(-1, 2).T
         missing = np.choose(treatment, [_LOWEST, _HIGHEST, np.clip(-offset, _LOWEST, _HIGHEST - 1)])
         missing = np.where(is_category, of_category, missing).astype(np.float64)
-        columns = Columns(missing=missing, shift=shift, offset=offset, **fields)
+        columns = Columns(missing=missing, shift=shift, offset=offset, **shared)
     threshold = columns.encode_thresholds(thresholds, column)
     threshold[categorical] = index
     column = column + np.where(categorical, len(keys), 0)
     return NodeTests(columns, column, threshold, sets, np.zeros(len(nodes), np.bool_))
+
+
+def split_columns(tests: NodeTests) -> NodeTests:
+    """Return the tests with at most 256 distinct thresholds in each column; some columns become several."""
+    columns, column, threshold = tests.columns, tests.column, tests.threshold
+    if (column >= len(columns.feature)).any():
+        raise InputError("a compact layout holds no sets of categories; use another layout")
+    source: list[int] = []
+    moved = np.zeros(len(column), np.int64)
+    for one in range(len(columns.feature)):
+        own = np.flatnonzero(column == one)
+        rank = np.unique(threshold[own], return_inverse=True)[1] if len(own) else np.zeros(0, np.int64)
+        moved[own] = len(source) + rank.ravel() // _MAX_SHARED
+        source += [one] * (int(rank.max(initial=0)) // _MAX_SHARED + 1)
+    if len(source) > _MAX_COMPACT_COLUMNS:
+        raise InputError(
+            f"the model needs {len(source)} columns of 256 thresholds, and a compact layout has at most "
+            f"{_MAX_COMPACT_COLUMNS}; use another layout, or fewer thresholds: "
+            "scurry.compression.share_thresholds(forest, 4096)"
+        )
+    if columns.is_integer and len(source) > len(columns.feature):
+        raise InputError(
+            'a feature has more than 256 thresholds, and rows of inputs="int16" are compared as they are, so that it '
+            "cannot become several columns; use another layout"
+        )
+    arrays = {one.name: getattr(columns, one.name) for one in fields(columns)}
+    chosen: dict[str, Any] = {name: array[source] for name, array in arrays.items() if isinstance(array, np.ndarray)}
+    return tests._replace(columns=replace(columns, **chosen), column=moved)
 
 
 def check_integers(rows: NDArray[Any], name: str) -> NDArray[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import InputError
-from scurry.export.columns import CategorySets, Columns, lower_tests
+from scurry.export.columns import CategorySets, Columns, lower_tests, split_columns
 from scurry.export.stops import CellTables, SentinelTables
 from scurry.export.values import Values, lower_plan
 from scurry.forest import Forest
@@ -38,6 +38,8 @@ class Layout:
         Whether that number is part of the node. A node can then have only one.
     if_else : bool
         Whether trees are code, which records every node it reaches. For anytime plans only.
+    is_compact : bool
+        Whether nodes share thresholds and leaves share values; see `scurry.export.compact`.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Layout:
     value_bits: int
     value_in_node: bool = False
     if_else: bool = False
+    is_compact: bool = False
 
 
 LAYOUTS = {
@@ -55,6 +58,8 @@ LAYOUTS = {
         Layout("int16-uint8", False, 8),
         Layout("int16-node8", False, 8, value_in_node=True),
         Layout("breadcrumb", False, 16, if_else=True),
+        Layout("shared16", False, 16, is_compact=True),
+        Layout("shared8", False, 8, is_compact=True),
     )
 }
 
@@ -145,7 +150,7 @@ class Lowered:
         Such a tree needs no nodes: the answers to its questions are the bits of the leaf's number. Anytime models,
         which stop within trees, and those with a router keep their nodes.
         """
-        if self.is_anytime or self.n_cells or (self.left == self.right).any():
+        if self.is_anytime or self.n_cells or self.layout.is_compact or (self.left == self.right).any():
             return None
         n_inner = np.bincount(self.tree[: self.n_inner], minlength=self.n_trees)
         depth = np.log2(n_inner + 1).astype(np.int64)
@@ -247,6 +252,8 @@ def lower(pred: Predictor, layout: Layout, inputs: str = "float32") -> Lowered:
     position = np.empty(forest.n_nodes, np.int64)
     position[source] = np.arange(forest.n_nodes)
     tests = lower_tests(forest, inner, quantised=not layout.float_thresholds, inputs=inputs)
+    if layout.is_compact:
+        tests = split_columns(tests)
     if len(tests.columns.feature) * 2 > _MAX_COLUMNS:
         raise InputError(
             f"the model reads {len(tests.columns.feature)} columns, at most {_MAX_COLUMNS // 2} can be exported"
@@ -304,6 +311,11 @@ def _check_fit(forest: Forest, values: Values, layout: Layout) -> None:
         raise InputError(
             f"a node of the forest has a number of {int(values.codes.max()):,}, which layout {layout.name!r} does not "
             "hold; use one with wider numbers"
+        )
+    if layout.is_compact and isinstance(values.stop, CellTables | SentinelTables):
+        raise InputError(
+            f"layout {layout.name!r} does not hold plans with sentinels or cells, whose leaves differ in more than "
+            'values; use "int16-uint16" or "int16-uint8"'
         )
     if layout.if_else and not values.is_anytime:
         raise InputError('layout "breadcrumb" is for plans of scurry.anytime; use "int16-uint16" for this one')

@@ -161,9 +161,10 @@ def _lower_scores(forest: Forest, weights: NDArray[np.float64], bits: int, *, is
         limit = _smallest_above((threshold - forest.n_trees * offset) / unit, strict=is_paired)
         start, kind = np.zeros(1, np.int64), "margin"
     else:
-        codes, offset, unit = _quantise(
-            forest, forest.leaf_values() * weight, used, bits, extra=float(np.abs(base).max())
-        )
+        numbers = forest.leaf_values() * weight
+        codes, offset, unit = _quantise(forest, numbers, used, bits, extra=float(np.abs(base).max()))
+        if not serves_one_class:
+            codes[used] = _balance((numbers[used] - offset) / unit, codes[used])
         n_counted = np.bincount(forest.tree_output, minlength=len(base)) if serves_one_class else forest.n_trees
         start = np.rint((base + n_counted * offset) / unit).astype(np.int64)
         start -= start.min()  # only differences decide, and small numbers make small tables
@@ -391,6 +392,26 @@ def _quantise(
     unit = unit or 1.0  # all values are equal, and all codes 0
     codes = np.rint((values - offset) / unit).astype(np.int64)
     return np.where(used[:, None], codes, 0), offset, unit
+
+
+def _balance(exact: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return codes whose sum over classes is the same in every row, if that of the exact numbers is.
+
+    Parameters
+    ----------
+    exact : float64 array of shape (n_nodes, n_classes)
+        Codes before rounding.
+    codes : int64 array of shape (n_nodes, n_classes)
+        The same rounded one by one, which is returned where the sums differ.
+    """
+    sums = exact.sum(axis=1)
+    if exact.shape[1] < 3 or np.ptp(sums) > 1e-6 * max(abs(float(sums[0])), 1.0):
+        return codes
+    whole = np.floor(exact + 1e-9)
+    # The classes that were rounded down most are rounded up instead, as many as are needed.
+    rank = np.argsort(np.argsort(whole - exact, axis=1, kind="stable"), axis=1)
+    up = rank < (np.rint(sums) - whole.sum(axis=1))[:, None]
+    return np.asarray(whole + up, np.int64)
 
 
 def _smallest_above(threshold: float, *, strict: bool) -> int:

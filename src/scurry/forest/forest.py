@@ -37,11 +37,10 @@ from scurry.forest.structure import (
     fill_arrays,
     freeze,
     join_trees,
-    label_codes,
 )
 from scurry.forest.tables import Encoder
 from scurry.forest.tree_answers import TreeAnswers
-from scurry.forest.wrappers import Isolation, Wrapper
+from scurry.forest.wrappers import Wrapper
 
 # What a leaf holds in arrays that only splits read.
 _AT_LEAVES = {"feature": -1, "threshold": 0.0, "default_left": False, "missing": 0, "category_set": -1}
@@ -256,34 +255,6 @@ class Forest(TreeAnswers):
             f"n_features={self.n_features}, {kind}, aggregation={self.aggregation!r})"
         )
 
-    def codes_of(self, labels: ArrayLike, name: str = "y") -> NDArray[np.int32]:
-        """Return the index of each label among the forest's classes.
-
-        Parameters
-        ----------
-        labels : array of shape (n_rows,)
-        name : str, default "y"
-            What messages call the labels.
-
-        Returns
-        -------
-        int32 array of shape (n_rows,)
-
-        Raises
-        ------
-        InputError
-            If a label is missing, or is not one of the classes.
-
-        Examples
-        --------
-        >>> import scurry
-        >>> forest = scurry.Forest.from_trees([{"feature": [-1], "threshold": [0], "left": [-1], "right": [-1],
-        ...                                     "value": [[0.7, 0.3]]}], classes=["no", "yes"])
-        >>> forest.codes_of(["yes", "no"])
-        array([1, 0], dtype=int32)
-        """
-        return label_codes(self.classes, labels, name)
-
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything a saved forest holds, as hex."""
@@ -309,17 +280,6 @@ class Forest(TreeAnswers):
         """The forest as the native core reads it."""
         header = {name: getattr(self, name) for name in HEADER} | {"n_classes": self.n_classes}
         return _core.ForestArrays({name: self.__dict__[name] for name in ARRAYS}, header)
-
-    @cached_property
-    def engine_labels(self) -> NDArray[np.int64]:
-        """What native code writes for each class: the class itself if classes are int64, else its index."""
-        if self.classes is not None and self.classes.dtype == np.int64:
-            return self.classes
-        return np.arange(max(self.n_classes, 1), dtype=np.int64)
-
-    def decode(self, written: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the labels that native code means by what it writes, see `engine_labels`."""
-        return written if self.classes is None or self.engine_labels is self.classes else self.classes.take(written)
 
     def encoder(self, X: Any) -> Encoder:
         """Return a function that turns tables like `X` into the matrix that this forest reads.
@@ -457,38 +417,6 @@ class Forest(TreeAnswers):
         self.engine.scores(X, out, thread_count(n_threads))
         return out
 
-    def decision_values(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
-        """Return what the source calls its decision function: the scores, unless a wrapper says otherwise.
-
-        Parameters
-        ----------
-        X : array or DataFrame of shape (n_rows, n_features)
-        n_threads : int or None, default 1
-
-        Returns
-        -------
-        float64 array of shape (n_rows, n_outputs)
-        """
-        if self.wrapper is None:
-            return self.scores(X, n_threads)
-        return self.wrapper.decision_values(self, as_rows(self, X), thread_count(n_threads))
-
-    def score_samples(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
-        """Return the scores of an IsolationForest: the lower, the more abnormal.
-
-        Parameters
-        ----------
-        X : array or DataFrame of shape (n_rows, n_features)
-        n_threads : int or None, default 1
-
-        Returns
-        -------
-        float64 array of shape (n_rows,)
-        """
-        if not isinstance(self.wrapper, Isolation):
-            raise InputError("score_samples is for an IsolationForest; use predict_proba or scores")
-        return self.wrapper.score_samples(self.scores(X, n_threads)[:, 0])
-
     def apply(self, X: Any, n_threads: int | None = 1) -> NDArray[np.int32]:
         """Return the leaf that each row reaches in each tree.
 
@@ -569,7 +497,9 @@ class Forest(TreeAnswers):
         """
         others = ("classes", "feature_names", "categories", "raw_rows", "front", "wrapper")
         if self.wrapper is not None and self.wrapper.members and "wrapper" not in fields and fields.keys() & ARRAYS:
-            raise InputError(f"the trees of this forest belong to its members too: it is {self.wrapper.describe()}")
+            raise InputError(
+                f"the trees of this forest belong to models inside: it is {self.wrapper.describe()}; change one of them"
+            )
         own = {name: getattr(self, name) for name in (*ARRAYS, *HEADER, *others)}
         if self.integer_dtype != self.input_dtype:
             own["integer_dtype"] = self.integer_dtype

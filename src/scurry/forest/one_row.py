@@ -67,9 +67,11 @@ class RowCall:
                 return tuple(predict_proba(rows)[0].tolist())
             return _objects(predict(rows))[0]
 
-        # The same condition as in `as_rows`.
+        # The same condition as in `as_rows`. What a wrapper answers, native code does not know.
         wanted = None if forest.raw_rows is None else forest.raw_rows.dtype
-        float32, float64 = (not forest.is_encoded and wanted in (None, name) for name in ("float32", "float64"))
+        is_native = forest.wrapper is None or (answer == "label" and not forest.wrapper.decides)
+        is_native = is_native and not forest.is_encoded
+        float32, float64 = (is_native and wanted in (None, name) for name in ("float32", "float64"))
         options = RowOptions(
             labels=None if classes is None or classes.dtype == np.int64 else tuple(_objects(classes)),
             float32=float32,

@@ -1,25 +1,103 @@
-"""What single trees answer: the class each votes for, and what each adds to the score that decides."""
+"""What trees answer: the class each votes for, what each adds to the score that decides, and what scores mean."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from scurry.errors import InputError
-from scurry.forest.structure import MISSING_NONE, MISSING_ZERO, ZERO, ForestFields, link_scores
+from scurry.forest.rows import as_rows, thread_count
+from scurry.forest.structure import MISSING_NONE, MISSING_ZERO, ZERO, ForestFields, label_codes, link_scores
+from scurry.forest.wrappers import Isolation
 
 _LARGEST_SUM = 2**31 - 2  # early exits count in 32-bit integers
 
 
 class TreeAnswers(ForestFields, ABC):
-    """What single trees answer: a part of `Forest`."""
+    """What trees and their scores answer: a part of `Forest`."""
 
     @abstractmethod
     def apply(self, X: Any, n_threads: int | None = 1) -> NDArray[np.int32]:
         """Return the leaf of each row in each tree."""
+
+    @abstractmethod
+    def scores(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
+        """Return the scores before the link."""
+
+    def codes_of(self, labels: ArrayLike, name: str = "y") -> NDArray[np.int32]:
+        """Return the index of each label among the forest's classes.
+
+        Parameters
+        ----------
+        labels : array of shape (n_rows,)
+        name : str, default "y"
+            What messages call the labels.
+
+        Returns
+        -------
+        int32 array of shape (n_rows,)
+
+        Raises
+        ------
+        InputError
+            If a label is missing, or is not one of the classes.
+
+        Examples
+        --------
+        >>> import scurry
+        >>> forest = scurry.Forest.from_trees([{"feature": [-1], "threshold": [0], "left": [-1], "right": [-1],
+        ...                                     "value": [[0.7, 0.3]]}], classes=["no", "yes"])
+        >>> forest.codes_of(["yes", "no"])
+        array([1, 0], dtype=int32)
+        """
+        return label_codes(self.classes, labels, name)
+
+    @cached_property
+    def engine_labels(self) -> NDArray[np.int64]:
+        """What native code writes for each class: the class itself if classes are int64, else its index."""
+        if self.classes is not None and self.classes.dtype == np.int64:
+            return self.classes
+        return np.arange(max(self.n_classes, 1), dtype=np.int64)
+
+    def decode(self, written: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the labels that native code means by what it writes, see `engine_labels`."""
+        return written if self.classes is None or self.engine_labels is self.classes else self.classes.take(written)
+
+    def decision_values(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
+        """Return what the source calls its decision function: the scores, unless a wrapper says otherwise.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        n_threads : int or None, default 1
+
+        Returns
+        -------
+        float64 array of shape (n_rows, n_outputs)
+        """
+        if self.wrapper is None:
+            return self.scores(X, n_threads)
+        return self.wrapper.decision_values(self, as_rows(self, X), thread_count(n_threads))
+
+    def score_samples(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
+        """Return the scores of an IsolationForest: the lower, the more abnormal.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        n_threads : int or None, default 1
+
+        Returns
+        -------
+        float64 array of shape (n_rows,)
+        """
+        if not isinstance(self.wrapper, Isolation):
+            raise InputError("score_samples is for an IsolationForest; use predict_proba or scores")
+        return self.wrapper.score_samples(self.scores(X, n_threads)[:, 0])
 
     def leaf_values(self) -> NDArray[np.float64]:
         """Return what each node, as a leaf, adds to the sums: its values, or its one-hot vote.
@@ -123,6 +201,11 @@ class TreeAnswers(ForestFields, ABC):
         if self.wrapper is not None and self.wrapper.decides:
             return False
         return self.is_classifier and self.value.shape[1] == self.n_classes and self.aggregation != "sum"
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether the model says how probable its labels are: all classifiers but an IsolationForest do."""
+        return self.is_classifier and not isinstance(self.wrapper, Isolation)
 
     def tree_votes(self, X: Any) -> NDArray[Any]:
         """Return the class that each tree votes for.
@@ -253,7 +336,7 @@ def decision_slack(forest: TreeAnswers, step: float) -> int:
     """
     wrapper = forest.wrapper
     if wrapper is not None and wrapper.decides and not wrapper.adds_up:
-        return 2 * _LARGEST_SUM  # no sum tells what the members answer
+        return _LARGEST_SUM  # no sum tells what the members answer
     real = np.dtype(forest.score_dtype).type
     values = np.abs(forest.leaf_values()).max(axis=1)
     of_tree = np.maximum.reduceat(np.where(forest.is_leaf, values, 0.0), forest.tree_offset[:-1])

@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -30,38 +31,11 @@ _NEARLY_ONE = 1.0 + 1e-5  # scikit-learn cuts probabilities between 1 and this t
 _TINY = 1e-12  # what scikit-learn adds to probabilities before their logarithm
 
 
-class Member(Protocol):
-    """A forest as wrappers see it."""
-
-    @property
-    def n_trees(self) -> int:
-        """Number of trees."""
-
-    @property
-    def n_outputs(self) -> int:
-        """Number of scores per row."""
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes, 0 for a regressor."""
-
-    classes: NDArray[Any] | None
-    score_dtype: str
-    aggregation: str
-    link: str
-    wrapper: Any
-
-    def predict(self, X: Any, n_threads: int | None = 1) -> NDArray[Any]:
-        """Return labels or values."""
-
-    def predict_proba(self, X: Any, n_threads: int | None = 1) -> FloatArray:
-        """Return probabilities."""
+class Scored(Protocol):
+    """The whole forest as wrappers see it; members are forests, too, of which they ask more."""
 
     def scores(self, X: Any, n_threads: int | None = 1) -> FloatArray:
         """Return the sums of trees."""
-
-    def decision_values(self, X: Any, n_threads: int | None = 1) -> FloatArray:
-        """Return what the source calls its decision function."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -94,18 +68,18 @@ class Wrapper(ABC):
         """Return what the model does with its trees, as a summary says it."""
 
     @abstractmethod
-    def probabilities(self, forest: Member, rows: NDArray[Any], n_threads: int) -> FloatArray:
+    def probabilities(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> FloatArray:
         """Return class probabilities, shape (n_rows, n_classes)."""
 
-    def codes(self, forest: Member, rows: NDArray[Any], n_threads: int) -> NDArray[np.intp]:
+    def codes(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> NDArray[np.intp]:
         """Return the number of each row's class."""
         return np.asarray(self.probabilities(forest, rows, n_threads).argmax(axis=1))
 
-    def values(self, forest: Member, rows: NDArray[Any], n_threads: int) -> FloatArray:
+    def values(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> FloatArray:
         """Return a regressor's values, shape (n_rows,)."""
         raise InputError(f"{self.describe()}: it has no values")
 
-    def decision_values(self, forest: Member, rows: NDArray[Any], n_threads: int) -> FloatArray:
+    def decision_values(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> FloatArray:
         """Return what the source calls its decision function, shape (n_rows, n_outputs)."""
         raise InputError(f"{self.describe()}: it has no decision function")
 
@@ -120,7 +94,8 @@ class Wrapper(ABC):
         for member in self.members:
             if (member.n_classes == 0) != (forest.n_classes == 0):
                 raise InputError("the members of a wrapper must be classifiers if the forest is, and else regressors")
-            if member.classes is not None and not _are_codes(member.classes, forest.n_classes):
+            codes = np.arange(0) if member.classes is None else member.classes
+            if codes.dtype.kind != "i" or ((codes < 0) | (codes >= forest.n_classes)).any():
                 raise InputError("the classes of members must be numbers of the forest's classes")
 
     def to_json(self) -> dict[str, Any]:
@@ -139,10 +114,6 @@ class Wrapper(ABC):
             return known[stored["tag"]](members=members, **given)
         except TypeError as error:
             raise FormatError(f"a wrapper {stored['tag']!r} has other fields") from error
-
-
-def _are_codes(classes: NDArray[Any], n_classes: int) -> bool:
-    return classes.dtype.kind == "i" and bool(((classes >= 0) & (classes < n_classes)).all())
 
 
 def _to_json(value: Any) -> Any:
@@ -181,11 +152,11 @@ def softmax(z: NDArray[Any]) -> NDArray[Any]:
     return out
 
 
-def _respond(member: Member, response: str, rows: NDArray[Any], n_threads: int) -> NDArray[Any]:
+def _respond(member: Any, response: str, rows: NDArray[Any], n_threads: int) -> NDArray[Any]:
     """Return what a wrapper reads of a classifier: one column for two classes, else one for each class."""
     if response == "score":
-        return member.decision_values(rows, n_threads)
-    shares = member.predict_proba(rows, n_threads)
+        return np.asarray(member.decision_values(rows, n_threads))
+    shares: NDArray[Any] = member.predict_proba(rows, n_threads)
     # XGBoost's are float32, and what is computed with them is too, where numpy does so.
     shares = shares.astype(np.float32) if member.score_dtype == "float32" else shares
     return shares[:, 1:] if member.n_classes == 2 else shares
@@ -253,12 +224,12 @@ class Averaged(_Weighted):
         total /= len(self.members) if self.weights is None else float(np.asarray(self.weights).sum())
         return total.astype(np.float64)
 
-    def probabilities(self, forest: Member, rows: NDArray[Any], n_threads: int) -> FloatArray:
+    def probabilities(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> FloatArray:
         """Return class probabilities."""
         answers = ((member.classes, member.predict_proba(rows, n_threads)) for member in self.members)
         return self._mean(answers, len(rows))
 
-    def values(self, forest: Member, rows: NDArray[Any], n_threads: int) -> FloatArray:
+    def values(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> FloatArray:
         """Return a regressor's values."""
         answers = (([0], member.predict(rows, n_threads)[:, None]) for member in self.members)
         return self._mean(answers, len(rows))[:, 0]
@@ -282,11 +253,11 @@ class Voted(_Weighted):
         """Return what the model does with its trees."""
         return f"the vote of {len(self.members)} models"
 
-    def probabilities(self, forest: Member, rows: NDArray[Any], n_threads: int) -> FloatArray:
+    def probabilities(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> FloatArray:
         """Return the share of the votes for each class; scikit-learn has no probabilities here."""
         return self._count(rows, n_threads) / float(sum(self.shares))
 
-    def codes(self, forest: Member, rows: NDArray[Any], n_threads: int) -> NDArray[np.intp]:
+    def codes(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> NDArray[np.intp]:
         """Return the number of each row's class: the first of those with most votes."""
         return np.asarray(self._count(rows, n_threads).argmax(axis=1))
 
@@ -334,12 +305,14 @@ class Calibrated(Wrapper):
             sizes = {"sigmoid": len(one) == 2, "temperature": len(one) == 1, "isotonic": one and len(one) % 2 == 0}
             if not sizes[self.method]:
                 raise InputError(f"a map of method {self.method!r} cannot have {len(one)} numbers")
+            if self.method == "isotonic" and (np.diff(one[: len(one) // 2]) < 0).any():
+                raise InputError("the places of an isotonic map must rise")
 
     def describe(self) -> str:
         """Return what the model does with its trees."""
         return f"probabilities calibrated by {self.method}"
 
-    def probabilities(self, forest: Member, rows: NDArray[Any], n_threads: int) -> FloatArray:
+    def probabilities(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> FloatArray:
         """Return class probabilities."""
         if not self.members:
             return self.calibrate(forest.scores(rows, n_threads), np.arange(2))
@@ -363,8 +336,8 @@ class Calibrated(Wrapper):
         else:
             shares = np.zeros((n_rows, self.n_classes))
             targets = classes[1:] if self.n_classes == 2 else classes
-            for target, column, one in zip(targets, response.T, self.maps, strict=False):
-                shares[:, target] = self._map(column, one)
+            for target, column, at in zip(targets, response.T, range(len(self.maps)), strict=False):
+                shares[:, target] = self._map(column, at)
             if self.n_classes == 2:
                 shares[:, 0] = 1.0 - shares[:, 1]
             else:
@@ -373,11 +346,16 @@ class Calibrated(Wrapper):
         shares[(shares > 1.0) & (shares <= _NEARLY_ONE)] = 1.0
         return shares
 
-    def _map(self, response: NDArray[Any], one: tuple[float, ...]) -> NDArray[Any]:
+    @cached_property
+    def _knots(self) -> list[NDArray[Any]]:
+        return [np.array(one, self.dtype).reshape(2, -1) for one in self.maps]
+
+    def _map(self, response: NDArray[Any], at: int) -> NDArray[Any]:
         if self.method == "sigmoid":
-            return logistic(-(np.float64(one[0]) * response + np.float64(one[1])))
-        places, heights = np.array(one, self.dtype).reshape(2, -1)
-        x = np.clip(response.astype(self.dtype), places.min(), places.max())
+            slope, intercept = map(np.float64, self.maps[at])
+            return logistic(-(slope * response + intercept))
+        places, heights = self._knots[at]
+        x = np.clip(response.astype(self.dtype), places[0], places[-1])
         if len(places) == 1:
             return np.full(len(x), heights[0])
         if self.dtype == "float64":
@@ -423,17 +401,17 @@ class Thresholded(Wrapper):
         """Return what the model does with its trees."""
         return f"the {self.response} of class number {self.positive} compared with {self.threshold:g}"
 
-    def probabilities(self, forest: Member, rows: NDArray[Any], n_threads: int) -> FloatArray:
+    def probabilities(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> FloatArray:
         """Return class probabilities: the member's."""
         shares: FloatArray = self.members[0].predict_proba(rows, n_threads)
         return shares
 
-    def decision_values(self, forest: Member, rows: NDArray[Any], n_threads: int) -> FloatArray:
+    def decision_values(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> FloatArray:
         """Return the member's decision function."""
         found: FloatArray = self.members[0].decision_values(rows, n_threads)
         return found
 
-    def codes(self, forest: Member, rows: NDArray[Any], n_threads: int) -> NDArray[np.intp]:
+    def codes(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> NDArray[np.intp]:
         """Return the number of each row's class."""
         member = self.members[0]
         if self.response == "score":
@@ -481,7 +459,7 @@ class OneVsRest(Wrapper):
         """Return what the model does with its trees."""
         return "one model for each class"
 
-    def probabilities(self, forest: Member, rows: NDArray[Any], n_threads: int) -> FloatArray:
+    def probabilities(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> FloatArray:
         """Return class probabilities: those of the members, made to add up to 1."""
         shares = np.array([_respond(m, "probability", rows, n_threads)[:, 0] for m in self.members]).T
         if len(self.members) == 1:
@@ -490,11 +468,11 @@ class OneVsRest(Wrapper):
         np.divide(shares, total, out=shares, where=total != 0)
         return shares.astype(np.float64)
 
-    def decision_values(self, forest: Member, rows: NDArray[Any], n_threads: int) -> FloatArray:
+    def decision_values(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> FloatArray:
         """Return the decision functions of the members."""
         return np.column_stack([member.decision_values(rows, n_threads)[:, 0] for member in self.members])
 
-    def codes(self, forest: Member, rows: NDArray[Any], n_threads: int) -> NDArray[np.intp]:
+    def codes(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> NDArray[np.intp]:
         """Return the number of each row's class: the first or last of those that respond most."""
         found = np.column_stack([_respond(m, self.response, rows, n_threads)[:, 0] for m in self.members])
         if len(self.members) == 1:
@@ -532,7 +510,7 @@ class Samme(Wrapper):
         """Return what the model does with its trees."""
         return "the weighted vote of all trees"
 
-    def decision_values(self, forest: Member, rows: NDArray[Any], n_threads: int) -> FloatArray:
+    def decision_values(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> FloatArray:
         """Return what AdaBoost calls its decision function."""
         return self._divide(forest.scores(rows, n_threads))
 
@@ -540,14 +518,14 @@ class Samme(Wrapper):
         quotients: FloatArray = scores / self.total
         return quotients + quotients if self.n_classes == 2 else quotients  # both classes add the same
 
-    def probabilities(self, forest: Member, rows: NDArray[Any], n_threads: int) -> FloatArray:
+    def probabilities(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> FloatArray:
         """Return class probabilities."""
         found = self.decision_values(forest, rows, n_threads)
         if self.n_classes == 2:
             return softmax(np.hstack([-found, found]) / 2)
         return softmax(found / (self.n_classes - 1))
 
-    def codes(self, forest: Member, rows: NDArray[Any], n_threads: int) -> NDArray[np.intp]:
+    def codes(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> NDArray[np.intp]:
         """Return the number of each row's class."""
         found = self.decision_values(forest, rows, n_threads)
         return np.asarray(found[:, 0] > 0, np.intp) if self.n_classes == 2 else np.asarray(found.argmax(axis=1))
@@ -582,11 +560,11 @@ class Isolation(Wrapper):
         ratio = depths / self.expected if self.expected != 0 else np.ones_like(depths)
         return np.asarray(-(2**-ratio))
 
-    def decision_values(self, forest: Member, rows: NDArray[Any], n_threads: int) -> FloatArray:
+    def decision_values(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> FloatArray:
         """Return the scores less the offset, shape (n_rows, 1)."""
         return self.score_samples(forest.scores(rows, n_threads)) - self.offset
 
-    def probabilities(self, forest: Member, rows: NDArray[Any], n_threads: int) -> FloatArray:
+    def probabilities(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> FloatArray:
         """Raise an error: scores are no probabilities."""
         raise InputError("an IsolationForest has no probabilities; use forest.score_samples(X)")
 

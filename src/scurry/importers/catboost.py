@@ -1,8 +1,8 @@
 """Importer of CatBoost models: objects, ``.cbm`` files and JSON files.
 
-Everything is read from CatBoost's JSON, whose numbers have 17 digits. An object writes it itself, and so a ``.cbm``
-file needs CatBoost to be read; a JSON file needs nothing. What CatBoost does, measured against its 1.2 releases and
-reproduced to the last bit:
+Everything is read from CatBoost's JSON, whose numbers have 17 digits. An object writes it itself; a ``.cbm`` file is
+read as if it were JSON (`catboost_binary`), so that no file needs CatBoost to be installed. What CatBoost does,
+measured against its 1.2 releases and reproduced to the last bit:
 
 - rows are float32, whatever they were; ``x > border`` goes right, NaN below all borders or above all of them;
 - a score is the float64 sum of the leaves in tree order, from zero on. The bias comes last: if it is not zero, a tree
@@ -29,10 +29,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.errors import FormatError, InputError, MissingDependencyError, UnsupportedModelError
+from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.forest.structure import mean_of_leaves
+from scurry.importers.catboost_binary import read_document
 from scurry.importers.catboost_categories import CategorySets
+from scurry.importers.outputs import choose_output
 
 _CLASSIFIER_LINKS = {
     "Logloss": "logistic",
@@ -41,14 +43,7 @@ _CLASSIFIER_LINKS = {
     "MultiClassOneVsAll": "logistic-each",
 }
 _EXPONENTS = ("Poisson", "Tweedie")  # what CatBoostRegressor predicts is the exponential of the score
-_SEVERAL = {
-    "MultiLogloss": "several labels",
-    "MultiCrossEntropy": "several labels",
-    "MultiRMSE": "several targets",
-    "MultiRMSEWithMissingValues": "several targets",
-    "MultiQuantile": "several quantiles",
-    "RMSEWithUncertainty": "a mean and a variance",
-}
+_LABELS = ("MultiLogloss", "MultiCrossEntropy")  # several labels, each of which a row has or has not
 _MIN_WEIGHT = 1e-150  # above zero, and so small that sums and quotients of weights stay finite
 _MAX_DEPTH = 16  # CatBoost's own limit for symmetric trees
 
@@ -74,7 +69,7 @@ class _Split(NamedTuple):
     flipped: bool = False
 
 
-def import_model(model: Any, categories: Mapping[str, ArrayLike] | None = None) -> Forest:
+def import_model(model: Any, categories: Mapping[str, ArrayLike] | None = None, output: int | None = None) -> Forest:
     """Import a trained ``CatBoost``, ``CatBoostClassifier``, ``CatBoostRegressor`` or ``CatBoostRanker``.
 
     Parameters
@@ -82,6 +77,8 @@ def import_model(model: Any, categories: Mapping[str, ArrayLike] | None = None) 
     model : CatBoost
     categories : mapping of str to array, optional
         The training values of categorical features, of which a model keeps only hashes.
+    output : int, optional
+        The label, target or quantile, where the model has several.
 
     Returns
     -------
@@ -112,10 +109,12 @@ def import_model(model: Any, categories: Mapping[str, ArrayLike] | None = None) 
         path = os.path.join(folder, "model.json")
         model.save_model(path, format="json")
         with open(path, "rb") as stream:
-            return _import_text(stream.read(), categories)
+            return _import_text(stream.read(), categories, output)
 
 
-def import_file(path: str | PathLike[str], categories: Mapping[str, ArrayLike] | None = None) -> Forest:
+def import_file(
+    path: str | PathLike[str], categories: Mapping[str, ArrayLike] | None = None, output: int | None = None
+) -> Forest:
     """Import a model that CatBoost saved as ``.cbm`` or as JSON.
 
     Parameters
@@ -123,6 +122,8 @@ def import_file(path: str | PathLike[str], categories: Mapping[str, ArrayLike] |
     path : str or path
     categories : mapping of str to array, optional
         The training values of categorical features, of which a model keeps only hashes.
+    output : int, optional
+        The label, target or quantile, where the model has several.
 
     Returns
     -------
@@ -132,38 +133,28 @@ def import_file(path: str | PathLike[str], categories: Mapping[str, ArrayLike] |
     ------
     FormatError
         If the file is damaged.
-    MissingDependencyError
-        If it is a ``.cbm`` file, and CatBoost is not installed.
     """
     with open(path, "rb") as stream:
         data = stream.read()
     if not data.startswith(b"CBM1"):
         try:
-            return _import_text(data, categories)
+            return _import_text(data, categories, output)
         except FormatError as error:
             raise FormatError(f"{path} is not a sound CatBoost model: {error}") from error
     try:
-        from catboost import CatBoost, CatBoostError
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"{path} is a .cbm file, which only CatBoost reads; install catboost, or save the model elsewhere by "
-            'model.save_model("model.json", format="json")'
-        ) from error
-    model = CatBoost()
-    try:
-        model.load_model(os.fspath(path))
-    except CatBoostError as error:
+        with _as_format_error():
+            return _import_document(read_document(data), {} if categories is None else categories, output)
+    except FormatError as error:
         raise FormatError(f"{path} is not a sound CatBoost model: {error}") from error
-    return import_model(model, categories)
 
 
-def _import_text(text: bytes, categories: Mapping[str, ArrayLike] | None) -> Forest:
+def _import_text(text: bytes, categories: Mapping[str, ArrayLike] | None, output: int | None) -> Forest:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"it is not JSON: {error}") from error
     with _as_format_error():
-        return _import_document(document, {} if categories is None else categories)
+        return _import_document(document, {} if categories is None else categories, output)
 
 
 @contextmanager
@@ -181,7 +172,7 @@ def _as_format_error() -> Iterator[None]:
         raise FormatError(f"it has missing or impossible members ({type(error).__name__}: {error})") from error
 
 
-def _import_document(document: Any, categories: Mapping[str, ArrayLike]) -> Forest:
+def _import_document(document: Any, categories: Mapping[str, ArrayLike], output: int | None) -> Forest:
     info = document["features_info"]
     names, n_features = _feature_names(info)
     sets = CategorySets(info, document.get("ctr_data", {}), names, categories)
@@ -194,6 +185,15 @@ def _import_document(document: Any, categories: Mapping[str, ArrayLike]) -> Fore
         else [_any_tree(tree, splits, len(bias)) for tree in document["trees"]]
     )
     trees = [tree._replace(value=tree.value * _exact_scale(scale)) for tree in trees]
+    objective = _objective(document["model_info"])
+    if objective == "RMSEWithUncertainty":
+        raise UnsupportedModelError(
+            "this model, of objective RMSEWithUncertainty, predicts a mean and a variance; train one with RMSE"
+        )
+    n_targets = 1 if objective in _CLASSIFIER_LINKS else len(bias)
+    at = choose_output(output, n_targets, f"CatBoost model, of objective {objective},")
+    if n_targets > 1:
+        trees, bias = [tree._replace(value=tree.value[:, at : at + 1]) for tree in trees], bias[at : at + 1]
     if any(bias):
         # All training rows reach it.
         trees.append(_leaf(np.array(bias, np.float64), trees[0].weight if trees else np.array([np.nan])))
@@ -397,11 +397,9 @@ def _fill_inner(
 def _readout(info: Mapping[str, Any], n_outputs: int) -> dict[str, Any]:
     """Return how scores become labels and predictions."""
     objective = _objective(info)
-    if n_outputs > 1 and objective not in _CLASSIFIER_LINKS:
-        raise UnsupportedModelError(
-            f"this model, of objective {objective}, predicts {_SEVERAL.get(objective, 'several values')} per row, "
-            f"{n_outputs} in all, and a forest predicts one; train one model for each"
-        )
+    if objective in _LABELS:
+        above = np.nextafter(0.0, np.inf)
+        return {"link": "logistic", "classes": np.arange(2), "label_from": "score", "decision_threshold": above}
     if objective not in _CLASSIFIER_LINKS:
         return {"link": "exp" if objective in _EXPONENTS else "identity"}
     classes = _classes(info.get("class_params") or {}, max(n_outputs, 2))

@@ -17,8 +17,8 @@ from scurry.importers.outputs import choose_output
 _ACCEPTED = (
     "scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting and HistGradientBoosting estimators, "
     "Bagging, Voting, AdaBoost, calibrated, thresholded and one-vs-rest models of them, IsolationForest, "
-    "XGBoost, LightGBM, CatBoost, ONNX and treelite models, and XGBoost (.json, .ubj), LightGBM (.txt), CatBoost "
-    "(.cbm, .json), ONNX (.onnx), treelite, skops and .scurry files"
+    "XGBoost, LightGBM, CatBoost, ONNX and treelite models, XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm, "
+    ".json), ONNX (.onnx), treelite, skops and .scurry files, and folders of YDF"
 )
 
 
@@ -40,8 +40,8 @@ def from_model(
         by a GridSearchCV): its transformers are folded into the trees, or kept as ``forest.front``. Or a Bagging,
         Voting, AdaBoost, calibrated, thresholded or one-vs-rest model of these, or an IsolationForest. Or the path of a
         model file: XGBoost JSON or UBJ, LightGBM text, CatBoost ``.cbm`` or JSON, ONNX, treelite checkpoint, skops,
-        ``.scurry``. Also an ``onnx.ModelProto`` or ``treelite.Model``, a fitted classifier of `scurry.growing`, and any
-        object whose ``__scurry_forest__()`` returns a Forest.
+        ``.scurry``, or a folder that YDF saved. Also an ``onnx.ModelProto`` or ``treelite.Model``, a fitted classifier
+        of `scurry.growing`, and any object whose ``__scurry_forest__()`` returns a Forest.
     feature_names : sequence of str, optional
         For a model trained on arrays, which has no names: columns of tables are then matched by name, and reports and
         plots show the names.
@@ -120,16 +120,16 @@ def _import(
             case "treelite":
                 from scurry.importers import treelite
 
+                choose_output(output, 1, "treelite model")
                 return treelite.import_model(model_or_path)
             case "onnx":
                 from scurry.importers import onnx
 
-                return onnx.import_model(model_or_path)
+                return onnx.import_model(model_or_path, output)
             case "catboost":
                 from scurry.importers import catboost
 
-                choose_output(output, 1, "CatBoost model")
-                forest = catboost.import_model(model_or_path, categories)
+                forest = catboost.import_model(model_or_path, categories, output)
                 categories.clear()
                 return forest
             case "sklearn":
@@ -173,6 +173,11 @@ def _looks_like_onnx(head: bytes) -> bool:
 
 
 def _from_file(path: str, categories: dict[str, ArrayLike], output: int | None) -> Forest:
+    from scurry.importers import treelite, ydf
+
+    if ydf.is_folder(path):
+        choose_output(output, 1, "model of YDF")
+        return ydf.import_folder(path)
     try:
         with open(path, "rb") as stream:
             head = stream.read(64)
@@ -187,24 +192,24 @@ def _from_file(path: str, categories: dict[str, ArrayLike], output: int | None) 
     if path.endswith(".onnx") or _looks_like_onnx(head):
         from scurry.importers import onnx
 
-        return onnx.import_file(path)
+        return onnx.import_file(path, output)
     if head.startswith((b"tree\n", b"tree\r\n")):
         from scurry.importers import lightgbm
 
+        choose_output(output, 1, "LightGBM model")
         return lightgbm.import_file(path)
     if head.startswith(b"CBM1") or any(member in head for member in (b'"features_info"', b'"ctr_data"')):
         from scurry.importers import catboost
 
-        forest = catboost.import_file(path, categories)
+        forest = catboost.import_file(path, categories, output)
         categories.clear()
         return forest
     if head.lstrip()[:1] == b"{" or head.startswith(b"binf"):
         from scurry.importers import xgboost
 
         return xgboost.import_file(path, output)
-    from scurry.importers import treelite
-
     if treelite.looks_like_checkpoint(head):
+        choose_output(output, 1, "treelite model")
         return treelite.import_file(path)
     if head[:1] == b"\x80":
         raise FormatError(

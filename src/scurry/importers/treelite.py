@@ -135,12 +135,16 @@ class _Header:
 
 def import_bytes(data: bytes) -> Forest:
     """Import the content of a checkpoint."""
-    reader = _Reader(data)
+    with np.errstate(invalid="ignore"):  # NaNs of damaged files may be of the kind that signals
+        return _read_model(_Reader(data))
+
+
+def _read_model(reader: _Reader) -> Forest:
     header = _read_header(reader)
     # A tree takes more than 100 bytes, so that a count that lies runs out of bytes before it runs out of memory.
     trees = [_read_tree(reader, header) for _ in range(header.n_trees)]
-    if reader.position != len(data):
-        raise FormatError(f"{len(data) - reader.position} bytes follow its last tree")
+    if reader.position != len(reader.data):
+        raise FormatError(f"{len(reader.data) - reader.position} bytes follow its last tree")
     if not trees:
         raise FormatError("it has no trees")
     return _assemble(header, trees)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from threading import RLock
 from typing import Any
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import RandomState, check_confidence, check_count, check_instance, draw_seed, is_number
 from scurry.errors import InputError, warn
-from scurry.forest import as_rows
+from scurry.forest import as_rows, in_blocks
 from scurry.forest.storage import container_bytes, container_of
 from scurry.monitoring.alarm import LatestEvidence
 from scurry.monitoring.draws import Draws, mix
@@ -24,7 +25,7 @@ from scurry.monitoring.record import KIND, UNKNOWN, Kept, Record, Setup, Waiting
 from scurry.monitoring.shadow import Comparison, count_losses, find_parts, take
 from scurry.monitoring.state import History, State, find_alarm_epoch, read_history, read_state
 from scurry.predictor import Predictor
-from scurry.promises import Outcomes, Promise
+from scurry.promises import Outcomes, Promise, SizeMeasurement
 from scurry.runners.runner import Run
 
 DEFAULT_SHARE, DEFAULT_KEPT = 0.002, 20_000
@@ -107,6 +108,13 @@ class Watch:
                 "scurry.early_exit(model, X_cal)",
                 argument="predictor",
             )
+        if predictor.certificate is not None and isinstance(predictor.certificate.measured, SizeMeasurement):
+            # Rows would be compared with the small forest itself, and no promise would ever seem broken.
+            raise InputError(
+                "predictor was made by scurry.compress and does not hold the model that its promise compares with; compare "
+                "recent rows with scurry.report.write(predictor, path, X, y, model=model)",
+                argument="predictor",
+            )
         setup = Setup(
             digest=predictor.digest,
             promise=promise,
@@ -181,6 +189,9 @@ class Watch:
         -------
         array of shape (n_rows,)
         """
+        in_parts = None if ids is not None or groups is not None else in_blocks(X, lambda x: self.predict(x, n_threads))
+        if in_parts is not None:
+            return in_parts
         rows = as_rows(self.predictor.forest, X)
         self._check_names(rows, ids, groups)
         active = self._active
@@ -204,6 +215,11 @@ class Watch:
         -------
         float64 array of shape (n_rows, n_classes)
         """
+        in_parts = (
+            None if ids is not None or groups is not None else in_blocks(X, lambda x: self.predict_proba(x, n_threads))
+        )
+        if in_parts is not None:
+            return in_parts
         rows = as_rows(self.predictor.forest, X)
         self._check_names(rows, ids, groups)
         answers = self._active.predict_proba(rows, n_threads)
@@ -234,8 +250,7 @@ class Watch:
     @property
     def state(self) -> State:
         """What is known so far."""
-        with self._lock:
-            self._evaluate()
+        with self._flushed():
             return read_state(self._record)
 
     def history(self, n_stretches: int = 30) -> History:
@@ -251,8 +266,7 @@ class Watch:
         History
         """
         check_count("n_stretches", n_stretches)
-        with self._lock:
-            self._evaluate()
+        with self._flushed():
             return read_history(self._record, n_stretches)
 
     def learn_labels(self, ids: Any, y: Any) -> int:
@@ -306,8 +320,7 @@ class Watch:
     @property
     def awaited_ids(self) -> list[Any]:
         """The ids of shadow rows whose labels are awaited."""
-        with self._lock:
-            self._evaluate()
+        with self._flushed():
             return list(self._record.waiting)
 
     def explain(self) -> Explanation:
@@ -318,8 +331,8 @@ class Watch:
         Explanation
             Print it.
         """
-        with self._lock:
-            state, kept = self.state, self._record.kept
+        with self._flushed():
+            state, kept = read_state(self._record), self._record.kept
         return explain(self.predictor, state, kept)
 
     def recalibrate(self, **options: Any) -> Predictor:
@@ -341,8 +354,7 @@ class Watch:
         InfeasibleError
             If there are too few; `n_rows_needed` and the message say how many are missing.
         """
-        with self._lock:
-            self._evaluate()
+        with self._flushed():
             kept, epoch = self._record.kept, find_alarm_epoch(self._record)
         # An epoch in which an alarm was raised had a part in it, to its end.
         first = 0 if epoch is None else (epoch + 1) * self._record.setup.rows_per_epoch
@@ -397,8 +409,7 @@ class Watch:
 
     def to_bytes(self) -> bytes:
         """Return what `save` would write, for another process."""
-        with self._lock:
-            self._evaluate()
+        with self._flushed():
             return container_bytes(KIND, *self._record.to_parts())
 
     @classmethod
@@ -413,8 +424,7 @@ class Watch:
         ----------
         path : str or path
         """
-        with self._lock:
-            self._evaluate()
+        with self._flushed():
             parts = self._record.to_parts()
         self._record.write(path, *parts)
 
@@ -478,8 +488,7 @@ class Watch:
             raise InputError(f"watches must be a list of Watch, got {watches!r:.60}", argument="watches")
         records = []
         for watch in listed:
-            with watch._lock:
-                watch._evaluate()
+            with watch._flushed():
                 records.append(watch._record.copy())
         merged = cls(listed[0].predictor, Record.merge(records), listed[0].on_alarm)
         merged._raise_alarm()
@@ -638,6 +647,15 @@ class Watch:
             labels = kept.labels.copy()
             labels[place[there]] = codes[there, 2]
             record.replace_kept(Kept(kept.rows, kept.numbers, kept.origins, kept.changed, kept.trees, labels))
+
+    @contextmanager
+    def _flushed(self) -> Iterator[None]:
+        """Hold the lock for a block, with all shadow rows drawn so far counted; act on an alarm behind it."""
+        with self._lock:
+            self._evaluate()
+            raised = self._raise_alarm()
+            yield
+        self._act(raised)
 
     def _raise_alarm(self) -> State | None:
         """Return the state if an alarm is raised now, and none was before."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,9 @@ from scurry.plan.cells import CellRule
 from scurry.plan.ranks import TopKRule
 from scurry.plan.rules import ExitRule, LeaderRule, StepRule, StopRule, SumRule
 from scurry.plan.sentinels import SentinelRule
-from scurry.promises import Certificate
+
+if TYPE_CHECKING:
+    from scurry.promises import Certificate  # loaded where a plan has one
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -86,6 +88,8 @@ class Plan:
         if self.stop is not None:
             check_instance("stop", self.stop, StopRule)
         if self.certificate is not None:
+            from scurry.promises import Certificate
+
             check_instance("certificate", self.certificate, Certificate)
         if self.feature_costs is not None:
             check_instance("feature_costs", self.feature_costs, FeatureCosts)
@@ -167,6 +171,8 @@ class Plan:
     @classmethod
     def from_container(cls, container: Container) -> Self:
         """Return the plan of a ``.scurry`` file."""
+        from scurry.promises import Certificate
+
         with container.reading("plan"):
             header = container.field("plan", dict)
             facts, stop = header.get("facts"), header.get("stop")

@@ -83,7 +83,7 @@ def outcomes_of(
 def try_rows(predictor: Predictor, test: TestRows) -> tuple[Outcomes, NDArray[np.int32]]:
     """Return what a predictor does to test rows, with all that promises are about, and their numbers of trees."""
     run = predictor.run(test.rows, None, groups=test.groups)
-    has_probabilities = test.forest.n_classes == 2
+    has_probabilities = test.forest.n_classes == 2 and test.forest.has_probabilities
     about_log_odds = isinstance(predictor.promise, Values) and predictor.promise.of == "log-odds"
     outcomes = outcomes_of(
         test,

@@ -31,7 +31,7 @@ def tell(predictor: Predictor, test: TestRows) -> Story:
     rule, promise = predictor.plan.stop, certificate.promise
     assert rule is not None
     labels, trees, node_tests, scores = _run_in_blocks(predictor, test)
-    probabilities = predictor.predict_proba(test.rows, None) if forest.is_classifier else None
+    probabilities = predictor.predict_proba(test.rows, None) if forest.has_probabilities else None
     outcomes = outcomes_of(test, labels, probabilities=probabilities, scores=scores)
     full_vote = test.full_vote if rule.by_votes else None
     mean_trees, what = format_number(float(trees.mean())), "document" if rule.ranks_groups else "row"

@@ -65,7 +65,9 @@ def tell(predictor: Predictor, test: TestRows) -> Story:
         picture=_draw_order(predictor),
         curve=_measure_curve(predictor, sample, budgets, at_budget, start),
         answers=answers,
-        probabilities=predictor.predict_proba(test.rows, None, max_steps=shown) if test.forest.is_classifier else None,
+        probabilities=None
+        if not test.forest.has_probabilities
+        else predictor.predict_proba(test.rows, None, max_steps=shown),
         when=when,
         runners=[
             Runner("all trees, scurry", predictor.forest.predict),

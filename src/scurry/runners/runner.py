@@ -15,6 +15,7 @@ from scurry import _core
 from scurry.checks import check_count, check_number
 from scurry.errors import InputError
 from scurry.forest import RowCall
+from scurry.runners.receipts import Receipt
 
 STOP_REASONS = np.array(["complete", "decided", "max_steps", "time", "abort"])
 COMPLETE, DECIDED = 0, 1  # positions in STOP_REASONS
@@ -79,6 +80,8 @@ class Run:
         Make `scores` and `steps`, at their first use: that may take longer than the run.
     time_us : float64 array of shape (n_rows,) or None
         What each row took, where rows had a deadline or could be aborted.
+    find_receipt : callable or None
+        Makes the receipt of a row, from `X` as it then is.
     """
 
     labels: NDArray[Any]
@@ -87,6 +90,7 @@ class Run:
     find_scores: Callable[[], NDArray[np.float64]]
     count_steps: Callable[[], NDArray[np.int64]]
     time_us: NDArray[np.float64] | None = None
+    find_receipt: Callable[[int], Receipt] | None = None
 
     @cached_property
     def scores(self) -> NDArray[np.float64]:
@@ -129,6 +133,34 @@ class Run:
     def mean_steps(self) -> float:
         """Node tests per row, 0 if there are no rows."""
         return float(self.steps.sum() / max(len(self.steps), 1))
+
+    def receipt(self, row: int) -> Receipt:
+        """Return why one row got its answer: where it stopped, how surely, and what each feature contributed.
+
+        Parameters
+        ----------
+        row : int
+
+        Returns
+        -------
+        Receipt
+
+        Examples
+        --------
+        >>> import scurry
+        >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+        ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+        >>> forest = scurry.Forest.from_trees([stump], n_features=2)
+        >>> receipt = scurry.Predictor.full(forest).run([[1.0, 0.0]]).receipt(0)
+        >>> receipt.start, receipt.contributions.round(9).tolist(), float(receipt.score)
+        (0.5, [0.3, 0.0], 0.8)
+        """
+        at = check_count("row", row, 0)
+        if at >= len(self.trees):
+            raise InputError(f"row must be below {len(self.trees)}, the number of rows, got {row}", argument="row")
+        if self.find_receipt is None:
+            raise InputError("these rows were not run by a Predictor, and have no receipts")
+        return self.find_receipt(at)
 
     def __repr__(self) -> str:
         stopped = float((~self.complete).sum() / max(len(self.trees), 1))

@@ -7,12 +7,13 @@ import gc
 import json
 import logging
 import re
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
-from threading import Event, Thread
+from threading import Event, Thread, current_thread, main_thread
 from typing import Any
 
 from scurry.errors import InputError, ScurryError, require_extra
@@ -100,7 +101,10 @@ def _saving(model: Forest | Predictor | Watch, path: str | PathLike[str] | None)
         yield
         return
     model.save(path)  # an error now, not in half a minute
-    ended = Event()
+    ended, before = Event(), None
+    if current_thread() is main_thread():
+        # Once it has finished, uvicorn sends itself the signal again, which would end the process before the last save.
+        before = signal.signal(signal.SIGTERM, _leave)
 
     def save() -> None:
         while not ended.wait(_SAVE_EVERY_S):
@@ -117,6 +121,12 @@ def _saving(model: Forest | Predictor | Watch, path: str | PathLike[str] | None)
         ended.set()
         saver.join()
         model.save(path)
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _leave(number: int, _: object) -> None:
+    raise SystemExit(128 + number)  # what a shell says of a process that a signal has ended
 
 
 def _listen(host: str, port: int) -> socket.socket:

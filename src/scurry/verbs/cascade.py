@@ -133,6 +133,7 @@ def cascade(
     checked = check_rows(candidates[0].predictor.forest, InMemory(rows), y, groups, fit_rows)
     answers = _ask_expensive(model, X_cal, size, check_progress(progress), "X_cal")
     given_us = None if expensive_us is None else check_number("expensive_us", expensive_us)
+    optional = {"y_cal": y_cal, "X_fit": X_fit, "groups": groups, "expensive_us": expensive_us}
     calibration = _Calibration(
         promise=asked if groups is None else asked.about_groups(),
         X=X_cal,
@@ -140,6 +141,10 @@ def cascade(
         y=y,
         checked=checked,
         expensive_us=model.us_per_row if given_us is None else given_us,
+        data=(
+            *("cheap", "expensive", "X_cal"),
+            *(f"{name}={name}" for name, value in optional.items() if value is not None),
+        ),
     )
     needs_fit = len(candidates) > 1 or isinstance(asked, Values)
     tests, fitting = calibration.split(needs_fit and X_fit is None)
@@ -191,6 +196,7 @@ class _Calibration:
     y: NDArray[Any] | None
     checked: CheckedRows
     expensive_us: float | None
+    data: tuple[str, ...]
 
     def split(self, has_to_fit: bool) -> tuple[_Part, _Part | None]:
         """Return the rows that test the promise, one of each unit, and those that fit something, if any do."""
@@ -324,8 +330,8 @@ def _add_exits(candidates: list[_Candidate], X_fit: Any, promise: Promise) -> li
             continue
         try:
             fast = early_exit(forest, X_fit, max_disagreement=_EXIT_SHARE * rate, confidence=None, random_state=0)
-        except InfeasibleError:
-            continue
+        except (InfeasibleError, InputError):
+            continue  # such a forest has no early exits
         if fast.plan.stop is not None:
             more.append(replace(one, predictor=fast, name=f"{one.name}, with early exits"))
     return more
@@ -405,6 +411,7 @@ def _certify(
         n_fit_rows=0 if fitting is None else count_rows(fitting.X),
         n_shared_rows=checked.n_shared,
         why=why,
+        recipe=f"scurry.cascade({', '.join(calibration.data)}, promise=scurry.promises.{promise!r})",
         measured=CascadeMeasurement(
             kept=found.kept,
             changed=found.changed,

@@ -103,10 +103,10 @@ def prune(
     """
     check_choices(errors, method, lambdas)
     forest = from_model(model)
-    if forest.wrapper is not None:
+    if forest.wrapper is not None and forest.wrapper.members:
         raise InputError(
-            "pruning counts the errors of nodes by their classes, and this model answers with "
-            f"{forest.wrapper.describe()}; prune the model inside, such as model.estimator_"
+            f"pruning counts the errors of nodes, and this model answers with {forest.wrapper.describe()}; prune the "
+            "model inside, such as model.estimator_"
         )
     for name, given in (("class_weight", class_weight), ("error_costs", error_costs)):
         if given is not None and adds_scores(forest) and (y_val is None or not forest.is_classifier):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scurry
-from scurry.errors import FormatError, ScurryError, UnsupportedModelError
+from scurry.errors import FormatError, InputError, ScurryError, UnsupportedModelError
 from scurry.importers.onnx.graph import BOOL, DOUBLE, FLOAT, INT64, Node, Value, read_graph, write_graph
 from scurry.importers.onnx.model import import_bytes
 from support.mutations import mutated
@@ -143,9 +143,15 @@ class TestRegressors:
         with pytest.raises((UnsupportedModelError, FormatError), match=message):
             scurry.from_model(save(graph_of(node, outputs=("scores",)), tmp_path))
 
-    def test_several_targets_are_refused(self, tmp_path):
-        with pytest.raises(UnsupportedModelError, match="predict 3 values per row"):
-            scurry.from_model(save(graph_of(indexed(RNG(1), 3), outputs=("scores",)), tmp_path))
+    @pytest.mark.parametrize("node", [indexed(RNG(1), 3), listed(RNG(1), "Regressor", 3)])
+    def test_one_of_several_targets(self, node, tmp_path):
+        path, rows = save(graph_of(node, outputs=("scores",)), tmp_path), rows_for(RNG(2), 60)
+        for at in range(3):
+            np.testing.assert_array_equal(scurry.from_model(path, output=at).predict(rows), sums_of(node, rows)[:, at])
+        with pytest.raises(UnsupportedModelError, match="predicts 3 targets at once"):
+            scurry.from_model(path)
+        with pytest.raises(InputError, match="output must be below that, got 3"):
+            scurry.from_model(path, output=3)
 
 
 class TestColumns:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
@@ -101,6 +102,20 @@ def test_searches_and_frozen_models_around_wrappers():
     check_same(search, X)
     check_same(FrozenEstimator(vote(FOREST, BOOSTED, voting="hard").fit(X, y)), X)
     check_same(vote(GridSearchCV(FOREST, {"max_depth": [2]}, cv=2), BOOSTED, voting="soft").fit(X, y), X)
+
+
+def test_categories_of_tables():
+    import pandas as pd
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    X, y = make_data("binary", 240)
+    towns = pd.Categorical(np.array(["Oslo", "Rome", "Bern"])[np.digitize(X[:, 1], [-0.5, 0.5])])
+    table = pd.DataFrame({"town": towns, "size": X[:, 0]})
+    table.loc[::9, "town"] = np.nan
+    inside = HistGradientBoostingClassifier(max_iter=4, min_samples_leaf=5, categorical_features="from_dtype")
+    for model in (calibrate(inside, "sigmoid"), vote(inside, clone(inside).set_params(max_iter=2), voting="hard")):
+        forest = scurry.from_model(model.fit(table, y))
+        np.testing.assert_array_equal(forest.predict(table[["size", "town"]]), model.predict(table))
 
 
 def test_tables_with_names():

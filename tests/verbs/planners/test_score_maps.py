@@ -281,7 +281,7 @@ def test_a_map_fits_its_plan(fitted):
     [np.full((2, 81), np.nan), -np.ones((2, 81)), np.ones((2, 80)), np.ones(81), np.ones((2, 81), np.float32), None],
 )
 def test_files_with_broken_maps_are_refused(fitted, tmp_path, slope):
-    header, arrays = exit_of(fitted("lightgbm", 2), 2, {})._parts()
+    header, arrays = exit_of(fitted("lightgbm", 2), 2, {}).to_parts()
     assert arrays["score_slope"].shape == (2, 81)
     if slope is None:
         del arrays["score_slope"]

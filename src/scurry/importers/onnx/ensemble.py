@@ -219,13 +219,14 @@ def _ints(attributes: Mapping[str, Any], name: str, like: str | None = None) -> 
 def _floats(attributes: Mapping[str, Any], name: str, size: int | None = None) -> NDArray[np.float64]:
     """Return floats, which files keep in a list, in a tensor, or in a tensor of another name."""
     values = attributes.get(name)
-    if values is None or (isinstance(values, np.ndarray) and not len(values)):
+    if values is None or (isinstance(values, np.ndarray) and not values.size):
         values = attributes.get(f"{name}_as_tensor", np.zeros(0))
     if not isinstance(values, np.ndarray) or values.dtype.kind != "f" or values.ndim != 1:
         raise FormatError(f"{name} must be a list of floats")
     if size is not None and len(values) != size:
         raise FormatError(f"{name} has {len(values)} entries, expected {size}")
-    return values.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # NaNs of damaged files may be of the kind that signals
+        return values.astype(np.float64)
 
 
 def _tensor(attributes: Mapping[str, Any], name: str, size: int) -> NDArray[Any]:
@@ -243,7 +244,7 @@ def _modes(attributes: Mapping[str, Any], size: int) -> NDArray[np.uint8]:
         raise UnsupportedModelError(
             f"its nodes have the unknown mode {min(unknown)[:40]!r}; known are {', '.join(m.decode() for m in MODES)}"
         )
-    return np.fromiter((MODES[text] for text in texts), np.uint8, size)
+    return np.fromiter(map(MODES.__getitem__, texts), np.uint8, size)
 
 
 def _tracks(attributes: Mapping[str, Any], size: int) -> NDArray[np.bool_]:

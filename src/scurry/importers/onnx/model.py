@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -30,6 +30,7 @@ from scurry.importers.onnx.ensemble import Ensemble, read_indexed, read_listed
 from scurry.importers.onnx.graph import BOOL, DOUBLE, FLOAT, INT32, INT64, STRING, TREES, Graph, Node, read_graph
 from scurry.importers.onnx.tail import Answer, read_tail
 from scurry.importers.onnx.trees import join_copies, lower
+from scurry.importers.outputs import choose_output
 
 _OPERATORS = ("TreeEnsembleClassifier", "TreeEnsembleRegressor", "TreeEnsemble")
 _FLOATS = {FLOAT: "float32", DOUBLE: "float64", INT64: "float32", INT32: "float32"}
@@ -37,12 +38,14 @@ _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 _AGGREGATIONS = ("AVERAGE", "SUM", "MIN", "MAX")
 
 
-def import_model(model: Any) -> Forest:
+def import_model(model: Any, output: int | None = None) -> Forest:
     """Import an ``onnx.ModelProto``.
 
     Parameters
     ----------
     model : ModelProto
+    output : int, optional
+        The target, where there are several.
 
     Returns
     -------
@@ -50,15 +53,17 @@ def import_model(model: Any) -> Forest:
     """
     if not hasattr(model, "SerializeToString") or not hasattr(model, "graph"):
         raise UnsupportedModelError(f"cannot import an ONNX {type(model).__name__}; pass the ModelProto, or its path")
-    return import_bytes(model.SerializeToString())
+    return import_bytes(model.SerializeToString(), output)
 
 
-def import_file(path: str | PathLike[str]) -> Forest:
+def import_file(path: str | PathLike[str], output: int | None = None) -> Forest:
     """Import an ONNX file.
 
     Parameters
     ----------
     path : str or path
+    output : int, optional
+        The target, where there are several.
 
     Returns
     -------
@@ -74,12 +79,12 @@ def import_file(path: str | PathLike[str]) -> Forest:
     with open(path, "rb") as stream:
         data = stream.read()
     try:
-        return import_bytes(data)
+        return import_bytes(data, output)
     except FormatError as error:
         raise FormatError(f"{path} is not a sound ONNX model of trees: {error}") from error
 
 
-def import_bytes(data: bytes) -> Forest:
+def import_bytes(data: bytes, output: int | None = None) -> Forest:
     """Import the content of an ONNX file."""
     graph = read_graph(data)
     trees = [node for node in graph.nodes if node.op in _OPERATORS and node.domain in (TREES, "")]
@@ -96,6 +101,9 @@ def import_bytes(data: bytes) -> Forest:
         columns = _read_columns(graph, node)
         ensemble, answer = _READERS[node.op](node, graph)
         answer = read_tail(graph, node, columns.nodes, answer)
+        at = choose_output(output, 1 if answer.classes is not None else len(answer.base), "ONNX model")
+        if answer.classes is None and len(answer.base) > 1:
+            ensemble, answer = _only_target(ensemble, at), replace(answer, base=answer.base[at : at + 1])
         return _assemble(ensemble, answer, columns)
 
 
@@ -105,6 +113,8 @@ def _as_format_error() -> Iterator[None]:
     try:
         yield
     except InputError as error:
+        if error.argument == "output":  # an argument of the user's is wrong, not the file
+            raise
         raise FormatError(str(error)) from error
 
 
@@ -264,9 +274,8 @@ def _read_two_scores(
 
 
 def _only_target(ensemble: Ensemble, target: int) -> Ensemble:
-    fields = {name: getattr(ensemble, name) for name in ensemble.__dataclass_fields__}
     column = slice(target, target + 1)
-    return Ensemble(**fields | {"value": ensemble.value[:, column], "scored": ensemble.scored[:, column]})
+    return replace(ensemble, value=ensemble.value[:, column], scored=ensemble.scored[:, column])
 
 
 def _check_scored(ensemble: Ensemble, has_base: bool) -> None:
@@ -347,7 +356,7 @@ def _classes(attributes: Mapping[str, Any]) -> NDArray[Any]:
 
 def _base(attributes: Mapping[str, Any]) -> NDArray[np.float64]:
     values = attributes.get("base_values")
-    if values is None or (isinstance(values, np.ndarray) and not len(values)):
+    if values is None or (isinstance(values, np.ndarray) and not values.size):
         values = attributes.get("base_values_as_tensor", np.zeros(0))
     if not isinstance(values, np.ndarray) or values.dtype.kind != "f" or not np.isfinite(values).all():
         raise FormatError("base_values must be a list of finite floats")
@@ -378,7 +387,7 @@ def _assemble(ensemble: Ensemble, answer: Answer, columns: Columns) -> Forest:
         nodes["value"] = nodes["value"].sum(axis=1, keepdims=True)
     return Forest(
         **nodes,
-        **answer.header(columns.dtype, n_outputs),
+        **answer.header(columns.dtype),
         n_features=max(n_features, 1),
         feature_names=columns.names,
         tree_output=output,

@@ -97,17 +97,20 @@ class Message:
             values, ends = decode_numbers(self._data[first : first + window], whole=False)
             other = np.flatnonzero(values[::2] != tag)
             pairs = min(int(other[0]) if len(other) else len(values), len(values) // 2)
-            if len(other) or first + window >= len(self._data):
-                break
+            chunks.append(values[1 : 2 * pairs : 2])
+            at_end = first + window >= len(self._data)
+            first += int(ends[2 * pairs - 1]) if pairs else 0
+            if len(other) or at_end:
+                return first
             window *= 2
-        chunks.append(values[1 : 2 * pairs : 2])
-        return first + int(ends[2 * pairs - 1])
 
     def _read_short_texts(self, tag: int, position: int, chunks: list[Chunk]) -> int:
         """Read on as long as short texts of the same tag follow; return where the last one ends."""
-        data, end = self._data, len(self._data) - 1
-        while position < end and data[position] == tag and data[position + 1] < 0x80:
-            stop = self._skip(position + 2, data[position + 1])
+        data, end = self._data, len(self._data)
+        while position + 1 < end and data[position] == tag and data[position + 1] < 0x80:
+            stop = position + 2 + data[position + 1]
+            if stop > end:
+                self._skip(position + 2, data[position + 1])
             chunks.append(data[position + 2 : stop])
             position = stop
         return position
@@ -134,10 +137,10 @@ class Message:
     def numbers(self, number: int) -> NDArray[np.int64]:
         """Return all whole numbers of a field, be they packed or not."""
         found = [
-            chunk if isinstance(chunk, np.ndarray) else decode_numbers(chunk)[0]
+            chunk.astype(np.uint64, copy=False) if isinstance(chunk, np.ndarray) else decode_numbers(chunk)[0]
             for chunk in self._chunks.get(number, [])
         ]
-        return np.concatenate([np.zeros(0, np.uint64), *found]).astype(np.uint64).view(np.int64)
+        return np.concatenate([np.zeros(0, np.uint64), *found]).view(np.int64)
 
     def floats(self, number: int, dtype: str = "<f4") -> NDArray[Any]:
         """Return all floats of a field, which are of this dtype, be they packed or not."""
@@ -153,7 +156,7 @@ class Message:
     def parts(self, number: int) -> list[bytes]:
         """Return all entries of a field of bytes."""
         chunks = self._chunks.get(number, [])
-        if not all(isinstance(chunk, bytes) for chunk in chunks):
+        if not set(map(type, chunks)) <= {bytes}:
             raise FormatError(f"the protobuf message's field {number} holds numbers where bytes are expected")
         return chunks  # type: ignore[return-value]
 
@@ -207,8 +210,8 @@ def decode_numbers(data: bytes, whole: bool = True) -> tuple[NDArray[np.uint64],
         starts, sizes, ends = starts[: too_long[0]], sizes[: too_long[0]], ends[: too_long[0]]
     elif len(too_long) or (whole and len(data) != (ends[-1] if len(ends) else 0)):
         raise FormatError("the protobuf message has a packed number without an end")
-    values = np.zeros(len(ends), np.uint64)
-    for k in range(int(sizes.max(initial=0))):
+    values = (octets[starts] & np.uint8(0x7F)).astype(np.uint64)
+    for k in range(1, int(sizes.max(initial=0))):
         of = np.flatnonzero(sizes > k)
         values[of] |= (octets[starts[of] + k] & np.uint64(0x7F)).astype(np.uint64) << np.uint64(7 * k)
     return values, ends

@@ -49,7 +49,7 @@ class Answer:
     mean: bool = False
     scale: float = 1.0
 
-    def header(self, score_dtype: str, n_outputs: int) -> dict[str, Any]:
+    def header(self, score_dtype: str) -> dict[str, Any]:
         """Return the header fields of a `Forest`."""
         header = {
             "classes": self.classes,
@@ -58,11 +58,6 @@ class Answer:
             "link_scale": self.scale,
             "aggregation": "mean" if self.mean else "sum",
         }
-        if self.classes is None and n_outputs > 1:
-            raise UnsupportedModelError(
-                f"the ONNX trees predict {n_outputs} values per row, and a forest predicts one; convert one model for "
-                "each"
-            )
         real = np.dtype(score_dtype).type
         if self.above is not None:
             header["decision_threshold"] = float(np.nextafter(real(self.above), real(np.inf)))

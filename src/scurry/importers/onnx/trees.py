@@ -72,13 +72,16 @@ def arrange(ensemble: Ensemble, set_of: NDArray[np.int64]) -> tuple[dict[str, An
 
 def _without_unreachable(ensemble: Ensemble) -> Ensemble:
     """Make leaves of nodes that no root leads to, so that nothing they say counts."""
-    reached = np.zeros(len(ensemble.mode), bool)
+    reached, place = np.zeros(len(ensemble.mode), bool), np.zeros(len(ensemble.mode), np.int64)
     level = ensemble.roots
     while len(level):
         reached[level] = True
         level = level[ensemble.mode[level] != LEAF]
-        level = np.unique(np.concatenate([ensemble.true[level], ensemble.false[level]]))
+        level = np.concatenate([ensemble.true[level], ensemble.false[level]])
         level = level[~reached[level]]
+        # Each node once, so that shared children do not multiply from level to level.
+        place[level] = np.arange(len(level))
+        level = level[place[level] == np.arange(len(level))]
     return replace(
         ensemble,
         mode=np.where(reached, ensemble.mode, np.uint8(LEAF)),

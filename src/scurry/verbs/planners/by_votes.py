@@ -90,10 +90,11 @@ def _check_asked(forest: Forest, options: ExitOptions, method: str) -> None:
             f'method={method!r} evaluates trees in random order, whatever they cost; use "qwyc"', argument="costs"
         )
     if not forest.has_votes:
+        why = "this model adds or averages scores"
+        if forest.wrapper is not None:
+            why = f"this model answers with {forest.wrapper.describe()}"
         raise InputError(
-            f"method={method!r} counts votes of trees that count alike, and this model adds or averages scores; "
-            'use "qwyc"',
-            argument="method",
+            f'method={method!r} counts votes of trees that count alike, and {why}; use "qwyc"', argument="method"
         )
     if options.keep_scores is not None:
         raise InputError('keep_scores needs scores: use method="qwyc"', argument="keep_scores")

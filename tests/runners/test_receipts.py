@@ -1,0 +1,171 @@
+"""Receipts: contributions add up to the score, and what is called certain is certain."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from lightgbm import LGBMClassifier, LGBMRegressor
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+
+import scurry
+from scurry.errors import InputError
+from scurry.promises import Certain, TopK, Values
+from scurry.runners import receipts
+from support.calibration_rows import two_classes
+
+X, Y = two_classes(6000, 0)
+Y3 = (X[:, 0] > 0.6).astype(int) + (X[:, 1] > 0.4)
+FIT, CAL, NEW = slice(0, 800), slice(800, 2000), slice(3800, 3900)
+
+
+@cache
+def make(kind):
+    forest = RandomForestClassifier(21, max_depth=5, random_state=0)
+    boosted = LGBMClassifier(n_estimators=15, num_leaves=8, random_state=0, verbose=-1)
+    exits = {"max_disagreement": 0.05, "random_state": 0}
+    match kind:
+        case "full":
+            return scurry.Predictor.full(scurry.from_model(forest.fit(X[FIT], Y[FIT])))
+        case "scores":
+            return scurry.early_exit(forest.fit(X[FIT], Y[FIT]), X[CAL], method="qwyc", **exits)
+        case "votes":
+            return scurry.early_exit(forest.fit(X[FIT], Y[FIT]), X[CAL], method="minimixed", **exits)
+        case "boosted":
+            return scurry.early_exit(boosted.fit(X[FIT], Y[FIT]), X[CAL], method="qwyc", **exits)
+        case "sentinels":
+            return scurry.early_exit(boosted.fit(X[FIT], Y[FIT]), X[CAL], method="sentinels", **exits)
+        case "classes":
+            return scurry.early_exit(boosted.fit(X[FIT], Y3[FIT]), X[CAL], **exits)
+        case "forest of classes":
+            return scurry.early_exit(forest.fit(X[FIT], Y3[FIT]), X[CAL], method="qwyc", **exits)
+        case "certain":
+            model = GradientBoostingClassifier(n_estimators=15, random_state=0).fit(X[FIT], Y[FIT])
+            return scurry.early_exit(model, promise=Certain())
+        case "values":
+            model = LGBMRegressor(n_estimators=15, num_leaves=8, verbose=-1).fit(X[FIT], X[FIT, 0] * 2 + Y[FIT])
+            return scurry.early_exit(model, X[CAL], promise=Values(0.4), random_state=0)
+        case "steps":
+            return scurry.anytime(forest.fit(X[FIT], Y[FIT]), X[CAL][:500], Y[CAL][:500], order="breadth-ie")
+    raise AssertionError(kind)
+
+
+KINDS = (
+    "full",
+    "scores",
+    "votes",
+    "boosted",
+    "sentinels",
+    "classes",
+    "forest of classes",
+    "certain",
+    "values",
+    "steps",
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_contributions_add_up_to_the_score(kind):
+    fast = make(kind)
+    run = fast.run(X[NEW], **({"max_steps": 40} if kind == "steps" else {}))
+    leaves, forest = fast.forest.apply(X[NEW]), fast.forest
+    for row in range(0, 100, 7):
+        receipt = run.receipt(row)
+        total = receipt.start + receipt.contributions.sum(axis=0) + receipt.estimated
+        np.testing.assert_allclose(total, run.scores[row], atol=1e-9, rtol=0)
+        assert receipt.answer == run.labels[row]
+        assert receipt.stop_reason == run.stop_reason[row]
+        assert len(receipt.trees) == run.trees[row]
+        if kind not in ("steps", "values") and run.complete[row]:
+            # Nothing is estimated: what is left is rounding.
+            assert np.abs(receipt.estimated).max() < 1e-9
+        if kind != "steps":
+            # The features on the paths of the trees evaluated, found by walking down with the row's own values.
+            used = set()
+            for tree in receipt.trees:
+                node = int(forest.tree_offset[tree])
+                while forest.left[node] >= 0:
+                    used.add(int(forest.feature[node]))
+                    x = float(np.asarray(X[NEW][row, forest.feature[node]], forest.input_dtype))
+                    node = int(forest.left[node] if forest.goes_left(node, x) else forest.right[node])
+                assert node == leaves[row, tree]
+            assert receipt.features.tolist() == sorted(used)
+            assert not receipt.contributions[sorted(set(range(6)) - used)].any()
+
+
+def find_hostile_label(forest, by_votes, leaves, evaluated, label, other):
+    """Return the label if the trees that are left give what speaks most for another class."""
+    values = np.eye(forest.n_classes)[forest.value.argmax(axis=1)] if by_votes else forest.leaf_values()
+    nodes = leaves.copy()
+    for tree in set(range(forest.n_trees)) - set(evaluated.tolist()):
+        part = np.arange(*forest.tree_offset[tree : tree + 2])
+        part = part[forest.is_leaf[part]]
+        if values.shape[1] > 1:
+            gain = values[part, other] - values[part, label]
+        elif forest.n_outputs == 1:
+            gain = values[part, 0] * (1 if other else -1)
+        else:
+            output = forest.tree_output[tree]
+            gain = values[part, 0] * (int(output == other) - int(output == label))
+        nodes[tree] = part[gain.argmax()]
+    if by_votes:
+        return values[nodes].sum(axis=0).argmax()
+    scores = forest.scores_at(nodes[None, :])[0]
+    return scores.argmax() if forest.n_outputs > 1 else int(scores[0] > forest.decision_threshold)
+
+
+@pytest.mark.parametrize("kind", ["scores", "votes", "boosted", "classes", "forest of classes"])
+def test_certain_is_what_no_leaves_can_change(kind):
+    fast = make(kind)
+    forest, order, n_certain, n_seen = fast.forest, fast.plan.order, 0, 0
+    for leaves in forest.apply(X[NEW][:12]):
+        for n_trees in range(0, forest.n_trees, forest.trees_per_round):
+            evaluated = order[:n_trees]
+            is_certain = receipts._is_certain(forest, fast.plan, leaves, evaluated)
+            found = {
+                find_hostile_label(forest, kind == "votes", leaves, evaluated, label, other)
+                for label in range(forest.n_classes)
+                for other in range(forest.n_classes)
+                if other != label
+            }
+            # Hostile to every label: if one label is certain, no choice of leaves leads to another.
+            assert is_certain == (len(found) == 1)
+            n_certain, n_seen = n_certain + is_certain, n_seen + 1
+    assert 0 < n_certain < n_seen
+
+
+def test_bounds_of_cells_are_certain():
+    run = make("certain").run(X[NEW])
+    assert all(run.receipt(row).is_certain for row in range(0, 100, 9))
+
+
+def test_margins():
+    run = make("boosted").run(X[NEW])
+    assert run.receipt(3).margin == pytest.approx(abs(run.scores[3]))
+    classes = make("classes").run(X[NEW])
+    assert classes.receipt(3).margin == pytest.approx(np.diff(np.sort(classes.scores[3])[-2:])[0])
+    assert make("values").run(X[NEW]).receipt(0).margin is None
+
+
+def test_a_query():
+    model = LGBMRegressor(n_estimators=15, num_leaves=8, verbose=-1).fit(X[FIT], X[FIT, 0] * 2 + Y[FIT])
+    fast = scurry.early_exit(model, X[CAL], promise=TopK(3, 0.1), groups=np.repeat(np.arange(120), 10), random_state=0)
+    run = fast.run(X[NEW], groups=np.repeat(np.arange(10), 10))
+    receipt = run.receipt(17)
+    assert receipt.start + receipt.contributions.sum() + receipt.estimated == pytest.approx(run.scores[17], abs=1e-9)
+
+
+def test_texts_and_mistakes():
+    run = make("scores").run(X[NEW])
+    text = run.receipt(0).describe()
+    assert f"after {run.trees[0]} of 21 trees" in text
+    assert "column" in text
+    with pytest.raises(InputError, match="row must be below 100"):
+        run.receipt(100)
+    with pytest.raises(InputError, match="row must be a whole number"):
+        run.receipt(-1)
+    shuffled = scurry.early_exit(
+        RandomForestClassifier(21, max_depth=5, random_state=0).fit(X[FIT], Y[FIT]),
+        X[CAL], max_disagreement=0.05, method="minimixed", shuffle="row", random_state=0,
+    )  # fmt: skip
+    with pytest.raises(InputError, match="not recorded"):
+        shuffled.run(X[NEW]).receipt(0)
