@@ -156,8 +156,10 @@ def test_the_tables_of_the_readme_are_made_of_the_stored_results():
 
 
 def test_every_page_of_the_documentation_is_reached():
-    """Every page is in the table of contents of the start page or of the how-to page, and every picture exists."""
-    contents = "".join((TOP / "docs" / name).read_text(encoding="utf-8") for name in ("index.md", "how-to/index.md"))
+    """Every page is in a table of contents (start page, how-to, papers), and every picture exists."""
+    contents = "".join(
+        (TOP / "docs" / name).read_text(encoding="utf-8") for name in ("index.md", "how-to/index.md", "papers.md")
+    )
     for path in BLOCKS:
         if path.relative_to(TOP).parts[0] == "docs" and path.stem != "index":
             assert re.search(rf"(^|[</]){path.stem}>?$", contents, flags=re.MULTILINE), path.name

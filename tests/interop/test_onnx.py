@@ -3,6 +3,8 @@
 Needs the packages of the extra `interop`; `make interop` installs them and runs this.
 """
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -116,6 +118,7 @@ def test_onnxruntime_cuts_fractions_off_in_sets_with_large_members(largest):
     assert run(content, rows)[1][:, 0].tolist() == [1, 2 if largest < 31 else 1, 2, 1]
 
 
+@cache
 def exported_models():
     X, y = data()
     three = data(3)[1]

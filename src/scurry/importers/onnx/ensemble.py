@@ -211,8 +211,8 @@ def _ints(attributes: Mapping[str, Any], name: str, like: str | None = None) -> 
     values = attributes.get(name, np.zeros(0, np.int64))
     if not isinstance(values, np.ndarray) or values.dtype != np.int64 or values.ndim != 1:
         raise FormatError(f"{name} must be a list of integers")
-    if like is not None and len(values) != len(attributes[like]):
-        raise FormatError(f"{name} has {len(values)} entries, {like} has {len(attributes[like])}")
+    if like is not None and len(values) != (size := len(_ints(attributes, like))):
+        raise FormatError(f"{name} has {len(values)} entries, {like} has {size}")
     return values
 
 

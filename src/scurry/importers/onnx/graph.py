@@ -143,9 +143,14 @@ def _read_tensor(tensor: Message) -> tuple[str, NDArray[Any]]:
         values = tensor.floats(10, "<f8")
     else:
         values = tensor.numbers(7 if kind == INT64 else 5).astype(_DTYPES[kind])
-    if min(shape, default=0) < 0 or np.prod(shape, dtype=np.float64) != len(values):
-        raise FormatError(f"its tensor {name!r} has {len(values)} entries, which do not fit the shape {shape[:8]}")
-    return name, values.reshape(shape)
+    try:
+        if min(shape, default=0) < 0:
+            raise ValueError("a size is negative")  # numpy would take it for whatever fits
+        return name, values.reshape(shape)
+    except ValueError as error:
+        raise FormatError(
+            f"its tensor {name!r} has {len(values)} entries, which do not fit the shape {shape[:8]}"
+        ) from error
 
 
 def write_graph(graph: Graph, producer: str, version: str) -> bytes:
