@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scurry.errors import require_extra
-from scurry.forest import as_frame, thread_count
+from scurry.forest import as_frame, count_rows, thread_count
 
 _MAX_ROWS = 20_000  # enough for a steady time per row
 _ROUNDS_BATCH, _ROUNDS_ROW = 5, 100  # a single row takes microseconds, so its shortest time needs more rounds
@@ -50,8 +50,7 @@ def measure_laps(runners: Sequence[Runner], X: Any) -> list[Lap]:
     """
     with require_extra("fit", "timing"):
         from threadpoolctl import threadpool_limits
-    n_given = X.shape[0] if hasattr(X, "shape") else len(X)  # a sparse matrix has no length
-    n_rows, n_cores = min(n_given, _MAX_ROWS), thread_count(None)
+    n_rows, n_cores = min(count_rows(X), _MAX_ROWS), thread_count(None)
     tasks = {f"{n_rows:,} rows, 1 thread": (n_rows, 1, _ROUNDS_BATCH)}
     if n_cores > 1:
         tasks[f"{n_rows:,} rows, {n_cores} threads"] = (n_rows, n_cores, _ROUNDS_BATCH)

@@ -253,6 +253,8 @@ def test_verbs_take_sparse_rows(sparse_rows):
     for name, verb in verbs.items():
         np.testing.assert_array_equal(verb(X).predict(X), verb(X.toarray()).predict(X.toarray()), err_msg=name)
         np.testing.assert_array_equal(verb(X).run(X).trees, verb(X).run(X.toarray()).trees)
+    cascade = scurry.cascade(model, model, X, promise=scurry.promises.Labels(0.1))
+    np.testing.assert_array_equal(cascade.predict(X), model.predict(X))
 
 
 def test_a_folded_pipeline_takes_sparse_rows_unless_it_ends_in_xgboost(sparse_rows):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import Progress
 from scurry.errors import InputError
-from scurry.forest import take_rows
+from scurry.forest import count_rows, take_rows
 
 
 class Expensive:
@@ -66,7 +66,7 @@ class Expensive:
         size, parts, start = batch_size or max(len(rows), 1), [], time.perf_counter()
         for first in range(0, len(rows), size):
             chosen = rows[first : first + size]
-            given = X if len(chosen) == len(X) else take_rows(X, chosen)
+            given = X if len(chosen) == count_rows(X) else take_rows(X, chosen)
             parts.append(check_answers(self._call(given), len(chosen), "what expensive returns"))
             if progress is not None:
                 progress(first + len(chosen), len(rows))

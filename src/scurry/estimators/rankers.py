@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from sklearn.base import is_classifier
 from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.utils.validation import validate_data
@@ -16,7 +15,7 @@ from sklearn.utils.validation import validate_data
 from scurry.checks import check_numbers
 from scurry.errors import InfeasibleError, InputError
 from scurry.estimators.base import BudgetedEstimator, Train, split
-from scurry.forest import Forest
+from scurry.forest import Forest, count_rows
 from scurry.predictor import Predictor
 from scurry.promises import TopK
 from scurry.runners.runner import Run
@@ -119,7 +118,7 @@ class EarlyExitRanker(BudgetedEstimator):
         -------
         self
         """
-        n_rows = X.shape[0] if issparse(X) else len(X) if hasattr(X, "__len__") else 0
+        n_rows = count_rows(X) if hasattr(X, "__len__") else 0
         self._queries = self._calibrating = _read_queries(n_rows, group, groups)
         return super().fit(X, y, **fit_params)
 

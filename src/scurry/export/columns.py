@@ -44,6 +44,7 @@ _SATURATED = 2**30
 _LARGEST_FLOAT = np.finfo(np.float32).max
 _ALMOST_LARGEST = np.nextafter(_LARGEST_FLOAT, np.float32(0))
 _END_OF_CATEGORIES = 2**24  # float32 has no whole numbers without gaps beyond
+_MAX_SHARED, _MAX_COMPACT_COLUMNS = 2**8, 2**8  # thresholds of a column, and columns, that 8 bits number
 _LEFT, _RIGHT, _AS_0 = range(3)  # what missing values do
 _MAX_SHARED = 2**8  # thresholds of a column, and columns, that 8 bits number
 
@@ -204,7 +205,7 @@ def lower_tests(forest: Forest, nodes: NDArray[np.int64], *, quantised: bool, in
     key = ((forest.feature[nodes] * np.int64(2) + categorical) * 2 + is_zero_missing) * 3 + treatment
     keys, column = np.unique(key, return_inverse=True)
     treatment, is_category = keys % 3, keys // 6 % 2 == 1
-    fields = {
+    shared = {
         "feature": keys // 12,
         "zero_is_missing": keys // 3 % 2 == 1,
         "is_category": is_category,
@@ -214,13 +215,13 @@ def lower_tests(forest: Forest, nodes: NDArray[np.int64], *, quantised: bool, in
     thresholds = _round_down(forest, nodes)
     if not quantised:
         missing = np.choose(treatment, [-_LARGEST_FLOAT, _LARGEST_FLOAT, 0.0])
-        columns = Columns(missing=np.where(is_category, of_category, missing), **fields)
+        columns = Columns(missing=np.where(is_category, of_category, missing), **shared)
     else:
         scales = [(0, 0) if is_category[c] else _find_scale(thresholds[column == c]) for c in range(len(keys))]
         shift, offset = np.array(scales, dtype=np.int64).reshape(-1, 2).T
         missing = np.choose(treatment, [_LOWEST, _HIGHEST, np.clip(-offset, _LOWEST, _HIGHEST - 1)])
         missing = np.where(is_category, of_category, missing).astype(np.float64)
-        columns = Columns(missing=missing, shift=shift, offset=offset, **fields)
+        columns = Columns(missing=missing, shift=shift, offset=offset, **shared)
     threshold = columns.encode_thresholds(thresholds, column)
     threshold[categorical] = index
     column = column + np.where(categorical, len(keys), 0)

@@ -313,6 +313,11 @@ def _check_fit(forest: Forest, values: Values, layout: Layout) -> None:
             f"a node of the forest has a number of {int(values.codes.max()):,}, which layout {layout.name!r} does not "
             "hold; use one with wider numbers"
         )
+    if layout.is_compact and isinstance(values.stop, CellTables | SentinelTables):
+        raise InputError(
+            f"layout {layout.name!r} does not hold plans with sentinels or cells, whose leaves differ in more than "
+            'values; use "int16-uint16" or "int16-uint8"'
+        )
     if layout.if_else and not values.is_anytime:
         raise InputError('layout "breadcrumb" is for plans of scurry.anytime; use "int16-uint16" for this one')
     if layout.if_else and forest.max_depth > _MAX_IF_ELSE_DEPTH:

@@ -5,7 +5,7 @@ from scurry.forest.front import Front, RawRows
 from scurry.forest.members import as_member
 from scurry.forest.one_row import RowCall
 from scurry.forest.rows import as_rows, as_value, columns_read, float_columns, in_blocks, text_columns, thread_count
-from scurry.forest.tables import Encoder, as_frame, take_rows
+from scurry.forest.tables import Encoder, as_frame, count_rows, take_rows
 from scurry.forest.tree_answers import decision_slack, leaf_scores, score_step, score_threshold
 from scurry.forest.wrappers import Averaged, Calibrated, Isolation, OneVsRest, Samme, Thresholded, Voted, Wrapper
 
@@ -28,6 +28,7 @@ __all__ = [
     "as_rows",
     "as_value",
     "columns_read",
+    "count_rows",
     "decision_slack",
     "float_columns",
     "in_blocks",

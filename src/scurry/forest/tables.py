@@ -89,9 +89,16 @@ def as_frame(X: Any) -> Any:
 
 
 def take_rows(X: Any, rows: NDArray[np.intp]) -> Any:
-    """Return some rows of an array, or of a DataFrame as a DataFrame of its library."""
+    """Return some rows of an array or a sparse matrix, or of a DataFrame as a DataFrame of its library."""
+    if hasattr(X, "tocsr"):
+        return X.tocsr()[rows]
     frame = as_frame(X)
     return np.asarray(X)[rows] if frame is None else frame[rows].to_native()
+
+
+def count_rows(X: Any) -> int:
+    """Return the number of rows of an array, a table or a sparse matrix, which has no length."""
+    return int(X.shape[0]) if hasattr(X, "tocsr") else len(X)
 
 
 class TableReader:

@@ -16,7 +16,7 @@ from scurry.cascades.certainty import CheapAnswers, ask_cheap
 from scurry.cascades.expensive import Expensive
 from scurry.checks import Progress, check_count, check_number, check_numbers, check_progress
 from scurry.errors import InfeasibleError, InputError, require_extra, warn
-from scurry.forest import Forest, as_rows, take_rows
+from scurry.forest import Forest, as_rows, count_rows, take_rows
 from scurry.formatting import format_number
 from scurry.importers import from_model
 from scurry.predictor import Predictor
@@ -161,7 +161,7 @@ def cascade(
     chosen, why = _choose(candidates, fitting, calibration)
     found = chosen.test(tests, calibration.promise)
     if found is None:
-        raise _infeasible(asked, len(tests.X))
+        raise _infeasible(asked, count_rows(tests.X))
     if found.kept == 0.0:
         warn(
             "no row stays with the cheap model: where it is surest, it already differs from the expensive one too "
@@ -173,7 +173,7 @@ def cascade(
         expensive if model.can_answer else None,
         found.limit,
         router=chosen.router,
-        certificate=_certify(calibration, found, len(tests.X), fitting, chosen, why),
+        certificate=_certify(calibration, found, count_rows(tests.X), fitting, chosen, why),
     )
 
 
@@ -229,13 +229,13 @@ class _Candidate:
 
     def time_us(self, X: Any) -> float:
         """Return the microseconds that it takes for a row of a batch."""
-        some = take_rows(X, np.arange(min(len(X), _N_TIMED)))
+        some = take_rows(X, np.arange(min(count_rows(X), _N_TIMED)))
         times = []
         for _ in range(4):  # the first also pays for what is built at the first use
             start = time.perf_counter()
             ask_cheap(self.predictor, self.router, some)
             times.append(time.perf_counter() - start)
-        return 1e6 * min(times) / len(some)
+        return 1e6 * min(times) / count_rows(some)
 
 
 def _check_promise(promise: Promise | None) -> Promise:
@@ -294,8 +294,8 @@ def _ask_expensive(
     model: Expensive, X: Any, batch_size: int | None, progress: Progress | None, table: str
 ) -> NDArray[Any]:
     if not model.can_answer:
-        return model.recorded(len(X), table)
-    return model.answer(X, np.arange(len(X)), batch_size, progress)
+        return model.recorded(count_rows(X), table)
+    return model.answer(X, np.arange(count_rows(X)), batch_size, progress)
 
 
 def _comparable(answers: NDArray[Any], forest: Forest) -> NDArray[Any]:
@@ -408,7 +408,7 @@ def _certify(
     return Certificate(
         method="cascade",
         n_calibration_rows=len(rows),
-        n_fit_rows=0 if fitting is None else len(fitting.X),
+        n_fit_rows=0 if fitting is None else count_rows(fitting.X),
         n_shared_rows=checked.n_shared,
         why=why,
         recipe=f"scurry.cascade({', '.join(calibration.data)}, promise=scurry.promises.{promise!r})",
