@@ -28,9 +28,9 @@ from numpy.typing import DTypeLike, NDArray
 from scurry import _core
 from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Forest
-from scurry.importers import ubjson
 from scurry.importers.outputs import choose_output
-from scurry.importers.xgboost_outputs import split_vectors
+from scurry.importers.xgboost import ubjson
+from scurry.importers.xgboost.outputs import split_vectors
 
 _LINKS = {
     "reg:squarederror": "identity",
