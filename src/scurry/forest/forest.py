@@ -541,6 +541,18 @@ class Forest(TreeAnswers):
                 "all trees. Import one of the models inside instead, or use scurry.early_exit with the promise Labels"
             )
 
+    def as_sum(self, purpose: str) -> Self:
+        """Return the forest as one sum over all trees, if its labels or values are those of the sum up to rounding.
+
+        A soft vote of random forests is the mean of all their trees, for example. Raise where there is no such sum,
+        because `purpose` needs one.
+        """
+        if self.wrapper is None or not (self.wrapper.decides or self.wrapper.members):
+            return self
+        if not self.wrapper.adds_up:
+            self.refuse_wrapper(purpose)
+        return self.replace(wrapper=None)
+
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the forest as a JSON header and named arrays."""
         header = {name: getattr(self, name) for name in HEADER} | {

@@ -191,7 +191,8 @@ def _import_document(document: Any, categories: Mapping[str, ArrayLike], output:
             "this model, of objective RMSEWithUncertainty, predicts a mean and a variance; train one with RMSE"
         )
     n_targets = 1 if objective in _CLASSIFIER_LINKS else len(bias)
-    at = choose_output(output, n_targets, f"CatBoost model, of objective {objective},")
+    kind = f"CatBoost model, of objective {objective},"
+    at = choose_output(output, n_targets, kind, is_multilabel=objective in _LABELS)
     if n_targets > 1:
         trees, bias = [tree._replace(value=tree.value[:, at : at + 1]) for tree in trees], bias[at : at + 1]
     if any(bias):
