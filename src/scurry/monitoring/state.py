@@ -189,9 +189,13 @@ def find_evidence(record: Record) -> Evidence:
     seen = [
         None if number is None else record.epoch_of(number) for number in (record.alarm_number, record.change_number)
     ]
-    epochs = [
-        int(raised.argmax()) if raised.any() else epoch for raised, epoch in zip((alarms, found), seen, strict=True)
-    ]
+    epochs: list[int | None] = []
+    for raised, epoch in zip((alarms, found), seen, strict=True):
+        if record.setup.promise.NEEDS_LABELS:
+            # Labels that come late fill earlier epochs, so that only all of them together count; see LatestEvidence.
+            epochs.append(int(raised.argmax()) if epoch is None and raised[-1] else epoch)
+        else:
+            epochs.append(int(raised.argmax()) if raised.any() else epoch)
     return Evidence(float(e_values[-1]), *epochs)
 
 
