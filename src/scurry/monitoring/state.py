@@ -140,7 +140,10 @@ class State:
                 f"{_format_rate(part.rate)} ({_format_rate(part.lower)} to {_format_rate(part.upper)}), promised "
                 f"{_format_rate(part.max_rate)}; {part.n_broken:,} of {part.n_shadow:,} {part.unit}{mended}"
             )
-        lines["evidence"] = f"e-value {format_e_value(self.e_value)}; the alarm is at {1 / (1 - self.confidence):.4g}"
+        lines["evidence"] = (
+            f"e-value {format_e_value(self.e_value)} over all rows; the alarm is at {1 / (1 - self.confidence):.4g}"
+            + ("; the detector of changes has raised its own" if self.change else "")
+        )
         if self.n_waiting:
             lines["labels awaited"] = f"{self.n_waiting:,}"
         return lines
