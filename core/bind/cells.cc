@@ -32,8 +32,8 @@ std::size_t check_router(const ForestView& forest) {
       continue;
     }
     const std::size_t below = depth[node - root] + 1;
-    if (forest.category_set[node] >= 0 || below > kMaxRouterDepth) {
-      throw std::invalid_argument("a router has numeric splits, and at most 64 on a path");
+    if (forest.category_set[node] >= 0 || !sends_left(forest, node) || below > kMaxRouterDepth) {
+      throw std::invalid_argument("a router has numeric splits, none at -inf, and at most 64 on a path");
     }
     for (const std::int32_t child : {forest.left[node], forest.right[node]}) {
       if (static_cast<std::size_t>(child) <= node || static_cast<std::size_t>(child) >= forest.n_nodes()) {
