@@ -388,7 +388,8 @@ class Record:
         if container.has_array("waiting_origins"):
             origins = container.array("waiting_origins", np.uint64)
         record.waiting = {
-            name: Waiting(*map(int, row), int(origin)) for name, row, origin in zip(ids, waiting, origins, strict=True)
+            name: Waiting(int(number), int(answer), int(full), int(origin))
+            for name, (number, answer, full), origin in zip(ids, waiting, origins, strict=True)
         }
         n_classes = len(setup.classes)
         if ((kept.labels < UNKNOWN) | (kept.labels >= n_classes)).any() or (

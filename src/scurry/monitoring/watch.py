@@ -521,10 +521,10 @@ class Watch:
 def _check_share(share: Any) -> float:
     if not is_number(share) or not 0.0 < share <= 1.0:
         hint = ""
-        if is_number(share):
-            hint = (
-                "; with 0 nothing would be watched" if share == 0 else f". Did you mean {share / 100:g} ({share:g} %)?"
-            )
+        if is_number(share) and share == 0:
+            hint = "; with 0 nothing would be watched"
+        elif is_number(share) and 1 < share <= 100:
+            hint = f". Did you mean {share / 100:g} ({share:g} %)?"
         raise InputError(f"share must be in (0, 1], got {share!r}{hint}", argument="share")
     return float(share)
 
