@@ -98,6 +98,8 @@ class Cascade:
                 f"{min_certainty!r}",
                 argument="min_certainty",
             )
+        if router is not None:
+            check_instance("router", router, Forest)
         n_classes = None if router is None else router.n_classes
         if n_classes != (None if cheap.forest.is_classifier else 2):
             raise InputError("router is for regressors, and they need one: a classifier of two classes")
