@@ -7,23 +7,20 @@ changes no bit of a sum.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.forest.structure import NODE_ARRAYS
-
-if TYPE_CHECKING:
-    from scurry.forest.forest import Forest
+from scurry.forest.structure import NODE_ARRAYS, ForestFields
 
 MAX_LEAVES = 64  # of a tree in the native loop for small trees
 _MOST_PARTS = 2  # for each tree, on average: with more, walking trees as they are takes hardly more time
 _MAX_NODES = 2**18
 
 
-def cut_trees(forest: Forest) -> Forest | None:
-    """Return a forest whose trees have at most `MAX_LEAVES` leaves, and whose scores are those of `forest`.
+def cut_trees(forest: ForestFields) -> dict[str, Any] | None:
+    """Return the fields of a forest whose trees have at most `MAX_LEAVES` leaves, and whose scores are the same.
 
     Parameters
     ----------
@@ -31,8 +28,8 @@ def cut_trees(forest: Forest) -> Forest | None:
 
     Returns
     -------
-    Forest or None
-        None if that is not possible, or would not pay: trees must be added up, and few of them be larger. The number of
+    dict or None
+        What to replace; None if that is not possible, or would not pay: trees must be added up, and few of them be larger. The number of
         trees and their nodes are others: it is made for an engine alone.
 
     Examples
@@ -42,7 +39,7 @@ def cut_trees(forest: Forest) -> Forest | None:
     >>> X = np.random.default_rng(0).normal(size=(500, 3))
     >>> model = GradientBoostingRegressor(max_leaf_nodes=80, max_depth=None, n_estimators=5).fit(X, X[:, 0] * X[:, 1])
     >>> forest = scurry.from_model(model)
-    >>> cut = cut_trees(forest)
+    >>> cut = forest.replace(**cut_trees(forest))
     >>> cut.n_trees > forest.n_trees, bool((cut.scores(X) == forest.scores(X)).all())
     (True, True)
     """
@@ -71,7 +68,7 @@ def cut_trees(forest: Forest) -> Forest | None:
         fields[side] = np.concatenate(
             [_moved(getattr(copy, side), start) for copy, start in zip(copies, offset[:-1].tolist(), strict=True)]
         )
-    return forest.replace(**fields, tree_offset=offset, tree_output=output, wrapper=None, front=None)
+    return fields | {"tree_offset": offset, "tree_output": output, "wrapper": None, "front": None}
 
 
 class _Copy(NamedTuple):

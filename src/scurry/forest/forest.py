@@ -272,7 +272,7 @@ class Forest(TreeAnswers):
         cut = cut_trees(self) if whole.loop == "walked" else None
         if cut is None:
             return whole
-        parts = _core.Engine(cut.arrays, classes=self.engine_labels, leaf_ids=False)
+        parts = _core.Engine(self.replace(**cut).arrays, classes=self.engine_labels, leaf_ids=False)
         return parts if parts.loop == "sliced" else whole
 
     @cached_property
