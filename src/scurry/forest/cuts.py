@@ -29,8 +29,8 @@ def cut_trees(forest: ForestFields) -> dict[str, Any] | None:
     Returns
     -------
     dict or None
-        What to replace; None if that is not possible, or would not pay: trees must be added up, and few of them be larger. The number of
-        trees and their nodes are others: it is made for an engine alone.
+        What to replace. None if that is not possible, or would not pay: trees must be added up, and not be much larger.
+        The number of trees and their nodes are others: it is made for an engine alone.
 
     Examples
     --------
