@@ -140,7 +140,7 @@ class _Writer:
 
     def __init__(self, forest: Forest, opset: int) -> None:
         self._forest, self._opset = forest.as_sum("be written as ONNX"), opset
-        self._is_joined, forest = self._forest is not forest, self._forest
+        self._is_joined, forest = forest.wrapper is not None and forest.wrapper.decides, self._forest
         self._refuse()
         self._real = np.dtype(forest.score_dtype)
         self._dtype = FLOAT if forest.score_dtype == "float32" else DOUBLE

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry import skops
 from scurry.checks import check_choice, check_instance
 from scurry.errors import FormatError, InputError
-from scurry.forest import skops
 
 _WHAT = "a front, the transformers that rows pass through first,"
 

@@ -5,7 +5,7 @@ import pytest
 from scurry import Predictor
 from scurry.errors import InfeasibleError, InputError
 from scurry.export import LAYOUTS, to_c
-from scurry.export.candidates import list_candidates
+from scurry.export.c.candidates import list_candidates
 from support.anytime_oracle import anytime_of
 from support.strategies import complete_forest
 
