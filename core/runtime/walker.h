@@ -55,6 +55,8 @@ class Walker {
   // Whether a by-column copy pays for n rows that stop soon. They hardly use it, and every row that is moved has to be
   // moved there too, but a rank is only a byte.
   bool worth_columns(std::size_t n) const;
+  // Whether that copy is one of ranks.
+  bool has_ranks() const { return ranked() != nullptr; }
   // Makes the by-column copy of the block that walks are fastest with: keys, or ranks in symmetric and sliced trees. It
   // pays from half a chunk of rows on.
   void index_columns(Scratch& scratch) const;
