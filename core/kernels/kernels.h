@@ -112,6 +112,12 @@ struct SumKernels {
   void (*sum_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n,
                       double* sums);
 
+  // sums[row] += the signed high half of payload[row]
+  void (*add_high_halves)(const std::uint32_t* payload, std::size_t n, std::int32_t* sums);
+  // sums[row][0..width) += table[payload[row]][0..width), both 64-byte aligned; width is 8, 16 or a multiple of 32.
+  void (*add_words)(const std::uint16_t* table, std::size_t width, const std::uint32_t* payload, std::size_t n,
+                    std::uint16_t* sums);
+
   // sums[row] += the signed payload[row]. The bit of each row in exits (kChunk bits per word) says whether its sum is
   // <= lower or >= upper. Arrays over rows have space for n rounded up to a multiple of kChunk.
   void (*add_and_test)(const std::uint32_t* payload, std::size_t n, std::int32_t* sums, std::int32_t lower,

@@ -84,6 +84,33 @@ void sum_vectors(const double* table, std::size_t width, const u32* payload, std
   }
 }
 
+void add_high_halves(const u32* payload, std::size_t n, std::int32_t* sums) {
+  for (std::size_t row = 0; row < n; ++row) sums[row] += static_cast<std::int32_t>(payload[row]) >> 16;
+}
+
+// kParts = 0: the number of vectors is read at run time.
+template <class Part, std::size_t kParts>
+void add_word_parts(const std::uint16_t* table, std::size_t width, const u32* payload, std::size_t n,
+                    std::uint16_t* sums) {
+  const std::size_t parts = kParts ? kParts : width * sizeof(std::uint16_t) / sizeof(Part);
+  for (std::size_t row = 0; row < n; ++row) {
+    const auto* from = reinterpret_cast<const Part*>(table) + payload[row] * parts;
+    auto* to = reinterpret_cast<Part*>(sums) + row * parts;
+    for (std::size_t part = 0; part < parts; ++part) to[part] += from[part];
+  }
+}
+
+void add_words(const std::uint16_t* table, std::size_t width, const u32* payload, std::size_t n, std::uint16_t* sums) {
+  using Eight [[gnu::vector_size(16), gnu::may_alias]] = std::uint16_t;
+  using Some [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = std::uint16_t;
+  switch (width) {
+    case 8: return add_word_parts<Eight, 1>(table, width, payload, n, sums);
+    case 16: return add_word_parts<Eight, 2>(table, width, payload, n, sums);
+    case 32: return add_word_parts<Some, 64 / sizeof(Some)>(table, width, payload, n, sums);
+    default: return add_word_parts<Some, 0>(table, width, payload, n, sums);
+  }
+}
+
 // Bit i of the result is the sign of lane i.
 inline std::uint64_t bits_of(Signed lanes) {
 #if defined(__AVX512F__)
@@ -338,7 +365,8 @@ void test_lanes(const LaneTest& test, const std::int32_t* sums, std::size_t widt
 
 }  // namespace
 
-const SumKernels kSumKernels = {add_doubles,     add_floats, add_vectors, sum_vectors, add_and_test,
-                                add_int_vectors, top_two,    test_leads,  test_leads_of, add_lanes, test_lanes};
+const SumKernels kSumKernels = {add_doubles,  add_floats,      add_vectors, sum_vectors, add_high_halves, add_words,
+                                add_and_test, add_int_vectors, top_two,     test_leads,  test_leads_of,   add_lanes,
+                                test_lanes};
 
 }  // namespace scurry::SCURRY_ISA

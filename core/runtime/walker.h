@@ -90,9 +90,7 @@ class Walker {
   void for_each_block(std::size_t n_rows, std::size_t n_threads, Work work) const;
 
  private:
-  // Keys of a block should stay in the second-level cache while all trees are walked.
-  static constexpr std::size_t kBlockBytes = 512 * 1024, kMinBlockRows = 512, kMaxBlockRows = 4096;
-
+  std::size_t block_rows() const;
   // What the ranks of rows are made by, if trees are evaluated with ranks.
   const RankedColumns* ranked() const {
     return symmetric_ ? &symmetric_->ranks() : sliced_ ? &sliced_->ranks() : nullptr;
@@ -121,7 +119,7 @@ void for_each_range(std::size_t n_rows, std::size_t max_rows, std::size_t n_thre
 
 template <class Work>
 void Walker::for_each_block(std::size_t n_rows, std::size_t n_threads, Work work) const {
-  for_each_range(n_rows, std::clamp(rows_in(kBlockBytes), kMinBlockRows, kMaxBlockRows), n_threads, work);
+  for_each_range(n_rows, block_rows(), n_threads, work);
 }
 
 }  // namespace scurry
