@@ -207,9 +207,13 @@ def _shares(
         curves = runs.curves[title][chosen]
         mean = curves.mean(axis=0)
         share, at = _share_at(mean, _level(paper, level, mean[0, 1], n_errors))
-        return share, float(curves[:, at, 0].std(ddof=1)) if len(chosen) > 1 else 0.0
+        return share, _deviation(curves[:, at, 0])
 
     return of
+
+
+def _deviation(values: NDArray[np.float64]) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else 0.0
 
 
 def _drawn(n_runs: int) -> NDArray[np.int64]:
@@ -234,7 +238,7 @@ def _cells(name: str, runs: Runs, item: str, n_errors: float = 0.0) -> list[Clai
             item,
             f"{paper.title}: deviation of the unpruned cost",
             paper.cost_deviation,
-            _resampled(lambda chosen: float(runs.curves["ensemble"][chosen, 0, 0].std(ddof=1)), n_runs),
+            _resampled(lambda chosen: _deviation(runs.curves["ensemble"][chosen, 0, 0]), n_runs),
             "",
             paper,
             n_runs,
@@ -249,7 +253,11 @@ def _cells(name: str, runs: Runs, item: str, n_errors: float = 0.0) -> list[Clai
             claims.append(_of_all(item, f"{what}: cost", paper.shares[title][at], share, "%", paper, n_runs))
             published = paper.deviations[title][at]
             claims.append(_of_all(item, f"{what}: deviation of the cost", published, deviation, "", paper, n_runs))
-    return claims
+    return [claim for claim in claims if n_runs > 1 or "deviation" not in claim.what]
+
+
+def _at_levels(name: str, runs: Runs, item: str, n_errors: float) -> list[Claim]:
+    return [claim for claim in _cells(name, runs, item, n_errors) if "unpruned" not in claim.what]
 
 
 def _of_all(
@@ -280,6 +288,14 @@ def _of_all(
     )
 
 
+def _main(name: str) -> Reading:
+    """The reading that a dataset's row of the table is set beside: the likeliest one.
+
+    Forest's errors are far from the published ones with seven classes, and close with two and the validation rows.
+    """
+    return TWO_CLASSES if name == "covertype" else AS_WRITTEN
+
+
 def _not_run(name: str) -> list[Claim]:
     paper = TABLE_1[name]
     stand_in = next(other for other, of in STAND_INS.items() if of == name)
@@ -304,8 +320,8 @@ def _result(arguments: argparse.Namespace) -> Result:
     readings = _reading_claims(found, arguments)
     claims: list[Claim] = []
     for name in TABLE_1:
-        if (AS_WRITTEN, name) in found:
-            claims += _cells(name, found[AS_WRITTEN, name], "Table 1")
+        if (_main(name), name) in found:
+            claims += _cells(name, found[_main(name), name], "Table 1")
         elif name in STAND_INS.values():
             claims += _not_run(name)
     claims = [_explained(claim, readings) for claim in claims]
@@ -330,13 +346,15 @@ def _reading_claims(found: Mapping[tuple[Reading, str], Runs], arguments: argpar
         for name in TABLE_1:
             if (runs := found.get((reading, name))) is None:
                 continue
-            if reading is not AS_WRITTEN:
+            if reading is not _main(name):
                 claims += _cells(name, runs, f"Table 1: {reading.title}")
                 continue
-            claims += [claim for claim in _cells(name, runs, f"Table 1: {plus}", 1.0) if "unpruned" not in claim.what]
-            mean = _runs(reading, name, arguments.repeats, arguments.quick, by_votes=False)
-            if mean is not None:
-                claims += _cells(name, mean, "Table 1: trees joined by the mean of their class shares")
+            by_mean = _runs(reading, name, arguments.repeats, arguments.quick, by_votes=False)
+            claims += _at_levels(name, runs, f"Table 1: {plus}", 1.0)
+            if by_mean is not None:
+                joined = "trees joined by the mean of their class shares"
+                claims += _cells(name, by_mean, f"Table 1: {joined}")
+                claims += _at_levels(name, by_mean, f"Table 1: {joined}; {plus}", 1.0)
     # Whether the deviation of the cost is as published says nothing about most readings.
     claims = [claim for claim in claims if "deviation" not in claim.what or claim.item.endswith(TWO_CLASSES.title)]
     for reading in UNPRUNED:
@@ -366,16 +384,16 @@ def _ensemble_is_cheaper(found: Mapping[tuple[Reading, str], Runs]) -> list[Clai
     """The paper's main statement, on its data and on those that stand in."""
     claims = []
     for (reading, name), runs in found.items():
-        if reading is not (TWO_CLASSES if name == "covertype" else AS_WRITTEN):
+        if reading is not _main(name):
             continue
         paper = TABLE_1[STAND_INS.get(name, name)]
         title = f"{name} (for {paper.title})" if name in STAND_INS else paper.title
         for level in LEVELS:
             single, whole = (_shares(runs, kind, paper, level) for kind in ("single trees", "ensemble"))
             saved = _resampled(lambda chosen: single(chosen)[0] - whole(chosen)[0], len(runs.jumps))  # noqa: B023
-            what = f"{title}, {level}: cost of single trees minus cost of the ensemble"
+            what = f"{title}, {level}: cost of single trees minus cost of the ensemble, in % of the unpruned cost"
             item = "“Ensemble pruning always performs better than individual pruning”"
-            claims.append(_of_all(item, what, None, saved, "% of the unpruned cost", None, len(runs.jumps), above=0.0))
+            claims.append(_of_all(item, what, None, saved, "%", None, len(runs.jumps), above=0.0))
     return claims
 
 
@@ -440,7 +458,8 @@ def _is_vertex() -> bool:
 def _notes(claims: Sequence[Claim]) -> tuple[str, ...]:
     open_cells = [claim.what for claim in claims if claim.verdict == UNEXPLAINED]
     return (
-        "**How it is read.** Forests vote. All runs are pruned at the same values of λ, and a level is the published "
+        "**How it is read.** Forest: the most common class against the others, trees grown on training and validation "
+        "rows. Forests vote. All runs are pruned at the same values of λ, and a level is the published "
         "error divided by the published unpruned error, times our unpruned error. Intervals of costs at a level and of "
         f"deviations are from {N_DRAWS} sets of runs (folds, for Sonar and Heart) drawn with replacement, widened for "
         "the scatter of the published mean. The published errors at the two levels are not claims of their own: they "
@@ -454,9 +473,9 @@ def _notes(claims: Sequence[Claim]) -> tuple[str, ...]:
 def _pictures(found: Mapping[tuple[Reading, str], Runs]) -> Iterator[Picture]:
     """Mean curves with the published cells, and the cost of single runs along the trade-off."""
     for (reading, name), runs in found.items():
-        if name in STAND_INS or reading not in (AS_WRITTEN, TWO_CLASSES):
+        if name in STAND_INS or reading is not _main(name):
             continue
-        paper, suffix = TABLE_1[name], "" if reading is AS_WRITTEN else ", two classes and validation rows"
+        paper = TABLE_1[name]
         lines = []
         for color, title in enumerate(METHODS):
             costs, errors = (
@@ -465,14 +484,14 @@ def _pictures(found: Mapping[tuple[Reading, str], Runs]) -> Iterator[Picture]:
             )
             x, y = costs.mean(axis=0), errors.mean(axis=0)
             reach = 2 * errors.std(axis=0) / np.sqrt(len(errors))
-            shown = y <= 2.2 * y[0]
+            shown = y <= 1.7 * y[0]
             lines.append(Line(title, *_listed(x[shown], y[shown], (y - reach)[shown], (y + reach)[shown]), color=color))
             share = (100.0, *paper.shares[title])
             lines.append(
                 Line(f"{title}, published", share, tuple(100 * e for e in paper.errors), color=color, marks=True)
             )
-        file = f"table-1-{name}" + ("" if reading is AS_WRITTEN else "-two-classes")
-        yield Picture(file, "Table 1", f"{paper.title}{suffix}", "cost, % of unpruned", "test error, %", tuple(lines))
+        axes = ("cost, % of unpruned", "test error, %")
+        yield Picture(f"table-1-{name}", "Table 1", f"{paper.title}, {len(runs.jumps)} runs", *axes, tuple(lines))
     heart = found.get((AS_WRITTEN, "heart_statlog"))
     if heart is not None:
         x = np.log10(grid("heart_statlog", "ensemble"))

@@ -143,7 +143,6 @@ def test_file_fetched_by_hand(data_folder):
 @pytest.mark.parametrize(
     ("name", "n_features", "labels"),
     [
-        ("miniboone", 50, ("background", "signal")),
         ("yahoo_ltr", 519, (0, 1, 2, 3, 4)),
         ("scene15", 184 * 15, tuple(range(15))),
         ("cifar10", 400, (0, 1)),
@@ -159,6 +158,19 @@ def test_files_shaped_as_the_papers_have_them(name, n_features, labels, data_fol
     np.testing.assert_array_equal(data.X, X)
     assert data.y.tolist() == y.tolist()
     assert data.feature_names == tuple(header[:-1])
+
+
+def test_a_file_with_the_rows_and_columns_of_miniboone(data_folder):
+    n_rows = 130_064
+    columns = {f"f{at}": Column(np.arange(n_rows, dtype=np.int32)) for at in range(50)}
+    labels = Column((np.arange(n_rows) < 36_499).astype(np.int8), np.array(["background", "signal"]))
+    write_npz(data_folder / "miniboone.npz", columns | {"target": labels})
+    data = datasets.load("miniboone")
+    assert data.X.shape == (n_rows, 50)
+    assert (data.y == "signal").sum() == 36_499
+    write_npz(data_folder / "miniboone.npz", {name: Column(column.values[:30]) for name, column in columns.items()})
+    with pytest.raises(FormatError, match="does not have the columns"):
+        datasets.load("miniboone")
 
 
 @pytest.mark.parametrize(
