@@ -59,11 +59,11 @@ def make_result(found: Found, share: float, n_runs: int) -> Result:
         "to price prunings on, 58,101 to test on), 40 trees by entropy, all features at each split. nomao, two "
         f"classes, 118 features: {min(1, 2.5 * share):.0%} of 12,062, 5,169 and 17,231 rows. satimage: Scene15's "
         "1,500, 300 and 2,685 rows, 60 trees, 3 or 18 of 36 features drawn at each split. BudgetPrune is the exact "
-        "path, refined between its prunings; λ alone is what a sweep of λ finds. CCP offers every pruning of its path, GreedyPrune "
-        "every round for four λ, BudgetRF forests grown with a tolerated impurity, GreedyMiser 1,000 rounds (300 where "
-        "features have prices) at the learning rate of .03, .1, .3 and 1 that was best on the first run's validation "
-        "rows, two weights of cost, and the first 1/3, 1/10 and 1/30 of the rounds. Differences are means over budgets "
-        "of 5 to 100 % of the unpruned cost, in percentage points.",
+        "path, refined between its prunings; λ alone is what a sweep of λ finds. CCP offers every pruning of its "
+        "path, GreedyPrune every round for four λ, BudgetRF forests grown with a tolerated impurity, GreedyMiser "
+        "1,000 rounds (300 where features have prices) at the learning rate of .03, .1, .3 and 1 that was best on the "
+        "first run's validation rows, two weights of cost, and the first 1/3, 1/10 and 1/30 of the rounds. "
+        "Differences are means over budgets of 5 to 100 % of the unpruned cost, in percentage points.",
         "**What is not explained:** " + ("; ".join(open_claims) if open_claims else "nothing") + ".",
     )
     return Result(
