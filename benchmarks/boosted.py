@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 import scurry
 from scurry import datasets
-from scurry.verbs.planners.by_scores import score_step, tree_scores
 
 N_TREES = 500
 
@@ -50,8 +49,7 @@ def load(name: str) -> Rows:
 
 def scores_of(forest: scurry.Forest, *sets_of_rows: NDArray[np.float32]) -> list[NDArray[np.float64]]:
     """What each tree adds to each row; the model's base score is in its first tree or in its threshold."""
-    step = score_step(forest)
-    return [tree_scores(forest, rows, step) for rows in sets_of_rows]
+    return [forest.tree_scores(rows) for rows in sets_of_rows]
 
 
 def _boost(X: NDArray[Any], y: NDArray[Any], n_trees: int, learning_rate: float, depth: int) -> Any:
