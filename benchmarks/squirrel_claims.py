@@ -1,6 +1,11 @@
+"""What the paper on step orders claims, next to what forests here gave."""
+
 from __future__ import annotations
+
 from dataclasses import dataclass, field
+
 from scurry.orders import ORDERS
+
 PAPER_ORDERS = [order for order in ORDERS if order != "auto"]
 OURS = {
     "auto": ("auto", "plain"),
@@ -26,5 +31,10 @@ class Run:
     seconds: dict[str, float]
     curves: dict[str, list[float]] = field(default_factory=dict)
 
-def describe(*a): pass
-def result_of(*a): pass
+
+def describe(*a):
+    pass
+
+
+def result_of(*a):
+    pass

@@ -39,7 +39,7 @@ from squirrel_claims import CHOSEN, OURS, PAPER_ORDERS, Run, describe, result_of
 
 # Rows of the larger datasets, of which the search for the Optimal Order would take hours; 0 is all.
 ROWS = {
-    "adult": 0,
+    "adult": 12_000,
     "covertype": 12_000,
     "letter": 8_000,
     "magic": 0,
@@ -50,6 +50,7 @@ ROWS = {
     "wearable_body_postures": 12_000,
 }
 QUICK_ROWS = 6_000
+OURS_SEEDS = 2  # scurry's own orders, which no published figure stands beside, are found in the first seeds only
 SMALL = [(n_trees, depth) for n_trees in (4, 5, 6, 7) for depth in (4, 5, 6, 7)]
 LARGE = [(n_trees, depth) for n_trees in (5, 10, 20) for depth in (2, 5, 10, 20)]
 QUICK_SMALL, QUICK_LARGE = [(4, 4), (5, 5), (6, 6)], [(5, 5), (10, 5), (20, 5), (10, 10)]
@@ -198,10 +199,12 @@ def _compare(cell: dict[str, Any]) -> dict[str, Any]:
         left_out += ("depth-qwyc", "breadth-qwyc")
     chosen = [order for order in PAPER_ORDERS if order not in left_out]
     found = {order: split.find(order, seed=seed) for order in chosen}
-    found |= {title: split.find(order, readout=readout, seed=seed) for title, (order, readout) in OURS.items()}
+    ours = OURS if seed < OURS_SEEDS else {}
+    found |= {title: split.find(order, readout=readout, seed=seed) for title, (order, readout) in ours.items()}
     curves = {name: split.curve(order) for name, order in found.items()}
     nmas = {name: nma(curve) for name, curve in curves.items()}
-    nmas[CHOSEN] = nmas[max(("auto", "auto, weighted"), key=lambda name: found[name].curve.mean())]
+    if ours:
+        nmas[CHOSEN] = nmas[max(("auto", "auto, weighted"), key=lambda name: found[name].curve.mean())]
     padded = {order: nmas[order] for order in chosen}
     if split.forest.tree_depth.min() < split.forest.tree_depth.max():
         forest = pad_trees(split.forest)
