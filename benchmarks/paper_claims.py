@@ -12,12 +12,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from paper_charts import Chart
 from report import commit
 
 FOLDER = Path(__file__).parent / "papers" / "results"
@@ -94,21 +92,6 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Table:
-    """Further figures that a page shows, which no published one stands beside."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
-
-    @classmethod
-    def of(cls, fields: dict[str, Any]) -> Table:
-        """Return the table that JSON has kept."""
-        return cls(fields["title"], tuple(fields["header"]), tuple(map(tuple, fields["rows"])), fields["note"])
-
-
-@dataclass(frozen=True)
 class Result:
     """All claims of a paper, and how they were obtained.
 
@@ -122,10 +105,6 @@ class Result:
         Paragraphs of the page.
     seeds : str
     commit, date : str
-    charts : tuple of Chart
-        Pictures, each after the claims of its item.
-    tables : tuple of Table
-        After the notes.
     """
 
     paper: str
@@ -136,8 +115,6 @@ class Result:
     seeds: str = ""
     commit: str = ""
     date: str = ""
-    charts: tuple[Chart, ...] = ()
-    tables: tuple[Table, ...] = ()
 
     def store(self) -> Path:
         """Write the result where the pages are made from."""
@@ -152,9 +129,7 @@ class Result:
         """Read what `store` wrote."""
         fields = json.loads(path.read_text(encoding="utf-8"))
         claims = tuple(Claim(**claim | {"obtained": tuple(claim["obtained"])}) for claim in fields.pop("claims"))
-        charts = tuple(map(Chart.of, fields.pop("charts", ())))
-        tables = tuple(map(Table.of, fields.pop("tables", ())))
-        return cls(claims=claims, charts=charts, tables=tables, notes=tuple(fields.pop("notes")), **fields)
+        return cls(claims=claims, notes=tuple(fields.pop("notes")), **fields)
 
 
 def count_verdicts(claims: Sequence[Claim]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Write the pages ``docs/papers/PAPER.md`` and their pictures from stored results: published, obtained, verdict, why.
+"""Write the pages ``docs/papers/PAPER.md`` from the stored results: published, obtained, interval, verdict, why.
 
 python benchmarks/paper_pages.py            # --check: only say whether a page is out of date
 """
@@ -9,7 +9,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from paper_charts import draw
 from paper_claims import FOLDER, NOT_RUN, Claim, Result, count_verdicts
 
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "papers"
@@ -21,18 +20,11 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is out of date")
     check = parser.parse_args().check
     for path in sorted(FOLDER.glob("*.json")):
-        for name, text in write_files(Result.load(path)).items():
-            page = PAGES / name
-            if check and (not page.exists() or page.read_text(encoding="utf-8") != text):
-                sys.exit(f"{page.name} is not what {path.name} says; run python benchmarks/paper_pages.py")
-            if not check:
-                page.write_text(text, encoding="utf-8")
-
-
-def write_files(result: Result) -> dict[str, str]:
-    """Return the page of a paper and its pictures, by file name."""
-    pictures = {f"{result.paper}-{chart.name}.svg": draw(chart) for chart in result.charts}
-    return {f"{result.paper}.md": write_page(result)} | pictures
+        page, text = PAGES / f"{path.stem}.md", write_page(Result.load(path))
+        if check and (not page.exists() or page.read_text(encoding="utf-8") != text):
+            sys.exit(f"{page.name} is not what {path.name} says; run python benchmarks/paper_pages.py")
+        if not check:
+            page.write_text(text, encoding="utf-8")
 
 
 def write_page(result: Result) -> str:
@@ -54,16 +46,8 @@ def write_page(result: Result) -> str:
         lines += ["", f"## {item}", "", "| | published | obtained | repeats | interval | verdict | why |"]
         lines.append("|---|--:|--:|--:|--:|---|---|")
         lines += [_row(claim) for claim in result.claims if claim.item == item]
-        for chart in result.charts:
-            if chart.item == item:
-                lines += ["", f"![{chart.caption}]({result.paper}-{chart.name}.svg)"]
     for note in result.notes:
         lines += ["", note]
-    for table in result.tables:
-        lines += ["", f"## {table.title}", "", f"| {' | '.join(table.header)} |"]
-        lines.append("|---" + "|--:" * (len(table.header) - 1) + "|")
-        lines += [f"| {' | '.join(row)} |" for row in table.rows]
-        lines += ["", table.note] if table.note else []
     return "\n".join(lines) + "\n"
 
 

@@ -63,13 +63,9 @@ class Drawing:
             f'font-weight="{weight}">{words}</text>'
         )
 
-    def svg(self) -> str:
-        """Return the picture as SVG."""
-        return "\n".join([*self.parts, "</svg>"]) + "\n"
-
     def save(self, name: str) -> None:
         """Write the picture as an SVG file."""
-        (FOLDER / f"{name}.svg").write_text(self.svg(), encoding="utf-8")
+        (FOLDER / f"{name}.svg").write_text("\n".join([*self.parts, "</svg>"]) + "\n", encoding="utf-8")
 
 
 def exit_rule() -> None:

@@ -10,20 +10,16 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 from paper_claims import CLOSE, EXPLAINED, FOLDER, NOT_RUN, UNEXPLAINED, Claim, Result, count_verdicts  # noqa: E402
-from paper_pages import PAGES, write_files  # noqa: E402
+from paper_pages import PAGES, write_page  # noqa: E402
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
 def test_pages_are_what_results_say(path):
-    result = Result.load(path)
-    assert {chart.item for chart in result.charts} <= {claim.item for claim in result.claims}
-    for name, text in write_files(result).items():
-        assert (PAGES / name).read_text(encoding="utf-8") == text
+    assert (PAGES / f"{path.stem}.md").read_text(encoding="utf-8") == write_page(Result.load(path))
 
 
-def test_every_page_and_picture_has_a_result():
-    written = {name for path in FOLDER.glob("*.json") for name in write_files(Result.load(path))}
-    assert {page.name for page in PAGES.iterdir()} == written
+def test_every_page_has_a_result():
+    assert {page.stem for page in PAGES.glob("*.md")} == {path.stem for path in FOLDER.glob("*.json")}
 
 
 def test_verdicts_follow_from_the_numbers():
