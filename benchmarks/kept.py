@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from report import RESULTS, commit
+from report import RESULTS
+from report import commit as _find_commit
+
+commit = cache(_find_commit)  # asked once; it takes longer than many cells
 
 
 class Kept:

@@ -82,15 +82,19 @@ def _table(claims: Sequence[Claim], item: str) -> list[str]:
 
 
 def _row(claim: Claim) -> str:
+    return f"| {' | '.join(claim_cells(claim))} |"
+
+
+def claim_cells(claim: Claim) -> list[str]:
+    """Return what a table says of a claim: what it is, published, obtained, repeats, interval, verdict and why."""
     published = "says so" if claim.published is None else _number(claim.published, claim.unit)
     if claim.above is not None:
         published = f"above {_number(claim.above, claim.unit)}"
     if claim.verdict == NOT_RUN:
-        return f"| {claim.what} | {published} | – | 0 | – | {claim.verdict} | {claim.why} |"
+        return [claim.what, published, "–", "0", "–", claim.verdict, claim.why]
     unit = "" if claim.published is None and claim.above is None else claim.unit
     interval = "–" if claim.interval is None else " to ".join(_number(end, unit) for end in claim.interval)
-    mean, n = _number(claim.mean, unit), claim.n_obtained
-    return f"| {claim.what} | {published} | {mean} | {n} | {interval} | {claim.verdict} | {claim.why} |"
+    return [claim.what, published, _number(claim.mean, unit), str(claim.n_obtained), interval, claim.verdict, claim.why]
 
 
 def _number(value: float, unit: str) -> str:
