@@ -88,8 +88,8 @@ def result_of(runs: Sequence[Run], more: Sequence[Run], timer: Timer, generation
         ),
         *_figure_3(timer),
         *_figure_4(generation),
-        *_figure_5(runs),
-        *_figure_6(runs),
+        *_figure_5(runs, more),
+        *_figure_6(runs, more),
         *(_share_claim(runs, *share, "highest of the same forest") for share in SHARES),
     ]
     return Result(
@@ -104,7 +104,7 @@ def result_of(runs: Sequence[Run], more: Sequence[Run], timer: Timer, generation
             *(_share_claim(runs, *share, reading, padded=True) for reading in READINGS for share in SHARES),
             *(_share_claim(more, *share, reading, more=True) for reading in READINGS for share in SHARES if more),
         ),
-        pictures=(*_pictures_of_figures(runs, timer, generation), _picture_6(runs, optimal=True)),
+        pictures=(*_pictures_of_figures([*runs, *more], timer, generation), _picture_6(runs, more)),
         tables=(_table_6(runs, optimal=True), _table_6(runs, optimal=False), *_our_tables(more)),
     )
 
@@ -217,7 +217,7 @@ def _rounded(values: Iterable[float]) -> tuple[float, ...]:
     return tuple(round(float(value), 4) for value in values)
 
 
-def _figure_5(runs: Sequence[Run]) -> list[Claim]:
+def _figure_5(runs: Sequence[Run], more: Sequence[Run]) -> list[Claim]:
     shown = [run for run in runs if run.curves]
     if not shown:
         return []
@@ -225,9 +225,7 @@ def _figure_5(runs: Sequence[Run]) -> list[Claim]:
     slow = ("breadth-ie", "breadth-re", "random")
     gap = [100 * (min(run.nma[o] for o in fast) - max(run.nma[o] for o in slow)) for run in shown]
     ends = [len({round(curve[end], 4) for curve in run.curves.values()}) == 1 for run in shown for end in (0, -1)]
-    unoptimal = [
-        100 * (min(run.nma[o] for o in fast) - run.nma["unoptimal"]) for run in shown if "unoptimal" in run.nma
-    ]
+    unoptimal = [100 * (min(run.nma[o] for o in fast) - run.nma["unoptimal"]) for run in more if run.curves]
     item = "Figure 5"
     points = "points of NMA between the slowest of the fast and the fastest of the slow"
     return [
@@ -239,7 +237,7 @@ def _figure_5(runs: Sequence[Run]) -> list[Claim]:
     ]
 
 
-def _figure_6(runs: Sequence[Run]) -> list[Claim]:
+def _figure_6(runs: Sequence[Run], more: Sequence[Run]) -> list[Claim]:
     item = "Figure 6"
     small, large = ([run for run in runs if run.optimal == optimal] for optimal in (True, False))
 
@@ -252,7 +250,7 @@ def _figure_6(runs: Sequence[Run]) -> list[Claim]:
     def worst(part: list[Run]) -> bool:
         return _average(part, "unoptimal") <= min(_average(part, order) for order in _orders(part))
 
-    with_worst = [run for run in small if "unoptimal" in run.nma]
+    with_worst = [run for run in more if "unoptimal" in run.nma]
     range_of = {
         binary: _by_seed(
             [run for run in small if run.is_binary == binary],
@@ -383,7 +381,7 @@ def _pictures_of_figures(runs: Sequence[Run], timer: Timer, generation: Generati
         lines = []
         for at, order in enumerate(wanted):
             curves = [run.curves[order] for run in shown if order in run.curves]
-            if curves and len({len(curve) for curve in curves}) == 1:
+            if curves:
                 mean = np.mean(curves, axis=0).round(4)
                 lines.append(Line(order, tuple(map(float, range(len(mean)))), tuple(mean), color=at))
         title = f"Accuracy after each step: letter, {shown[0].trees} trees of depth {shown[0].depth}"
@@ -399,8 +397,9 @@ def _plain(lines: Sequence[Line]) -> tuple[Line, ...]:
     )
 
 
-def _picture_6(runs: Sequence[Run], *, optimal: bool) -> Picture:
-    parts = _by_dataset([run for run in runs if run.optimal == optimal])
+def _picture_6(runs: Sequence[Run], more: Sequence[Run]) -> Picture:
+    """Draw the mean NMA by dataset and order; the Unoptimal Order was found on more rows only."""
+    parts = _by_dataset([run for run in (*runs, *more) if run.optimal])
     shown = ("optimal", "backward-squirrel", "forward-squirrel", "depth-ie", "breadth-ie", "random", "unoptimal")
     lines = []
     for at, order in enumerate(shown):

@@ -2,9 +2,9 @@
 
 500 LightGBM trees on adult and nomao, rules fitted on training rows and compared at equal differences on test rows;
 public data of the same size and kind in place of the paper's private sets; and small instances on which every order can
-be tried. Evaluation times are the matter of ``qwyc_times.py``, promises that of ``certified.py`` and ``promise.py``.
-Each finished cell is kept on disk, so that a run that was interrupted, or is asked for more repeats, goes on where it
-was. Without ``--quick``, the claims of the paper are stored in ``papers/results``.
+be tried. Evaluation times are the matter of ``qwyc_times.py``, promises that of ``certified_scores.py`` and
+``promise.py``. Each finished cell is kept on disk, so that a run that was interrupted, or is asked for more repeats,
+goes on where it was. Without ``--quick``, the claims of the paper are stored in ``papers/results``.
 
     python benchmarks/papers/qwyc.py --quick
     python benchmarks/papers/qwyc.py --repeats 10
