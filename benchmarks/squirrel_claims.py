@@ -365,15 +365,15 @@ def _pictures_of_figures(runs: Sequence[Run], timer: Timer, generation: Generati
             )
             for at, order in enumerate(timer[10][0])
         ]
-        title = "Steps taken before a timer expires: adult, 10 trees of depth 10"
-        pictures.append(Picture("figure-3", "Figure 3", title, "timer, µs", "share of steps", _plain(lines)))
+        title = "Steps before a timer: adult, 10 trees of depth 10"
+        pictures.append(Picture("figure-3", "Figure 3", title, "timer, µs", "share", _plain(lines)))
     lines = []
     for at, order in enumerate(generation[0]):
         sizes = tuple(map(float, generation[0][order]))
         seconds = [[np.log10(max(one[order][str(int(n))][0], 1e-5)) for n in sizes] for one in generation]
         lines.append(Line(order, sizes, tuple(np.mean(seconds, axis=0).round(4)), color=at))
     title = "Time to find an order: adult, trees of depth 8"
-    pictures.append(Picture("figure-4", "Figure 4", title, "trees", "log10 of CPU seconds", _plain(lines)))
+    pictures.append(Picture("figure-4", "Figure 4", title, "trees", "log10 s", _plain(lines)))
     shown = [run for run in runs if run.curves]
     if shown:
         wanted = ("optimal", "backward-squirrel", "forward-squirrel", "depth-ie", "breadth-ie", "random", "unoptimal")
@@ -385,7 +385,7 @@ def _pictures_of_figures(runs: Sequence[Run], timer: Timer, generation: Generati
                 mean = np.mean(curves, axis=0).round(4)
                 lines.append(Line(order, tuple(map(float, range(len(mean)))), tuple(mean), color=at))
         title = f"Accuracy after each step: letter, {shown[0].trees} trees of depth {shown[0].depth}"
-        pictures.append(Picture("figure-5", "Figure 5", title, "steps", "test accuracy", _plain(lines)))
+        pictures.append(Picture("figure-5", "Figure 5", title, "steps", "accuracy", _plain(lines)))
     return pictures
 
 
