@@ -120,6 +120,21 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Further figures of a page, with no published ones beside them."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+    @classmethod
+    def load(cls, fields: dict[str, Any]) -> Table:
+        """Return what was stored as a mapping."""
+        return cls(fields["title"], tuple(fields["header"]), tuple(map(tuple, fields["rows"])), fields["note"])
+
+
+@dataclass(frozen=True)
 class Result:
     """All claims of a paper, and how they were obtained.
 
@@ -136,6 +151,7 @@ class Result:
     readings : tuple of Claim
         The same figures under other readings of what the paper leaves open; they are shown, and not counted.
     pictures : tuple of Picture
+    tables : tuple of Table
     """
 
     paper: str
@@ -148,6 +164,7 @@ class Result:
     date: str = ""
     readings: tuple[Claim, ...] = ()
     pictures: tuple[Picture, ...] = ()
+    tables: tuple[Table, ...] = ()
 
     def store(self) -> Path:
         """Write the result where the pages are made from."""
@@ -163,8 +180,9 @@ class Result:
         fields = json.loads(path.read_text(encoding="utf-8"))
         claims, readings = (_claims(fields.pop(name, [])) for name in ("claims", "readings"))
         pictures = tuple(Picture.load(picture) for picture in fields.pop("pictures", []))
+        tables = tuple(Table.load(table) for table in fields.pop("tables", []))
         notes = tuple(fields.pop("notes"))
-        return cls(claims=claims, notes=notes, readings=readings, pictures=pictures, **fields)
+        return cls(claims=claims, notes=notes, readings=readings, pictures=pictures, tables=tables, **fields)
 
 
 def _claims(stored: Sequence[dict[str, Any]]) -> tuple[Claim, ...]:

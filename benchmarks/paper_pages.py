@@ -74,6 +74,11 @@ def write_page(result: Result) -> str:
         ]
     for item in dict.fromkeys(claim.item for claim in result.readings):
         lines += ["", f"### {item}", *_table(result.readings, item)]
+    for table in result.tables:
+        lines += ["", f"## {table.title}", "", f"| {' | '.join(table.header)} |"]
+        lines.append("|---" + "|--:" * (len(table.header) - 1) + "|")
+        lines += [f"| {' | '.join(row)} |" for row in table.rows]
+        lines += ["", table.note] if table.note else []
     return "\n".join(lines) + "\n"
 
 

@@ -60,6 +60,8 @@ class Picture:
         The heading of the page that it belongs to.
     title, x_label, y_label : str
     lines : tuple of Line
+    x_names : tuple of str
+        What stands at 0, 1, … instead of numbers.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Picture:
     x_label: str
     y_label: str
     lines: tuple[Line, ...]
+    x_names: tuple[str, ...] = ()
 
     @classmethod
     def load(cls, fields: Mapping[str, Any]) -> Picture:
@@ -75,12 +78,13 @@ class Picture:
         lines = tuple(
             Line(**{k: tuple(v) if isinstance(v, list) else v for k, v in line.items()}) for line in fields["lines"]
         )
-        return cls(**{**fields, "lines": lines})
+        return cls(**{**fields, "lines": lines, "x_names": tuple(fields.get("x_names", ()))})
 
     def svg(self) -> str:
         """Return the picture as the text of an SVG file."""
         drawing = Drawing(WIDTH, HEIGHT, self.title)
-        x_ticks = _ticks([value for line in self.lines for value in line.x])
+        named = [float(at) for at in range(-1, len(self.x_names) + 1)]
+        x_ticks = named if self.x_names else _ticks([value for line in self.lines for value in line.x])
         y_ticks = _ticks([v for line in self.lines for values in (line.y, line.low, line.high) for v in values])
 
         def at(x: float, y: float) -> tuple[float, float]:
@@ -88,10 +92,13 @@ class Picture:
             return LEFT + across * (RIGHT - LEFT), BOTTOM - up * (BOTTOM - TOP)
 
         drawing.text((LEFT + RIGHT) / 2, 28, self.title, INK, weight="bold")
-        for tick in x_ticks:
+        for place, tick in enumerate(x_ticks):
             x, y = at(tick, y_ticks[0])
             drawing.line([(x, y), (x, TOP)], GREY, 0.4, opacity=0.6)
-            drawing.text(x, y + 18, f"{tick:g}", GREY, size=12)
+            if self.x_names:
+                drawing.text(x, y + 18, ("", *self.x_names, "")[place], GREY, size=10)
+            else:
+                drawing.text(x, y + 18, f"{tick:g}", GREY, size=12)
         for tick in y_ticks:
             x, y = at(x_ticks[0], tick)
             drawing.line([(x, y), (RIGHT, y)], GREY, 0.4, opacity=0.6)

@@ -9,7 +9,18 @@ import pytest
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
-from paper_claims import CLOSE, EXPLAINED, FOLDER, NOT_RUN, UNDECIDED, UNEXPLAINED, Claim, Result, count_verdicts  # noqa: E402
+from paper_claims import (  # noqa: E402
+    CLOSE,
+    EXPLAINED,
+    FOLDER,
+    NOT_RUN,
+    UNDECIDED,
+    UNEXPLAINED,
+    Claim,
+    Result,
+    Table,
+    count_verdicts,
+)
 from paper_pages import PAGES, write_files, write_page  # noqa: E402
 from paper_pictures import Line, Picture  # noqa: E402
 
@@ -62,12 +73,16 @@ def test_results_are_read_as_they_were_written(tmp_path, monkeypatch):
     picture = Picture(
         "curve", "T", "Curve", "cost", "error", (Line("ours", (0.0, 1.0), (2.0, 3.0), (1.0, 2.0), (3.0, 4.0)),)
     )
-    result = Result("p", "P", "scurry reproduce p", (claim,), ("Note.",), readings=(claim,), pictures=(picture,))
+    table = Table("More", ("a", "b"), (("1", "2"),), "Said.")
+    further = {"readings": (claim,), "pictures": (picture,), "tables": (table,)}
+    result = Result("p", "P", "scurry reproduce p", (claim,), ("Note.",), **further)
     again = Result.load(result.store())
+    assert again.tables == (table,)
     assert (again.claims, again.readings, again.pictures) == ((claim,), (claim,), (picture,))
     page = write_page(again)
     assert "![Curve](p-curve.svg)" in page
     assert page.count("| x | 1.00 % | 1.50 % | 9 |") == 2
+    assert "## More\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n\nSaid.\n" in page
 
 
 def test_pictures_hold_every_line_within_their_axes():
@@ -81,6 +96,11 @@ def test_pictures_hold_every_line_within_their_axes():
     assert points[1][1] < points[2][1] < points[0][1]
     for text in ("Title", "cost", "error", "ours", "points"):
         assert f">{text}<" in svg
+
+
+def test_pictures_can_have_names_on_an_axis():
+    svg = Picture("a", "T", "Title", "", "NMA", (Line("x", (0.0, 1.0), (0.5, 0.6)),), x_names=("adult", "magic")).svg()
+    assert svg.index(">adult<") < svg.index(">magic<")
 
 
 def test_the_interval_holds_a_published_mean_in_95_of_100_cases():
