@@ -26,8 +26,8 @@ from scurry.pruning.solvers.baselines import greedy_rounds
 Rows = tuple[NDArray[np.float32], NDArray[Any]]
 KEPT = RESULTS / "pruning-papers"
 NOTHING = (float("nan"), float("nan"))
-BUDGETS = np.arange(1, 21) / 20  # shares of what the unpruned forest costs
-N_GREEDY = 4  # trade-offs GreedyPrune drops features for; every round is an offer
+BUDGETS = np.arange(1, 11) / 10  # shares of what the unpruned forest costs
+N_GREEDY = 3  # trade-offs GreedyPrune drops features for; every round is an offer
 
 
 class Curve(NamedTuple):

@@ -25,7 +25,7 @@ def _run(shift, full_cost=10.0):
         "λ alone": [costs, errors.tolist()],
         "ccp": [costs, (errors + shift / 100).tolist()],
         "greedy-prune": [costs, (errors - 0.01).tolist()],
-        "BudgetRF": [costs, [float("nan")] * 10 + (errors[10:] + 0.02).tolist()],
+        "BudgetRF": [costs, [float("nan")] * 5 + (errors[5:] + 0.02).tolist()],
     }
     return {"curves": curves, "full_cost": full_cost, "unpruned": [full_cost, 0.2]}
 

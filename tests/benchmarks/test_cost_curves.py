@@ -30,9 +30,9 @@ def test_the_least_error_within_each_budget_is_offered():
 
 def test_budgets_in_units_of_cost_are_met_by_shares_of_the_unpruned_cost():
     curve = Curve([0.0] * len(BUDGETS), [1 - share for share in BUDGETS.tolist()])
-    assert np.isnan(within(curve, 10.0, 0.4))
-    assert within(curve, 10.0, 0.5) == pytest.approx(0.95)
-    assert within(curve, 10.0, 2.9) == pytest.approx(0.75)
+    assert np.isnan(within(curve, 10.0, 0.9))
+    assert within(curve, 10.0, 1.0) == pytest.approx(0.9)
+    assert within(curve, 10.0, 2.9) == pytest.approx(0.8)
     assert within(curve, 10.0, 99.0) == pytest.approx(0.0)
 
 
