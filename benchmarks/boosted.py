@@ -32,7 +32,7 @@ class Rows:
         return _boost(self.X_train, self.y_train, n_trees, learning_rate, depth or self.depth, **options)
 
 
-def load(name: str, seed: int = 0, n_features: int = 8) -> Rows:
+def load(name: str, seed: int = 0) -> Rows:
     """The rows of "adult" (UCI's own split), "nomao" (80/20, the 8 features of most gain) or "electricity" (80/20).
 
     Seeds other than 0 draw other splits of the same sizes, for adult too.
@@ -48,7 +48,7 @@ def load(name: str, seed: int = 0, n_features: int = 8) -> Rows:
     if name != "nomao":
         return Rows(name, 5 if name == "adult" else 6, data.X[train], y[train], data.X[test], y[test])
     gains = _boost(data.X[train], y[train], 100, 0.1, 9).booster_.feature_importance("gain")
-    strongest = np.sort(np.argsort(-gains, kind="stable")[:n_features])
+    strongest = np.sort(np.argsort(-gains, kind="stable")[:8])
     return Rows(name, 9, data.X[train][:, strongest], y[train], data.X[test][:, strongest], y[test])
 
 

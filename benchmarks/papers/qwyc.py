@@ -50,7 +50,7 @@ METHODS = (  # of the first repeat
 )
 N_READ_OTHERWISE = 3  # repeats of other readings, which no claim counts
 PARTS = ("table", "instances", "overfitting", "curves", "stand-ins", "readings")
-FEW_ROWS = (250, 500, 1000, 2000, 4000, 8000)
+FEW_ROWS = (250, 500, 1000, 2000, 4000)
 STAND_INS = (("2", "independently"), ("1", "independently"), ("1", "jointly"), ("2", "jointly"))
 
 
