@@ -1,11 +1,11 @@
 """Loops of the core: boosted models sliced beside the same models walked, forests, plans, and one row at a time.
 
 What makes a boosted model walked is one more tree, of 65 leaves that all add 0: it is too large for the sliced loop.
-Scores must be equal to the last bit. A plan is an early exit with at most 0.5 % differences;
-its efficiency is its speed-up over the walked forest times the share of trees evaluated. Forests and plans
-take turns on the same 20,000 rows, on one thread, and the least CPU time of several rounds counts. Single rows are timed as
-calls from Python, the least median of the rounds, less what reading the clock takes. With `--before`, the same files
-also run with another build, taking turns with this one.
+Scores must be equal to the last bit. A plan is an early exit with at most 0.5 % differences; its efficiency is its
+speed-up over the walked forest times the share of trees evaluated. Forests and plans take turns on the same 20,000
+rows, on one thread, and the least CPU time of several rounds counts. Single rows are timed as calls from Python, the
+least median of the rounds, less what reading the clock takes. With `--before`, the same files also run with another
+build, taking turns with this one.
 
     python benchmarks/loops.py --cells "adult*"
     python benchmarks/loops.py --before ../other/src --before-commit fd21dc3
