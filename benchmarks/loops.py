@@ -1,6 +1,6 @@
 """Boosted models in the sliced loop beside the same models walked, on every instruction set, and one row at a time.
 
-What makes a forest walked is one more tree, of 65 leaves that all add 0: it is too large for the sliced loop. Scores
+What makes a forest walked is one more tree, of 200 leaves that all add 0: it is too large for the sliced loop. Scores
 must be equal to the last bit. Forests take turns on the same 20,000 rows, on one thread, and the least CPU time of
 several rounds counts. Single rows are timed as calls from Python, the least median of the rounds, less what reading the
 clock takes.
@@ -123,8 +123,8 @@ def make(name: str, folder: Path) -> None:
 
 
 def walk(forest: scurry.Forest) -> scurry.Forest:
-    """Return the forest with one more round of trees, the first of which has 65 leaves, that add 0."""
-    n_leaves, n_more = 65, forest.trees_per_round
+    """Return the forest with one more round of trees, the first of which has 200 leaves, that add 0."""
+    n_leaves, n_more = 200, forest.trees_per_round
     parts = {name: getattr(forest, name) for name in ("feature", "threshold", "left", "right", "default_left", "value")}
     inner = np.arange(2 * n_leaves - 1) < n_leaves - 1
     left = np.where(inner, 2 * np.arange(2 * n_leaves - 1) + 1, -1)

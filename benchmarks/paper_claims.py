@@ -21,7 +21,9 @@ from paper_pictures import Picture
 from report import commit
 
 FOLDER = Path(__file__).parent / "papers" / "results"
-CLOSE, EXPLAINED, UNEXPLAINED, NOT_RUN = "close", "different, explained", "different, unexplained", "not run"
+CLOSE, EXPLAINED, UNEXPLAINED = "close", "different, explained", "different, unexplained"
+UNDECIDED, NOT_RUN = "not decided", "not run"
+VERDICTS = (CLOSE, EXPLAINED, UNEXPLAINED, UNDECIDED, NOT_RUN)
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,8 @@ class Claim:
             return NOT_RUN
         lowest, highest = self.interval or (self.mean, self.mean)
         if self.above is not None:
+            if lowest <= self.above < highest:
+                return UNDECIDED
             agrees = lowest > self.above
         elif self.published is None:
             agrees = self.mean >= 0.95
@@ -188,4 +192,4 @@ def _claims(stored: Sequence[dict[str, Any]]) -> tuple[Claim, ...]:
 
 def count_verdicts(claims: Sequence[Claim]) -> dict[str, int]:
     """Return how many claims have each verdict."""
-    return {verdict: sum(c.verdict == verdict for c in claims) for verdict in (CLOSE, EXPLAINED, UNEXPLAINED, NOT_RUN)}
+    return {verdict: sum(c.verdict == verdict for c in claims) for verdict in VERDICTS}

@@ -39,6 +39,7 @@ def write_files(result: Result) -> dict[str, str]:
 
 def write_page(result: Result) -> str:
     """Return the page of a paper."""
+    above = any(claim.above is not None for claim in result.claims)
     counts = {verdict: n for verdict, n in count_verdicts(result.claims).items() if n}
     lines = [
         f"# {result.title}",
@@ -50,7 +51,12 @@ def write_page(result: Result) -> str:
         + ".",
         "",
         "The interval is where a mean of as many repeats as the paper has would lie in 95 of 100 cases, if its figures "
-        "were drawn as ours. *Close*: the published figure, with its rounding, lies in it.",
+        "were drawn as ours. *Close*: the published figure, with its rounding, lies in it."
+        + (
+            " Where the paper says *above*: the whole interval is above; *not decided*: only a part is."
+            if above
+            else ""
+        ),
     ]
     for item in dict.fromkeys(claim.item for claim in result.claims):
         lines += ["", f"## {item}", *_table(result.claims, item)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ class Line:
     Parameters
     ----------
     title : str
+        In the key; "" if it is not there.
     x, y : tuple of float
     low, high : tuple of float
         The ends of a band around the curve; empty if there is none.
@@ -104,26 +105,35 @@ class Picture:
             drawing.text(x - 8, y + 4, f"{tick:g}", GREY, "end", 12)
         drawing.text((LEFT + RIGHT) / 2, BOTTOM + 42, self.x_label, INK, size=13)
         drawing.text(LEFT - 50, TOP - 14, self.y_label, INK, "start", 13)
-        for row, line in enumerate(self.lines):
-            self._draw(drawing, line, at, TOP + 10 + 22 * row)
+        y_key = TOP + 10
+        for line in self.lines:
+            self._draw(drawing, line, at)
+            if line.title:
+                self._add_key(drawing, line, y_key)
+                y_key += 22
         return "\n".join([*drawing.parts, "</svg>"]) + "\n"
 
     @staticmethod
-    def _draw(drawing: Drawing, line: Line, at: Any, y_key: float) -> None:
-        color, dash = COLORS[line.color % len(COLORS)], "6 4" if line.dashed else ""
+    def _draw(drawing: Drawing, line: Line, at: Callable[[float, float], tuple[float, float]]) -> None:
+        color = COLORS[line.color % len(COLORS)]
         if line.low:
-            below = [at(x, y) for x, y in zip(line.x, line.low, strict=True)]
-            above = [at(x, y) for x, y in zip(line.x, line.high, strict=True)]
+            below, above = ([at(x, y) for x, y in zip(line.x, ends, strict=True)] for ends in (line.low, line.high))
             drawing.area([*below, *reversed(above)], color, 0.15)
         points = [at(x, y) for x, y in zip(line.x, line.y, strict=True)]
         if line.marks:
             for x, y in points:
                 drawing.circle(x, y, 4, color, "#ffffff")
-            drawing.circle(RIGHT + 28, y_key - 4, 4, color)
         else:
-            drawing.line(points, color, 2, dash)
-            drawing.line([(RIGHT + 16, y_key - 4), (RIGHT + 40, y_key - 4)], color, 2, dash)
-        drawing.text(RIGHT + 48, y_key, line.title, INK, "start", 12)
+            drawing.line(points, color, 2, "6 4" if line.dashed else "")
+
+    @staticmethod
+    def _add_key(drawing: Drawing, line: Line, y: float) -> None:
+        color = COLORS[line.color % len(COLORS)]
+        if line.marks:
+            drawing.circle(RIGHT + 28, y - 4, 4, color)
+        else:
+            drawing.line([(RIGHT + 16, y - 4), (RIGHT + 40, y - 4)], color, 2, "6 4" if line.dashed else "")
+        drawing.text(RIGHT + 48, y, line.title, INK, "start", 12)
 
 
 def _ticks(values: Sequence[float]) -> list[float]:

@@ -104,7 +104,6 @@ them choose the size, half certify. The columns are:
 ## More figures
 
 - Papers: [published figures next to ours](papers.md), claim by claim, and [what we found](findings.md).
-- Pruning: solver times and the papers' tables are in `benchmarks/papers/pruning-results.md`.
 - A server under load is measured on [its own page](serving.md).
 """
 
@@ -274,7 +273,7 @@ def page() -> str:
         full_origin=origin(full),
         scores=scores_table(scores),
         scores_origin=origin(scores),
-        measured=measured_sections("early-exit") + "\n" + measured_sections("anytime"),
+        measured="\n".join(measured_sections(name) for name in ("early-exit", "anytime", "pruning")),
         cascades=cascade_table(cascades),
         cascades_origin=textwrap.fill(
             f"Commit {one['commit']}, {one['date']}, on a busy machine. Repeat it with "

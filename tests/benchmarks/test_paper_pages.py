@@ -9,7 +9,18 @@ import pytest
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
-from paper_claims import CLOSE, EXPLAINED, FOLDER, NOT_RUN, UNEXPLAINED, Claim, Result, Table, count_verdicts  # noqa: E402
+from paper_claims import (  # noqa: E402
+    CLOSE,
+    EXPLAINED,
+    FOLDER,
+    NOT_RUN,
+    UNDECIDED,
+    UNEXPLAINED,
+    Claim,
+    Result,
+    Table,
+    count_verdicts,
+)
 from paper_pages import PAGES, write_files, write_page  # noqa: E402
 from paper_pictures import Line, Picture  # noqa: E402
 
@@ -38,13 +49,14 @@ def test_verdicts_follow_from_the_numbers():
         Claim("T", "no data", 1.0, why="not published"),
         Claim("T", "said to be better, and is", None, near, above=0.5),
         Claim("T", "said to be better, and may be", None, near, above=1.0),
+        Claim("T", "said to be better, and is not", None, near, above=2.0),
         Claim("T", "in the interval of figures drawn again", 1.05, (1.5,), resampled=(1.0, 1.4, 1.6, 2.0), n_repeats=9),
         Claim("T", "outside of it", 0.8, (1.5,), resampled=(1.0, 1.4, 1.6, 2.0), n_repeats=9),
     ]
     verdicts = [CLOSE, UNEXPLAINED, EXPLAINED, CLOSE, UNEXPLAINED, CLOSE, UNEXPLAINED, NOT_RUN]
-    verdicts += [CLOSE, UNEXPLAINED, CLOSE, UNEXPLAINED]
+    verdicts += [CLOSE, UNDECIDED, UNEXPLAINED, CLOSE, UNEXPLAINED]
     assert [claim.verdict for claim in claims] == verdicts
-    assert count_verdicts(claims) == {CLOSE: 5, EXPLAINED: 1, UNEXPLAINED: 5, NOT_RUN: 1}
+    assert count_verdicts(claims) == {CLOSE: 5, EXPLAINED: 1, UNEXPLAINED: 5, UNDECIDED: 1, NOT_RUN: 1}
 
 
 def test_a_published_mean_that_scatters_as_much_widens_an_interval_of_figures_drawn_again():
