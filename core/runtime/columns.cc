@@ -64,6 +64,10 @@ double last_left(const ForestView& forest, std::size_t node) {
   return forest.float32_input ? static_cast<double>(round_down(last)) : last;
 }
 
+bool sends_left(const ForestView& forest, std::size_t node) {
+  return !forest.strict_comparison || forest.threshold[node] > -std::numeric_limits<double>::infinity();
+}
+
 Columns::Columns(const ForestView& forest, Sets sets)
     : float32_(forest.float32_input), truncate_categories_(forest.truncate_categories) {
   collect(forest, sets);
@@ -244,9 +248,10 @@ std::uint32_t Columns::key_of_node(const ForestView& forest, std::size_t node) c
   }
   const Column& column = columns_[node_column_[node]];
   const double last = last_left(forest, node);
-  if (!column.ranked) return key_below(last);
+  const std::uint32_t none = sends_left(forest, node) ? 0 : 1;  // then the key is below that of -inf
+  if (!column.ranked) return key_below(last) - none;
   const auto first = thresholds_.begin() + column.first_threshold;
-  return static_cast<std::uint32_t>(std::lower_bound(first, first + column.n_thresholds, last) - first);
+  return static_cast<std::uint32_t>(std::lower_bound(first, first + column.n_thresholds, last) - first) + 1 - none;
 }
 
 // The key of a number in a column whose source compares in float64.
@@ -266,7 +271,8 @@ std::uint32_t Columns::key_of_double(const Column& column, double value) const {
   for (std::uint32_t half = column.n_thresholds / 2; half > 0; half /= 2) {
     rank += thresholds[rank + half - 1] < value ? half : 0;
   }
-  return column.ranked || rank == 0 ? rank : key_below(thresholds[rank - 1]) + 1;
+  if (column.ranked) return rank + 1;
+  return rank == 0 ? 0 : key_below(thresholds[rank - 1]) + 1;
 }
 
 bool Columns::encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys,

@@ -2,8 +2,8 @@
 //
 // A key is the bits of a float in an order-preserving form. If the source compares in float64, the key of a threshold
 // is that of the largest float not above it, and an input between two floats gets the key just above the last threshold
-// below it. A column uses ranks among its thresholds instead if no float lies between two of them. All of this is
-// exact.
+// below it. A column uses ranks among its thresholds instead, from 1 on, if no float lies between two of them. All of
+// this is exact.
 //
 // A missing value has one key per column: that of a number which goes the same way at every node of the column, if there
 // is one. (An imputer makes missing values such a number.) Otherwise it is above all thresholds, nodes where it goes left
@@ -54,8 +54,12 @@ struct SetColumns {
 
 constexpr double kZeroThreshold = static_cast<double>(1e-35f);  // LightGBM's: up to here a number counts as zero
 
-// The largest number that still goes left at a numeric node; a float if the source compares floats.
+// The largest number that still goes left at a numeric node; a float if the source compares floats. It is -inf too if
+// sends_left() says that there is none.
 double last_left(const ForestView& forest, std::size_t node);
+
+// Whether some number goes left at a numeric node: no number is below -inf.
+bool sends_left(const ForestView& forest, std::size_t node);
 
 // A float's bits as an unsigned integer of the same order; -0.0 and 0.0 are one key.
 inline std::uint32_t ordered_key(float x) {

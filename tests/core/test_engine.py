@@ -98,6 +98,21 @@ def test_numbers_around_thresholds_between_floats(comparison):
     assert_equals_reference(forest, RNG.choice(near, (1, forest.n_features)))
 
 
+@pytest.mark.parametrize("input_dtype", ["float32", "float64"])
+@pytest.mark.parametrize("comparison", ["<=", "<"])
+def test_thresholds_at_infinity(comparison, input_dtype):
+    """No number is below -inf, but -inf is not above it; some columns have keys that are ranks."""
+    base = complete_forest()
+    lowest = -np.finfo(np.float64).max
+    ends = RNG.choice([-np.inf, np.nextafter(-np.inf, 0), lowest / 1.1, np.inf, 0.1, 0.1 + 1e-12], base.n_nodes)
+    threshold = np.where(base.feature < 4, ends, np.where(RNG.random(base.n_nodes) < 0.3, -np.inf, base.threshold))
+    forest = complete_forest(threshold=threshold, input_dtype=input_dtype, comparison=comparison)
+    rows = RNG.choice([-np.inf, np.inf, np.nan, 0.1, 0.1 + 1e-12, lowest, lowest / 1.1, -1e300], (300, 6))
+    assert_equals_reference(forest, rows)
+    for row in rows[:20]:
+        assert_equals_reference(forest, row[None])
+
+
 @pytest.mark.parametrize("comparison", ["<=", "<"])
 def test_thresholds_that_no_float_separates(comparison):
     """Some columns have float64 thresholds within one float32, whose keys are ranks; others have none."""

@@ -116,3 +116,9 @@ def test_texts_that_ask_for_nothing_known(text):
 def test_texts_with_rates_that_cannot_be_promised(text):
     with pytest.raises(InputError, match="must be"):
         Promise.parse(text)
+
+
+def test_recall_says_which_changed_labels_it_does_not_count():
+    text = Recall("yes", 0.01).describe_test("6,000 rows", 0, None)
+    assert "0 got another label" not in text
+    assert "labels 'yes' wrongly may change" in text

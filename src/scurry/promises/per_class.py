@@ -166,7 +166,10 @@ class Recall(Promise):
 
     def describe_test(self, units: str, n_broken: int, bound: float | None) -> str:
         """Return how the promise was tested, as a part of a sentence."""
-        return f"{units} that had no part in the fit: {n_broken:,} got another label"
+        return (
+            f"{units} that had no part in the fit: {n_broken:,} broke it. Rows that the model labels {self.class_!r} "
+            "wrongly may change and are not counted here"
+        )
 
     def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
         """Return how many rows of the class are lost, and how many other labels changed."""

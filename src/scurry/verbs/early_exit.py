@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from scurry.checks import RandomState
 from scurry.errors import InfeasibleError, InputError
-from scurry.importers import from_model
+from scurry.importers import import_for
 from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Promise, Recall, TopK, Values
@@ -26,10 +26,11 @@ from scurry.verbs.planners.by_scores import (
     plan_by_scores,
     spent_by,
     split_to_choose,
+    split_to_fit,
 )
 from scurry.verbs.planners.by_values import plan_by_values, summed
 from scurry.verbs.planners.by_votes import plan_by_votes, plan_without_rows
-from scurry.verbs.planners.score_maps import with_score_map
+from scurry.verbs.planners.score_maps import with_quality, with_score_map
 from scurry.verbs.planners.sentinels import can_refit
 
 
@@ -163,7 +164,7 @@ def early_exit(
         gamma=gamma,
         random_state=random_state,
     )
-    forest = from_model(model)
+    forest = import_for(model, X_cal)
     is_other_kind = not isinstance(options.asked, Labels)
     if X_cal is None and is_other_kind and options.asked.rows_needed():
         raise InputError(f"X_cal is needed: rows test what {options.asked!r} promises", argument="X_cal")
@@ -219,6 +220,8 @@ def _choose_plan(calibration: Calibration) -> Plan:
         spent = {method: spent_by(_try_plan(method, choosing)) for method in methods}
         best = min(spent, key=lambda method: spent[method])  # the first if so few rows do not tell
         plan, where = _plan_by(best, certifying), "rows that fitted none of them"
+        if best == "sentinels":  # the rows that certify have no labels there, so that no method can look at them
+            plan = with_quality(calibration, split_to_fit(calibration)[2], plan)
     else:
         plans = {method: _plan_by(method, calibration) for method in methods}
         spent = {method: spent_by(plan) for method, plan in plans.items()}

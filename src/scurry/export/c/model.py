@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_choice, check_number
 from scurry.errors import InputError
-from scurry.export.c.candidates import Candidate, Sizes, choose, list_candidates
+from scurry.export.c.candidates import MIN_AGREEMENT, Candidate, Sizes, choose, list_candidates
 from scurry.export.c.selftest import make_selftest
 from scurry.export.c.source import name_answer
 from scurry.export.columns import INPUTS, check_integers
@@ -76,7 +77,9 @@ class Export:
         lines = [f"{self.directory / self.name}.c, layout {self.layout}", head]
         for candidate in self.candidates:
             sizes, shares = candidate.sizes, candidate.agreement
-            known = ["not measured", ""] if shares is None else [in_percent(shares.min()), in_percent(shares[-1])]
+            known = ["not measured", ""]
+            if shares is not None:
+                known = [in_percent(candidate.least_agreement), in_percent(shares[-1])]
             lines.append(
                 f"{candidate.layout.name:<14}{sizes.flash_bytes:>10,}{sizes.ram_bytes:>8,}"
                 f"{sizes.instructions_per_step:>13.1f}{known[0]:>18}{known[1]:>11}"
@@ -120,7 +123,7 @@ def to_c(
         "int16-uint16" and "int16-uint8" do and take fewer bytes, but a few instructions more for each step: nodes share
         thresholds, and leaves share values. "auto" takes the layout with the best
         agreement within `flash_budget`; without a budget, the smallest that answers 99.9 % of `X_cal` as the source
-        does at every step.
+        does after every step. Before the first step all rows have one answer, which is left out of the comparison.
     inputs : {"float32", "int16"}
         What a feature is in C. Rows of "int16" have whole numbers from -32768 to 32767 and no missing values; nodes
         compare them as they are, and every test is exactly the source's.
@@ -133,6 +136,11 @@ def to_c(
     -------
     Export
         Sizes, instructions per step and agreement; the README has them too.
+
+    Warns
+    -----
+    UserWarning
+        If `flash_budget` leaves only layouts that answer less than 99.9 % of `X_cal` as the source does.
 
     Examples
     --------
@@ -169,6 +177,8 @@ def to_c(
     with np.errstate(under="ignore"):
         options = list_candidates(pred, name, layout, rows, inputs)
         chosen = choose(options, flash_budget)
+        if flash_budget is not None and chosen.least_agreement < MIN_AGREEMENT:
+            _warn_of_agreement(chosen, options, flash_budget)
         options.sort(key=lambda option: option is not chosen)
         export = Export(
             directory=Path(directory),
@@ -199,6 +209,22 @@ def _spell_out(pred: Predictor) -> Predictor:
             argument="pred",
         )
     return Predictor(spell_out(pred.forest), pred.plan)
+
+
+def _warn_of_agreement(chosen: Candidate, options: list[Candidate], flash_budget: int) -> None:
+    better = [option for option in options if option.least_agreement > chosen.least_agreement]
+    way_out = "compress the model (scurry.compress), or check that these answers are good enough"
+    if better:
+        best = max(better, key=lambda option: (option.least_agreement, -option.sizes.flash_bytes))
+        way_out = (
+            f"layout {best.layout.name!r} agrees to {in_percent(best.least_agreement)} and needs "
+            f"{best.sizes.flash_bytes:,} bytes; or {way_out}"
+        )
+    warnings.warn(
+        f"within {flash_budget:,} bytes the best layout, {chosen.layout.name!r}, agrees with the source only to "
+        f"{in_percent(chosen.least_agreement)} at its worst step: {way_out}",
+        stacklevel=3,
+    )
 
 
 def _write(export: Export, pred: Predictor, chosen: Candidate, rows: NDArray[Any] | None) -> None:
@@ -340,9 +366,11 @@ def _describe_agreement(chosen: Candidate) -> list[str]:
     if shares.min() == 1:
         return ["After every number of steps it gives all calibration rows the source's label.", ""]
     # An order has hundreds of steps: show evenly spaced ones, and always the worst.
-    shown = np.unique(np.append(np.linspace(0, len(shares) - 1, _N_SHOWN).astype(np.int64), shares.argmin()))
+    worst = 1 + int(shares[1:].argmin())
+    shown = np.unique(np.append(np.linspace(0, len(shares) - 1, _N_SHOWN).astype(np.int64), worst))
     return [
-        f"Share of calibration rows with the source's label (at worst {in_percent(shares.min())}):",
+        f"Share of calibration rows with the source's label (at worst {in_percent(shares[worst])}, from the first step "
+        "on; before it, all rows have one answer, that of the roots):",
         "",
         "| after steps | agreement |",
         "|---|---|",
