@@ -355,7 +355,8 @@ def check_classifier(forest: Forest) -> None:
     if not forest.is_classifier:
         raise InputError(
             "early exit promises labels unless told otherwise, and this model is a regressor; pass "
-            "promise=scurry.promises.Values(max_error), with a quarter of the model's RMSE as max_error, say"
+            "promise=scurry.promises.Values(max_error), with a quarter of the model's RMSE as max_error, say. If it "
+            "ranks rows, pass promise=scurry.promises.TopK(10, 0.01) and groups=, the query of each row"
         )
     if forest.n_classes < 2:
         only = np.asarray(forest.classes).tolist()[0]
