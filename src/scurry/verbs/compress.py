@@ -15,9 +15,8 @@ from scurry.compression.size import packed_size
 from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest, as_rows
 from scurry.formatting import format_bytes
-from scurry.importers import from_model
 from scurry.plan import Plan
-from scurry.predictor import Predictor
+from scurry.predictor import Predictor, read_forest
 from scurry.promises import (
     Accuracy,
     Certificate,
@@ -117,7 +116,7 @@ def compress(
     >>> measured.n_nodes < measured.full_nodes / 8
     True
     """
-    forest = from_model(model).as_sum("be compressed")
+    forest = read_forest(model).as_sum("be compressed")
     check_random_state(random_state)
     limit = None if max_bytes is None else check_count("max_bytes", max_bytes)
     asked = _check_promise(forest, read_promise(promise, forest.classes), limit, y_cal)

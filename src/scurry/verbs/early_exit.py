@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike
 
 from scurry.checks import RandomState
 from scurry.errors import InfeasibleError, InputError
-from scurry.importers import from_model
 from scurry.plan import Plan
-from scurry.predictor import Predictor
-from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Promise, Recall, TopK, Values
+from scurry.predictor import Predictor, read_forest
+from scurry.promises import Accuracy, Certain, Cost, Labels, LabelsPerClass, Promise, Recall, TopK, Values
 from scurry.promises.kinds import read_promise
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
 from scurry.verbs.planners.by_accuracy import plan_by_accuracy
@@ -151,7 +150,7 @@ def early_exit(
     >>> bool((run.labels != model.predict(X[8000:])).mean() < 0.02), run.mean_trees < 40
     (True, True)
     """
-    forest = from_model(model)
+    forest = read_forest(model)
     options = ExitOptions(
         promise=read_promise(promise, forest.classes, confidence),
         max_disagreement=max_disagreement,
@@ -186,7 +185,10 @@ def calibrate(calibration: Calibration) -> Predictor:
         calibration = replace(calibration, forest=summed(calibration.forest))
     planner = _PLANNERS.get(type(calibration.promise))
     if planner is None:
-        raise InputError(f"early_exit cannot promise {calibration.promise!r}", argument="promise")
+        instead = ""
+        if isinstance(calibration.promise, Cost):
+            instead = "; what features cost is promised by scurry.prune(model, X, y, feature_costs=…).at(promise=…)"
+        raise InputError(f"early_exit cannot promise {calibration.promise!r}{instead}", argument="promise")
     return Predictor(calibration.forest, with_score_map(calibration, planner(calibration)))
 
 
