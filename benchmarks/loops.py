@@ -1,6 +1,6 @@
 """Loops of the core: boosted models sliced beside the same models walked, forests, plans, and one row at a time.
 
-What makes a boosted model walked is one more tree, of 65 leaves that all add 0: it is too large for the sliced loop.
+What makes a boosted model walked is one more tree, of 200 leaves that all add 0: it is too large for the sliced loop.
 Scores must be equal to the last bit. A plan is an early exit with at most 0.5 % differences; its efficiency is its
 speed-up over the walked forest times the share of trees evaluated. Forests and plans take turns on the same 20,000
 rows, on one thread, and the least CPU time of several rounds counts. Single rows are timed as calls from Python, the
@@ -166,8 +166,8 @@ def load(dataset: str) -> tuple[Any, Any]:
 
 
 def walk(forest: scurry.Forest) -> scurry.Forest:
-    """Return the forest with one more round of trees, the first of which has 65 leaves, that add 0."""
-    n_leaves, n_more = 65, forest.trees_per_round
+    """Return the forest with one more round of trees, the first of which has 200 leaves, that add 0."""
+    n_leaves, n_more = 200, forest.trees_per_round
     parts = {name: getattr(forest, name) for name in ("feature", "threshold", "left", "right", "default_left", "value")}
     inner = np.arange(2 * n_leaves - 1) < n_leaves - 1
     left = np.where(inner, 2 * np.arange(2 * n_leaves - 1) + 1, -1)

@@ -272,3 +272,12 @@ def test_rows_compare_certify_or_fit(forest):
     assert [len(part) for part in parts] == [150, 300, 450]
     assert len({tuple(row) for part in parts for row in part}) == 900
     assert {tuple(row) for row in certifying.fit_rows} == {tuple(row) for part in parts[:2] for row in part}
+
+
+def test_scores_that_are_hardly_numbers():
+    """Sums below the smallest normal number have a grid too."""
+    base = complete_forest(n_trees=5, depth=3, n_features=3, n_columns=2)
+    forest = base.replace(value=base.value * 1e-310, aggregation="sum")
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    fast = scurry.early_exit(forest, X, max_disagreement=0.1, method="qwyc", random_state=0)
+    assert (fast.predict(X) != forest.predict(X)).mean() <= 0.1
