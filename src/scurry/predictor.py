@@ -586,7 +586,8 @@ def load(path: str | PathLike[str], *, trusted: Sequence[str] = ()) -> Forest | 
     ...     scurry.load(os.path.join(folder, "stump.scurry")).digest == forest.digest
     True
     """
-    if isinstance(trusted, str) or not all(isinstance(name, str) for name in trusted):
+    is_listed = isinstance(trusted, Sequence) and not isinstance(trusted, str)
+    if not is_listed or not all(isinstance(name, str) for name in trusted):
         raise InputError(f"trusted must be a list of names of types, got {trusted!r}", argument="trusted")
     container = read_container(path)
     if container.kind == "visit":
