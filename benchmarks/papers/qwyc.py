@@ -50,7 +50,7 @@ METHODS = (  # of the first repeat
 )
 N_READ_OTHERWISE = 3  # repeats of other readings, which no claim counts
 PARTS = ("table", "instances", "overfitting", "curves", "stand-ins", "readings")
-FEW_ROWS = (250, 500, 1000, 2000, 4000)
+FEW_ROWS, N_DRAWS = (250, 500, 1000, 2000, 4000), 10
 STAND_INS = (("2", "independently"), ("1", "independently"), ("1", "jointly"), ("2", "jointly"))
 
 
@@ -106,7 +106,7 @@ def _cells(parts: list[str], n_repeats: int, quick: bool) -> Iterator[tuple[dict
         for name in ("adult", "nomao"):
             yield {"table": 1, "dataset": name}, lambda name=name: rows_of_table_1(name)
     if "overfitting" in parts:
-        for seed in range(n_repeats):
+        for seed in range(1 if quick else N_DRAWS):
             for n_rows in FEW_ROWS:
                 yield {"overfit": n_rows, "seed": seed}, lambda n_rows=n_rows, seed=seed: overfit(n_rows, seed)
     for seed in range(n_repeats):

@@ -100,7 +100,14 @@ def _convert(forest: ForestFields, X: Any) -> NDArray[Any]:
     if _is_sparse(X):
         X = _from_sparse(forest, X)
     if isinstance(X, dict) or (isinstance(X, list | tuple) and X and isinstance(X[0], dict)):
-        raise InputError(f"X is made of dicts; pass pandas.DataFrame({'[X]' if isinstance(X, dict) else 'X'})")
+        by_column = isinstance(X, dict) and any(np.ndim(values) for values in X.values())
+        by_hand = ""
+        if by_column and forest.feature_names is not None and not forest.is_encoded:
+            by_hand = ", or without pandas numpy.column_stack([X[name] for name in forest.feature_names])"
+        raise InputError(
+            f"X is made of dicts; pass pandas.DataFrame({'[X]' if isinstance(X, dict) and not by_column else 'X'})"
+            + by_hand
+        )
     if hasattr(X, "collect") and not isinstance(X, np.ndarray):
         raise InputError(f"X is lazy ({type(X).__name__}); call .collect() first")
     return _from_array(forest, X)

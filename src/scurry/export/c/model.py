@@ -21,6 +21,7 @@ from scurry.export.c.source import name_answer
 from scurry.export.columns import INPUTS, check_integers
 from scurry.export.replay import in_percent
 from scurry.forest import Forest, as_rows
+from scurry.importers import from_model
 from scurry.plan import StepRule
 from scurry.predictor import Predictor
 from scurry.promises import Labels, Values
@@ -94,7 +95,7 @@ class Export:
 
 
 def to_c(
-    pred: Predictor | Forest,
+    pred: Any,
     directory: str | PathLike[str],
     *,
     name: str = "model",
@@ -103,14 +104,15 @@ def to_c(
     X_cal: Any = None,
     flash_budget: int | None = None,
 ) -> Export:
-    """Write a predictor or forest as C99 that needs no library and allocates nothing.
+    """Write a predictor, forest or model as C99 that needs no library and allocates nothing.
 
     Parameters
     ----------
-    pred : Predictor or Forest
+    pred : Predictor, Forest or model
         An interrupt can read, and stop, an anytime predictor at any moment. A predictor with early exit stops by
-        itself. A forest, pruned or not, evaluates every tree. An interrupt can stop both between two trees. The value
-        of a regressor is a fixed-point number, times ``2**NAME_FRACTION_BITS``.
+        itself. A forest, pruned or not, evaluates every tree, and so does whatever `scurry.from_model` reads. An
+        interrupt can stop both between two trees. The value of a regressor is a fixed-point number, times
+        ``2**NAME_FRACTION_BITS``.
     directory : str or path
         Created if it does not exist. Gets ``NAME.h``, ``NAME.c``, ``NAME_selftest.h``, ``README.md``, and for `verify`
         ``NAME.scurry`` and ``NAME.json``.
@@ -156,14 +158,8 @@ def to_c(
     True
     """
     check_name(name)
-    if isinstance(pred, Forest):
-        pred = Predictor.full(pred)
-    elif not isinstance(pred, Predictor):
-        raise InputError(
-            f"a Predictor or a Forest is exported, got {type(pred).__name__}; make one with scurry.from_model(model), "
-            "scurry.anytime or scurry.early_exit",
-            argument="pred",
-        )
+    if not isinstance(pred, Predictor):
+        pred = Predictor.full(pred if isinstance(pred, Forest) else from_model(pred))
     pred = _spell_out(pred)
     if flash_budget is not None:
         check_number("flash_budget", flash_budget, above=0)
