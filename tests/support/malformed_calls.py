@@ -205,7 +205,7 @@ def entries() -> tuple[Entry, ...]:
         ),
         "Cascade": (s.Cascade, {"cheap": whole, "expensive": boosted, "min_certainty": 0.5}),
         "Cascade.run": (s.Cascade(whole, boosted, 0.5).run, {"X": X}),
-        "Cascade.load": (s.Cascade.load, {"path": folder / "both.scurry", "expensive": boosted}),
+        "Cascade.load": (s.Cascade.load, {"path": folder / "both.scurry", "expensive": boosted, "trusted": []}),
         "train_sizes": (
             with_one_thread(s.cascades.train_sizes),
             {"X": X, "y": y, "sizes": [(2, 3)], "random_state": 0},
