@@ -25,6 +25,7 @@ from scurry.runners.receipts import Receipt, find_trees, write_receipt
 from scurry.runners.runner import NO_LIMIT, AbortFlag, Budget, Run, Runner
 from scurry.runners.sentinels import TopKRunner
 from scurry.runners.steps import Answer, StepRunner
+from scurry.skops import check_trusted
 
 # Promises and features that are bought one at a time are loaded at first use: most processes only predict.
 if TYPE_CHECKING:
@@ -587,8 +588,7 @@ def load(path: str | PathLike[str], *, trusted: Sequence[str] = ()) -> Forest | 
     ...     scurry.load(os.path.join(folder, "stump.scurry")).digest == forest.digest
     True
     """
-    if isinstance(trusted, str) or not all(isinstance(name, str) for name in trusted):
-        raise InputError(f"trusted must be a list of names of types, got {trusted!r}", argument="trusted")
+    check_trusted(trusted)
     container = read_container(path)
     if container.kind == "visit":
         raise FormatError(f"{path} holds a visit; use scurry.Visit.load(path, predictor)")
