@@ -272,3 +272,10 @@ def test_rows_compare_certify_or_fit(forest):
     assert [len(part) for part in parts] == [150, 300, 450]
     assert len({tuple(row) for part in parts for row in part}) == 900
     assert {tuple(row) for row in certifying.fit_rows} == {tuple(row) for part in parts[:2] for row in part}
+
+
+def test_the_choice_says_that_it_came_before_the_certificate():
+    assert "certified on other rows, which may take more" in by_scores.explain_choice(
+        "trees", {"qwyc": 33.4, "sentinels": 11.5}
+    )
+    assert "certified" not in by_scores.explain_choice("trees", {"qwyc": 33.4}, "the rows that fitted them")
