@@ -19,7 +19,7 @@ QUICK := -m "not slow and not embedded" -q
 .PHONY: help aarch64 demo docs test test-isa test-slow test-minimal coverage attack attack-full embedded emulation-packages engines interop lint bench mutants sanitize wheel wheel-aarch64 wheel-environment clean
 
 help:  ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.built  ## Make real models cheaper in three ways and write a report on each.
 	$(BIN)/scurry demo

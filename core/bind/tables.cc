@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "bind/bind.h"
+#include "runtime/byte_rows.h"
 #include "tables/column.h"
 
 namespace scurry {
@@ -362,27 +363,50 @@ class ArrowTable {
 
 using Sink = nb::ndarray<nb::ndim<2>, nb::device::cpu>;
 
-// The columns of a matrix, each without gaps, as float or double.
-class Columns {
+// The columns of a matrix, each without gaps: floats, doubles, or bytes that are ranks.
+class Sinks {
  public:
-  explicit Columns(const Sink& sink) : sink_(sink), is_float32_(sink.dtype() == nb::dtype<float>()) {
-    if (!is_float32_ && sink.dtype() != nb::dtype<double>()) throw std::invalid_argument("out must be float");
+  Sinks(const Sink& sink, const ByteRanks* ranks)
+      : sink_(sink), ranks_(ranks), is_float32_(sink.dtype() == nb::dtype<float>()) {
+    if (ranks != nullptr) {
+      if (sink.dtype() != nb::dtype<std::uint8_t>()) throw std::invalid_argument("out must be bytes");
+      if (sink.shape(1) != ranks->n_features()) throw std::invalid_argument("out must have a column for every feature");
+      is_float32_ = ranks->in_float32();
+    } else if (!is_float32_ && sink.dtype() != nb::dtype<double>()) {
+      throw std::invalid_argument("out must be float");
+    }
     if (sink.shape(0) > 1 && sink.stride(0) != 1) throw std::invalid_argument("out must be stored by columns");
   }
   std::size_t n_rows() const { return sink_.shape(0); }
   std::size_t size() const { return sink_.shape(1); }
+  const ByteRanks* ranks() const { return ranks_; }
+  std::uint8_t* bytes(std::size_t at) const { return static_cast<std::uint8_t*>(sink_.data()) + begin(at); }
 
-  // Calls work with the first number of a column.
+  // Calls work with space for the numbers of a column.
   template <class Work>
-  auto with(std::size_t at, Work work) const {
-    const std::ptrdiff_t begin = static_cast<std::ptrdiff_t>(at) * sink_.stride(1);
-    if (is_float32_) return work(static_cast<float*>(sink_.data()) + begin);
-    return work(static_cast<double*>(sink_.data()) + begin);
+  auto with(std::size_t at, Work work) {
+    if (ranks_ != nullptr) return is_float32_ ? ranked(at, floats_, work) : ranked(at, doubles_, work);
+    if (is_float32_) return work(static_cast<float*>(sink_.data()) + begin(at));
+    return work(static_cast<double*>(sink_.data()) + begin(at));
   }
 
  private:
+  std::ptrdiff_t begin(std::size_t at) const { return static_cast<std::ptrdiff_t>(at) * sink_.stride(1); }
+
+  // A column at a time becomes ranks, while it is still in the cache.
+  template <class T, class Work>
+  auto ranked(std::size_t at, std::vector<T>& column, Work work) {
+    column.resize(n_rows());
+    auto answer = work(column.data());
+    ranks_->rank(at, column.data(), n_rows(), bytes(at));
+    return answer;
+  }
+
   const Sink& sink_;
+  const ByteRanks* ranks_;
   bool is_float32_;
+  std::vector<float> floats_;
+  std::vector<double> doubles_;
 };
 
 nb::object failed_at(std::size_t feature, const Failure& failure) {
@@ -391,6 +415,32 @@ nb::object failed_at(std::size_t feature, const Failure& failure) {
 
 const Categories* categories_of(nb::handle recipe) {
   return recipe.is_none() ? nullptr : nb::cast<const Categories*>(recipe);
+}
+
+bool is_translation(nb::handle recipe) { return !recipe.is_none() && !nb::isinstance<Categories>(recipe); }
+
+// The numbers that codes of a column stand for, the last for missing ones.
+Array<double> translation_of(const Column& column, nb::handle recipe) {
+  auto known = nb::cast<Array<double>>(recipe, false);
+  if (column.kind < ColumnKind::kInt8 || column.kind > ColumnKind::kUint64) {
+    throw std::invalid_argument("codes must be integers");
+  }
+  if (known.size() == 0) throw std::invalid_argument("a table of codes needs an entry for missing values");
+  return known;
+}
+
+// Writes the ranks of a column of codes: those of the numbers that codes stand for are found once.
+void rank_codes(const Column& column, nb::handle recipe, const ByteRanks& ranks, std::size_t feature,
+                std::uint8_t* out) {
+  const auto known = translation_of(column, recipe);
+  std::vector<std::uint8_t> table(known.size());
+  if (ranks.in_float32()) {
+    const std::vector<float> numbers(known.data(), known.data() + known.size());
+    ranks.rank(feature, numbers.data(), numbers.size(), table.data());
+  } else {
+    ranks.rank(feature, known.data(), known.size(), table.data());
+  }
+  translate_codes(column, table.data(), table.size() - 1, out);
 }
 
 template <class Out>
@@ -413,12 +463,8 @@ Failure read_source(nb::handle source, nb::handle recipe, bool dictionary, bool 
   }
   const Column column = buffer.column();
   check(column.n_rows);
-  if (!recipe.is_none() && !nb::isinstance<Categories>(recipe)) {
-    const auto known = nb::cast<Array<double>>(recipe, false);
-    if (column.kind < ColumnKind::kInt8 || column.kind > ColumnKind::kUint64) {
-      throw std::invalid_argument("codes must be integers");
-    }
-    if (known.size() == 0) throw std::invalid_argument("a table of codes needs an entry for missing values");
+  if (is_translation(recipe)) {
+    const auto known = translation_of(column, recipe);
     translate_codes(column, known.data(), known.size() - 1, out);
     return {};
   }
@@ -427,13 +473,20 @@ Failure read_source(nb::handle source, nb::handle recipe, bool dictionary, bool 
 }
 
 // Writes each source to its column of `out`; returns None, or what is wrong with the first column that cannot be read.
-nb::object read_columns(const nb::list& sources, const nb::list& recipes, const Sink& out, bool dictionary,
-                        bool codes) {
-  const Columns columns(out);
+nb::object read_columns(const nb::list& sources, const nb::list& recipes, const Sink& out, bool dictionary, bool codes,
+                        const ByteRanks* ranks) {
+  Sinks columns(out, ranks);
   if (sources.size() != columns.size() || recipes.size() != columns.size()) {
     throw std::invalid_argument("out must have a column for every source and recipe");
   }
   for (std::size_t j = 0; j < columns.size(); ++j) {
+    if (ranks != nullptr && is_translation(recipes[j])) {
+      const Buffer buffer(sources[j]);
+      const Column column = buffer.column();
+      if (column.n_rows != columns.n_rows()) throw std::invalid_argument("columns differ in length");
+      rank_codes(column, recipes[j], *ranks, j, columns.bytes(j));
+      continue;
+    }
     const Failure failure = columns.with(
         j, [&](auto* at) { return read_source(sources[j], recipes[j], dictionary, codes, columns.n_rows(), at); });
     if (failure.problem != Problem::kNone) return failed_at(j, failure);
@@ -442,8 +495,8 @@ nb::object read_columns(const nb::list& sources, const nb::list& recipes, const 
 }
 
 nb::object read_table(const ArrowTable& table, const Array<std::int64_t>& order, const nb::list& recipes,
-                      const Sink& out) {
-  const Columns columns(out);
+                      const Sink& out, const ByteRanks* ranks) {
+  Sinks columns(out, ranks);
   if (order.size() != columns.size() || recipes.size() != columns.size() || table.n_rows() != columns.n_rows()) {
     throw std::invalid_argument("out must have the table's rows, and a column for every recipe");
   }
@@ -488,9 +541,18 @@ void bind_tables(nb::module_& m) {
       .def_prop_ro("names", &ArrowTable::names)
       .def_prop_ro("kinds", &ArrowTable::kinds)
       .def_prop_ro("formats", &ArrowTable::formats)
-      .def("read", &read_table, "order"_a, "recipes"_a, "out"_a);
+      .def("read", &read_table, "order"_a, "recipes"_a, "out"_a, nb::kw_only(), "ranks"_a = nb::none());
   m.def("read_columns", &read_columns, "sources"_a, "recipes"_a, "out"_a, nb::kw_only(), "dictionary"_a = false,
-        "codes"_a = false);
+        "codes"_a = false, "ranks"_a = nb::none());
+  nb::class_<ByteRanks>(m, "ByteRanks")
+      .def(
+          "__init__",
+          [](ByteRanks* self, const ForestArrays& forest) {
+            nb::gil_scoped_release release;
+            new (self) ByteRanks(forest.view);
+          },
+          "forest"_a)
+      .def_prop_ro("available", &ByteRanks::available);
 }
 
 }  // namespace scurry

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <stdexcept>
 #include <tuple>
 #include <type_traits>
 
@@ -35,6 +36,19 @@ std::uint32_t key_below(double x) { return ordered_key(round_down(x)); }
 
 bool is_inexact(double x) { return static_cast<double>(static_cast<float>(x)) != x && x == x; }
 
+constexpr std::uint8_t kOtherByte = 254, kMissingByte = 255;  // other categories than those below, missing values
+constexpr std::uint32_t kMaxByteRank = 254;
+
+// rank[i] is how many of n sorted thresholds, one less than a power of two with their padding, are below x[i].
+template <std::size_t kTogether, class T>
+inline void count_below(const T* thresholds, std::uint32_t n, const T* x, std::uint32_t* rank) {
+  for (std::size_t i = 0; i < kTogether; ++i) rank[i] = 0;
+  for (std::uint32_t half = n / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < kTogether; ++i) rank[i] += thresholds[rank[i] + half - 1] < x[i] ? half : 0;
+  }
+}
+
 // Rounded up to strides that the kernels know at compile time: they then address all rows from one base register.
 std::uint32_t stride_for(std::uint32_t n_columns) {
   for (std::uint32_t stride : {16u, 32u, 48u, 64u, 128u}) {
@@ -58,6 +72,7 @@ Columns::Columns(const ForestView& forest)
   if (!float32_) sort_thresholds(forest);
   place_missing(forest);
   describe_floats();
+  describe_bytes(forest);
 }
 
 // Makes one column per feature and meaning of NaN in use. Numeric columns come first, both kinds ordered by feature.
@@ -135,9 +150,14 @@ void Columns::sort_thresholds(const ForestView& forest) {
     const auto same_key = [](double a, double b) { return key_below(a) == key_below(b); };
     columns_[c].ranked = std::adjacent_find(sorted.begin(), sorted.end(), same_key) != sorted.end();
     columns_[c].first_threshold = static_cast<std::uint32_t>(thresholds_.size());
+    columns_[c].n_distinct = static_cast<std::uint32_t>(sorted.size());
     columns_[c].n_thresholds = static_cast<std::uint32_t>(std::bit_ceil(sorted.size() + 1));
     thresholds_.insert(thresholds_.end(), sorted.begin(), sorted.end());
     thresholds_.resize(columns_[c].first_threshold + columns_[c].n_thresholds, std::numeric_limits<double>::infinity());
+    for (std::uint32_t i = 0; i < columns_[c].n_thresholds; ++i) {
+      const double threshold = thresholds_[columns_[c].first_threshold + i];
+      keys_above_.push_back(columns_[c].ranked ? i + 1 : key_below(threshold) + 1);
+    }
   }
 }
 
@@ -177,17 +197,131 @@ std::uint32_t Columns::key_of_node(const ForestView& forest, std::size_t node) c
 // The key of a number in a column whose source compares in float64.
 std::uint32_t Columns::key_of_double(const Column& column, double value) const {
   if (!column.ranked && !is_inexact(value)) return ordered_key(static_cast<float>(value));
-  const double* thresholds = thresholds_.data() + column.first_threshold;
-  std::uint32_t rank = 0;  // how many thresholds are below the value
-  for (std::uint32_t half = column.n_thresholds / 2; half > 0; half /= 2) {
-    rank += thresholds[rank + half - 1] < value ? half : 0;
+  std::uint32_t rank;
+  count_below<1>(thresholds_.data() + column.first_threshold, column.n_thresholds, &value, &rank);
+  return rank == 0 ? 0 : keys_above_[column.first_threshold + rank - 1];
+}
+
+// Finds the keys that cut each column where the source compares in float32. False if one has too many for bytes.
+bool Columns::collect_keys(const ForestView& forest) {
+  std::vector<std::vector<std::uint32_t>> of_column(columns_.size());
+  for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
+    if (forest.left[node] < 0 || node_column_[node] >= pad_) continue;
+    auto& keys = of_column[node_column_[node]];
+    const std::uint32_t key = key_of_node(forest, node);
+    const auto at = std::lower_bound(keys.begin(), keys.end(), key);
+    if (at != keys.end() && *at == key) continue;
+    if (keys.size() == kMaxByteRank) return false;
+    keys.insert(at, key);
   }
-  return column.ranked || rank == 0 ? rank : key_below(thresholds[rank - 1]) + 1;
+  for (std::uint32_t c = 0; c < pad_; ++c) {
+    columns_[c].first_threshold = static_cast<std::uint32_t>(threshold_keys_.size());
+    columns_[c].n_distinct = static_cast<std::uint32_t>(of_column[c].size());
+    columns_[c].n_thresholds = static_cast<std::uint32_t>(std::bit_ceil(of_column[c].size() + 1));
+    threshold_keys_.insert(threshold_keys_.end(), of_column[c].begin(), of_column[c].end());
+    threshold_keys_.resize(columns_[c].first_threshold + columns_[c].n_thresholds, kNanKey);
+  }
+  return true;
+}
+
+// Makes the keys that bytes stand for, if every feature has one column, of few enough thresholds or categories.
+void Columns::describe_bytes(const ForestView& forest) {
+  constexpr std::size_t kMaxColumns = 1024;  // a kilobyte each
+  std::vector<bool> is_read(forest.n_features);
+  if (size() > kMaxColumns) return;
+  for (const Column& column : columns_) {
+    if (column.is_read && is_read[column.feature]) return;
+    if (column.is_read) is_read[column.feature] = true;
+  }
+  for (std::size_t set = 0; set + 1 < forest.category_offset.size(); ++set) {
+    const auto first = static_cast<std::size_t>(forest.category_offset[set]);
+    const auto last = static_cast<std::size_t>(forest.category_offset[set + 1]);
+    for (std::size_t word = first; word < last; ++word) {
+      for (std::uint32_t bit = 0; bit < 32; ++bit) {
+        if (((forest.category_bits[word] >> bit) & 1u) != 0 && 32 * (word - first) + bit >= kOtherByte) return;
+      }
+    }
+  }
+  if (float32_ && !collect_keys(forest)) return;
+  const auto too_many = [](const Column& column) { return column.n_distinct > kMaxByteRank; };
+  if (std::any_of(columns_.begin(), columns_.end(), too_many)) return;
+  key_of_byte_.resize(std::size_t{size()} * 256);
+  for (std::uint32_t c = 0; c < size(); ++c) {
+    const Column& column = columns_[c];
+    std::uint32_t* keys = key_of_byte_.data() + std::size_t{c} * 256;
+    if (!column.is_read) continue;
+    if (column.missing == Missing::kCategory) {
+      for (std::uint32_t code = 0; code < kOtherByte; ++code) keys[code] = code;
+      keys[kOtherByte] = kNoCategory;
+      keys[kMissingByte] = kNanKey;
+      continue;
+    }
+    for (std::uint32_t rank = 1; rank < kMissingByte; ++rank) {
+      const std::uint32_t at = column.first_threshold + std::min(rank, column.n_distinct) - 1;
+      keys[rank] = column.n_distinct == 0 ? 0 : float32_ ? threshold_keys_[at] + 1 : keys_above_[at];
+    }
+    keys[kMissingByte] = column.missing_key;
+  }
+}
+
+template <class T>
+void Columns::rank(std::uint32_t column, const T* x, std::size_t n, std::uint8_t* ranks) const {
+  const Column& of = columns_[column];
+  if (of.missing == Missing::kCategory) {
+    for (std::size_t row = 0; row < n; ++row) {
+      const double value = truncate_categories_ ? std::trunc(static_cast<double>(x[row]))
+                                                : std::floor(static_cast<double>(x[row]));
+      const bool is_code = value >= 0 && value < kOtherByte;
+      ranks[row] = value != value ? kMissingByte : is_code ? static_cast<std::uint8_t>(value) : kOtherByte;
+    }
+    return;
+  }
+  constexpr std::size_t kTogether = 8;  // so that searches overlap
+  const auto is_missing = [&](T value) {
+    const bool is_zero = of.missing == Missing::kZero && std::fabs(static_cast<double>(value)) <= kZeroThreshold;
+    return is_zero || (value != value && of.missing != Missing::kAsZero);
+  };
+  for (std::size_t first = 0; first < n; first += kTogether) {
+    const std::size_t n_left = std::min(kTogether, n - first);
+    T value[kTogether] = {};
+    for (std::size_t i = 0; i < n_left; ++i) value[i] = x[first + i] != x[first + i] ? T{0} : x[first + i];
+    std::uint32_t found[kTogether];
+    if (float32_) {
+      std::uint32_t keys[kTogether];
+      for (std::size_t i = 0; i < kTogether; ++i) keys[i] = ordered_key(static_cast<float>(value[i]));
+      count_below<kTogether>(threshold_keys_.data() + of.first_threshold, of.n_thresholds, keys, found);
+    } else {
+      double wide[kTogether];
+      for (std::size_t i = 0; i < kTogether; ++i) wide[i] = static_cast<double>(value[i]);
+      count_below<kTogether>(thresholds_.data() + of.first_threshold, of.n_thresholds, wide, found);
+    }
+    for (std::size_t i = 0; i < n_left; ++i) {
+      ranks[first + i] = is_missing(x[first + i]) ? kMissingByte : static_cast<std::uint8_t>(found[i]);
+    }
+  }
+}
+
+template void Columns::rank(std::uint32_t, const float*, std::size_t, std::uint8_t*) const;
+template void Columns::rank(std::uint32_t, const double*, std::size_t, std::uint8_t*) const;
+
+bool Columns::encode_bytes(const std::uint8_t* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const {
+  if (!takes_bytes()) throw std::invalid_argument("rows of this forest cannot be bytes");
+  bool any_missing = false;
+  for (std::uint32_t c = 0; c < size(); ++c) {
+    const std::uint32_t* key_of = key_of_byte_.data() + std::size_t{c} * 256;
+    const std::uint8_t* from = x + static_cast<std::ptrdiff_t>(columns_[c].feature) * rows.column_stride;
+    std::uint32_t* to = keys + c;
+    for (std::size_t row = 0; row < n; ++row, from += rows.row_stride, to += stride()) *to = key_of[*from];
+    if (!columns_[c].mixed) continue;
+    for (std::size_t row = 0; row < n; ++row) any_missing |= keys[row * stride() + c] == kNanKey;
+  }
+  return any_missing;
 }
 
 bool Columns::encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys,
                      std::size_t ahead) const {
   const auto offset = static_cast<std::ptrdiff_t>(first) * rows.row_stride;
+  if (rows.is_bytes) return encode_bytes(static_cast<const std::uint8_t*>(rows.data) + offset, rows, n, keys);
   if (rows.is_float32) return encode_rows(static_cast<const float*>(rows.data) + offset, rows, n, keys, ahead);
   return encode_rows(static_cast<const double*>(rows.data) + offset, rows, n, keys, ahead);
 }
@@ -275,10 +409,26 @@ void Columns::encode_column(const Column& column, const T* x, std::ptrdiff_t x_s
 // Corrects the keys of numbers that are not floats, which the kernels leave to this.
 void Columns::encode_inexact(const FloatColumns& floats, const double* x, std::ptrdiff_t row_stride, std::size_t n,
                              std::uint32_t* keys) const {
-  for (std::size_t row = 0; row < n; ++row, x += row_stride, keys += stride()) {
-    for (std::uint32_t c = 0; c < pad_; ++c) {
-      const double value = x[floats.feature.empty() ? c : floats.feature[c]];
-      if (columns_[c].is_read && is_inexact(value)) keys[c] = key_of_double(columns_[c], value);
+  constexpr std::size_t kTogether = 8;  // so that searches overlap
+  for (std::uint32_t c = 0; c < pad_; ++c) {
+    const Column& column = columns_[c];
+    if (!column.is_read) continue;
+    const double* from = x + (floats.feature.empty() ? c : floats.feature[c]);
+    for (std::size_t first = 0; first < n; first += kTogether) {
+      const std::size_t n_left = std::min(kTogether, n - first);
+      double value[kTogether] = {};
+      bool any = false;
+      for (std::size_t i = 0; i < n_left; ++i) {
+        value[i] = from[static_cast<std::ptrdiff_t>(first + i) * row_stride];
+        any |= is_inexact(value[i]);
+      }
+      if (!any) continue;
+      std::uint32_t rank[kTogether];
+      count_below<kTogether>(thresholds_.data() + column.first_threshold, column.n_thresholds, value, rank);
+      for (std::size_t i = 0; i < n_left; ++i) {
+        if (!is_inexact(value[i])) continue;
+        keys[(first + i) * stride() + c] = rank[i] == 0 ? 0 : keys_above_[column.first_threshold + rank[i] - 1];
+      }
     }
   }
 }

@@ -32,8 +32,9 @@ struct Column {
   bool is_read = false;               // by some node
   bool mixed = false;                 // missing values go left at some nodes and right at others
   bool ranked = false;                // keys are ranks
-  std::uint32_t first_threshold = 0;  // float64: a power-of-two run of sorted thresholds, padded with +inf
-  std::uint32_t n_thresholds = 0;
+  std::uint32_t first_threshold = 0;  // a power-of-two run of sorted thresholds, padded with those above all
+  std::uint32_t n_thresholds = 0;     // with the padding
+  std::uint32_t n_distinct = 0;       // without it
 };
 
 constexpr double kZeroThreshold = static_cast<double>(1e-35f);  // LightGBM's: up to here a number counts as zero
@@ -75,6 +76,13 @@ class Columns {
   }
   void forget_nodes() { node_column_ = {}; }
 
+  // Whether rows can be bytes (runtime/byte_rows.h). rank() then writes those of a column, which encode() takes.
+  bool takes_bytes() const { return !key_of_byte_.empty(); }
+  bool in_float32() const { return float32_; }
+  std::uint32_t feature_of(std::uint32_t column) const { return columns_[column].feature; }
+  template <class T>
+  void rank(std::uint32_t column, const T* x, std::size_t n, std::uint8_t* ranks) const;
+
   // Writes keys[row * stride() + column] for rows [first, first + n). Returns whether a walk has to read marks. The
   // rows `ahead` of these are prefetched where that pays (0: none).
   bool encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys, std::size_t ahead = 0) const;
@@ -90,6 +98,7 @@ class Columns {
   template <class T>
   void encode_column(const Column& column, const T* x, std::ptrdiff_t x_stride, std::size_t n,
                      std::uint32_t* keys) const;
+  bool encode_bytes(const std::uint8_t* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const;
   void encode_inexact(const FloatColumns& floats, const double* x, std::ptrdiff_t row_stride, std::size_t n,
                       std::uint32_t* keys) const;
   std::uint32_t key_of_double(const Column& column, double value) const;
@@ -98,10 +107,15 @@ class Columns {
   void sort_thresholds(const ForestView& forest);
   void place_missing(const ForestView& forest);
   void describe_floats();
+  bool collect_keys(const ForestView& forest);
+  void describe_bytes(const ForestView& forest);
 
   std::vector<Column> columns_;
   std::vector<std::uint32_t> node_column_;
-  std::vector<double> thresholds_;
+  std::vector<double> thresholds_;               // float64
+  std::vector<std::uint32_t> keys_above_;         // of the numbers just above these thresholds
+  std::vector<std::uint32_t> threshold_keys_;     // float32, if rows can be bytes
+  std::vector<std::uint32_t> key_of_byte_;        // [column][256]; empty if rows cannot be bytes
   FloatColumns floats_;
   FloatColumns tiled_;  // the same where a value lies in its column's place, not its feature's
   bool float32_;
