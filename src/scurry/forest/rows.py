@@ -59,9 +59,10 @@ def for_engine(forest: ForestFields, X: Any, find_ranks: Callable[[], _core.Byte
     find_ranks : callable
         Returns what makes values bytes, or None if the forest does not take bytes; called for tables only.
     """
-    if isinstance(X, np.ndarray | list | tuple) or forest.front is not None or forest.wrapper is not None:
+    is_table = not isinstance(X, np.ndarray | list | tuple) and hasattr(X, "__len__") and not _is_sparse(X)
+    if not is_table or forest.front is not None or forest.wrapper is not None or len(X) < _FEW_ROWS:
         return as_rows(forest, X)
-    if not hasattr(X, "__len__") or len(X) < _FEW_ROWS or _is_sparse(X) or (ranks := find_ranks()) is None:
+    if (ranks := find_ranks()) is None:
         return as_rows(forest, X)
     rows = reader_of(forest).read(X, ranks=ranks)
     if rows is None or isinstance(rows, ByteRows) or not forest.is_encoded:
