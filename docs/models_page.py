@@ -38,7 +38,7 @@ PAGE = """\
 
 Each cell was found out by calling the function on a small model of that kind. `yes` means that it works; a number
 refers to the reason below the table, which is the beginning of the error's own message. Every model can be predicted
-with, saved (unless a pipeline keeps a step that cannot be folded) and loaded.
+with, saved and loaded.
 
 {table}
 

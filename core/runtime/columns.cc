@@ -5,17 +5,21 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <span>
 #include <stdexcept>
 #include <tuple>
 #include <type_traits>
 
 #include "kernels/kernels.h"
+#include "runtime/byte_rows.h"
 
 namespace scurry {
 namespace {
 
 constexpr std::uint32_t kLanesOfKeys = 16;
 constexpr std::size_t kTileRows = 16;  // a cache line of floats of each column
+constexpr std::uint32_t kFilterBits = 16;  // at least, for each threshold
+constexpr std::uint32_t kMostColumnsWithSets = 128, kMostCodes = 4096;
 
 Missing missing_of(const ForestView& forest, std::size_t node) {
   if (forest.category_set[node] >= 0) return Missing::kCategory;
@@ -32,22 +36,18 @@ float round_down(double x) {
   return static_cast<double>(nearest) > x ? std::nextafterf(nearest, -std::numeric_limits<float>::infinity()) : nearest;
 }
 
-std::uint32_t key_below(double x) { return ordered_key(round_down(x)); }
+// The key of the largest float that is not above a number.
+std::uint32_t key_below(double x) {
+  const float nearest = static_cast<float>(x);
+  const std::uint32_t is_above = static_cast<double>(nearest) > x ? 1 : 0;
+  return ordered_key(nearest) - (is_above << (nearest == 0.0f));  // below 0.0 comes the place of -0.0, which has no key
+}
+
+// Two bits of a filter stand for each key: numbers hardly ever meet both by chance.
+std::uint32_t filter_bit(std::uint32_t key, std::uint32_t shift) { return (key * 0x9E3779B1u) >> shift; }
+std::uint32_t other_bit(std::uint32_t key, std::uint32_t shift) { return (key * 0x85EBCA6Bu) >> shift; }
 
 bool is_inexact(double x) { return static_cast<double>(static_cast<float>(x)) != x && x == x; }
-
-constexpr std::uint8_t kOtherByte = 254, kMissingByte = 255;  // other categories than those below, missing values
-constexpr std::uint32_t kMaxByteRank = 254;
-
-// rank[i] is how many of n sorted thresholds, one less than a power of two with their padding, are below x[i].
-template <std::size_t kTogether, class T>
-inline void count_below(const T* thresholds, std::uint32_t n, const T* x, std::uint32_t* rank) {
-  for (std::size_t i = 0; i < kTogether; ++i) rank[i] = 0;
-  for (std::uint32_t half = n / 2; half > 0; half /= 2) {
-#pragma GCC unroll 8
-    for (std::size_t i = 0; i < kTogether; ++i) rank[i] += thresholds[rank[i] + half - 1] < x[i] ? half : 0;
-  }
-}
 
 // Rounded up to strides that the kernels know at compile time: they then address all rows from one base register.
 std::uint32_t stride_for(std::uint32_t n_columns) {
@@ -66,43 +66,65 @@ double last_left(const ForestView& forest, std::size_t node) {
   return forest.float32_input ? static_cast<double>(round_down(last)) : last;
 }
 
-Columns::Columns(const ForestView& forest)
+bool sends_left(const ForestView& forest, std::size_t node) {
+  return !forest.strict_comparison || forest.threshold[node] > -std::numeric_limits<double>::infinity();
+}
+
+Columns::Columns(const ForestView& forest, Sets sets)
     : float32_(forest.float32_input), truncate_categories_(forest.truncate_categories) {
-  collect(forest);
+  collect(forest, sets);
+  tabulate_sets(forest);
   if (!float32_) sort_thresholds(forest);
   place_missing(forest);
   describe_floats();
   describe_bytes(forest);
 }
 
-// Makes one column per feature and meaning of NaN in use. Numeric columns come first, both kinds ordered by feature.
-void Columns::collect(const ForestView& forest) {
-  std::map<std::tuple<bool, std::uint32_t, Missing>, std::uint32_t> index;
+// Makes one column per feature and meaning of NaN in use, or per set and way of missing values. Numeric columns come
+// first, and each kind is ordered by feature.
+void Columns::collect(const ForestView& forest, Sets sets) {
+  enum Kind : std::uint8_t { kNumbers, kSet, kCodes };
+  using Entry = std::tuple<Kind, std::uint32_t, Missing, std::int32_t, bool>;
+  std::map<Entry, std::uint32_t> index;
   const auto entry_of = [&](std::size_t node) {
     const Missing missing = missing_of(forest, node);
-    return std::tuple(missing == Missing::kCategory, static_cast<std::uint32_t>(forest.feature[node]), missing);
+    const auto feature = static_cast<std::uint32_t>(forest.feature[node]);
+    if (missing != Missing::kCategory) return Entry(kNumbers, feature, missing, -1, false);
+    if (sets == Sets::kCodes) return Entry(kCodes, feature, missing, -1, false);
+    return Entry(kSet, feature, missing, forest.category_set[node], forest.default_left[node] != 0);
   };
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
-    if (forest.left[node] >= 0) index.try_emplace(entry_of(node), 0);
+    if (forest.left[node] < 0) continue;
+    index.try_emplace(entry_of(node), 0);
+    // Too many sets, or sets of too many codes: they would take more time and space than looking codes up.
+    const std::int32_t set = sets == Sets::kColumns ? forest.category_set[node] : -1;
+    if (set < 0) continue;
+    const std::int64_t n_codes = 32 * (forest.category_offset[set + 1] - forest.category_offset[set]);
+    if (index.size() < kMostColumnsWithSets && n_codes <= kMostCodes) continue;
+    return collect(forest, Sets::kCodes);
   }
   // Features that no node reads get a column too if rows become no longer by it: rows can then be encoded as they lie.
   std::vector<std::uint32_t> unread;
   for (std::uint32_t feature = 0; feature < forest.n_features; ++feature) {
-    const auto at = index.lower_bound({false, feature, Missing::kNan});
-    if (at == index.end() || std::get<0>(at->first) || std::get<1>(at->first) != feature) unread.push_back(feature);
+    const auto at = index.lower_bound(Entry(kNumbers, feature, Missing::kNan, -1, false));
+    if (at == index.end() || std::get<0>(at->first) != kNumbers || std::get<1>(at->first) != feature) {
+      unread.push_back(feature);
+    }
   }
   const auto n_read = static_cast<std::uint32_t>(index.size());
   if (n_read + 1 + unread.size() <= stride_for(n_read + 1)) {
-    for (const std::uint32_t feature : unread) index.emplace(std::tuple(false, feature, Missing::kNan), 0);
+    for (const std::uint32_t feature : unread) index.emplace(Entry(kNumbers, feature, Missing::kNan, -1, false), 0);
   }
-  const auto n_numeric =
-      std::count_if(index.begin(), index.end(), [](auto& entry) { return !std::get<0>(entry.first); });
-  pad_ = static_cast<std::uint32_t>(n_numeric);
+  const auto count = [&](Kind kind) {
+    return static_cast<std::uint32_t>(
+        std::count_if(index.begin(), index.end(), [&](auto& entry) { return std::get<0>(entry.first) == kind; }));
+  };
+  n_numeric_ = count(kNumbers);
+  pad_ = n_numeric_ + count(kSet);
   for (auto& [key, column] : index) {
-    const auto& [categorical, feature, missing] = key;
     if (size() == pad_) columns_.push_back({0, Missing::kNan});
     column = size();
-    columns_.push_back({feature, missing});
+    columns_.push_back({std::get<1>(key), std::get<2>(key)});
   }
   if (size() == pad_) columns_.push_back({0, Missing::kNan});
 
@@ -114,13 +136,45 @@ void Columns::collect(const ForestView& forest) {
   }
 }
 
+// Writes down the keys of every code in every set that is a column.
+void Columns::tabulate_sets(const ForestView& forest) {
+  struct Set {
+    std::span<const std::uint32_t> words;
+    bool missing_left = false;
+  };
+  std::vector<Set> set_of(pad_ - n_numeric_);
+  for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
+    const std::uint32_t c = node_column_[node];
+    if (c < n_numeric_ || c >= pad_) continue;
+    const std::int64_t* words = &forest.category_offset[forest.category_set[node]];
+    set_of[c - n_numeric_] = {
+        {forest.category_bits.data() + words[0], static_cast<std::size_t>(words[1] - words[0])},
+        forest.default_left[node] != 0};
+  }
+  for (std::uint32_t first = n_numeric_, end = first; first < pad_; first = end) {
+    std::size_t n_words = 0;
+    for (; end < pad_ && columns_[end].feature == columns_[first].feature; ++end) {
+      n_words = std::max(n_words, set_of[end - n_numeric_].words.size());
+    }
+    const auto n_codes = static_cast<std::uint32_t>(32 * n_words);
+    sets_.push_back({columns_[first].feature, first, end - first, n_codes, set_keys_.size()});
+    for (std::uint32_t code = 0; code <= n_codes + 1; ++code) {
+      for (std::uint32_t c = first; c < end; ++c) {
+        const Set& set = set_of[c - n_numeric_];
+        const bool is_member = code / 32 < set.words.size() && ((set.words[code / 32] >> (code % 32)) & 1u) != 0;
+        set_keys_.push_back((code == n_codes + 1 ? set.missing_left : code < n_codes && is_member) ? 0 : 1);
+      }
+    }
+  }
+}
+
 // Finds the key of missing values. A node sends a key left iff it is at most its own.
 void Columns::place_missing(const ForestView& forest) {
   std::vector<std::uint32_t> above(columns_.size(), 0), upto(columns_.size(), kNanKey);
   std::vector<unsigned> directions(columns_.size());  // bits: right, left
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     const std::uint32_t c = node_column_[node];
-    if (forest.left[node] < 0 || c >= pad_) continue;
+    if (forest.left[node] < 0 || c >= n_numeric_) continue;
     const std::uint32_t key = key_of_node(forest, node);
     directions[c] |= forest.default_left[node] ? 2u : 1u;
     if (forest.default_left[node]) {
@@ -129,7 +183,7 @@ void Columns::place_missing(const ForestView& forest) {
       above[c] = std::max(above[c], key + 1);
     }
   }
-  for (std::uint32_t c = 0; c < pad_; ++c) {
+  for (std::uint32_t c = 0; c < n_numeric_; ++c) {
     Column& column = columns_[c];
     if (column.missing == Missing::kAsZero) continue;
     column.mixed = directions[c] == 3 && above[c] > upto[c];
@@ -143,31 +197,38 @@ void Columns::sort_thresholds(const ForestView& forest) {
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     if (forest.left[node] >= 0) of_column[node_column_[node]].push_back(last_left(forest, node));
   }
-  for (std::size_t c = 0; c < pad_; ++c) {
+  for (std::size_t c = 0; c < n_numeric_; ++c) {
     auto& sorted = of_column[c];
     std::sort(sorted.begin(), sorted.end());
     sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
     const auto same_key = [](double a, double b) { return key_below(a) == key_below(b); };
     columns_[c].ranked = std::adjacent_find(sorted.begin(), sorted.end(), same_key) != sorted.end();
     columns_[c].first_threshold = static_cast<std::uint32_t>(thresholds_.size());
-    columns_[c].n_distinct = static_cast<std::uint32_t>(sorted.size());
     columns_[c].n_thresholds = static_cast<std::uint32_t>(std::bit_ceil(sorted.size() + 1));
     thresholds_.insert(thresholds_.end(), sorted.begin(), sorted.end());
     thresholds_.resize(columns_[c].first_threshold + columns_[c].n_thresholds, std::numeric_limits<double>::infinity());
-    for (std::uint32_t i = 0; i < columns_[c].n_thresholds; ++i) {
-      const double threshold = thresholds_[columns_[c].first_threshold + i];
-      keys_above_.push_back(columns_[c].ranked ? i + 1 : key_below(threshold) + 1);
+    if (columns_[c].ranked) continue;
+    const std::size_t n_bits = std::bit_ceil(std::max<std::size_t>(64, kFilterBits * sorted.size()));
+    columns_[c].first_filter = static_cast<std::uint32_t>(filters_.size());
+    columns_[c].filter_shift = 32u - static_cast<std::uint32_t>(std::countr_zero(n_bits));
+    filters_.resize(filters_.size() + n_bits / 64);
+    for (const double threshold : sorted) {
+      const std::uint32_t key = key_below(threshold);
+      for (const auto& bit_of : {filter_bit, other_bit}) {
+        const std::uint32_t bit = bit_of(key, columns_[c].filter_shift);
+        filters_[columns_[c].first_filter + bit / 64] |= std::uint64_t{1} << (bit % 64);
+      }
     }
   }
 }
 
 void Columns::describe_floats() {
-  floats_.n = pad_;
+  floats_.n = n_numeric_;
   floats_.stride = stride_for(size());
   floats_.nan_keys.assign(floats_.stride, 0);
   all_floats_ = true;
   bool in_order = true;
-  for (std::uint32_t c = 0; c < pad_; ++c) {
+  for (std::uint32_t c = 0; c < n_numeric_; ++c) {
     const Column& column = columns_[c];
     all_floats_ = all_floats_ && !column.ranked && column.missing != Missing::kZero;
     in_order = in_order && column.feature == c;
@@ -177,10 +238,11 @@ void Columns::describe_floats() {
   }
   tiled_ = floats_;
   if (in_order) return;
-  for (std::uint32_t c = 0; c < pad_; ++c) floats_.feature.push_back(columns_[c].feature);
+  for (std::uint32_t c = 0; c < n_numeric_; ++c) floats_.feature.push_back(columns_[c].feature);
 }
 
 std::uint32_t Columns::key_of_node(const ForestView& forest, std::size_t node) const {
+  if (node_column_[node] >= n_numeric_) return 0;  // a set
   if (float32_) {
     const double threshold = forest.threshold[node];
     const float down = round_down(threshold);
@@ -189,126 +251,59 @@ std::uint32_t Columns::key_of_node(const ForestView& forest, std::size_t node) c
   }
   const Column& column = columns_[node_column_[node]];
   const double last = last_left(forest, node);
-  if (!column.ranked) return key_below(last);
+  const std::uint32_t none = sends_left(forest, node) ? 0 : 1;  // then the key is below that of -inf
+  if (!column.ranked) return key_below(last) - none;
   const auto first = thresholds_.begin() + column.first_threshold;
-  return static_cast<std::uint32_t>(std::lower_bound(first, first + column.n_thresholds, last) - first);
+  return static_cast<std::uint32_t>(std::lower_bound(first, first + column.n_thresholds, last) - first) + 1 - none;
 }
 
 // The key of a number in a column whose source compares in float64.
 std::uint32_t Columns::key_of_double(const Column& column, double value) const {
   if (!column.ranked && !is_inexact(value)) return ordered_key(static_cast<float>(value));
-  std::uint32_t rank;
-  count_below<1>(thresholds_.data() + column.first_threshold, column.n_thresholds, &value, &rank);
-  return rank == 0 ? 0 : keys_above_[column.first_threshold + rank - 1];
+  if (!column.ranked) {
+    // Only a threshold between the float below and the one above tells the number from the float below.
+    const std::uint64_t* filter = filters_.data() + column.first_filter;
+    const std::uint32_t key = key_below(value), bit = filter_bit(key, column.filter_shift);
+    if (((filter[bit / 64] >> (bit % 64)) & 1u) == 0) return key;
+    const std::uint32_t other = other_bit(key, column.filter_shift);
+    if (((filter[other / 64] >> (other % 64)) & 1u) == 0) return key;
+  }
+  const double* thresholds = thresholds_.data() + column.first_threshold;
+  std::uint32_t rank = 0;  // how many thresholds are below the value
+  for (std::uint32_t half = column.n_thresholds / 2; half > 0; half /= 2) {
+    rank += thresholds[rank + half - 1] < value ? half : 0;
+  }
+  if (column.ranked) return rank + 1;
+  return rank == 0 ? 0 : key_below(thresholds[rank - 1]) + 1;
 }
 
-// Finds the keys that cut each column where the source compares in float32. False if one has too many for bytes.
-bool Columns::collect_keys(const ForestView& forest) {
-  std::vector<std::vector<std::uint32_t>> of_column(columns_.size());
-  for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
-    if (forest.left[node] < 0 || node_column_[node] >= pad_) continue;
-    auto& keys = of_column[node_column_[node]];
-    const std::uint32_t key = key_of_node(forest, node);
-    const auto at = std::lower_bound(keys.begin(), keys.end(), key);
-    if (at != keys.end() && *at == key) continue;
-    if (keys.size() == kMaxByteRank) return false;
-    keys.insert(at, key);
-  }
-  for (std::uint32_t c = 0; c < pad_; ++c) {
-    columns_[c].first_threshold = static_cast<std::uint32_t>(threshold_keys_.size());
-    columns_[c].n_distinct = static_cast<std::uint32_t>(of_column[c].size());
-    columns_[c].n_thresholds = static_cast<std::uint32_t>(std::bit_ceil(of_column[c].size() + 1));
-    threshold_keys_.insert(threshold_keys_.end(), of_column[c].begin(), of_column[c].end());
-    threshold_keys_.resize(columns_[c].first_threshold + columns_[c].n_thresholds, kNanKey);
-  }
-  return true;
-}
-
-// Makes the keys that bytes stand for, if every feature has one column, of few enough thresholds or categories.
+// Encodes, for each byte, a row of the numbers that it stands for.
 void Columns::describe_bytes(const ForestView& forest) {
   constexpr std::size_t kMaxColumns = 1024;  // a kilobyte each
-  std::vector<bool> is_read(forest.n_features);
-  if (size() > kMaxColumns) return;
-  for (const Column& column : columns_) {
-    if (column.is_read && is_read[column.feature]) return;
-    if (column.is_read) is_read[column.feature] = true;
-  }
-  for (std::size_t set = 0; set + 1 < forest.category_offset.size(); ++set) {
-    const auto first = static_cast<std::size_t>(forest.category_offset[set]);
-    const auto last = static_cast<std::size_t>(forest.category_offset[set + 1]);
-    for (std::size_t word = first; word < last; ++word) {
-      for (std::uint32_t bit = 0; bit < 32; ++bit) {
-        if (((forest.category_bits[word] >> bit) & 1u) != 0 && 32 * (word - first) + bit >= kOtherByte) return;
-      }
+  const ByteRanks bytes(forest);
+  if (!bytes.available() || size() > kMaxColumns) return;
+  std::vector<double> values(kByteValues * forest.n_features);
+  for (std::size_t byte = 0; byte < kByteValues; ++byte) {
+    for (std::size_t feature = 0; feature < forest.n_features; ++feature) {
+      values[byte * forest.n_features + feature] = bytes.value_of(feature, static_cast<std::uint8_t>(byte));
     }
   }
-  if (float32_ && !collect_keys(forest)) return;
-  const auto too_many = [](const Column& column) { return column.n_distinct > kMaxByteRank; };
-  if (std::any_of(columns_.begin(), columns_.end(), too_many)) return;
-  key_of_byte_.resize(std::size_t{size()} * 256);
-  for (std::uint32_t c = 0; c < size(); ++c) {
-    const Column& column = columns_[c];
-    std::uint32_t* keys = key_of_byte_.data() + std::size_t{c} * 256;
-    if (!column.is_read) continue;
-    if (column.missing == Missing::kCategory) {
-      for (std::uint32_t code = 0; code < kOtherByte; ++code) keys[code] = code;
-      keys[kOtherByte] = kNoCategory;
-      keys[kMissingByte] = kNanKey;
-      continue;
-    }
-    for (std::uint32_t rank = 1; rank < kMissingByte; ++rank) {
-      const std::uint32_t at = column.first_threshold + std::min(rank, column.n_distinct) - 1;
-      keys[rank] = column.n_distinct == 0 ? 0 : float32_ ? threshold_keys_[at] + 1 : keys_above_[at];
-    }
-    keys[kMissingByte] = column.missing_key;
-  }
-}
-
-template <class T>
-void Columns::rank(std::uint32_t column, const T* x, std::size_t n, std::uint8_t* ranks) const {
-  const Column& of = columns_[column];
-  if (of.missing == Missing::kCategory) {
-    for (std::size_t row = 0; row < n; ++row) {
-      const double value = truncate_categories_ ? std::trunc(static_cast<double>(x[row]))
-                                                : std::floor(static_cast<double>(x[row]));
-      const bool is_code = value >= 0 && value < kOtherByte;
-      ranks[row] = value != value ? kMissingByte : is_code ? static_cast<std::uint8_t>(value) : kOtherByte;
-    }
-    return;
-  }
-  constexpr std::size_t kTogether = 8;  // so that searches overlap
-  const auto is_missing = [&](T value) {
-    const bool is_zero = of.missing == Missing::kZero && std::fabs(static_cast<double>(value)) <= kZeroThreshold;
-    return is_zero || (value != value && of.missing != Missing::kAsZero);
-  };
-  for (std::size_t first = 0; first < n; first += kTogether) {
-    const std::size_t n_left = std::min(kTogether, n - first);
-    T value[kTogether] = {};
-    for (std::size_t i = 0; i < n_left; ++i) value[i] = x[first + i] != x[first + i] ? T{0} : x[first + i];
-    std::uint32_t found[kTogether];
-    if (float32_) {
-      std::uint32_t keys[kTogether];
-      for (std::size_t i = 0; i < kTogether; ++i) keys[i] = ordered_key(static_cast<float>(value[i]));
-      count_below<kTogether>(threshold_keys_.data() + of.first_threshold, of.n_thresholds, keys, found);
-    } else {
-      double wide[kTogether];
-      for (std::size_t i = 0; i < kTogether; ++i) wide[i] = static_cast<double>(value[i]);
-      count_below<kTogether>(thresholds_.data() + of.first_threshold, of.n_thresholds, wide, found);
-    }
-    for (std::size_t i = 0; i < n_left; ++i) {
-      ranks[first + i] = is_missing(x[first + i]) ? kMissingByte : static_cast<std::uint8_t>(found[i]);
+  AlignedVector<std::uint32_t> keys(kByteValues * stride());
+  encode({values.data(), kByteValues, static_cast<std::ptrdiff_t>(forest.n_features), 1, false}, 0, kByteValues,
+         keys.data());
+  key_of_byte_.resize(kByteValues * size());
+  for (std::size_t c = 0; c < size(); ++c) {
+    for (std::size_t byte = 0; byte < kByteValues; ++byte) {
+      key_of_byte_[c * kByteValues + byte] = keys[byte * stride() + c];
     }
   }
 }
-
-template void Columns::rank(std::uint32_t, const float*, std::size_t, std::uint8_t*) const;
-template void Columns::rank(std::uint32_t, const double*, std::size_t, std::uint8_t*) const;
 
 bool Columns::encode_bytes(const std::uint8_t* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const {
-  if (!takes_bytes()) throw std::invalid_argument("rows of this forest cannot be bytes");
+  if (key_of_byte_.empty()) throw std::invalid_argument("rows of this forest cannot be bytes");
   bool any_missing = false;
   for (std::uint32_t c = 0; c < size(); ++c) {
-    const std::uint32_t* key_of = key_of_byte_.data() + std::size_t{c} * 256;
+    const std::uint32_t* key_of = key_of_byte_.data() + c * kByteValues;
     const std::uint8_t* from = x + static_cast<std::ptrdiff_t>(columns_[c].feature) * rows.column_stride;
     std::uint32_t* to = keys + c;
     for (std::size_t row = 0; row < n; ++row, from += rows.row_stride, to += stride()) *to = key_of[*from];
@@ -334,9 +329,13 @@ bool Columns::encode_rows(const T* x, const RowsView& rows, std::size_t n, std::
   if (all_floats_) {
     any_missing = rows.column_stride == 1 ? encode_floats(floats_, x, rows.row_stride, n, keys, ahead)
                                           : encode_tiles(x, rows, n, keys);
-    first_column = pad_ + 1;
+    first_column = n_numeric_ < pad_ ? n_numeric_ : pad_ + 1;  // with sets, the kernels do not reach the pad
+  }
+  for (const SetColumns& sets : sets_) {
+    encode_sets(sets, x + static_cast<std::ptrdiff_t>(sets.feature) * rows.column_stride, rows.row_stride, n, keys);
   }
   for (std::uint32_t c = first_column; c < size(); ++c) {
+    if (c >= n_numeric_ && c < pad_) continue;
     if (!columns_[c].is_read) {
       for (std::size_t row = 0; row < n; ++row) keys[row * stride() + c] = 0;
     } else {
@@ -364,12 +363,12 @@ bool Columns::encode_floats(const FloatColumns& floats, const T* x, std::ptrdiff
 template <class T>
 bool Columns::encode_tiles(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const {
   thread_local std::vector<T> tile;
-  const std::size_t width = std::max(pad_, 1u);
+  const std::size_t width = std::max(n_numeric_, 1u);
   if (tile.size() < kTileRows * width) tile.resize(kTileRows * width);
   bool any_missing = false;
   for (std::size_t first = 0; first < n; first += kTileRows) {
     const std::size_t n_rows = std::min(kTileRows, n - first);
-    for (std::uint32_t c = 0; c < pad_; ++c) {
+    for (std::uint32_t c = 0; c < n_numeric_; ++c) {
       if (!columns_[c].is_read) continue;
       const T* from = x + static_cast<std::ptrdiff_t>(first) * rows.row_stride +
                       static_cast<std::ptrdiff_t>(columns_[c].feature) * rows.column_stride;
@@ -383,6 +382,24 @@ bool Columns::encode_tiles(const T* x, const RowsView& rows, std::size_t n, std:
   return any_missing;
 }
 
+std::uint32_t Columns::code_of(double value) const {
+  if (value != value) return kNanKey;
+  value = truncate_categories_ ? std::trunc(value) : std::floor(value);
+  return value >= 0 && value < static_cast<double>(kNoCategory) ? static_cast<std::uint32_t>(value) : kNoCategory;
+}
+
+template <class T>
+void Columns::encode_sets(const SetColumns& sets, const T* x, std::ptrdiff_t x_stride, std::size_t n,
+                          std::uint32_t* keys) const {
+  keys += sets.first_column;
+  for (std::size_t row = 0; row < n; ++row, x += x_stride, keys += stride()) {
+    const double value = float32_ ? static_cast<double>(static_cast<float>(*x)) : static_cast<double>(*x);
+    const std::uint32_t code = code_of(value);
+    const std::size_t run = code == kNanKey ? sets.n_codes + 1 : std::min(code, sets.n_codes);
+    std::copy_n(set_keys_.data() + sets.first_key + run * sets.n_columns, sets.n_columns, keys);
+  }
+}
+
 template <class T>
 void Columns::encode_column(const Column& column, const T* x, std::ptrdiff_t x_stride, std::size_t n,
                             std::uint32_t* keys) const {
@@ -391,10 +408,7 @@ void Columns::encode_column(const Column& column, const T* x, std::ptrdiff_t x_s
     double value = float32_ ? static_cast<double>(static_cast<float>(given)) : static_cast<double>(given);
     std::uint32_t& key = keys[row * stride()];
     if (column.missing == Missing::kCategory) {
-      key = kNanKey;
-      if (value != value) continue;
-      value = truncate_categories_ ? std::trunc(value) : std::floor(value);
-      key = value >= 0 && value < static_cast<double>(kNoCategory) ? static_cast<std::uint32_t>(value) : kNoCategory;
+      key = code_of(value);
       continue;
     }
     if (value != value && column.missing == Missing::kAsZero) value = 0.0;
@@ -409,26 +423,13 @@ void Columns::encode_column(const Column& column, const T* x, std::ptrdiff_t x_s
 // Corrects the keys of numbers that are not floats, which the kernels leave to this.
 void Columns::encode_inexact(const FloatColumns& floats, const double* x, std::ptrdiff_t row_stride, std::size_t n,
                              std::uint32_t* keys) const {
-  constexpr std::size_t kTogether = 8;  // so that searches overlap
-  for (std::uint32_t c = 0; c < pad_; ++c) {
-    const Column& column = columns_[c];
-    if (!column.is_read) continue;
-    const double* from = x + (floats.feature.empty() ? c : floats.feature[c]);
-    for (std::size_t first = 0; first < n; first += kTogether) {
-      const std::size_t n_left = std::min(kTogether, n - first);
-      double value[kTogether] = {};
-      bool any = false;
-      for (std::size_t i = 0; i < n_left; ++i) {
-        value[i] = from[static_cast<std::ptrdiff_t>(first + i) * row_stride];
-        any |= is_inexact(value[i]);
-      }
-      if (!any) continue;
-      std::uint32_t rank[kTogether];
-      count_below<kTogether>(thresholds_.data() + column.first_threshold, column.n_thresholds, value, rank);
-      for (std::size_t i = 0; i < n_left; ++i) {
-        if (!is_inexact(value[i])) continue;
-        keys[(first + i) * stride() + c] = rank[i] == 0 ? 0 : keys_above_[column.first_threshold + rank[i] - 1];
-      }
+  const std::uint32_t* feature = floats.feature.empty() ? nullptr : floats.feature.data();
+  const Column* columns = columns_.data();
+  const std::uint32_t n_columns = n_numeric_, width = stride();
+  for (std::size_t row = 0; row < n; ++row, x += row_stride, keys += width) {
+    for (std::uint32_t c = 0; c < n_columns; ++c) {
+      const double value = x[feature == nullptr ? c : feature[c]];
+      if (is_inexact(value) && columns[c].is_read) keys[c] = key_of_double(columns[c], value);
     }
   }
 }

@@ -27,13 +27,14 @@ std::vector<std::uint8_t> merge_equal_siblings(const ForestView& forest, Leaves&
 }
 
 // How many levels below the root are tested for many rows at once: no more than kMaxTop, without categorical splits.
-std::uint32_t top_levels(const ForestView& forest, const std::vector<std::uint8_t>& is_leaf, std::int32_t root) {
+std::uint32_t top_levels(const ForestView& forest, const Columns& columns, const std::vector<std::uint8_t>& is_leaf,
+                         std::int32_t root) {
   std::vector<std::int32_t> level{root}, next;
   for (std::uint32_t depth = 0; depth < Trees::kMaxTop; ++depth, level.swap(next)) {
     next.clear();
     for (std::int32_t node : level) {
       if (is_leaf[node]) continue;
-      if (forest.category_set[node] >= 0) return depth;
+      if (columns.column_of_node(static_cast<std::size_t>(node)) > columns.pad()) return depth;
       next.push_back(forest.left[node]);
       next.push_back(forest.right[node]);
     }
@@ -67,7 +68,11 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
   std::vector<std::int32_t> queue;  // forest indices in breadth-first order; position = lowered index
   for (std::size_t t = 0; t < forest.n_trees(); ++t) {
     const auto root = static_cast<std::int32_t>(forest.tree_offset[t]);
-    Tree tree{static_cast<std::uint32_t>(nodes.size()), 0, top_levels(forest, is_leaf, root), 0, forest.tree_output[t],
+    Tree tree{static_cast<std::uint32_t>(nodes.size()),
+              0,
+              top_levels(forest, columns, is_leaf, root),
+              0,
+              forest.tree_output[t],
               static_cast<std::uint32_t>(t)};
     queue.assign(1, root);
     std::size_t level_end = 1, leaf_levels = 0, n_leaves = 0;
@@ -90,7 +95,7 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
         continue;
       }
       std::uint32_t key = 0;
-      if (forest.category_set[node] >= 0) {
+      if (columns.column_of_node(node) > columns.pad()) {
         key = static_cast<std::uint32_t>(category_tests_.size());
         const std::int64_t* words = &forest.category_offset[forest.category_set[node]];
         category_tests_.push_back({static_cast<std::uint32_t>(words[0]),

@@ -41,6 +41,8 @@ class Walker {
   }
   // Which loop blocks of rows run through.
   const char* loop() const { return symmetric_ ? "symmetric" : sliced_ ? "sliced" : "walked"; }
+  // About how long evaluating a tree takes for each of n rows, compared with walking it in a batch.
+  double cost_of_tree(std::size_t n) const;
   const std::optional<Symmetric>& symmetric() const { return symmetric_; }
   const std::optional<Sliced>& sliced() const { return sliced_; }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from os import PathLike
@@ -541,8 +541,7 @@ class Predictor:
         ----------
         path : str or path
         """
-        self.forest.refuse_front("be saved")
-        write_container(path, "predictor", *self.to_parts())
+        write_container(path, "predictor", *self.forest.with_front(*self.to_parts()))
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a header for JSON and arrays, of the forest and of the plan."""
@@ -572,12 +571,15 @@ class Summary:
     __repr__ = __str__
 
 
-def load(path: str | PathLike[str]) -> Forest | Predictor:
+def load(path: str | PathLike[str], *, trusted: Sequence[str] = ()) -> Forest | Predictor:
     """Load a ``.scurry`` file; nothing in it is executed.
 
     Parameters
     ----------
     path : str or path
+    trusted : sequence of str
+        For a file with transformers of a pipeline that could not be folded: the types to trust besides those that skops
+        trusts, such as ``["mypackage.MyTransformer"]``. An error names those that a file needs.
 
     Returns
     -------
@@ -595,6 +597,8 @@ def load(path: str | PathLike[str]) -> Forest | Predictor:
     ...     scurry.load(os.path.join(folder, "stump.scurry")).digest == forest.digest
     True
     """
+    if isinstance(trusted, str) or not all(isinstance(name, str) for name in trusted):
+        raise InputError(f"trusted must be a list of names of types, got {trusted!r}", argument="trusted")
     container = read_container(path)
     if container.kind == "visit":
         raise FormatError(f"{path} holds a visit; use scurry.Visit.load(path, predictor)")
@@ -604,7 +608,7 @@ def load(path: str | PathLike[str]) -> Forest | Predictor:
         raise FormatError(f"{path} holds the state of a watch; use scurry.Watch.load(path, predictor)")
     if container.kind not in ("forest", "predictor"):
         raise FormatError(f"{path} holds a {container.kind!r}, which this version of scurry does not know")
-    forest = Forest.from_container(container)
+    forest = Forest.from_container(container, trusted)
     if container.kind == "forest":
         return forest
     plan = Plan.from_container(container)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_choice
 from scurry.errors import InfeasibleError, InputError
-from scurry.export.c_source import CSource
+from scurry.export.c.source import CSource
 from scurry.export.lowered import LAYOUTS, Layout, Lowered, lower
 from scurry.export.replay import measure_agreement, measure_error, measure_kept
 from scurry.predictor import Predictor

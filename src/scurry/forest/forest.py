@@ -6,7 +6,7 @@ Importers make it, algorithms read it, the native engine is lowered from it. Not
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
 from typing import Any, Self
@@ -105,8 +105,7 @@ class Forest(TreeAnswers):
     raw_rows : RawRows, optional
         What rows must be where a pipeline was folded into the trees.
     front : Front, optional
-        Transformers of a pipeline that could not be folded: rows pass through them first. A forest with a front cannot
-        be saved.
+        Transformers of a pipeline that could not be folded: rows pass through them first. skops saves them.
     wrapper : Wrapper, optional
         What the source does with the sums of trees, or with the answers of several models, before it answers. With
         members, the other fields describe one sum that stands for the model; labels come from the members.
@@ -203,7 +202,7 @@ class Forest(TreeAnswers):
         super().__setattr__(name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The content of a file, checked as one. A front goes from process to process, but into no file.
+        # The content of a file, checked as one. A front goes from process to process as it is.
         return _received, (container_bytes("forest", *self.to_parts()), self.front)
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -518,12 +517,23 @@ class Forest(TreeAnswers):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the forest to a ``.scurry`` file that executes nothing when loaded.
 
+        A front is stored by skops; a file with types that skops does not trust is loaded by
+        ``scurry.load(path, trusted=[…])``.
+
         Parameters
         ----------
         path : str or path
         """
-        self.refuse_front("be saved")
-        write_container(path, "forest", *self.to_parts())
+        write_container(path, "forest", *self.with_front(*self.to_parts()))
+
+    def with_front(
+        self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]
+    ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the parts of a file with the front, which is no part of the digest: equal ones differ in bytes."""
+        if self.front is None:
+            return header, arrays
+        about, stored = self.front.to_parts()
+        return header | {"front": about}, arrays | {"front": stored}
 
     def refuse_front(self, purpose: str) -> None:
         """Raise where rows pass through a front, because `purpose` would do without it."""
@@ -540,6 +550,18 @@ class Forest(TreeAnswers):
                 f"this forest cannot {purpose}: its label is that of {self.wrapper.describe()}, not of one sum over "
                 "all trees. Import one of the models inside instead, or use scurry.early_exit with the promise Labels"
             )
+
+    def as_sum(self, purpose: str) -> Self:
+        """Return the forest as one sum over all trees, if its labels or values are those of the sum up to rounding.
+
+        A soft vote of random forests is the mean of all their trees, for example. Raise where there is no such sum,
+        because `purpose` needs one.
+        """
+        if self.wrapper is None or not (self.wrapper.decides or self.wrapper.members):
+            return self
+        if not self.wrapper.adds_up:
+            self.refuse_wrapper(purpose)
+        return self.replace(wrapper=None)
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the forest as a JSON header and named arrays."""
@@ -559,8 +581,11 @@ class Forest(TreeAnswers):
         return header, arrays
 
     @classmethod
-    def from_container(cls, container: Container) -> Self:
-        """Return the forest of a ``.scurry`` file, be it saved alone or with a plan."""
+    def from_container(cls, container: Container, trusted: Collection[str] = ()) -> Self:
+        """Return the forest of a ``.scurry`` file, be it saved alone or with a plan.
+
+        `trusted` are types of a front to trust besides those that skops trusts.
+        """
         with container.reading("forest"):
             classes, names = container.field("classes", dict | None), container.field("feature_names", list | None)
             if names is not None and not all(isinstance(name, str) for name in names):
@@ -574,6 +599,11 @@ class Forest(TreeAnswers):
                 wrapper=unpack_members(container, fields, cls),
                 integer_dtype=container.field("integer_dtype", str) if "integer_dtype" in container.header else None,
                 raw_rows=RawRows.from_json(container.header["raw_rows"]) if "raw_rows" in container.header else None,
+                front=(
+                    Front.from_parts(container.header["front"], container.array("front", np.uint8), trusted)
+                    if "front" in container.header
+                    else None
+                ),
                 feature_names=names,
                 classes=values.pop("classes", None),
                 # -1 is no feature: the checks refuse it by their own message.

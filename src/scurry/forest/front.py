@@ -6,14 +6,18 @@ Steps that cannot be folded stay a `Front`, through which rows pass first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scurry.checks import check_choice, check_instance
 from scurry.errors import FormatError, InputError
+from scurry.forest import skops
+
+_WHAT = "a front, the transformers that rows pass through first,"
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,23 @@ class Front:
     def __call__(self, X: Any) -> Any:
         """Return the rows as the trees read them: an array or a table."""
         return dense(self.transformer.transform(X), self.sparse_zero)
+
+    def to_parts(self) -> tuple[dict[str, Any], NDArray[np.uint8]]:
+        """Return the fields for the header of a file, and the transformer as skops stores it."""
+        # JSON has no NaN.
+        header = {"why": self.why, "absent_is_missing": bool(np.isnan(self.sparse_zero))}
+        return header, np.frombuffer(skops.dump_estimator(self.transformer, _WHAT), np.uint8)
+
+    @classmethod
+    def from_parts(cls, header: Any, stored: NDArray[np.uint8], trusted: Collection[str]) -> Front:
+        """Return what `to_parts` wrote; raise if it holds types that neither skops nor the caller trusts."""
+        if not isinstance(header, dict) or not isinstance(header.get("why"), str):
+            raise FormatError("front must have why and absent_is_missing")
+        data = stored.tobytes()
+        skops.check_sizes(data, _WHAT)
+        advice = "If you trust them, name them: scurry.load(path, trusted=[…])"
+        transformer = skops.load_estimator(data, trusted, _WHAT, advice)
+        return cls(transformer, header["why"], np.nan if header.get("absent_is_missing") is True else 0.0)
 
     def describe(self) -> str:
         """Return what happens to rows, as a summary says it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -162,7 +163,9 @@ class Counting:
                 ours = self._forest.codes_of(outcomes.answers)
                 for at, number in enumerate(numbers.tolist()):
                     if number in self._ids:
-                        record.waiting[self._ids.pop(number)] = Waiting(number, int(ours[at]), int(codes[at]))
+                        record.waiting[self._ids.pop(number)] = Waiting(
+                            number, int(ours[at]), int(codes[at]), int(record.origin)
+                        )
                 self._drawn_ids = set(self._ids.values())
         if setup.max_kept:
             origins, labels = np.full(len(rows), record.origin, np.uint64), np.full(len(rows), UNKNOWN, np.int32)
@@ -186,7 +189,7 @@ class Counting:
         given, waiting = set(names), self.record.waiting
         repeated = [name for name in given if name in waiting or name in self._drawn_ids]
         if repeated or len(given) < len(names):
-            name = repeated[0] if repeated else next(n for n in names if names.count(n) > 1)
+            name = repeated[0] if repeated else Counter(names).most_common(1)[0][0]
             raise InputError(f"ids must name each row once, and {name!r} is not new", argument="ids")
         if len(self._remembered) + len(given) > _MAX_REMEMBERED:
             self._remembered, self._remembers_all = set(), False
@@ -221,13 +224,12 @@ class Counting:
                 classes=tuple(classes.tolist()),
             )
             self._count(outcomes, numbers)
-        kept = record.kept
-        if len(kept):
-            place = np.searchsorted(kept.numbers, numbers).clip(0, len(kept) - 1)
-            there = (kept.numbers[place] == numbers) & (kept.origins[place] == record.origin)
-            labels = kept.labels.copy()
-            labels[place[there]] = codes[there, 2]
-            record.replace_kept(Kept(kept.rows, kept.numbers, kept.origins, kept.changed, kept.trees, labels))
+        kept, labels = record.kept, record.kept.labels.copy()
+        for row, label in found:
+            place = kept.find(row.number, row.origin)
+            if place is not None:
+                labels[place] = label
+        record.replace_kept(Kept(kept.rows, kept.numbers, kept.origins, kept.changed, kept.trees, labels))
 
 
 def _tally(counts: NDArray[np.int64], kinds: NDArray[np.int32], changed: NDArray[np.bool_]) -> None:

@@ -91,7 +91,7 @@ class Explanation:
         for name, tallies in (("class", self.by_class), ("stopped after", self.by_trees)):
             for tally in [tally for tally in tallies if tally.n_changed][:_N_NAMED]:
                 times = f", {tally.rate / self.rate:.2g} times the mean" if self.rate else ""
-                what = f"{tally.name} trees" if name != "class" else repr(tally.name)
+                what = repr(tally.name) if name == "class" else f"{tally.name} tree{'s' * (tally.name != 1)}"
                 lines[f"{name} {what}"] = (
                     f"{tally.n_changed:,} of {tally.n_shadow:,} shadow rows changed ({format_share(tally.rate)}{times})"
                 )
@@ -115,7 +115,9 @@ def explain(predictor: Predictor, state: State, kept: Kept) -> Explanation:
     recent = recent if len(recent) else kept
     summary = None if certificate is None else certificate.rows
     note = ""
-    if not len(kept):
+    if not state.n_shadow:
+        note = "there are no shadow rows yet"
+    elif not len(kept):
         note = "no shadow rows are kept, so that features cannot be compared"
     elif summary is None or summary.quantiles.shape[0] != forest.n_features:
         note = "the certificate has no summary of its calibration rows"

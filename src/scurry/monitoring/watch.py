@@ -65,6 +65,7 @@ class Watch:
     def __init__(self, predictor: Predictor, record: Record, on_alarm: OnAlarm = "warn") -> None:
         self.predictor = predictor
         self._record, self._lock, self._counting = record, RLock(), Counting(predictor, record)
+        self._saving = RLock()  # of two threads that save, the later state stays
         self.on_alarm = on_alarm
 
     @classmethod
@@ -384,9 +385,11 @@ class Watch:
         ----------
         path : str or path
         """
-        with self._flushed():
-            parts = self._record.to_parts()
-        self._record.write(path, *parts)
+        with self._saving:
+            with self._flushed():
+                # Other threads may count while the file is written.
+                parts = self._record.copy().to_parts()
+            self._record.write(path, *parts)
 
     @classmethod
     def load(cls, path: str | PathLike[str], predictor: Predictor, *, on_alarm: OnAlarm = "warn") -> Watch:
@@ -472,11 +475,14 @@ class Watch:
     @contextmanager
     def _flushed(self) -> Iterator[None]:
         """Hold the lock for a block, with all shadow rows drawn so far counted; act on an alarm behind it."""
-        with self._lock:
-            self._counting.evaluate()
-            raised = self._raise_alarm()
-            yield
-        self._act(raised)
+        raised = None
+        try:
+            with self._lock:
+                self._counting.evaluate()
+                raised = self._raise_alarm()
+                yield
+        finally:  # an alarm is raised once, also if the block fails
+            self._act(raised)
 
     def _raise_alarm(self) -> State | None:
         """Return the state if an alarm is raised now, and none was before."""

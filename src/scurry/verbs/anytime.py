@@ -86,7 +86,8 @@ def anytime(
     if objective == "time" and order != "auto":
         raise InputError(f'objective="time" needs order="auto", got {order!r}: the other orders know only steps')
     forest = from_model(model)
-    forest.refuse_wrapper("answer after any step")
+    if forest.wrapper is not None and forest.wrapper.decides:
+        forest = forest.as_sum("answer after any step")
     rows = as_rows(forest, X_order)
     costs = step_costs(forest, rows) if objective == "time" and len(rows) > 0 else None
     if readout is None:

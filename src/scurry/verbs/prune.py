@@ -102,12 +102,7 @@ def prune(
     (6.0, 0.1697, 0.0026, 146)
     """
     check_choices(errors, method, lambdas)
-    forest = from_model(model)
-    if forest.wrapper is not None and forest.wrapper.members:
-        raise InputError(
-            f"pruning counts the errors of nodes, and this model answers with {forest.wrapper.describe()}; prune the "
-            "model inside, such as model.estimator_"
-        )
+    forest = from_model(model).as_sum("be pruned")
     for name, given in (("class_weight", class_weight), ("error_costs", error_costs)):
         if given is not None and adds_scores(forest) and (y_val is None or not forest.is_classifier):
             raise InputError(

@@ -1,7 +1,7 @@
 """Importer of CatBoost models: objects, ``.cbm`` files and JSON files.
 
 Everything is read from CatBoost's JSON, whose numbers have 17 digits. An object writes it itself; a ``.cbm`` file is
-read as if it were JSON (`catboost_binary`), so that no file needs CatBoost to be installed. What CatBoost does,
+read as if it were JSON (`binary`), so that no file needs CatBoost to be installed. What CatBoost does,
 measured against its 1.2 releases and reproduced to the last bit:
 
 - rows are float32, whatever they were; ``x > border`` goes right, NaN below all borders or above all of them;
@@ -9,7 +9,7 @@ measured against its 1.2 releases and reproduced to the last bit:
   of one leaf at the end adds it;
 - with two classes and one score, the second class needs a score above the logit of the probability threshold (zero
   unless it was changed); with more classes, the first of those with the highest score wins;
-- a category is known by its hash alone (`catboost_categories`).
+- a category is known by its hash alone (`categories`).
 
 A symmetric tree asks one question per level, and bit ``i`` of the index of its leaf is the answer on level ``i``. It
 becomes an ordinary tree whose nodes of a level are equal; the native core finds that out and runs it as what it was.
@@ -32,8 +32,8 @@ from numpy.typing import ArrayLike, NDArray
 from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.forest.structure import mean_of_leaves
-from scurry.importers.catboost_binary import read_document
-from scurry.importers.catboost_categories import CategorySets
+from scurry.importers.catboost.binary import read_document
+from scurry.importers.catboost.categories import CategorySets
 from scurry.importers.outputs import choose_output
 
 _CLASSIFIER_LINKS = {
@@ -191,7 +191,8 @@ def _import_document(document: Any, categories: Mapping[str, ArrayLike], output:
             "this model, of objective RMSEWithUncertainty, predicts a mean and a variance; train one with RMSE"
         )
     n_targets = 1 if objective in _CLASSIFIER_LINKS else len(bias)
-    at = choose_output(output, n_targets, f"CatBoost model, of objective {objective},")
+    kind = f"CatBoost model, of objective {objective},"
+    at = choose_output(output, n_targets, kind, is_multilabel=objective in _LABELS)
     if n_targets > 1:
         trees, bias = [tree._replace(value=tree.value[:, at : at + 1]) for tree in trees], bias[at : at + 1]
     if any(bias):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scurry.export import LAYOUTS, to_c
-from scurry.export.selftest import make_probes
+from scurry.export.c.selftest import make_probes
 
 
 def count_mismatches(folder) -> int:

@@ -7,7 +7,7 @@ import pytest
 import scurry
 from scurry.errors import InputError
 from scurry.export import LAYOUTS, to_c, verify
-from scurry.export.c_source import CSource, Tables, choose_type, escape_comment, format_number, make_identifiers
+from scurry.export.c.source import CSource, Tables, choose_type, escape_comment, format_number, make_identifiers
 from scurry.export.lowered import lower
 from support.anytime_oracle import anytime_of
 from support.strategies import complete_forest

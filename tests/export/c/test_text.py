@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from scurry.export import LAYOUTS, c_text, to_c
+from scurry.export import LAYOUTS, to_c
+from scurry.export.c import text as c_text
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scurry.errors import FormatError
-from scurry.importers import ubjson
+from scurry.importers.xgboost import ubjson
 from support.ubjson_writer import TYPES, write
 
 scalars = (

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_choice, check_number
 from scurry.errors import InputError
-from scurry.export.c_source import name_answer
+from scurry.export.c.selftest import make_selftest
+from scurry.export.c.source import name_answer
 from scurry.export.candidates import Candidate, Sizes, choose, list_candidates
 from scurry.export.columns import INPUTS, check_integers
 from scurry.export.replay import in_percent
-from scurry.export.selftest import make_selftest
 from scurry.forest import Forest, as_rows
 from scurry.predictor import Predictor
 from scurry.promises import Labels, Values

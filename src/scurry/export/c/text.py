@@ -1,4 +1,4 @@
-"""C text: the parts an exported model is made of, with gaps (``$name``) that `c_source` fills.
+"""C text: the parts an exported model is made of, with gaps (``$name``) that `source` fills.
 
 All of it is C99 and C++ at once, compiles without warnings under strict flags, and calls nothing outside itself.
 """

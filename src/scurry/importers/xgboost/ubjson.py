@@ -39,7 +39,7 @@ def loads(data: bytes) -> Any:
 
     Examples
     --------
-    >>> from scurry.importers import ubjson
+    >>> from scurry.importers.xgboost import ubjson
     >>> ubjson.loads(b"{U\x05depth[#U\x02U\x03U\x04U\x04nameSU\x06gbtree}")
     {'depth': [3, 4], 'name': 'gbtree'}
     """

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import scurry
 from scurry.errors import FormatError, InputError, ScurryError, UnsupportedModelError
 from scurry.importers.catboost import import_file
-from scurry.importers.catboost_binary import read_document
+from scurry.importers.catboost.binary import read_document
 from support.mutations import mutated
 
 cb = pytest.importorskip("catboost")

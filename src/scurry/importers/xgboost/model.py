@@ -28,9 +28,9 @@ from numpy.typing import DTypeLike, NDArray
 from scurry import _core
 from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Forest
-from scurry.importers import ubjson
 from scurry.importers.outputs import choose_output
-from scurry.importers.xgboost_outputs import split_vectors
+from scurry.importers.xgboost import ubjson
+from scurry.importers.xgboost.outputs import split_vectors
 
 _LINKS = {
     "reg:squarederror": "identity",
@@ -174,7 +174,7 @@ def _import_document(document: Any, estimator: str | None, target: int | None) -
     objective = field(field(learner, "objective", dict), "name", str)
     model, tree_weight = _boosted_trees(field(learner, "gradient_booster", dict))
     n_targets = count(parameters, "num_target") if "num_target" in parameters else 1
-    target = choose_output(target, n_targets, "XGBoost model")
+    target = choose_output(target, n_targets, "XGBoost model", is_multilabel=estimator == "classifier")
     sizes = [count(field(tree, "tree_param", dict), "size_leaf_vector") for tree in field(model, "trees", list)]
     n_outputs = max(count(parameters, "num_class"), n_targets, 1)
     if sizes and max(sizes) > 1:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import InputError
-from scurry.export import c_text
+from scurry.export.c import text as c_text
 from scurry.export.compact import Compact
 from scurry.export.lowered import Lowered
 from scurry.export.stops import CellTables, ExitTables, LeadTables, SentinelTables

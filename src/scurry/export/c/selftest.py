@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.export.c_source import Tables, name_answer
+from scurry.export.c.source import Tables, name_answer
 from scurry.export.lowered import Lowered
 from scurry.export.replay import run_trees, walk_steps
 from scurry.forest import Forest

@@ -8,7 +8,7 @@ import pytest
 
 import scurry
 from scurry.errors import InputError, UnsupportedModelError
-from scurry.importers.catboost_categories import city_hash
+from scurry.importers.catboost.categories import city_hash
 
 cb = pytest.importorskip("catboost")
 
