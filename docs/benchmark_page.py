@@ -67,15 +67,15 @@ forests with more than two classes, and changes some labels of others.
 
 ## Beside other engines, on two instruction sets
 
-The same comparison with more models and engines: CatBoost, hessboost, treelite's GTIL, tl2cgen, Snap ML and YDF, next to
-oneDAL, onnxruntime and lleaves. Most processors in use have AVX2 but not AVX-512, so scurry ran with both, on the same
+The same comparison with more models and engines: CatBoost, hessboost, treelite's GTIL, tl2cgen, Snap ML and YDF, next
+to oneDAL, onnxruntime and lleaves. Most processors in use have AVX2 but not AVX-512, so scurry ran with both, on the same
 machine and in turns with the others. It changed {n_changed} labels. All ratios are of CPU time with one thread.
 
 - **AVX-512** and **AVX2**: thousands of rows per second with these kernels.
 - **× own framework**: how many times as fast as the framework that trained the model, with AVX-512 and with AVX2.
 - **fastest other engine**: its name, and how many times as fast scurry is with AVX-512.
-- **one row**: the median and the 99th percentile of one call from Python, with AVX-512. On a busy machine the second says
-  more about the machine than about scurry.
+- **one row**: the median and the 99th percentile of one call from Python, with AVX-512. On a busy machine the second
+  says more about the machine than about scurry.
 
 {speed}
 

@@ -59,8 +59,11 @@ def for_engine(forest: ForestFields, X: Any, find_ranks: Callable[[], _core.Byte
     find_ranks : callable
         Returns what makes values bytes, or None if the forest does not take bytes; called for tables only.
     """
-    is_table = not isinstance(X, np.ndarray | list | tuple) and hasattr(X, "__len__") and not _is_sparse(X)
-    if not is_table or forest.front is not None or forest.wrapper is not None or len(X) < _FEW_ROWS:
+    kind = type(X)  # looked at instead of X: frames take long to say that they have no such attribute
+    is_table = (
+        hasattr(kind, "__len__") and not issubclass(kind, np.ndarray | list | tuple) and not hasattr(kind, "tocsr")
+    )
+    if not is_table or len(X) < _FEW_ROWS or forest.front is not None or forest.wrapper is not None:
         return as_rows(forest, X)
     if (ranks := find_ranks()) is None:
         return as_rows(forest, X)
