@@ -68,8 +68,8 @@ forests with more than two classes, and changes some labels of others.
 ## Beside other engines, on two instruction sets
 
 The same comparison with more models and engines: CatBoost, hessboost, treelite's GTIL, tl2cgen, Snap ML and YDF, next
-to oneDAL, onnxruntime and lleaves. Most processors in use have AVX2 but not AVX-512, so scurry ran with both, on the same
-machine and in turns with the others. It changed {n_changed} labels. All ratios are of CPU time with one thread.
+to oneDAL, onnxruntime and lleaves. Most processors in use have AVX2 but not AVX-512, so scurry ran with both, on the
+same machine and in turns with the others. It changed {n_changed} labels. All ratios are of CPU time with one thread.
 
 - **AVX-512** and **AVX2**: thousands of rows per second with these kernels.
 - **× own framework**: how many times as fast as the framework that trained the model, with AVX-512 and with AVX2.
@@ -247,8 +247,8 @@ def speed_origin(results: dict[str, dict[str, Any]]) -> str:
     rounds = sorted({cell["n_repeats"] for cell in cells})
     text = (
         f"{result['machine']}, {result['n_cores']} cores, {', '.join(sorted(dates))}, commit "
-        f"{', '.join(sorted(commits))}; engines taking turns, the best of {rounds[0]} to {rounds[-1]} rounds, load average "
-        f"{min(loads):.0f} to {max(loads):.0f} from other work. Repeat it with `{result['command']}`."
+        f"{', '.join(sorted(commits))}; engines taking turns, the best of {rounds[0]} to {rounds[-1]} rounds, load "
+        f"average {min(loads):.0f} to {max(loads):.0f} from other work. Repeat it with `{result['command']}`."
     )
     return textwrap.fill(text, 120, break_on_hyphens=False)
 
