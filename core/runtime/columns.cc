@@ -261,7 +261,8 @@ std::uint32_t Columns::key_of_node(const ForestView& forest, std::size_t node) c
 std::uint32_t Columns::key_of_double(const Column& column, double value) const {
   if (!column.ranked && !is_inexact(value)) return ordered_key(static_cast<float>(value));
   if (!column.ranked) {
-    // Only a threshold between the float below and the one above tells the number from the float below.
+    // Only a threshold between the float below and the one above tells the number from the float below, whose key then
+    // does as well as the one just above the last threshold.
     const std::uint64_t* filter = filters_.data() + column.first_filter;
     const std::uint32_t key = key_below(value), bit = filter_bit(key, column.filter_shift);
     if (((filter[bit / 64] >> (bit % 64)) & 1u) == 0) return key;

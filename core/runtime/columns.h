@@ -1,9 +1,9 @@
 // Columns: inputs as unsigned keys, so that every numeric split is `key(x) > key(node)`.
 //
 // A key is the bits of a float in an order-preserving form. If the source compares in float64, the key of a threshold
-// is that of the largest float not above it, and so is that of an input between two floats, unless a threshold lies
-// between them and below it: then it is the next one. A column uses ranks among its thresholds instead, from 1
-// on, if no float lies between two of them. All of this is exact.
+// is that of the largest float not above it, and an input between two floats gets the key just above the last threshold
+// below it. A column uses ranks among its thresholds instead, from 1 on, if no float lies between two of them. All of
+// this is exact.
 //
 // A missing value has one key per column: that of a number which goes the same way at every node of the column, if there
 // is one. (An imputer makes missing values such a number.) Otherwise it is above all thresholds, nodes where it goes left

@@ -17,6 +17,7 @@ from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, RowCall, as_rows, in_blocks, thread_count
 from scurry.forest.storage import digest, read_container, write_container
 from scurry.formatting import align
+from scurry.importers import import_for
 from scurry.plan import Plan
 from scurry.runners import runner_of
 from scurry.runners.cells import CellRunner
@@ -614,3 +615,16 @@ def load(path: str | PathLike[str], *, trusted: Sequence[str] = ()) -> Forest | 
     plan = Plan.from_container(container)
     with container.reading("predictor"):
         return Predictor(forest, plan)
+
+
+def read_forest(model: Any, X: Any) -> Forest:
+    """Return the forest of a model that a verb got, for rows like `X`, as `scurry.from_model` does.
+
+    A `Predictor` is no model: its plan would be dropped. The error says how to ask for that.
+    """
+    if isinstance(model, Predictor):
+        raise InputError(
+            "model is a Predictor, which a verb made already; pass its forest, predictor.forest, for a new plan of it",
+            argument="model",
+        )
+    return import_for(model, X)

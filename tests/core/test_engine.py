@@ -84,21 +84,6 @@ def test_features_that_no_node_reads(n_features, input_dtype):
 
 
 @pytest.mark.parametrize("comparison", ["<=", "<"])
-def test_thresholds_that_no_float_separates(comparison):
-    """Some columns have float64 thresholds within one float32, whose keys are ranks; others have none."""
-    base = complete_forest()
-    close = 1 + RNG.integers(0, 9, base.n_nodes) * 1e-12
-    threshold = np.where(base.feature < 3, close, base.threshold)
-    forest = complete_forest(threshold=threshold, input_dtype="float64", comparison=comparison)
-    rows = adversarial_rows(forest, RNG.normal(size=(50, 6)), 300)
-    rows[:, :3] = np.where(RNG.random((300, 3)) < 0.5, RNG.choice(close, (300, 3)), rows[:, :3])
-    assert_equals_reference(forest, rows)
-    assert_equals_reference(forest, np.asfortranarray(rows))
-    with np.errstate(over="ignore"):
-        assert_equals_reference(forest, rows.astype(np.float32))
-
-
-@pytest.mark.parametrize("comparison", ["<=", "<"])
 def test_numbers_around_thresholds_between_floats(comparison):
     """A number that is no float is told from its float neighbours only by a threshold between the same two floats."""
     base = complete_forest(depth=7)
@@ -126,6 +111,21 @@ def test_thresholds_at_infinity(comparison, input_dtype):
     assert_equals_reference(forest, rows)
     for row in rows[:20]:
         assert_equals_reference(forest, row[None])
+
+
+@pytest.mark.parametrize("comparison", ["<=", "<"])
+def test_thresholds_that_no_float_separates(comparison):
+    """Some columns have float64 thresholds within one float32, whose keys are ranks; others have none."""
+    base = complete_forest()
+    close = 1 + RNG.integers(0, 9, base.n_nodes) * 1e-12
+    threshold = np.where(base.feature < 3, close, base.threshold)
+    forest = complete_forest(threshold=threshold, input_dtype="float64", comparison=comparison)
+    rows = adversarial_rows(forest, RNG.normal(size=(50, 6)), 300)
+    rows[:, :3] = np.where(RNG.random((300, 3)) < 0.5, RNG.choice(close, (300, 3)), rows[:, :3])
+    assert_equals_reference(forest, rows)
+    assert_equals_reference(forest, np.asfortranarray(rows))
+    with np.errstate(over="ignore"):
+        assert_equals_reference(forest, rows.astype(np.float32))
 
 
 @pytest.mark.parametrize("n_columns", [1, 2, 3, 5, 8, 9, 17, 26, 40, 130])

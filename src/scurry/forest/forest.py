@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scurry import _core
 from scurry.checks import check_flag, check_instance, float_of
 from scurry.errors import FormatError, InputError
+from scurry.forest.cuts import cut_trees
 from scurry.forest.front import Front, RawRows
 from scurry.forest.members import pack_members, unpack_members
 from scurry.forest.one_row import RowCall
@@ -267,7 +268,12 @@ class Forest(TreeAnswers):
     @cached_property
     def engine(self) -> _core.Engine:
         """The native predictor of labels, probabilities and scores, built at its first use."""
-        return _core.Engine(self.arrays, classes=self.engine_labels, leaf_ids=False)
+        whole = _core.Engine(self.arrays, classes=self.engine_labels, leaf_ids=False)
+        cut = cut_trees(self) if whole.loop == "walked" else None
+        if cut is None:
+            return whole
+        parts = _core.Engine(self.replace(**cut).arrays, classes=self.engine_labels, leaf_ids=False)
+        return parts if parts.loop == "sliced" else whole
 
     @cached_property
     def leaf_engine(self) -> _core.Engine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -14,12 +15,14 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_choice, check_number
 from scurry.errors import InputError
+from scurry.export.c.candidates import MIN_AGREEMENT, Candidate, Sizes, choose, list_candidates
 from scurry.export.c.selftest import make_selftest
 from scurry.export.c.source import name_answer
-from scurry.export.candidates import Candidate, Sizes, choose, list_candidates
 from scurry.export.columns import INPUTS, check_integers
 from scurry.export.replay import in_percent
 from scurry.forest import Forest, as_rows
+from scurry.importers import from_model
+from scurry.plan import StepRule
 from scurry.predictor import Predictor
 from scurry.promises import Labels, Values
 from scurry.version import read_version
@@ -75,7 +78,9 @@ class Export:
         lines = [f"{self.directory / self.name}.c, layout {self.layout}", head]
         for candidate in self.candidates:
             sizes, shares = candidate.sizes, candidate.agreement
-            known = ["not measured", ""] if shares is None else [in_percent(shares.min()), in_percent(shares[-1])]
+            known = ["not measured", ""]
+            if shares is not None:
+                known = [in_percent(candidate.least_agreement), in_percent(shares[-1])]
             lines.append(
                 f"{candidate.layout.name:<14}{sizes.flash_bytes:>10,}{sizes.ram_bytes:>8,}"
                 f"{sizes.instructions_per_step:>13.1f}{known[0]:>18}{known[1]:>11}"
@@ -90,7 +95,7 @@ class Export:
 
 
 def to_c(
-    pred: Predictor | Forest,
+    pred: Any,
     directory: str | PathLike[str],
     *,
     name: str = "model",
@@ -99,14 +104,15 @@ def to_c(
     X_cal: Any = None,
     flash_budget: int | None = None,
 ) -> Export:
-    """Write a predictor or forest as C99 that needs no library and allocates nothing.
+    """Write a predictor, forest or model as C99 that needs no library and allocates nothing.
 
     Parameters
     ----------
-    pred : Predictor or Forest
+    pred : Predictor, Forest or model
         An interrupt can read, and stop, an anytime predictor at any moment. A predictor with early exit stops by
-        itself. A forest, pruned or not, evaluates every tree. An interrupt can stop both between two trees. The value
-        of a regressor is a fixed-point number, times ``2**NAME_FRACTION_BITS``.
+        itself. A forest, pruned or not, evaluates every tree, and so does whatever `scurry.from_model` reads. An
+        interrupt can stop both between two trees. The value of a regressor is a fixed-point number, times
+        ``2**NAME_FRACTION_BITS``.
     directory : str or path
         Created if it does not exist. Gets ``NAME.h``, ``NAME.c``, ``NAME_selftest.h``, ``README.md``, and for `verify`
         ``NAME.scurry`` and ``NAME.json``.
@@ -119,7 +125,7 @@ def to_c(
         "int16-uint16" and "int16-uint8" do and take fewer bytes, but a few instructions more for each step: nodes share
         thresholds, and leaves share values. "auto" takes the layout with the best
         agreement within `flash_budget`; without a budget, the smallest that answers 99.9 % of `X_cal` as the source
-        does at every step.
+        does after every step. Before the first step all rows have one answer, which is left out of the comparison.
     inputs : {"float32", "int16"}
         What a feature is in C. Rows of "int16" have whole numbers from -32768 to 32767 and no missing values; nodes
         compare them as they are, and every test is exactly the source's.
@@ -132,6 +138,11 @@ def to_c(
     -------
     Export
         Sizes, instructions per step and agreement; the README has them too.
+
+    Warns
+    -----
+    UserWarning
+        If `flash_budget` leaves only layouts that answer less than 99.9 % of `X_cal` as the source does.
 
     Examples
     --------
@@ -147,14 +158,9 @@ def to_c(
     True
     """
     check_name(name)
-    if isinstance(pred, Forest):
-        pred = Predictor.full(pred)
-    elif not isinstance(pred, Predictor):
-        raise InputError(
-            f"a Predictor or a Forest is exported, got {type(pred).__name__}; make one with scurry.from_model(model), "
-            "scurry.anytime or scurry.early_exit",
-            argument="pred",
-        )
+    if not isinstance(pred, Predictor):
+        pred = Predictor.full(pred if isinstance(pred, Forest) else from_model(pred))
+    pred = _spell_out(pred)
     if flash_budget is not None:
         check_number("flash_budget", flash_budget, above=0)
     check_choice("inputs", inputs, INPUTS)
@@ -167,6 +173,8 @@ def to_c(
     with np.errstate(under="ignore"):
         options = list_candidates(pred, name, layout, rows, inputs)
         chosen = choose(options, flash_budget)
+        if flash_budget is not None and chosen.least_agreement < MIN_AGREEMENT:
+            _warn_of_agreement(chosen, options, flash_budget)
         options.sort(key=lambda option: option is not chosen)
         export = Export(
             directory=Path(directory),
@@ -181,6 +189,38 @@ def to_c(
         )
         _write(export, pred, chosen, rows)
     return export
+
+
+def _spell_out(pred: Predictor) -> Predictor:
+    """Return the predictor of a forest that needs nobody to make missing values of low numbers before."""
+    raw = pred.forest.raw_rows
+    if raw is None or not raw.missing_upto:
+        return pred
+    from scurry.importers.pipelines.pieces import spell_out
+
+    if isinstance(pred.plan.stop, StepRule):
+        raise InputError(
+            "an order of steps cannot be exported for this pipeline, whose function makes missing values of low "
+            "numbers: its trees grow by nodes that test for them. Export the forest, or an early exit",
+            argument="pred",
+        )
+    return Predictor(spell_out(pred.forest), pred.plan)
+
+
+def _warn_of_agreement(chosen: Candidate, options: list[Candidate], flash_budget: int) -> None:
+    better = [option for option in options if option.least_agreement > chosen.least_agreement]
+    way_out = "compress the model (scurry.compress), or check that these answers are good enough"
+    if better:
+        best = max(better, key=lambda option: (option.least_agreement, -option.sizes.flash_bytes))
+        way_out = (
+            f"layout {best.layout.name!r} agrees to {in_percent(best.least_agreement)} and needs "
+            f"{best.sizes.flash_bytes:,} bytes; or {way_out}"
+        )
+    warnings.warn(
+        f"within {flash_budget:,} bytes the best layout, {chosen.layout.name!r}, agrees with the source only to "
+        f"{in_percent(chosen.least_agreement)} at its worst step: {way_out}",
+        stacklevel=3,
+    )
 
 
 def _write(export: Export, pred: Predictor, chosen: Candidate, rows: NDArray[Any] | None) -> None:
@@ -322,9 +362,11 @@ def _describe_agreement(chosen: Candidate) -> list[str]:
     if shares.min() == 1:
         return ["After every number of steps it gives all calibration rows the source's label.", ""]
     # An order has hundreds of steps: show evenly spaced ones, and always the worst.
-    shown = np.unique(np.append(np.linspace(0, len(shares) - 1, _N_SHOWN).astype(np.int64), shares.argmin()))
+    worst = 1 + int(shares[1:].argmin())
+    shown = np.unique(np.append(np.linspace(0, len(shares) - 1, _N_SHOWN).astype(np.int64), worst))
     return [
-        f"Share of calibration rows with the source's label (at worst {in_percent(shares.min())}):",
+        f"Share of calibration rows with the source's label (at worst {in_percent(shares[worst])}, from the first step "
+        "on; before it, all rows have one answer, that of the roots):",
         "",
         "| after steps | agreement |",
         "|---|---|",

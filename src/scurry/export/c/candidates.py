@@ -98,8 +98,14 @@ class Candidate:
 
     @property
     def least_agreement(self) -> float:
-        """Agreement at the worst step; 1 if it is not known."""
-        return 1.0 if self.agreement is None else float(self.agreement.min())
+        """Agreement after the worst number of steps, from one step on; 1 if it is not known.
+
+        Before the first step all rows have the same answer, that of the roots. Where two classes are about equally
+        frequent there, rounding changes it for all rows or for none, and says nothing about the layout.
+        """
+        if self.agreement is None:
+            return 1.0
+        return float((self.agreement[1:] if len(self.agreement) > 1 else self.agreement).min())
 
     @property
     def preference(self) -> tuple[bool, int, int]:
@@ -142,15 +148,16 @@ def list_candidates(
 def choose(options: list[Candidate], flash_budget: int | None) -> Candidate:
     """Return the option with the best agreement that fits `flash_budget` bytes.
 
-    Without a budget, return the smallest option whose agreement is high enough.
+    Without a budget, return the smallest option whose agreement is high enough, or the smallest of those with the best.
     """
     if flash_budget is not None:
         fitting = [option for option in options if option.sizes.flash_bytes <= flash_budget]
         if not fitting:
             least = min(option.sizes.flash_bytes for option in options)
             raise InfeasibleError(
-                f"the model needs {least:,} bytes of flash, the budget is {flash_budget:,}; prune the model, or train "
-                "fewer or shallower trees" + ("" if len(options) > 1 else ', or leave the choice to layout="auto"'),
+                f"the model needs {least:,} bytes of flash, the budget is {flash_budget:,}; make it smaller with "
+                "scurry.compress, or train fewer or shallower trees"
+                + ("" if len(options) > 1 else ', or leave the choice to layout="auto"'),
                 achievable=float(least),
             )
         return max(fitting, key=lambda option: (option.least_agreement, *option.preference))
@@ -158,7 +165,7 @@ def choose(options: list[Candidate], flash_budget: int | None) -> Candidate:
         return max(options, key=lambda option: option.preference)
     good = [option for option in options if option.least_agreement >= MIN_AGREEMENT]
     if not good:
-        return max(options, key=lambda option: option.least_agreement)
+        return max(options, key=lambda option: (option.least_agreement, -option.sizes.flash_bytes))
     return min(good, key=lambda option: option.sizes.flash_bytes)
 
 

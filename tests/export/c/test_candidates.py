@@ -1,11 +1,15 @@
 import subprocess
 
+import numpy as np
 import pytest
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
 
+import scurry
 from scurry import Predictor
 from scurry.errors import InfeasibleError, InputError
 from scurry.export import LAYOUTS, to_c
-from scurry.export.candidates import list_candidates
+from scurry.export.c.candidates import MIN_AGREEMENT, Candidate, Sizes, choose, list_candidates
 from support.anytime_oracle import anytime_of
 from support.strategies import complete_forest
 
@@ -52,10 +56,48 @@ def test_auto_takes_the_best_agreement_within_the_budget(anyt, cancer, tmp_path)
         chosen = to_c(anyt, tmp_path / "auto", X_cal=X, flash_budget=budget)
         fitting = [export for export in every.values() if export.sizes.flash_bytes <= budget]
         assert chosen.sizes.flash_bytes <= budget
-        assert chosen.agreement.min() == max(export.agreement.min() for export in fitting)
+        least = [export.candidates[0].least_agreement for export in fitting]
+        assert chosen.candidates[0].least_agreement == max(least)
     smallest = min(export.sizes.flash_bytes for export in every.values())
     with pytest.raises(InfeasibleError, match="needs") as error:
         to_c(anyt, tmp_path / "never", flash_budget=smallest - 1)
     assert error.value.achievable == smallest
     assert to_c(anyt, tmp_path / "auto").layout == "shared16"  # the answers of int16-uint16 in fewer bytes
     assert chosen.candidates[0].layout.name == chosen.layout
+
+
+class _Option:
+    """A layout with made-up figures, as `choose` sees it."""
+
+    preference = (True, 2, 0)
+
+    def __init__(self, agreement, flash_bytes):
+        self.agreement, self.sizes = np.array(agreement), Sizes(0, flash_bytes, 0, 1.0, 0, 0)
+        self.least_agreement = Candidate.least_agreement.fget(self)
+
+
+def test_the_answer_before_the_first_step_has_no_part_in_the_choice():
+    # All rows have the answer of the roots there: rounding changes it for all of them or for none.
+    small, large = _Option([0.0, 1.0, 1.0], 100), _Option([1.0, 0.99, 1.0], 200)
+    assert small.least_agreement == 1.0
+    assert choose([large, small], 1000) is small
+    assert choose([large, small], None) is small
+    assert _Option([0.25], 1).least_agreement == 0.25  # of a model without steps
+
+
+def test_of_equally_bad_layouts_the_smallest_is_taken():
+    large, small = _Option([0.998], 200), _Option([0.998], 100)
+    assert choose([large, small], None) is small
+
+
+def test_a_budget_that_costs_agreement_is_warned_of(tmp_path):
+    X, y = make_classification(
+        400, 5, n_informative=5, n_redundant=0, n_classes=3, n_clusters_per_class=1, random_state=0
+    )
+    model = RandomForestClassifier(5, max_depth=6, random_state=0).fit(X, y)
+    anyt = scurry.anytime(model, X, y)
+    every = list_candidates(anyt, "model", "auto", scurry.forest.as_rows(anyt.forest, X))
+    smallest = min(every, key=lambda option: option.sizes.flash_bytes)
+    assert smallest.least_agreement < MIN_AGREEMENT  # 8 bits change some labels of this model
+    with pytest.warns(UserWarning, match=r"agrees with the source only to .* needs [\d,]+ bytes"):
+        to_c(anyt, tmp_path, X_cal=X, flash_budget=smallest.sizes.flash_bytes)
