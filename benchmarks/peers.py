@@ -16,17 +16,16 @@ import json
 import os
 import platform
 import re
-import subprocess
 import sys
 import warnings
 from datetime import datetime
 from fnmatch import fnmatchcase
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import tables
 from cells import CELLS, N_BATCH_ROWS, Cell, fit
+from report import commit, cpu_model, version
 from scurry import _core
 from scurry.errors import ScurryError
 from timing import N_SINGLE_ROWS, Result, compare
@@ -90,14 +89,13 @@ def _header(n_repeats: int, n_row_calls: int) -> dict[str, Any]:
     """When, where and how the figures were measured."""
     return {
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "commit": _git("rev-parse", "--short=10", "HEAD")
-        + ("-modified" if _git("status", "--porcelain", "-uno") else ""),
-        "cpu": _cpu_model(),
+        "commit": commit(),
+        "cpu": cpu_model(),
         "n_cores": os.cpu_count(),
         "kernels": _core.kernels(),
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
         "load_average_at_start": os.getloadavg()[0],
-        "versions": {package: _version(package) for package in PACKAGES},
+        "versions": {package: version(package) for package in PACKAGES},
         "n_repeats": n_repeats,
         "n_row_calls": n_row_calls,
     }
@@ -165,26 +163,6 @@ def _store(cell: Cell, header: dict[str, Any], result: Result) -> None:
             "cells": dict(sorted(stored["cells"].items(), key=lambda item: order.index(item[0]))),
         }
         path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=FOLDER, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or ("" if done.returncode == 0 else "unknown")
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 if __name__ == "__main__":

@@ -81,7 +81,9 @@ same machine and in turns with the others. It changed {n_changed} labels. All ra
 
 {speed_origin}
 
-What did not run: {speed_refused}
+Engines that did not run, why, and in which cells (the result files have the messages in full):
+
+{speed_refused}
 
 ## Probabilities after an early exit
 
@@ -241,10 +243,10 @@ def speed_origin(results: dict[str, dict[str, Any]]) -> str:
     cells = list(result["cells"].values())
     dates, commits = ({cell[name][:10] for cell in cells} for name in ("date", "commit"))
     loads = [cell["load_average_at_start"] for cell in cells]
-    rounds = sorted({cell["n_repeats"] for cell in cells})
+    rounds = " or ".join(map(str, sorted({cell["n_repeats"] for cell in cells})))
     text = (
         f"{result['machine']}, {result['n_cores']} cores, {', '.join(sorted(dates))}, commit "
-        f"{', '.join(sorted(commits))}; engines taking turns, the best of {rounds[0]} to {rounds[-1]} rounds, load "
+        f"{', '.join(sorted(commits))}; engines taking turns, the best of {rounds} rounds, load "
         f"average {min(loads):.0f} to {max(loads):.0f} from other work. Repeat it with `{result['command']}`."
     )
     return textwrap.fill(text, 120, break_on_hyphens=False)
@@ -260,9 +262,9 @@ def speed_refused(results: dict[str, dict[str, Any]]) -> str:
             )
     parts = []
     for engine, by_reason in reasons.items():
-        told = "; ".join(f"{reason} in {len(names)} cells" for reason, names in by_reason.items())
-        parts.append(f"{engine} ({told})")
-    return textwrap.fill(", ".join(parts) + ". The reasons in full are in the result files.", 120)
+        told = "; ".join(f"{reason}: {', '.join(names)}" for reason, names in by_reason.items())
+        parts.append(textwrap.fill(f"- {engine}: {told}", 120, subsequent_indent="  ", break_on_hyphens=False))
+    return "\n".join(parts)
 
 
 def scores_table(result: dict[str, Any]) -> str:
