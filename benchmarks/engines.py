@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -348,18 +349,20 @@ class Tl2cgen(Engine):
             "tl2cgen.export_lib(treelite.Model.deserialize(sys.argv[1]), 'gcc', sys.argv[2], {'parallel_comp': 8}, "
             "nthread=1)"
         )
+        compiling = subprocess.Popen(
+            [sys.executable, "-c", program, str(path), str(library)],
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # gcc is stopped with it
+        )
         try:
-            done = subprocess.run(
-                [sys.executable, "-c", program, str(path), str(library)],
-                capture_output=True,
-                text=True,
-                timeout=self.MAX_COMPILE_S,
-                check=False,
-            )
+            _, said = compiling.communicate(timeout=self.MAX_COMPILE_S)
         except subprocess.TimeoutExpired as error:
+            os.killpg(compiling.pid, signal.SIGKILL)
+            compiling.communicate()
             raise Refused(f"its C code takes gcc more than {self.MAX_COMPILE_S} s") from error
-        if done.returncode != 0:
-            raise Refused(f"refuses it: {done.stderr.strip().splitlines()[-1][:160]}")
+        if compiling.returncode != 0:
+            raise Refused(f"refuses it: {said.strip().splitlines()[-1][:160]}")
         self.library = library
         self.predictors: dict[int, Any] = {}
 
