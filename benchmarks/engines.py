@@ -401,10 +401,7 @@ class SnapML(Engine):
         return _array(X)
 
     def with_threads(self, n_threads: int) -> Call:
-        return partial(self.model.predict, n_jobs=n_threads)
-
-    def labels(self, output: Any) -> NDArray[Any]:
-        return np.asarray(output).astype(np.int64)
+        return partial(self.model.predict_proba, n_jobs=n_threads)  # predict numbers the classes of read models anew
 
 
 class Ydf(Engine):
