@@ -194,10 +194,21 @@ class Predictor:
         return runner_of(self.forest, self.plan)
 
     def _work(
-        self, X: Any, n_threads: int | None, max_steps: int | None, time_us: float | None, abort: AbortFlag | None
+        self,
+        X: Any,
+        n_threads: int | None,
+        max_steps: int | None,
+        time_us: float | None,
+        abort: AbortFlag | None,
+        *,
+        as_bytes: bool = False,
     ) -> tuple[NDArray[Any], int, Budget]:
-        """Check the arguments of a prediction; return what runners are called with."""
-        rows, threads = as_rows(self.forest, X), 1 if n_threads == 1 else thread_count(n_threads)
+        """Check the arguments of a prediction; return what runners are called with, bytes if they may be."""
+        if as_bytes and type(X) is not np.ndarray and self._runner.reads_bytes:
+            rows = self.forest.engine_rows(X)
+        else:
+            rows = as_rows(self.forest, X)
+        threads = 1 if n_threads == 1 else thread_count(n_threads)
         if max_steps is None and time_us is None and abort is None:
             return rows, threads, NO_LIMIT  # the common case, which single rows have to pay for in full
         budget = Budget.of(max_steps, time_us, abort)
@@ -245,7 +256,7 @@ class Predictor:
             limits: dict[str, Any] = {"max_steps": max_steps, "time_us": time_us, "abort": abort}
             if (answers := in_blocks(X, lambda rows: self.predict(rows, n_threads, **limits))) is not None:
                 return answers
-        work = self._work(X, n_threads, max_steps, time_us, abort)
+        work = self._work(X, n_threads, max_steps, time_us, abort, as_bytes=groups is None)
         return self._runner.labels(*work) if groups is None else self._rank(work, groups).labels
 
     def predict_proba(
@@ -278,7 +289,7 @@ class Predictor:
             limits: dict[str, Any] = {"max_steps": max_steps, "time_us": time_us, "abort": abort}
             if (answers := in_blocks(X, lambda rows: self.predict_proba(rows, n_threads, **limits))) is not None:
                 return answers
-        return self._runner.probabilities(*self._work(X, n_threads, max_steps, time_us, abort))
+        return self._runner.probabilities(*self._work(X, n_threads, max_steps, time_us, abort, as_bytes=True))
 
     def one_row(self, answer: str = "label") -> Callable[[Any], Any]:
         """Return a function that answers for one row, several times as fast as `predict`.
