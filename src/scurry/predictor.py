@@ -15,7 +15,7 @@ from scurry.checks import RandomState, check_count, check_instance
 from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, RowCall, as_rows, in_blocks, thread_count
-from scurry.forest.storage import digest, read_container, write_container
+from scurry.forest.files.storage import digest, read_container, write_container
 from scurry.formatting import align
 from scurry.plan import Plan
 from scurry.runners import runner_of

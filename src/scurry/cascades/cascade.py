@@ -14,7 +14,7 @@ from scurry.cascades.expensive import Expensive
 from scurry.checks import Progress, check_count, check_instance, check_progress, float_of
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
-from scurry.forest.storage import container_bytes, container_of, read_container, write_container
+from scurry.forest.files.storage import container_bytes, container_of, read_container, write_container
 from scurry.formatting import align, format_share
 from scurry.plan import Plan
 from scurry.predictor import Predictor

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_instance
 from scurry.forest import Forest
-from scurry.forest.storage import container_bytes
+from scurry.forest.files.storage import container_bytes
 from scurry.forest.structure import mean_of_leaves
 
 _HEADER, _SPLIT_ENTRY = 4096, 3.2  # bytes of the header and of what aligns arrays, and of a threshold on average

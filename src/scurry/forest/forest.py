@@ -17,11 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from scurry import _core
 from scurry.checks import check_flag, check_instance, float_of
 from scurry.errors import FormatError, InputError
-from scurry.forest.front import Front, RawRows
-from scurry.forest.members import pack_members, unpack_members
-from scurry.forest.one_row import RowCall
-from scurry.forest.rows import as_rows, in_blocks, thread_count
-from scurry.forest.storage import (
+from scurry.forest.files.members import pack_members, unpack_members
+from scurry.forest.files.storage import (
     Container,
     container_bytes,
     container_of,
@@ -29,6 +26,9 @@ from scurry.forest.storage import (
     pack_values,
     write_container,
 )
+from scurry.forest.front import Front, RawRows
+from scurry.forest.one_row import RowCall
+from scurry.forest.rows import as_rows, in_blocks, thread_count
 from scurry.forest.structure import (
     ARRAYS,
     HEADER,

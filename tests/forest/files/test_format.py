@@ -1,7 +1,7 @@
 """Files of every version stay readable, and docs/format.md says enough to read them.
 
-``python tests/test_format.py FOLDER`` writes the files of the present version. Once a version is released its files in
-tests/golden/format never change.
+``python tests/forest/files/test_format.py FOLDER`` writes the files of the present version. Once a version is
+released its files in tests/golden/format never change.
 """
 
 import json
@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import scurry
-from scurry.forest.storage import FORMAT_VERSION
+from scurry.forest.files.storage import FORMAT_VERSION
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "format"
+GOLDEN = Path(__file__).parents[2] / "golden" / "format"
 FILES = sorted(GOLDEN.glob("*.scurry"))
 KINDS = ("forest", "exit-votes", "exit-scores", "exit-pieces", "leader", "sentinels", "top-k", "anytime", "wrapped")
 
@@ -224,13 +224,13 @@ def test_the_page_says_enough_to_read_them(path):
     assert (forest.classes is None and header["classes"] is None) or (
         forest.classes.tolist() == header["classes"]["items"]
     )
-    page = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "format.md").read_text(encoding="utf-8")
     for name in (*arrays, *header, *manifest, *(header.get("plan", {}).get("stop") or {})):
         assert f"`{name}`" in page, f"{name} is not documented"
 
 
 def test_the_page_is_about_the_present_version():
-    page = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "format.md").read_text(encoding="utf-8")
     assert f"This is **version {FORMAT_VERSION}**" in page
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry.errors import FormatError
-from scurry.forest.storage import Container
+from scurry.forest.files.storage import Container
 from scurry.forest.structure import HEADER, NODE_ARRAYS
 from scurry.forest.wrappers import Wrapper
 

@@ -14,7 +14,7 @@ import pytest
 
 from scurry import Forest, Plan, Predictor, load
 from scurry.errors import FormatError, InputError, MissingFileError
-from scurry.forest.storage import container_bytes
+from scurry.forest.files.storage import container_bytes
 from scurry.plan import ExitRule, LeaderRule, SentinelRule, TopKRule
 
 STUMP = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],

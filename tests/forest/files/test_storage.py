@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from scurry import Forest, from_model, load
 from scurry.errors import FormatError, InputError, OutputError, ScurryError
-from scurry.forest import storage
-from scurry.forest.storage import read_container
+from scurry.forest.files import storage
+from scurry.forest.files.storage import read_container
 from support.mutations import members, mutated, rewritten
 
 STUMP = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
