@@ -531,13 +531,21 @@ class Predictor:
         path : str or path
         """
         self.forest.refuse_front("be saved")
-        write_container(path, "predictor", *self.to_parts())
+        write_container(path, "predictor", *self.to_packed_parts())
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a header for JSON and arrays, of the forest and of the plan."""
-        forest_header, forest_arrays = self.forest.to_parts()
+        return self._with_plan(*self.forest.to_parts())
+
+    def to_packed_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return a header for JSON and arrays, of the forest, packed, and of the plan."""
+        return self._with_plan(*self.forest.to_packed_parts())
+
+    def _with_plan(
+        self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]
+    ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         plan_header, plan_arrays = self.plan.to_parts()
-        return forest_header | {"plan": plan_header}, forest_arrays | plan_arrays
+        return header | {"plan": plan_header}, arrays | plan_arrays
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Predictor, (self.forest, self.plan)  # everything else is made anew at the first prediction

@@ -227,9 +227,9 @@ class Cascade:
         path : str or path
         """
         self.cheap.forest.refuse_front("be saved")
-        arrays = {"cheap": _as_bytes("predictor", *self.cheap.to_parts())}
+        arrays = {"cheap": _as_bytes("predictor", *self.cheap.to_packed_parts())}
         if self.router is not None:
-            arrays["router"] = _as_bytes("forest", *self.router.to_parts())
+            arrays["router"] = _as_bytes("forest", *self.router.to_packed_parts())
         certificate = None if self.certificate is None else self.certificate.to_json()
         write_container(path, "cascade", {"min_certainty": self.min_certainty, "certificate": certificate}, arrays)
 

@@ -18,6 +18,7 @@ from scurry import _core
 from scurry.checks import check_flag, check_instance, float_of
 from scurry.errors import FormatError, InputError
 from scurry.forest.files.members import pack_members, unpack_members
+from scurry.forest.files.packed import MAX_GROWTH, Packed, pack
 from scurry.forest.files.storage import (
     Container,
     container_bytes,
@@ -33,7 +34,9 @@ from scurry.forest.structure import (
     ARRAYS,
     HEADER,
     NODE_ARRAYS,
+    Expanded,
     check_fields,
+    check_header,
     fill_arrays,
     freeze,
     join_trees,
@@ -176,6 +179,52 @@ class Forest(TreeAnswers):
             "category_bits": category_bits,
         }
         self.__dict__.update(fill_arrays(given))
+        self._set_header(
+            n_features=n_features,
+            classes=classes,
+            aggregation=aggregation,
+            input_dtype=input_dtype,
+            score_dtype=score_dtype,
+            comparison=comparison,
+            link=link,
+            link_scale=link_scale,
+            label_from=label_from,
+            decision_threshold=decision_threshold,
+            category_rounding=category_rounding,
+            feature_names=feature_names,
+            categories=categories,
+            encode_numbers=encode_numbers,
+            integer_dtype=integer_dtype,
+            raw_rows=raw_rows,
+            front=front,
+            wrapper=wrapper,
+        )
+        self.__dict__["_node_depth"] = check_fields(self)
+        self._seal()
+
+    def _set_header(
+        self,
+        *,
+        n_features: int,
+        classes: ArrayLike | None,
+        aggregation: str,
+        input_dtype: str,
+        score_dtype: str,
+        comparison: str,
+        link: str,
+        link_scale: float,
+        label_from: str,
+        decision_threshold: float,
+        category_rounding: str,
+        feature_names: Sequence[str] | None,
+        categories: Mapping[int, ArrayLike] | None,
+        encode_numbers: bool,
+        integer_dtype: str | None,
+        raw_rows: RawRows | None,
+        front: Front | None,
+        wrapper: Wrapper | None,
+    ) -> None:
+        """Set all fields that are no arrays."""
         try:
             self.n_features = operator.index(n_features)
         except TypeError as error:
@@ -195,16 +244,18 @@ class Forest(TreeAnswers):
         self.categories = {operator.index(f): freeze(values, None, f"categories[{f}]") for f, values in known.items()}
         self.raw_rows, self.front, self.wrapper = raw_rows, front, wrapper
         self.is_encoded = self.encode_numbers or front is not None
-        self.__dict__["_node_depth"] = check_fields(self)  # the last field: from here on nothing can be set
+
+    def _seal(self) -> None:
+        self.__dict__["_is_sealed"] = True  # from here on nothing can be set
 
     def __setattr__(self, name: str, value: object) -> None:
-        if "_node_depth" in self.__dict__:
+        if "_is_sealed" in self.__dict__:
             raise AttributeError(f"a Forest is immutable; build a new one instead of setting {name!r}")
         super().__setattr__(name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The content of a file, checked as one. A front goes from process to process, but into no file.
-        return _received, (container_bytes("forest", *self.to_parts()), self.front)
+        return _received, (container_bytes("forest", *self.to_packed_parts()), self.front)
 
     def __deepcopy__(self, memo: object) -> Self:
         return self  # immutable: a copy would only take memory, and build its engine again
@@ -262,13 +313,37 @@ class Forest(TreeAnswers):
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of all arrays."""
-        return sum(self.__dict__[name].nbytes for name in ARRAYS)
+        """Bytes of all arrays, which a forest of a packed file has once one of them is asked for."""
+        of_node = sum(np.dtype(dtype).itemsize for dtype in NODE_ARRAYS.values()) + 8 * self.n_columns
+        others = ("tree_offset", "tree_output", "base_score", "category_offset", "category_bits")
+        return self.n_nodes * of_node + sum(self.__dict__[name].nbytes for name in others)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether arrays of nodes are still packed, as they are in a file."""
+        return "_packed" in self.__dict__ and "left" not in self.__dict__
+
+    @property
+    def n_columns(self) -> int:
+        """Number of values of a node: one for each output, or 1 if each tree serves a single one."""
+        packed: Packed | None = self.__dict__.get("_packed")
+        return int(self.value.shape[1]) if packed is None else packed.n_columns
+
+    def expand(self) -> Mapping[str, NDArray[Any]]:
+        """Return all arrays of nodes; those of a packed file are made now, and kept."""
+        if self.is_packed:
+            self.__dict__.update(self.__dict__["_packed"].expand())
+        return self.__dict__
 
     @cached_property
     def engine(self) -> _core.Engine:
         """The native predictor of labels, probabilities and scores, built at its first use."""
-        return _core.Engine(self.arrays, classes=self.engine_labels, leaf_ids=False)
+        packed: Packed | None = self.__dict__.get("_packed")
+        if packed is None:
+            return _core.Engine(self.arrays, classes=self.engine_labels, leaf_ids=False)
+        # Distinct splits and leaves are lowered once, however many nodes have them.
+        entries = _core.ForestArrays(packed.entries(), self._header_of_core, packed.native)
+        return _core.Engine(entries, classes=self.engine_labels, leaf_ids=False)
 
     @cached_property
     def leaf_engine(self) -> _core.Engine:
@@ -278,8 +353,11 @@ class Forest(TreeAnswers):
     @cached_property
     def arrays(self) -> _core.ForestArrays:
         """The forest as the native core reads it."""
-        header = {name: getattr(self, name) for name in HEADER} | {"n_classes": self.n_classes}
-        return _core.ForestArrays({name: self.__dict__[name] for name in ARRAYS}, header)
+        return _core.ForestArrays({name: getattr(self, name) for name in ARRAYS}, self._header_of_core)
+
+    @property
+    def _header_of_core(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in HEADER} | {"n_classes": self.n_classes}
 
     def encoder(self, X: Any) -> Encoder:
         """Return a function that turns tables like `X` into the matrix that this forest reads.
@@ -513,7 +591,7 @@ class Forest(TreeAnswers):
         path : str or path
         """
         self.refuse_front("be saved")
-        write_container(path, "forest", *self.to_parts())
+        write_container(path, "forest", *self.to_packed_parts())
 
     def refuse_front(self, purpose: str) -> None:
         """Raise where rows pass through a front, because `purpose` would do without it."""
@@ -532,7 +610,30 @@ class Forest(TreeAnswers):
             )
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the forest as a JSON header and named arrays."""
+        """Return the forest as a JSON header and named arrays, one number for each node."""
+        header, arrays = self._header_parts(), {name: getattr(self, name) for name in ARRAYS}
+        if self.wrapper is not None:
+            header["wrapper"], of_members = pack_members(self.wrapper)
+            arrays |= of_members
+        return header, arrays
+
+    def to_packed_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the forest as a JSON header and packed arrays, from which the same arrays can be made again.
+
+        A forest with very many values for its splits and leaves is returned as by `to_parts`: a reader would not
+        believe that a small file has so many.
+        """
+        packed: Packed | None = self.__dict__.get("_packed")
+        about, arrays = pack(self) if packed is None else packed.parts
+        if self.n_nodes * self.n_columns > MAX_GROWTH * sum(array.nbytes for array in arrays.values()):
+            return self.to_parts()
+        header = self._header_parts() | about
+        if self.wrapper is not None:
+            header["wrapper"], of_members = pack_members(self.wrapper, packed=True)
+            arrays = arrays | of_members
+        return header, arrays
+
+    def _header_parts(self) -> dict[str, Any]:
         header = {name: getattr(self, name) for name in HEADER} | {
             "feature_names": self.feature_names,
             "classes": None if self.classes is None else pack_values(self.classes),
@@ -542,11 +643,7 @@ class Forest(TreeAnswers):
             header["integer_dtype"] = self.integer_dtype
         if self.raw_rows is not None:
             header["raw_rows"] = self.raw_rows.to_json()
-        arrays = {name: getattr(self, name) for name in ARRAYS}
-        if self.wrapper is not None:
-            header["wrapper"], of_members = pack_members(self.wrapper)
-            arrays |= of_members
-        return header, arrays
+        return header
 
     @classmethod
     def from_container(cls, container: Container) -> Self:
@@ -557,18 +654,40 @@ class Forest(TreeAnswers):
                 raise FormatError("feature_names must be texts")
             packed = container.field("categories", dict) | ({} if classes is None else {"classes": classes})
             values = container.values(packed)
-            fields: dict[str, Any] = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
-            fields |= {name: container.field(name, kind) for name, kind in HEADER.items()}
-            return cls(
-                **fields,
-                wrapper=unpack_members(container, fields, cls),
-                integer_dtype=container.field("integer_dtype", str) if "integer_dtype" in container.header else None,
-                raw_rows=RawRows.from_json(container.header["raw_rows"]) if "raw_rows" in container.header else None,
-                feature_names=names,
-                classes=values.pop("classes", None),
+            fields: dict[str, Any] = {name: container.field(name, kind) for name, kind in HEADER.items()}
+            fields |= {
+                "integer_dtype": container.field("integer_dtype", str) if "integer_dtype" in container.header else None,
+                "raw_rows": RawRows.from_json(container.header["raw_rows"]) if "raw_rows" in container.header else None,
+                "feature_names": names,
+                "classes": values.pop("classes", None),
                 # -1 is no feature: the checks refuse it by their own message.
-                categories={int(f) if f.isdecimal() and len(f) < 11 else -1: one for f, one in values.items()},
-            )
+                "categories": {int(f) if f.isdecimal() and len(f) < 11 else -1: one for f, one in values.items()},
+            }
+            if container.header.get("layout", "plain") == "packed":
+                return cls._of_packed(container, fields)
+            arrays = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
+            return cls(**arrays, **fields, wrapper=unpack_members(container, arrays, cls))
+
+    @classmethod
+    def _of_packed(cls, container: Container, fields: dict[str, Any]) -> Self:
+        packed = Packed(container, fields["n_features"])
+        if "member_value_table" in container:
+            # Its members read the trees of the whole, so that these are needed at once.
+            arrays = packed.fixed | packed.expand()
+            del arrays["_node_depth"]
+            return cls(**arrays, **fields, wrapper=unpack_members(container, arrays, cls))
+        forest = cls.__new__(cls)
+        forest.__dict__ |= packed.fixed | {"_packed": packed, "tree_depth": packed.tree_depth}
+        forest._set_header(**fields, front=None, wrapper=unpack_members(container, {}, cls))
+        check_header(forest)
+        if forest.wrapper is not None:
+            forest.wrapper.check(forest)
+        forest._seal()
+        return forest
+
+
+for _name in (*NODE_ARRAYS, "value", "_node_depth"):
+    setattr(Forest, _name, Expanded(_name))
 
 
 def _received(data: bytes, front: Front | None = None) -> Forest:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from scurry.errors import FormatError, InputError, MissingFileError, OutputError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 MAX_MEMBERS = 256  # several times what any kind of file has; more would only slow down reading a hostile one
 _MAX_MANIFEST_BYTES = 64 * 2**20
@@ -48,10 +48,12 @@ _SOME_JSON = re.compile(rb'(?:[^"]++|"(?:[^"\\]|\\.)*+"){1,4000}+', re.DOTALL)
 _MAX_BYTES_WITH_BRACKETS = 4 * 2**20
 # A double holds whole numbers up to 2**53; what is larger, or longer than any number we write, is no field of ours.
 _MAX_NUMBER = 2.0**1023
+_ALIGNMENT, _BYTES_OF_A_MEMBER = 64, 30
+_PADDING = b"\x35\xd9"  # the extra field by which zipalign pads members
 _TIMESTAMP = (1980, 1, 1, 0, 0, 0)  # always the same, so that equal content gives equal files
 # Version 1.0 of the .npy format exactly as numpy writes it for these types; anything else raises an error unparsed.
 _NPY_HEADER = re.compile(
-    rb"\x93NUMPY\x01\x00..\{'descr': '(?P<dtype>\|[bu]1|<[fiu][48])', 'fortran_order': False, "
+    rb"\x93NUMPY\x01\x00..\{'descr': '(?P<dtype>\|[bu]1|<u2|<[fiu][48])', 'fortran_order': False, "
     rb"'shape': \((?P<shape>(?:\d{1,18},? ?){0,4})\), \} *\n",
     re.DOTALL,
 )
@@ -64,7 +66,7 @@ class Container:
         self, path: str, n_bytes: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]
     ) -> None:
         self.path, self.kind, self.header, self._arrays = path, kind, header, arrays
-        self._n_bytes = n_bytes
+        self.n_bytes = n_bytes
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
@@ -85,6 +87,16 @@ class Container:
             )
         return array
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._arrays
+
+    def packed_array(self, name: str, dtypes: tuple[str, ...], ndim: int) -> NDArray[Any]:
+        """Return the array `name`, which must have one of `dtypes` and `ndim` dimensions."""
+        array = self._arrays.get(name)
+        if array is None or array.dtype.str not in dtypes or array.ndim != ndim:
+            raise FormatError(f"array {name!r} is missing, or not of type {' or '.join(dtypes)} and {ndim} dimensions")
+        return array
+
     def field(self, name: str, kind: type | UnionType) -> Any:
         """Return the header's entry `name`, which must be a `kind`."""
         value = self.header.get(name)
@@ -98,7 +110,7 @@ class Container:
 
     def values(self, packed: dict[str, Any]) -> dict[str, NDArray[Any]]:
         """Return the arrays that `pack_values` wrote; all of them together must fit the size of the file."""
-        fits = sum(map(_size_of_values, packed.values())) <= 4 * self._n_bytes
+        fits = sum(map(_size_of_values, packed.values())) <= 4 * self.n_bytes
         return {name: unpack_values(values, fits) for name, values in packed.items()}
 
 
@@ -142,11 +154,21 @@ def _write(stream: BinaryIO, kind: str, header: dict[str, Any], arrays: dict[str
         "arrays": sorted(arrays),
     }
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(zipfile.ZipInfo(MANIFEST, _TIMESTAMP), json.dumps(manifest, allow_nan=False, indent=1))
+        _write_member(archive, MANIFEST, json.dumps(manifest, allow_nan=False, indent=1).encode())
         for name in sorted(arrays):
             buffer = io.BytesIO()
             npy.write_array(buffer, arrays[name], version=(1, 0), allow_pickle=False)
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy", _TIMESTAMP), buffer.getbuffer())
+            _write_member(archive, f"{name}.npy", buffer.getbuffer())
+
+
+def _write_member(archive: zipfile.ZipFile, name: str, content: bytes | memoryview) -> None:
+    """Write a member whose content begins at a multiple of 64 bytes, as a reader that maps the file needs it."""
+    member = zipfile.ZipInfo(name, _TIMESTAMP)
+    large = 20 if len(content) * 1.05 > zipfile.ZIP64_LIMIT else 0  # what zipfile adds then
+    start = archive.fp.tell() + _BYTES_OF_A_MEMBER + len(name) + large  # type: ignore[union-attr]
+    padding = (-start - len(_PADDING) - 2) % _ALIGNMENT
+    member.extra = _PADDING + padding.to_bytes(2, "little") + bytes(padding)
+    archive.writestr(member, content)
 
 
 def digest(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
