@@ -58,6 +58,8 @@ class PackedForest {
   // Calls visit(i, entry, left or 0) for the nodes of a tree, and returns its depth.
   template <class Visit>
   std::int32_t walk(std::size_t tree, Visit visit) const;
+  template <bool kLeafIds, class Visit>
+  std::int32_t walk_tree(std::size_t tree, Visit visit) const;
   void number(std::size_t tree, const TreeNodes& nodes, std::vector<std::uint32_t>& number) const;
 
   Bits topology_, split_id_, leaf_id_, node_number_;

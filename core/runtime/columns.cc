@@ -67,8 +67,12 @@ void Columns::collect(const ForestView& forest) {
     const Missing missing = missing_of(forest, node);
     return std::tuple(missing == Missing::kCategory, static_cast<std::uint32_t>(forest.feature[node]), missing);
   };
+  // Splits of one column follow each other in a packed forest, and often in others: the tree is not searched for them.
+  auto last = index.end();
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
-    if (forest.left[node] >= 0) index.try_emplace(entry_of(node), 0);
+    if (forest.left[node] < 0) continue;
+    const auto entry = entry_of(node);
+    if (last == index.end() || last->first != entry) last = index.try_emplace(entry, 0).first;
   }
   // Features that no node reads get a column too if rows become no longer by it: rows can then be encoded as they lie.
   std::vector<std::uint32_t> unread;
@@ -94,7 +98,9 @@ void Columns::collect(const ForestView& forest) {
   node_column_.assign(forest.n_nodes(), pad_);
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     if (forest.left[node] < 0) continue;
-    node_column_[node] = index.find(entry_of(node))->second;
+    const auto entry = entry_of(node);
+    if (last == index.end() || last->first != entry) last = index.find(entry);
+    node_column_[node] = last->second;
     columns_[node_column_[node]].is_read = true;
   }
 }

@@ -12,6 +12,12 @@ constexpr std::size_t kTopNodes = 1u << Trees::kMaxTop;  // they are read togeth
 constexpr std::size_t kMaxNodes = std::numeric_limits<std::uint32_t>::max() - 2 * kTopNodes + 1;
 constexpr std::uint32_t kMaxOnePhase = 12;  // deeper trees are walked in phases
 
+// The first number if `condition` is 1, the second if it is 0. Compilers make branches of the usual forms, and whether a
+// node is a leaf cannot be predicted.
+std::uint32_t choose(std::uint32_t condition, std::uint32_t first, std::uint32_t second) {
+  return second ^ ((first ^ second) & (0u - condition));
+}
+
 // The nodes of a tree of which some act as leaves: the leaves, and inner nodes whose whole subtree has one payload.
 struct MergedTree {
   TreeNodes nodes;
@@ -22,15 +28,14 @@ struct MergedTree {
     read_tree(forest, tree, nodes);
     is_leaf.resize(nodes.size());
     payload.resize(nodes.size());
+    const std::uint32_t may_merge = leaves.mergeable;
+    // A leaf has the children 0, which are read and not used.
     for (std::size_t i = nodes.size(); i-- > 0;) {
-      const std::uint32_t left = nodes.left[i], right = nodes.right[i];
-      is_leaf[i] = left == 0;
-      if (left == 0) {
-        payload[i] = leaves.payload_of_node[nodes.entry[i]];
-      } else if (leaves.mergeable && is_leaf[left] && is_leaf[right] && payload[left] == payload[right]) {
-        payload[i] = payload[left];
-        is_leaf[i] = 1;
-      }
+      const std::uint32_t left = nodes.left[i], right = nodes.right[i], own = leaves.payload_of_node[nodes.entry[i]];
+      const std::uint32_t of_left = payload[left], end = left == 0;
+      const std::uint32_t merges = may_merge & is_leaf[left] & is_leaf[right] & (of_left == payload[right]);
+      is_leaf[i] = static_cast<std::uint8_t>(end | merges);
+      payload[i] = choose(end, own, of_left);
     }
   }
 
@@ -71,61 +76,77 @@ template <class Node>
 void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves& leaves, std::vector<Node>& nodes) {
   using Index = decltype(Node::left);
   const bool marks = columns.has_mixed() || columns.has_categories();
-  constexpr std::uint32_t kUnknown = 0xFFFFFFFFu;
-  // Keys of distinct splits, which many nodes of a packed forest share; a key may cost a search among thresholds. Those
-  // of categorical splits are the numbers of their tests.
-  std::vector<std::uint32_t> key_of_entry(forest.packed == nullptr ? 0 : forest.n_nodes(), kUnknown);
-  const auto find_key = [&](std::size_t entry) {
-    if (forest.category_set[entry] < 0) return columns.key_of_node(forest, entry);
+  // What each entry tests, found once: many nodes of a packed forest share one. The key of a set is the number of its test.
+  struct Test {
+    std::uint32_t key;
+    Index column;
+  };
+  std::vector<Test> tests(forest.n_nodes());
+  for (std::size_t entry = 0; entry < tests.size(); ++entry) {
+    if (forest.left[entry] < 0) continue;
+    tests[entry].column = static_cast<Index>(columns.column_of_node(entry));
+    if (forest.category_set[entry] < 0) {
+      tests[entry].key = columns.key_of_node(forest, entry);
+      continue;
+    }
+    tests[entry].key = static_cast<std::uint32_t>(category_tests_.size());
     const std::int64_t* words = &forest.category_offset[forest.category_set[entry]];
     category_tests_.push_back({static_cast<std::uint32_t>(words[0]),
                                static_cast<std::uint32_t>(32 * (words[1] - words[0])),
                                forest.default_left[entry] != 0});
-    return static_cast<std::uint32_t>(category_tests_.size() - 1);
-  };
-  const auto key_of = [&](std::size_t entry) {
-    if (key_of_entry.empty()) return find_key(entry);
-    if (key_of_entry[entry] == kUnknown) key_of_entry[entry] = find_key(entry);
-    return key_of_entry[entry];
-  };
+  }
+  // Memory that is never written to takes none, and growing would copy everything.
+  nodes.reserve(static_cast<std::size_t>(forest.tree_offset.back()) + (forest.n_trees() + 1) * 2 * kTopNodes);
   MergedTree from;
   std::vector<std::uint32_t> queue;  // nodes of the tree in breadth-first order; position = lowered index
   for (std::size_t t = 0; t < forest.n_trees(); ++t) {
     from.read(forest, t, leaves);
     Tree tree{static_cast<std::uint32_t>(nodes.size()), 0, from.top_levels(forest), 0, forest.tree_output[t],
               static_cast<std::uint32_t>(t)};
-    queue.assign(1, 0);
-    std::size_t level_end = 1, leaf_levels = 0, n_leaves = 0;
-    for (std::size_t at = 0; at < queue.size(); ++at) {
-      if (at == level_end) {
-        ++tree.depth;
-        level_end = queue.size();
-      }
+    queue.resize(from.nodes.size() + 2 * kTopNodes + 2);  // the heap may add as many as it has, and two are written ahead
+    queue[0] = 0;
+    nodes.resize(nodes.size() + from.nodes.size() + 2 * kTopNodes);
+    Node* out = nodes.data() + tree.first;
+    std::uint32_t at = 0, size = 1, level_end = 1;
+    std::size_t leaf_levels = 0, n_leaves = 0;
+    const auto lower_node = [&](std::uint32_t i) {
+      const std::uint32_t is_leaf = from.is_leaf[i], entry = from.nodes.entry[i];
+      const Test& test = tests[entry];  // any at leaves
+      out[at] = {choose(is_leaf, from.payload[i], test.key),
+                 static_cast<Index>(choose(is_leaf, columns.pad(), test.column)),
+                 static_cast<Index>(choose(is_leaf, 0, size - at))};
+      queue[size] = from.nodes.left[i];
+      queue[size + 1] = from.nodes.right[i];
+      size += choose(is_leaf, 0, 2);
+      leaf_levels += choose(is_leaf, tree.depth, 0);
+      n_leaves += is_leaf;
+      if (!marks || is_leaf || forest.category_set[entry] >= 0) return;
+      marks_.resize((tree.first + at) / 32 + 1);
+      if (columns.is_marked(forest, entry)) marks_.back() |= 1u << ((tree.first + at) % 32);
+    };
+    const auto end_level = [&] {
+      if (at != level_end) return;
+      ++tree.depth;
+      level_end = size;
+    };
+    for (; tree.depth < tree.top; ++at, end_level()) {
       const std::uint32_t i = queue[at];
-      if (from.is_leaf[i] && tree.depth < tree.top) {
-        // Above the last level of the heap, a leaf becomes a split that always goes left, to a copy of the leaf.
-        nodes.push_back({0xFFFFFFFFu, static_cast<Index>(columns.pad()), static_cast<Index>(queue.size() - at)});
-        queue.insert(queue.end(), 2, i);
-        continue;
-      }
       if (from.is_leaf[i]) {
-        nodes.push_back({from.payload[i], static_cast<Index>(columns.pad()), 0});
-        leaf_levels += tree.depth;
-        ++n_leaves;
-        continue;
+        // Above the last level of the heap, a leaf becomes a split that always goes left, to a copy of the leaf.
+        out[at] = {0xFFFFFFFFu, static_cast<Index>(columns.pad()), static_cast<Index>(size - at)};
+        queue[size] = queue[size + 1] = i;
+        size += 2;
+      } else {
+        lower_node(i);
       }
-      const std::size_t entry = from.nodes.entry[i];
-      if (marks && forest.category_set[entry] < 0) {
-        marks_.resize(nodes.size() / 32 + 1);
-        if (columns.is_marked(forest, entry)) marks_.back() |= 1u << (nodes.size() % 32);
-      }
-      const auto column = static_cast<Index>(columns.column_of_node(entry));
-      nodes.push_back({key_of(entry), column, static_cast<Index>(queue.size() - at)});
-      queue.push_back(from.nodes.left[i]);
-      queue.push_back(from.nodes.right[i]);
     }
-    if (leaves.keep_origins) {
-      for (const std::uint32_t i : queue) origins_.push_back(static_cast<std::int32_t>(from.nodes.entry[i]));
+    for (; at < size; ++at) {
+      end_level();
+      lower_node(queue[at]);
+    }
+    nodes.resize(tree.first + size);
+    for (std::size_t place = 0; leaves.keep_origins && place < size; ++place) {
+      origins_.push_back(static_cast<std::int32_t>(from.nodes.entry[queue[place]]));
     }
     const auto mean_path = static_cast<std::uint32_t>(leaf_levels / n_leaves);
     tree.first_phase = tree.depth <= kMaxOnePhase ? tree.depth : std::min(tree.depth, mean_path);
@@ -133,7 +154,7 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
   }
   if (nodes.size() > kMaxNodes) throw std::length_error("a lowered forest can have at most 2^32 - 64 nodes");
   nodes.resize(nodes.size() + kTopNodes);
-  nodes.shrink_to_fit();
+  if (nodes.size() < nodes.capacity() / 8 * 7) nodes.shrink_to_fit();  // a smaller rest was never written to
   if (marks) marks_.resize(nodes.size() / 32 + 1);
 }
 

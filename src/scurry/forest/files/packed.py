@@ -1,7 +1,7 @@
 """Packed forests in files: a bit for each node, and numbers of a few bits into tables of distinct splits and leaves.
 
-Nothing is lost: every array of the forest comes back bit by bit. What can be derived is not stored: children follow from
-the order of nodes, and values and covers of inner nodes from their leaves, wherever that gives the same numbers.
+Nothing is lost: every array of the forest comes back bit by bit. What can be derived is not stored: children follow
+from the order of nodes, and values and covers of inner nodes from their leaves, wherever that gives the same numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.errors import FormatError
 from scurry.forest.files.storage import Container
-from scurry.forest.files.values import Cover, Shape, Values
+from scurry.forest.files.values import Cover, Shape, Take, Values, id_bits
 from scurry.forest.structure import MISSING_NONE, NODE_ARRAYS, ForestFields
 
 MAX_GROWTH = 512
@@ -26,17 +26,6 @@ _SPLIT = np.dtype(
      ("rest", "u1", 6)]
 )  # fmt: skip
 Arrays = dict[str, NDArray[Any]]
-
-
-def id_bits(n_distinct: int) -> int:
-    """Return how many bits a number of one of so many entries takes.
-
-    Examples
-    --------
-    >>> [id_bits(n) for n in (1, 2, 3, 256, 257)]
-    [1, 1, 2, 8, 9]
-    """
-    return max(1, (max(n_distinct, 1) - 1).bit_length())
 
 
 def pack(forest: ForestFields) -> tuple[dict[str, Any], Arrays]:
@@ -108,7 +97,7 @@ def _pack_constants(what: str, columns: Arrays) -> tuple[dict[str, Any], Arrays]
         ):
             constants[name] = column[0].item()
         else:
-            arrays[f"{what}_{name}"] = column
+            arrays[f"{what}_{name}"] = np.packbits(column, bitorder="little") if column.dtype == np.bool_ else column
     return constants, arrays
 
 
@@ -169,14 +158,14 @@ class Packed:
         self.cover = Cover(about.get("cover"), take, self.n_inner, self.n_nodes - self.n_inner)
         self.values = Values(about.get("values"), take, table, self.n_inner, self.cover)
 
-    def _taker(self, container: Container) -> Any:
+    def _taker(self, container: Container) -> Take:
         def take(name: str, *dtypes: str, ndim: int = 1) -> NDArray[Any]:
             array = self.arrays[name] = container.packed_array(name, dtypes, ndim)
             return array
 
         return take
 
-    def _read_constants(self, take: Any, what: str, n: int, names: tuple[str, ...]) -> Arrays:
+    def _read_constants(self, take: Take, what: str, n: int, names: tuple[str, ...]) -> Arrays:
         """Return a number for all splits or leaves, of shape (1,), or one for each."""
         constants = self.about.get(f"at_{'splits' if what == 'split' else 'leaves'}")
         if not isinstance(constants, dict):
@@ -192,15 +181,13 @@ class Packed:
                 if column.shape != (1,) or column[0].item() != constants[name]:
                     raise FormatError(f"{name} of its {what} nodes is no number of type {dtype}")
             else:
-                column = take(f"{what}_{name}", dtype.str)
-                if len(column) != n:
-                    raise FormatError(f"{what}_{name} has {len(column)} entries, expected {n}")
+                column = _unpack_column(take, f"{what}_{name}", n, dtype)
             found[name] = column
         if found["missing"].max(initial=0) > MISSING_NONE:
             raise FormatError("missing must be 0 (NaN), 1 (NaN and zero) or 2 (nothing)")
         return found
 
-    def _read_splits(self, take: Any, n_features: int, n_splits: int) -> Arrays:
+    def _read_splits(self, take: Take, n_features: int, n_splits: int) -> Arrays:
         used, counts = take("feature_used", "<u4"), self.arrays["feature_splits"]
         first = take("first_threshold", "<f8")
         if len(used) != len(counts) or (np.diff(used.astype(np.int64)) <= 0).any() or (counts == 0).any():
@@ -258,6 +245,19 @@ class Packed:
         arrays["value"], arrays["cover"] = self.values.expand(shape, entry[leaves])
         arrays["_node_depth"] = found["depth"]
         return {name: _fixed(array) for name, array in arrays.items()}
+
+
+def _unpack_column(take: Take, name: str, n: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    is_bits = dtype == np.bool_
+    column = take(name, "|u1" if is_bits else dtype.str)
+    if len(column) != ((n + 7) // 8 if is_bits else n):
+        raise FormatError(f"{name} has {len(column)} entries, not those of {n} nodes")
+    if not is_bits:
+        return column
+    bits = np.unpackbits(column, bitorder="little")
+    if bits[n:].any():
+        raise FormatError(f"{name} has bits after its last one")
+    return bits[:n].astype(np.bool_)
 
 
 def _fixed(array: NDArray[Any]) -> NDArray[Any]:

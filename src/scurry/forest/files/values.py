@@ -1,4 +1,4 @@
-"""Values and covers of packed forests: those of leaves are stored, those of inner nodes follow from them where they can."""
+"""Values and covers of packed forests: those of leaves are stored, and those of inner nodes follow where they can."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from scurry import _core
 from scurry.errors import FormatError
 from scurry.forest.structure import ForestFields, mean_of_leaves
 
+_NUMBERS = ("|u1", "<u2", "<u4", "<f4", "<f8")  # types of files, the smallest first
 _LARGEST = 1e300  # means of larger values might not be finite
 _TABLE_BITS = 32
 FloatArray = NDArray[np.float64]
@@ -66,8 +67,7 @@ class Cover:
     def pack(forest: ForestFields, splits: NDArray[Any], leaves: NDArray[Any]) -> tuple[str, Arrays]:
         """Return the kind of a forest's covers, and arrays."""
         cover = forest.cover
-        unknown = np.full(1, np.nan)
-        if _are_same(cover, np.broadcast_to(unknown, cover.shape)):
+        if _are_same(cover, np.full(len(cover), np.nan)):
             return "unknown", {}
         sums = np.where(forest.left < 0, cover, 0.0)
         add_up(forest, sums)
@@ -105,7 +105,7 @@ class Values:
             raise FormatError(f"inner_value has shape {self._inner_value.shape}, expected {(n_inner, table.shape[1])}")
         limit = _LARGEST if self._inner == "means" else np.inf
         for numbers in (table, self._inner_value):
-            if numbers is not None and not (np.abs(numbers).max(initial=0.0) < limit):
+            if numbers is not None and not float(np.abs(numbers).max(initial=0)) < limit:
                 raise FormatError("value must be finite on every node, inner nodes included")
 
     @property
@@ -130,7 +130,7 @@ class Values:
             if not derives:
                 arrays["inner_value"] = narrowest(forest.value[splits], floats_only=True)
         ids, first = _core.distinct_rows(np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1))
-        width = max(1, (len(first) - 1).bit_length())
+        width = id_bits(len(first))
         if len(first) == len(rows) or rows[first].nbytes + len(rows) * width // 8 >= rows.nbytes:
             return about, arrays | {"leaf_table": rows}
         return about, arrays | {"leaf_table": rows[first], "leaf_id": _core.pack_bits(ids, width)}
@@ -156,7 +156,15 @@ class Values:
         return average_leaves(shape, value, cover), cover
 
 
-_NUMBERS = ("|u1", "<u2", "<u4", "<f4", "<f8")
+def id_bits(n_distinct: int) -> int:
+    """Return how many bits a number of one of so many entries takes.
+
+    Examples
+    --------
+    >>> [id_bits(n) for n in (1, 2, 3, 256, 257)]
+    [1, 1, 2, 8, 9]
+    """
+    return max(1, (max(n_distinct, 1) - 1).bit_length())
 
 
 def narrowest(values: FloatArray, floats_only: bool = False) -> NDArray[Any]:
