@@ -7,6 +7,10 @@
 #include <cmath>
 #include <string>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include "bind/one_row.h"
 
 namespace scurry {
@@ -73,6 +77,13 @@ ForestArrays make_forest(const nb::dict& arrays, const nb::dict& header, nb::obj
   return {arrays, std::move(packed), view};
 }
 
+// Returns what lowering has freed to the system: a process that predicts from a packed file has little else.
+void give_back_memory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
 // `answer` is "label", "value" or "probabilities".
 nb::object one_row(nb::handle self, const std::string& answer, nb::object labels, bool float32, bool float64,
                    nb::object otherwise) {
@@ -115,6 +126,7 @@ void bind_engine(nb::module_& m) {
           [](Engine* self, const ForestArrays& forest, const Array<std::int64_t>& classes, bool leaf_ids) {
             nb::gil_scoped_release release;
             new (self) Engine(forest.view, vector_of(classes), leaf_ids);
+            if (forest.view.packed != nullptr) give_back_memory();
           },
           "forest"_a, nb::kw_only(), "classes"_a, "leaf_ids"_a)
       .def("labels",

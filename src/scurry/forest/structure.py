@@ -112,7 +112,7 @@ class ForestFields:
     @property
     def n_columns(self) -> int:
         """Number of values of a node: one for each output, or 1 if each tree serves a single one."""
-        return self.value.shape[1]
+        return int(self.value.shape[1])
 
     @property
     def n_outputs(self) -> int:

@@ -71,13 +71,13 @@ def _pack_splits(forest: ForestFields, splits: NDArray[Any]) -> tuple[dict[str, 
     place[rank] = np.arange(len(rank), dtype=np.uint32)
     table = table[rank]
     used, starts, counts = np.unique(table["feature"], return_index=True, return_counts=True)
-    thresholds, counts = np.ascontiguousarray(table["threshold"]), counts.astype(np.uint32)
-    shift, width, delta = _core.pack_thresholds(thresholds, counts)
+    thresholds, n_rows = np.ascontiguousarray(table["threshold"]), counts.astype(np.uint32)
+    shift, width, delta = _core.pack_thresholds(thresholds, n_rows)
     constants, arrays = _pack_constants("split", {name: np.ascontiguousarray(table[name]) for name in _OF_SPLITS})
     return constants, arrays | {
         "split_id": _core.pack_bits(place[ids], id_bits(len(table))),
         "feature_used": used.astype(np.uint32),
-        "feature_splits": counts,
+        "feature_splits": n_rows,
         "first_threshold": thresholds[starts],
         "threshold_shift": shift,
         "threshold_width": width,
@@ -153,7 +153,8 @@ class Packed:
             "category_offset": take("category_offset", "<i8") if has_sets else _fixed(np.zeros(1, "<i8")),
             "category_bits": take("category_bits", "<u4") if has_sets else _fixed(np.zeros(0, "<u4")),
         }
-        self.splits = self._read_splits(take, n_features, n_splits)
+        self._take, self._n_features, self._n_splits = take, n_features, n_splits
+        self._read_splits()  # to check them: kept, they would take more memory than all nodes
         self.leaves = self._read_constants(take, "leaf", self.n_nodes - self.n_inner, _OF_LEAVES)
         self.cover = Cover(about.get("cover"), take, self.n_inner, self.n_nodes - self.n_inner)
         self.values = Values(about.get("values"), take, table, self.n_inner, self.cover)
@@ -187,7 +188,8 @@ class Packed:
             raise FormatError("missing must be 0 (NaN), 1 (NaN and zero) or 2 (nothing)")
         return found
 
-    def _read_splits(self, take: Take, n_features: int, n_splits: int) -> Arrays:
+    def _read_splits(self) -> Arrays:
+        take, n_features, n_splits = self._take, self._n_features, self._n_splits
         used, counts = take("feature_used", "<u4"), self.arrays["feature_splits"]
         first = take("first_threshold", "<f8")
         if len(used) != len(counts) or (np.diff(used.astype(np.int64)) <= 0).any() or (counts == 0).any():
@@ -215,14 +217,14 @@ class Packed:
 
     def entries(self) -> Arrays:
         """Return the arrays from which the engine is lowered: rows of distinct leaves, and then of distinct splits."""
-        table = self.values.table_values()
-        n_leaves, n_splits = len(table), len(self.splits["feature"])
+        table, splits = self.values.table_values(), self._read_splits()
+        n_leaves, n_splits = len(table), len(splits["feature"])
         is_split = np.repeat([False, True], [n_leaves, n_splits])
         found = {"value": table, "left": np.where(is_split, np.int32(0), np.int32(-1))}
         found["right"] = found["left"]
         for name in _OF_LEAVES:
-            column = np.zeros(n_leaves + n_splits, NODE_ARRAYS[name])
-            column[n_leaves:] = self.splits[name]
+            column: NDArray[Any] = np.zeros(n_leaves + n_splits, NODE_ARRAYS[name])
+            column[n_leaves:] = splits[name]
             found[name] = column
         return found | self.fixed
 
@@ -233,11 +235,11 @@ class Packed:
         is_split = found["left"] >= 0
         in_order = is_split[order]
         splits, leaves = order[in_order], order[~in_order]
-        n_leaves = self.values.n_rows
+        n_leaves, of_splits = self.values.n_rows, self._read_splits()
         arrays: Arrays = {name: found[name] for name in ("left", "right")}
         for name in _OF_LEAVES:
-            column = np.empty(self.n_nodes, NODE_ARRAYS[name])
-            table = self.splits[name]
+            column: NDArray[Any] = np.empty(self.n_nodes, NODE_ARRAYS[name])
+            table = of_splits[name]
             column[splits] = table[0] if len(table) == 1 else table[entry[splits] - n_leaves]
             column[leaves] = self.leaves[name]
             arrays[name] = column

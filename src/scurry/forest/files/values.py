@@ -116,12 +116,13 @@ class Values:
     @staticmethod
     def pack(forest: ForestFields, splits: NDArray[Any], leaves: NDArray[Any]) -> tuple[dict[str, str], Arrays]:
         """Return the kinds of a forest's values, and arrays."""
+        arrays: Arrays = {}
         counts = leaf_counts(forest)
         if counts is not None and counts[leaves].max() < 2**_TABLE_BITS:
             about = {"leaves": "counts", "inner": "sums"}
-            rows, arrays = narrowest(counts[leaves].astype(np.float64)), {}
+            rows = narrowest(counts[leaves].astype(np.float64))
         else:
-            rows, arrays = narrowest(forest.value[leaves], floats_only=True), {}
+            rows = narrowest(forest.value[leaves], floats_only=True)
             with np.errstate(over="ignore", invalid="ignore"):
                 derives = np.abs(forest.value).max() < _LARGEST and _are_same(
                     average_leaves(forest, forest.value, forest.cover), forest.value
