@@ -26,9 +26,16 @@ Missing missing_of(const ForestView& forest, std::size_t node) {
   return Missing::kNan;
 }
 
+// The next float below one that is not -inf. (nextafterf is a call, and every threshold is rounded.)
+float float_below(float x) {
+  if (x == 0.0f) return -std::numeric_limits<float>::denorm_min();
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  return std::bit_cast<float>(x > 0.0f ? bits - 1 : bits + 1);
+}
+
 float round_down(double x) {
   const float nearest = static_cast<float>(x);
-  return static_cast<double>(nearest) > x ? std::nextafterf(nearest, -std::numeric_limits<float>::infinity()) : nearest;
+  return static_cast<double>(nearest) > x ? float_below(nearest) : nearest;
 }
 
 std::uint32_t key_below(double x) { return ordered_key(round_down(x)); }

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::size_t kTopNodes = 1u << Trees::kMaxTop;  // they are read together, even past the end of a small tree
 constexpr std::size_t kMaxNodes = std::numeric_limits<std::uint32_t>::max() - 2 * kTopNodes + 1;
+constexpr std::uint32_t kAhead = 12;  // nodes whose tests are fetched before they are needed
 constexpr std::uint32_t kMaxOnePhase = 12;  // deeper trees are walked in phases
 
 // The first number if `condition` is 1, the second if it is 0. Compilers make branches of the usual forms, and whether a
@@ -31,8 +32,9 @@ struct MergedTree {
     const std::uint32_t may_merge = leaves.mergeable;
     // A leaf has the children 0, which are read and not used.
     for (std::size_t i = nodes.size(); i-- > 0;) {
-      const std::uint32_t left = nodes.left[i], right = nodes.right[i], own = leaves.payload_of_node[nodes.entry[i]];
-      const std::uint32_t of_left = payload[left], end = left == 0;
+      const std::uint32_t left = nodes.left[i], right = nodes.right[i], end = left == 0;
+      // Any for splits, and always the same: theirs would not be in the cache.
+      const std::uint32_t own = leaves.payload_of_node[nodes.entry[i] & (0u - end)], of_left = payload[left];
       const std::uint32_t merges = may_merge & is_leaf[left] & is_leaf[right] & (of_left == payload[right]);
       is_leaf[i] = static_cast<std::uint8_t>(end | merges);
       payload[i] = choose(end, own, of_left);
@@ -107,43 +109,44 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
     queue[0] = 0;
     nodes.resize(nodes.size() + from.nodes.size() + 2 * kTopNodes);
     Node* out = nodes.data() + tree.first;
-    std::uint32_t at = 0, size = 1, level_end = 1;
+    // Plain pointers and numbers, which the compiler keeps in registers.
+    const std::uint8_t* const is_leaf = from.is_leaf.data();
+    const std::uint32_t *const entry = from.nodes.entry.data(), *const payload = from.payload.data();
+    const std::uint32_t *const left = from.nodes.left.data(), *const right = from.nodes.right.data();
+    const Test* const test_of = tests.data();
+    std::uint32_t* const next = queue.data();
+    const std::uint32_t pad = columns.pad(), top = tree.top, last = static_cast<std::uint32_t>(from.nodes.size()) - 1;
+    std::uint32_t size = 1, level_end = 1, depth = 0;
     std::size_t leaf_levels = 0, n_leaves = 0;
-    const auto lower_node = [&](std::uint32_t i) {
-      const std::uint32_t is_leaf = from.is_leaf[i], entry = from.nodes.entry[i];
-      const Test& test = tests[entry];  // any at leaves
-      out[at] = {choose(is_leaf, from.payload[i], test.key),
-                 static_cast<Index>(choose(is_leaf, columns.pad(), test.column)),
-                 static_cast<Index>(choose(is_leaf, 0, size - at))};
-      queue[size] = from.nodes.left[i];
-      queue[size + 1] = from.nodes.right[i];
-      size += choose(is_leaf, 0, 2);
-      leaf_levels += choose(is_leaf, tree.depth, 0);
-      n_leaves += is_leaf;
-      if (!marks || is_leaf || forest.category_set[entry] >= 0) return;
-      marks_.resize((tree.first + at) / 32 + 1);
-      if (columns.is_marked(forest, entry)) marks_.back() |= 1u << ((tree.first + at) % 32);
-    };
-    const auto end_level = [&] {
-      if (at != level_end) return;
-      ++tree.depth;
-      level_end = size;
-    };
-    for (; tree.depth < tree.top; ++at, end_level()) {
-      const std::uint32_t i = queue[at];
-      if (from.is_leaf[i]) {
-        // Above the last level of the heap, a leaf becomes a split that always goes left, to a copy of the leaf.
-        out[at] = {0xFFFFFFFFu, static_cast<Index>(columns.pad()), static_cast<Index>(size - at)};
-        queue[size] = queue[size + 1] = i;
-        size += 2;
-      } else {
-        lower_node(i);
+    for (std::uint32_t at = 0; at < size; ++at) {
+      if (at == level_end) {
+        ++depth;
+        level_end = size;
       }
+      const std::uint32_t i = next[at], leaf = is_leaf[i];
+      if (depth < top) {
+        if (leaf) {
+          // Above the last level of the heap, a leaf becomes a split that always goes left, to a copy of the leaf.
+          out[at] = {0xFFFFFFFFu, static_cast<Index>(pad), static_cast<Index>(size - at)};
+          next[size] = next[size + 1] = i;
+          size += 2;
+          continue;
+        }
+      }
+      __builtin_prefetch(&test_of[entry[std::min(i + kAhead, last)]]);
+      const Test& test = test_of[entry[i]];  // any at leaves
+      out[at] = {choose(leaf, payload[i], test.key), static_cast<Index>(choose(leaf, pad, test.column)),
+                 static_cast<Index>((size - at) & (leaf - 1))};
+      next[size] = left[i];
+      next[size + 1] = right[i];
+      size += 2 * (1 - leaf);
+      leaf_levels += depth & (0u - leaf);
+      n_leaves += leaf;
+      if (!marks || leaf || forest.category_set[entry[i]] >= 0) continue;
+      marks_.resize((tree.first + at) / 32 + 1);
+      if (columns.is_marked(forest, entry[i])) marks_.back() |= 1u << ((tree.first + at) % 32);
     }
-    for (; at < size; ++at) {
-      end_level();
-      lower_node(queue[at]);
-    }
+    tree.depth = depth;
     nodes.resize(tree.first + size);
     for (std::size_t place = 0; leaves.keep_origins && place < size; ++place) {
       origins_.push_back(static_cast<std::int32_t>(from.nodes.entry[queue[place]]));
