@@ -75,6 +75,15 @@ def saved(rule=None) -> bytes:
     return container_bytes("forest" if rule is None else "predictor", header, arrays)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _imported(tmp_path_factory):
+    """Modules that loading imports at its first use are no memory of a file."""
+    path = tmp_path_factory.mktemp("sound") / "sound.scurry"
+    for rule in (None, pieces(), sentinels()):
+        path.write_bytes(saved(rule))
+        load(path)
+
+
 def changed(data: bytes, *, header=None, manifest=None, raw_manifest=None, **arrays) -> bytes:
     """`data` with some arrays and fields of its manifest replaced."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:

@@ -3,6 +3,7 @@
 import itertools
 import json
 import pickle
+import tracemalloc
 from pathlib import Path
 
 import lightgbm as lgb
@@ -261,6 +262,40 @@ def test_it_is_small_and_its_file_says_so(tmp_path):
     assert len(container_bytes("forest", *boosted.to_packed_parts())) / boosted.n_nodes < 14.5
 
 
+def test_inner_values_may_be_left_out(tmp_path):
+    """The answers of complete predictions stay; what anytime reads becomes means of leaves."""
+    X, y = make_data("binary", 300)
+    boosted = scurry.from_model(lgb.LGBMClassifier(n_estimators=60, n_jobs=1, verbose=-1).fit(X, y))
+    boosted.save(tmp_path / "all.scurry")
+    boosted.save(tmp_path / "without.scurry", inner_values=False)
+    again = scurry.load(tmp_path / "without.scurry")
+    assert (tmp_path / "without.scurry").stat().st_size < 0.75 * (tmp_path / "all.scurry").stat().st_size
+    np.testing.assert_array_equal(again.predict_proba(X), boosted.predict_proba(X))
+    np.testing.assert_array_equal(again.value[again.is_leaf], boosted.value[boosted.is_leaf])
+    assert again.digest != boosted.digest
+    forest = scurry.from_model(RandomForestClassifier(5, random_state=0).fit(X, y))
+    forest.save(tmp_path / "counts.scurry", inner_values=False)
+    assert scurry.load(tmp_path / "counts.scurry").digest == forest.digest
+    with pytest.raises(scurry.errors.InputError, match="inner_values"):
+        forest.save(tmp_path / "counts.scurry", inner_values="no")
+
+
+def test_large_files_are_mapped(tmp_path, monkeypatch):
+    """What is read is the same; a file that takes its place, or is deleted, does not disturb who has the old one."""
+    X, y = make_data("binary", 300)
+    forest = scurry.from_model(RandomForestClassifier(20, random_state=0).fit(X, y))
+    path = tmp_path / "f.scurry"
+    forest.save(path)
+    monkeypatch.setattr("scurry.forest.files.storage._MAPPED_FROM", 0)
+    again = scurry.load(path)
+    stump = tree([1, -1, -1], [2, -1, -1])
+    Forest.from_trees([stump], n_features=3, classes=None, aggregation="sum").save(path)
+    assert scurry.load(path).n_nodes == 3
+    path.unlink()
+    np.testing.assert_array_equal(again.predict_proba(X), forest.predict_proba(X))
+    assert again.digest == forest.digest
+
+
 def test_processes_exchange_packed_forests():
     X, y = make_data("binary", 300)
     forest = scurry.from_model(RandomForestClassifier(100, random_state=0).fit(X, y))
@@ -338,11 +373,24 @@ class TestHostile:
         header, arrays = parts
         self.refused(header | {"packed": header["packed"] | {key: value}}, arrays)
 
-    @pytest.mark.parametrize("layout", ["packed", "other", 3])
+    @pytest.mark.parametrize("layout", ["plain", "other", 3, None])
     def test_layout(self, parts, layout):
         header, arrays = parts
-        others = {name: array for name, array in arrays.items() if name != "topology"}
-        self.refused(header | {"layout": layout}, others)
+        self.refused(header | {"layout": layout}, arrays)
+
+    @pytest.mark.parametrize("n_splits", [0, 1, 40, 3000])
+    def test_memory_of_loading(self, n_splits, tmp_path):
+        """Until arrays are asked for, at most 12 times the bytes of the file (what Python and numpy allocate)."""
+        stumps = [tree([1, -1, -1], [2, -1, -1], threshold=[t % max(n_splits, 1), 0, 0]) for t in range(6000)]
+        trees = stumps if n_splits else [tree([-1], [-1])] * 6000
+        Forest.from_trees(trees, n_features=3, classes=None, aggregation="sum").save(tmp_path / "f.scurry")
+        tracemalloc.start()
+        try:
+            assert scurry.load(tmp_path / "f.scurry").is_packed
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak <= 12 * (tmp_path / "f.scurry").stat().st_size
 
     def test_every_array_is_needed(self, parts):
         header, arrays = parts

@@ -49,7 +49,7 @@ _SOME_JSON = re.compile(rb'(?:[^"]++|"(?:[^"\\]|\\.)*+"){1,4000}+', re.DOTALL)
 _MAX_BYTES_WITH_BRACKETS = 4 * 2**20
 # A double holds whole numbers up to 2**53; what is larger, or longer than any number we write, is no field of ours.
 _MAX_NUMBER = 2.0**1023
-_MAPPED_FROM = 2**20  # smaller files are read at once
+_MAPPED_FROM = 2**16  # smaller files are read at once
 # On Windows, a file that is mapped cannot be replaced.
 _CAN_MAP = os.name == "posix"
 _ALIGNMENT, _BYTES_OF_A_MEMBER = 64, 30

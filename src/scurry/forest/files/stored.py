@@ -153,7 +153,10 @@ class StoredForest(TreeAnswers):
                 # -1 is no feature: the checks refuse it by their own message.
                 "categories": {int(f) if f.isdecimal() and len(f) < 11 else -1: one for f, one in values.items()},
             }
-            if container.header.get("layout", "plain") == "packed":
+            layout = container.header.get("layout", "plain")
+            if layout not in ("plain", "packed"):
+                raise FormatError(f"it has the layout {layout!r}, which this version of scurry does not know")
+            if layout == "packed":
                 return cls._of_packed(container, fields)
             arrays = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
             whole: Self = _build(cls, arrays, fields, container)
