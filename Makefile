@@ -9,12 +9,14 @@ SANITIZED := tests/core tests/stopping tests/orders tests/pruning tests/growing 
 # Folders whose tests need no extra but fit, and modules whose docstrings need no other.
 PLAIN := tests/core tests/growing tests/orders tests/stopping tests/test_import.py tests/plan \
   $(addprefix src/scurry/,estimators forest growing orders predictor.py pruning runners stopping verbs)
+KERNEL_TESTS := tests/core tests/runners tests/stopping
 CORE := $(wildcard core/*/*.cc core/*/*.h) CMakeLists.txt pyproject.toml
+CROSS := g++-aarch64-linux-gnu qemu-user-static
 EMULATION := gcc-arm-none-eabi qemu-system-arm gcc-riscv64-unknown-elf qemu-system-misc
 QUICK := -m "not slow and not embedded" -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test test-slow test-minimal coverage attack attack-full embedded emulation-packages engines interop lint bench mutants sanitize wheel wheel-aarch64 wheel-environment clean
+.PHONY: help aarch64 demo docs test test-isa test-slow test-minimal coverage attack attack-full embedded emulation-packages engines interop lint bench mutants sanitize wheel wheel-aarch64 wheel-environment clean
 
 help:  ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +29,10 @@ docs: $(VENV)/.docs  ## Build the documentation (docs/_build/html/index.html); w
 
 test: lint  ## Run lint and all tests except the slow and the embedded ones.
 	$(BIN)/pytest -n 2 $(QUICK)
+
+# On a better processor: what others run there is these kernels.
+test-isa: $(VENV)/.built  ## Run the tests of kernels, runners and stop rules with the portable and the AVX2 kernels.
+	for level in portable avx2; do SCURRY_ISA=$$level $(BIN)/pytest -n 2 $(QUICK) $(KERNEL_TESTS) || exit 1; done
 
 test-slow: $(VENV)/.built  ## Run the slow tests.
 	$(BIN)/pytest -m slow -q
@@ -61,6 +67,19 @@ embedded: $(VENV)/.built  ## Test exported C on an emulated Cortex-M4 and RISC-V
 # For the nightly workflow, which installs them with sudo.
 emulation-packages:
 	@echo $(EMULATION)
+
+aarch64: $(VENV)/.built  ## Cross-build the core for aarch64, look at its loops, and count instructions under qemu-user (Debian).
+	@which aarch64-linux-gnu-g++ qemu-aarch64-static qemu-x86_64-static >/dev/null || \
+	  if [ "$$(id -u)" = 0 ] && which apt-get >/dev/null; \
+	  then apt-get update -q && apt-get install -q -y --no-install-recommends $(CROSS); \
+	  else echo "A compiler and an emulator are missing. Install these Debian packages: $(CROSS)"; exit 1; fi
+	$(BIN)/cmake -S . -B build/aarch64-core -DCMAKE_BUILD_TYPE=Release -DSCURRY_WERROR=ON -DSCURRY_PYTHON=OFF \
+	  -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++
+	$(BIN)/cmake -S . -B build/x86-core -DCMAKE_BUILD_TYPE=Release -DSCURRY_WERROR=ON -DSCURRY_PYTHON=OFF
+	for build in aarch64 x86; do $(BIN)/cmake --build build/$$build-core -j 2 || exit 1; done
+	$(BIN)/pytest -q tests/core/test_disassembly.py
+	$(BIN)/python benchmarks/instruction_counts.py --aarch64 build/aarch64-core/instruction_counts \
+	  --x86-64 build/x86-core/instruction_counts
 
 engines: $(VENV)/.built  ## Test the scorer inside Spark (needs Java 17) and Ray Data on this machine.
 	$(BIN)/pip install -q --no-build-isolation -e ".[test,spark,ray]"

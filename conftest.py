@@ -9,7 +9,7 @@ import pytest
 collect_ignore = (
     []
     if importlib.util.find_spec("catboost")
-    else ["src/scurry/importers/catboost.py", "tests/support/catboost_models.py", "tests/attack/catboost.py"]
+    else ["src/scurry/importers/catboost/model.py", "tests/support/catboost_models.py", "tests/attack/catboost.py"]
 )
 
 

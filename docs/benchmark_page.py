@@ -100,14 +100,11 @@ them choose the size, half certify. The columns are:
 
 {cascades_origin}
 
+{measured}
 ## More figures
 
-- Early exit: the promise over 200 draws, the papers' tables, and wall-clock times are in
-  `benchmarks/papers/early-exit-results.md`.
-- Anytime prediction: step orders and deadlines under a real clock are in `benchmarks/papers/squirrel-results.md`.
-- Pruning: solver times and the papers' tables are in `benchmarks/papers/pruning-results.md`.
-- [What we found in the papers](findings.md) sums them up. A server under load is measured on [its own
-  page](serving.md).
+- Papers: [published figures next to ours](papers.md), claim by claim, and [what we found](findings.md).
+- A server under load is measured on [its own page](serving.md).
 """
 
 
@@ -231,6 +228,23 @@ def cascade_table(result: dict[str, Any]) -> str:
     return table([*header, "labels changed", "broken"], rows)
 
 
+def measured_sections(name: str) -> str:
+    """Return what a result says as sections of text and tables."""
+    result, lines = load(name), []
+    for section in result["sections"]:
+        lines += [f"## {section['title']}", ""]
+        for block in section["blocks"]:
+            is_table = "rows" in block
+            text = table(block["header"], block["rows"], block["n_text"]) if is_table else block["text"]
+            lines += [text if is_table or text.startswith("- ") else textwrap.fill(text, 120), ""]
+        commands = " and ".join(f"`{command}`" for command in section["commands"])
+        lines += [
+            f"{result['machine'][0].upper()}{result['machine'][1:]}, {result['date']}. Repeat it with {commands}.",
+            "",
+        ]
+    return "\n".join(lines)
+
+
 def origin(result: dict[str, Any]) -> str:
     """Return where, when and how a result was measured."""
     machine, date, commit = result["machine"], result["date"], result["commit"]
@@ -259,6 +273,7 @@ def page() -> str:
         full_origin=origin(full),
         scores=scores_table(scores),
         scores_origin=origin(scores),
+        measured="\n".join(measured_sections(name) for name in ("early-exit", "anytime", "pruning")),
         cascades=cascade_table(cascades),
         cascades_origin=textwrap.fill(
             f"Commit {one['commit']}, {one['date']}, on a busy machine. Repeat it with "

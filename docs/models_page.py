@@ -38,7 +38,7 @@ PAGE = """\
 
 Each cell was found out by calling the function on a small model of that kind. `yes` means that it works; a number
 refers to the reason below the table, which is the beginning of the error's own message. Every model can be predicted
-with, saved (unless a pipeline keeps a step that cannot be folded) and loaded.
+with, saved and loaded.
 
 {table}
 
@@ -58,6 +58,7 @@ def models() -> dict[str, Callable[[], tuple[Any, str]]]:
     from sklearn import ensemble as sk
     from sklearn.calibration import CalibratedClassifierCV
     from sklearn.model_selection import FixedThresholdClassifier
+    from sklearn.multiclass import OneVsRestClassifier
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
@@ -86,6 +87,9 @@ def models() -> dict[str, Callable[[], tuple[Any, str]]]:
         ),
         "BaggingClassifier of trees": partial(fit, sk.BaggingClassifier(n_estimators=8, random_state=0), "two"),
         "VotingClassifier, soft": partial(fit, sk.VotingClassifier(inside, voting="soft"), "two"),
+        "VotingClassifier, soft, of forests": partial(
+            fit, sk.VotingClassifier([(name, sk.RandomForestClassifier(**few)) for name in "ab"], voting="soft"), "two"
+        ),
         "VotingRegressor": partial(
             fit, sk.VotingRegressor([(name, sk.RandomForestRegressor(**few)) for name in "ab"]), "values"
         ),
@@ -97,6 +101,7 @@ def models() -> dict[str, Callable[[], tuple[Any, str]]]:
         "FixedThresholdClassifier": partial(
             fit, FixedThresholdClassifier(sk.RandomForestClassifier(**few), threshold=0.4), "two"
         ),
+        "OneVsRestClassifier": partial(fit, OneVsRestClassifier(sk.GradientBoostingClassifier(**few)), "three"),
         "IsolationForest": partial(fit, sk.IsolationForest(n_estimators=8, random_state=0), "two"),
         "Pipeline with a scaler": partial(
             fit, make_pipeline(StandardScaler(), sk.RandomForestClassifier(**few)), "two"

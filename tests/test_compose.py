@@ -62,7 +62,7 @@ def test_on_the_command_line(tables, model, composed, tmp_path, monkeypatch):
         f"early-exit cheap.scurry rows.parquet --max-disagreement {MAX_DISAGREEMENT} -o fast.scurry",
         "predict fast.scurry new.parquet --keep income -o scores.parquet",
     ):
-        cli.app(command.split(), standalone_mode=False)
+        cli.load_program().app(command.split(), standalone_mode=False)
     assert scurry.load("cheap.scurry").digest == pruned.digest
     assert scurry.load("fast.scurry").digest == fast.digest
     scores, (X, y) = pd.read_parquet("scores.parquet"), split(tables[2])

@@ -13,7 +13,8 @@ N_CALLS, SEED = int(os.environ.get("SCURRY_CALLS", "250")), int(os.environ.get("
 # Results of other functions, which nobody makes by hand, and functions without arguments or that need a cluster.
 NOT_CALLED = {
     "AnswerRule", "AnswerStopper", "PluralityFit", "CostMeasurement", "Visit", "Certain", "Count", "GroupTest",
-    "Outcomes", "Mean", "CascadeMeasurement", "CascadeRun",
+    "Outcomes", "Mean", "CascadeMeasurement", "CascadeRun", "Watch", "OnnxFile",
+    "Drift", "Explanation", "History", "PartState", "State", "Tally",
     "BudgetMeasurement", "RankMeasurement", "Offer", "Offers", "App", "create_app", "serve",
     "AbortFlag", "PruningPath", "PruningProblem", "PrunedPoint", "FeatureCosts", "StepOrder", "Export", "Verification",
     "Certificate", "ExitMeasurement", "StepMeasurement", "ValueMeasurement", "RowSummary", "Promise", "Dataset",

@@ -217,6 +217,6 @@ class TestLoad:
     def test_other_kinds_are_refused(self, tmp_path):
         from scurry.forest.files.storage import write_container
 
-        write_container(tmp_path / "x.scurry", "song", *FOREST.to_parts())
-        with pytest.raises(FormatError, match="holds a 'song', which this version"):
+        write_container(tmp_path / "x.scurry", "grove", *FOREST.to_parts())
+        with pytest.raises(FormatError, match="holds a 'grove', which this version"):
             scurry.load(tmp_path / "x.scurry")

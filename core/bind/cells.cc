@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "bind/bind.h"
+#include "bind/one_row.h"
 #include "runtime/cell_exit.h"
 
 namespace scurry {
@@ -32,8 +32,8 @@ std::size_t check_router(const ForestView& forest) {
       continue;
     }
     const std::size_t below = depth[node - root] + 1;
-    if (forest.category_set[node] >= 0 || below > kMaxRouterDepth) {
-      throw std::invalid_argument("a router has numeric splits, and at most 64 on a path");
+    if (forest.category_set[node] >= 0 || !sends_left(forest, node) || below > kMaxRouterDepth) {
+      throw std::invalid_argument("a router has numeric splits, none at -inf, and at most 64 on a path");
     }
     for (const std::int32_t child : {forest.left[node], forest.right[node]}) {
       if (static_cast<std::size_t>(child) <= node || static_cast<std::size_t>(child) >= forest.n_nodes()) {
@@ -110,8 +110,8 @@ void bind_cells(nb::module_& m) {
   m.def("find_router", &find, "forest"_a, nb::kw_only(), "increments"_a, "rows"_a, "n_cells"_a, "progress"_a.none());
   m.def("draw_rows", &draw, "forest"_a, nb::kw_only(), "cover"_a, "n_rows"_a, "seed"_a);
   m.def("bound_cells", &bound, "forest_and_router"_a, nb::kw_only(), "increments"_a);
-  nb::class_<CellExit>(m, "CellExit")
-      .def(
+  nb::class_<CellExit> type(m, "CellExit");
+  type.def(
           "__init__",
           [](CellExit* self, const ForestArrays& forest, const Array<std::int32_t>& increments, const IntMatrix& order,
              const IntMatrix& lower, const IntMatrix& upper, const Array<std::int32_t>& first_open) {
@@ -129,20 +129,8 @@ void bind_cells(nb::module_& m) {
              const ExitOutcome exits{sums.data(), n_trees.data(), reinterpret_cast<ExitSide*>(sides.data())};
              without_gil(view.n_rows * exit.n_trees(), [&] { exit.run(view, {exits, cells.data()}, n_threads); });
            })
-      .def("labels",
-           [](const CellExit& exit, const Rows& rows, const Out<std::int64_t>& out, const Engine& exact,
-              std::int64_t negative_label, std::int64_t positive_label, std::int32_t threshold, std::int32_t tolerance,
-              std::size_t n_threads) {
-             const RowsView view = view_of(exit, rows);
-             check_output(out.size(), view.n_rows);
-             if (exact.n_features() != exit.n_features()) {
-               throw std::invalid_argument("the exact engine is of another forest");
-             }
-             without_gil(view.n_rows * exit.n_trees(), [&] {
-               exit.labels(view, {negative_label, positive_label, threshold, tolerance}, exact, out.data(), n_threads);
-             });
-           })
       .def_prop_ro("bytes", &CellExit::bytes);
+  define_decisions(type);
 }
 
 }  // namespace scurry

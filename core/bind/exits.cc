@@ -137,8 +137,8 @@ SentinelExit make_sentinel_exit(const ForestArrays& forest, const Array<std::int
 }
 
 void bind_early_exit(nb::module_& m) {
-  nb::class_<EarlyExit>(m, "EarlyExit")
-      .def(
+  nb::class_<EarlyExit> type(m, "EarlyExit");
+  type.def(
           "__init__",
           [](EarlyExit* self, const ForestArrays& forest, const Array<std::int32_t>& order,
              const Array<std::int32_t>& increments, const Array<double>& weights, const IntMatrix& lower,
@@ -161,37 +161,8 @@ void bind_early_exit(nb::module_& m) {
                exit.run(view, {sums.data(), n_trees.data(), reinterpret_cast<ExitSide*>(sides.data())}, n_threads);
              });
            })
-      .def("labels",
-           [](const EarlyExit& exit, const Rows& rows, const Out<std::int64_t>& out, const Engine& exact,
-              std::int64_t negative_label, std::int64_t positive_label, std::int32_t threshold, std::int32_t tolerance,
-              std::size_t n_threads) {
-             const RowsView view = view_of(exit, rows);
-             check_output(out.size(), view.n_rows);
-             check_exact(exit.n_features(), exact);
-             without_gil(view.n_rows * exit.n_trees(), [&] {
-               exit.labels(view, {negative_label, positive_label, threshold, tolerance}, exact, out.data(), n_threads);
-             });
-           })
-      .def(
-          "one_row",
-          [](nb::handle self, nb::handle engine, std::int64_t negative_label, std::int64_t positive_label,
-             std::int32_t threshold, std::int32_t tolerance, nb::object labels, bool float32, bool float64,
-             nb::object otherwise) {
-            const auto& exit = nb::cast<const EarlyExit&>(self);
-            const auto& exact = nb::cast<const Engine&>(engine);
-            check_exact(exit.n_features(), exact);
-            check_labels(labels, exact.n_outputs());
-            const ExitDecision decision{negative_label, positive_label, threshold, tolerance};
-            return make_one_row(exit.n_features(), {float32, float64, std::move(otherwise)},
-                                [&exit, &exact, decision, labels, alive = nb::make_tuple(self, engine)](auto& row) {
-                                  std::int64_t label;
-                                  without_gil(exit.n_trees(), [&] { exit.labels(row, decision, exact, &label, 1); });
-                                  return label_of(labels, label);
-                                });
-          },
-          "exact"_a, "negative_label"_a, "positive_label"_a, "threshold"_a, "tolerance"_a, nb::kw_only(),
-          "labels"_a.none(), "float32"_a, "float64"_a, "otherwise"_a)
       .def_prop_ro("bytes", &EarlyExit::bytes);
+  define_decisions(type);
 }
 
 void bind_leader_exit(nb::module_& m) {

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "bind/bind.h"
+#include "runtime/early_exit.h"
 
 namespace scurry {
 
@@ -51,6 +52,48 @@ nb::object with_room(std::size_t n, Work work) {
   if (n <= std::size(few)) return work(few);
   std::vector<double> many(n);
   return work(many.data());
+}
+
+// Defines what answers the labels of two classes, for a batch and for one row. Rows too close to the threshold are
+// answered by an engine of the same forest.
+template <class Exit>
+void define_decisions(nb::class_<Exit>& type) {
+  using namespace nb::literals;
+  const auto check_exact = [](const Exit& exit, const Engine& exact) {
+    if (exact.n_features() != exit.n_features()) {
+      throw std::invalid_argument("the exact engine is of another forest");
+    }
+  };
+  type.def("labels",
+           [check_exact](const Exit& exit, const Rows& rows, const Out<std::int64_t>& out, const Engine& exact,
+                         std::int64_t negative_label, std::int64_t positive_label, std::int32_t threshold,
+                         std::int32_t tolerance, std::size_t n_threads) {
+             const RowsView view = view_of(exit, rows);
+             check_output(out.size(), view.n_rows);
+             check_exact(exit, exact);
+             without_gil(view.n_rows * exit.n_trees(), [&] {
+               exit.labels(view, {negative_label, positive_label, threshold, tolerance}, exact, out.data(), n_threads);
+             });
+           });
+  type.def(
+      "one_row",
+      [check_exact](nb::handle self, nb::handle engine, std::int64_t negative_label, std::int64_t positive_label,
+                    std::int32_t threshold, std::int32_t tolerance, nb::object labels, bool float32, bool float64,
+                    nb::object otherwise) {
+        const auto& exit = nb::cast<const Exit&>(self);
+        const auto& exact = nb::cast<const Engine&>(engine);
+        check_exact(exit, exact);
+        check_labels(labels, exact.n_outputs());
+        const ExitDecision decision{negative_label, positive_label, threshold, tolerance};
+        return make_one_row(exit.n_features(), {float32, float64, std::move(otherwise)},
+                            [&exit, &exact, decision, labels, alive = nb::make_tuple(self, engine)](auto& row) {
+                              std::int64_t label;
+                              without_gil(exit.n_trees(), [&] { exit.labels(row, decision, exact, &label, 1); });
+                              return label_of(labels, label);
+                            });
+      },
+      "exact"_a, "negative_label"_a, "positive_label"_a, "threshold"_a, "tolerance"_a, nb::kw_only(),
+      "labels"_a.none(), "float32"_a, "float64"_a, "otherwise"_a);
 }
 
 }  // namespace scurry

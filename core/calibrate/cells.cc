@@ -70,7 +70,7 @@ LeafBoxes::LeafBoxes(const RankedSplits& splits, const ForestView& forest, std::
         offset.push_back(all.size());
         continue;
       }
-      if (!splits.is_numeric(node)) {  // categories are not tracked: both ways stay possible
+      if (!splits.is_numeric(node)) {  // categories, say, are not tracked: both ways stay possible
         open.emplace_back(forest.right[node], path);
         open.emplace_back(forest.left[node], std::move(path));
         continue;
@@ -390,6 +390,10 @@ RankedSplits::RankedSplits(const ForestView& forest)
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     if (is_numeric(node)) node_rank_[node] = rank(feature(node), last_left(forest, node));
   }
+}
+
+bool RankedSplits::is_numeric(std::size_t node) const {
+  return forest_.left[node] >= 0 && forest_.category_set[node] < 0 && sends_left(forest_, node);
 }
 
 std::uint32_t RankedSplits::rank(std::size_t feature, double x) const {

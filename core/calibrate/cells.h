@@ -32,7 +32,8 @@ class RankedSplits {
  public:
   explicit RankedSplits(const ForestView& forest);
 
-  bool is_numeric(std::size_t node) const { return forest_.left[node] >= 0 && forest_.category_set[node] < 0; }
+  // Whether a node splits numbers by rank. Of other nodes both children stay possible.
+  bool is_numeric(std::size_t node) const;
   std::size_t feature(std::size_t node) const { return static_cast<std::size_t>(forest_.feature[node]); }
   std::uint32_t rank(std::size_t feature, double x) const;
   std::uint32_t rank_of_node(std::size_t node) const { return node_rank_[node]; }

@@ -3,6 +3,9 @@
 // The router that finds the cell is one more tree of the walker: the payload of its leaves is the number of a cell. Rows
 // of a batch are gathered by cell, and each group runs as in EarlyExit. All cells share the nodes of the trees; a cell
 // has its own order (2 bytes for each tree) and thresholds (8 bytes).
+//
+// Its labels are those of the model. So labels() evaluates all trees where that takes less time: a cell has few rows of
+// a small batch, and trees that are sliced (sliced.h) cost a fraction of those that are walked in an order of their own.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +47,8 @@ class CellExit {
     std::int32_t lower, upper;  // a row stops at <= lower or >= upper
   };
 
+  // About how long n rows take, each of them, in walks of a tree.
+  double cost_of_row(std::size_t n) const;
   const Limits* limits_of(std::size_t cell) const { return limits_.data() + cell * (n_trees_ + 1); }
   const std::uint16_t* order_of(std::size_t cell) const { return order_.data() + cell * n_trees_; }
   // record(row, cell, sum, n_trees, side) is called once for each row of the block.
@@ -63,6 +68,7 @@ class CellExit {
   std::vector<std::uint16_t> order_;
   std::vector<Limits> limits_;
   std::vector<std::int32_t> first_open_;
+  double mean_trees_;  // about that many are evaluated
 };
 
 }  // namespace scurry

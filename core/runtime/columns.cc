@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <span>
 #include <tuple>
 #include <type_traits>
 
@@ -15,6 +16,8 @@ namespace {
 
 constexpr std::uint32_t kLanesOfKeys = 16;
 constexpr std::size_t kTileRows = 16;  // a cache line of floats of each column
+constexpr std::uint32_t kFilterBits = 16;  // at least, for each threshold
+constexpr std::uint32_t kMostColumnsWithSets = 128, kMostCodes = 4096;
 
 Missing missing_of(const ForestView& forest, std::size_t node) {
   if (forest.category_set[node] >= 0) return Missing::kCategory;
@@ -38,7 +41,16 @@ float round_down(double x) {
   return static_cast<double>(nearest) > x ? float_below(nearest) : nearest;
 }
 
-std::uint32_t key_below(double x) { return ordered_key(round_down(x)); }
+// The key of the largest float that is not above a number.
+std::uint32_t key_below(double x) {
+  const float nearest = static_cast<float>(x);
+  const std::uint32_t is_above = static_cast<double>(nearest) > x ? 1 : 0;
+  return ordered_key(nearest) - (is_above << (nearest == 0.0f));  // below 0.0 comes the place of -0.0, which has no key
+}
+
+// Two bits of a filter stand for each key: numbers hardly ever meet both by chance.
+std::uint32_t filter_bit(std::uint32_t key, std::uint32_t shift) { return (key * 0x9E3779B1u) >> shift; }
+std::uint32_t other_bit(std::uint32_t key, std::uint32_t shift) { return (key * 0x85EBCA6Bu) >> shift; }
 
 bool is_inexact(double x) { return static_cast<double>(static_cast<float>(x)) != x && x == x; }
 
@@ -59,20 +71,31 @@ double last_left(const ForestView& forest, std::size_t node) {
   return forest.float32_input ? static_cast<double>(round_down(last)) : last;
 }
 
-Columns::Columns(const ForestView& forest)
+bool sends_left(const ForestView& forest, std::size_t node) {
+  return !forest.strict_comparison || forest.threshold[node] > -std::numeric_limits<double>::infinity();
+}
+
+Columns::Columns(const ForestView& forest, Sets sets)
     : float32_(forest.float32_input), truncate_categories_(forest.truncate_categories) {
-  collect(forest);
+  collect(forest, sets);
+  tabulate_sets(forest);
   if (!float32_) sort_thresholds(forest);
   place_missing(forest);
   describe_floats();
 }
 
-// Makes one column per feature and meaning of NaN in use. Numeric columns come first, both kinds ordered by feature.
-void Columns::collect(const ForestView& forest) {
-  std::map<std::tuple<bool, std::uint32_t, Missing>, std::uint32_t> index;
+// Makes one column per feature and meaning of NaN in use, or per set and way of missing values. Numeric columns come
+// first, and each kind is ordered by feature.
+void Columns::collect(const ForestView& forest, Sets sets) {
+  enum Kind : std::uint8_t { kNumbers, kSet, kCodes };
+  using Entry = std::tuple<Kind, std::uint32_t, Missing, std::int32_t, bool>;
+  std::map<Entry, std::uint32_t> index;
   const auto entry_of = [&](std::size_t node) {
     const Missing missing = missing_of(forest, node);
-    return std::tuple(missing == Missing::kCategory, static_cast<std::uint32_t>(forest.feature[node]), missing);
+    const auto feature = static_cast<std::uint32_t>(forest.feature[node]);
+    if (missing != Missing::kCategory) return Entry(kNumbers, feature, missing, -1, false);
+    if (sets == Sets::kCodes) return Entry(kCodes, feature, missing, -1, false);
+    return Entry(kSet, feature, missing, forest.category_set[node], forest.default_left[node] != 0);
   };
   // Splits of one column follow each other in a packed forest, and often in others: the tree is not searched for them.
   auto last = index.end();
@@ -80,25 +103,35 @@ void Columns::collect(const ForestView& forest) {
     if (forest.left[node] < 0) continue;
     const auto entry = entry_of(node);
     if (last == index.end() || last->first != entry) last = index.try_emplace(entry, 0).first;
+    // Too many sets, or sets of too many codes: they would take more time and space than looking codes up.
+    const std::int32_t set = sets == Sets::kColumns ? forest.category_set[node] : -1;
+    if (set < 0) continue;
+    const std::int64_t n_codes = 32 * (forest.category_offset[set + 1] - forest.category_offset[set]);
+    if (index.size() < kMostColumnsWithSets && n_codes <= kMostCodes) continue;
+    return collect(forest, Sets::kCodes);
   }
   // Features that no node reads get a column too if rows become no longer by it: rows can then be encoded as they lie.
   std::vector<std::uint32_t> unread;
   for (std::uint32_t feature = 0; feature < forest.n_features; ++feature) {
-    const auto at = index.lower_bound({false, feature, Missing::kNan});
-    if (at == index.end() || std::get<0>(at->first) || std::get<1>(at->first) != feature) unread.push_back(feature);
+    const auto at = index.lower_bound(Entry(kNumbers, feature, Missing::kNan, -1, false));
+    if (at == index.end() || std::get<0>(at->first) != kNumbers || std::get<1>(at->first) != feature) {
+      unread.push_back(feature);
+    }
   }
   const auto n_read = static_cast<std::uint32_t>(index.size());
   if (n_read + 1 + unread.size() <= stride_for(n_read + 1)) {
-    for (const std::uint32_t feature : unread) index.emplace(std::tuple(false, feature, Missing::kNan), 0);
+    for (const std::uint32_t feature : unread) index.emplace(Entry(kNumbers, feature, Missing::kNan, -1, false), 0);
   }
-  const auto n_numeric =
-      std::count_if(index.begin(), index.end(), [](auto& entry) { return !std::get<0>(entry.first); });
-  pad_ = static_cast<std::uint32_t>(n_numeric);
+  const auto count = [&](Kind kind) {
+    return static_cast<std::uint32_t>(
+        std::count_if(index.begin(), index.end(), [&](auto& entry) { return std::get<0>(entry.first) == kind; }));
+  };
+  n_numeric_ = count(kNumbers);
+  pad_ = n_numeric_ + count(kSet);
   for (auto& [key, column] : index) {
-    const auto& [categorical, feature, missing] = key;
     if (size() == pad_) columns_.push_back({0, Missing::kNan});
     column = size();
-    columns_.push_back({feature, missing});
+    columns_.push_back({std::get<1>(key), std::get<2>(key)});
   }
   if (size() == pad_) columns_.push_back({0, Missing::kNan});
 
@@ -112,13 +145,45 @@ void Columns::collect(const ForestView& forest) {
   }
 }
 
+// Writes down the keys of every code in every set that is a column.
+void Columns::tabulate_sets(const ForestView& forest) {
+  struct Set {
+    std::span<const std::uint32_t> words;
+    bool missing_left = false;
+  };
+  std::vector<Set> set_of(pad_ - n_numeric_);
+  for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
+    const std::uint32_t c = node_column_[node];
+    if (c < n_numeric_ || c >= pad_) continue;
+    const std::int64_t* words = &forest.category_offset[forest.category_set[node]];
+    set_of[c - n_numeric_] = {
+        {forest.category_bits.data() + words[0], static_cast<std::size_t>(words[1] - words[0])},
+        forest.default_left[node] != 0};
+  }
+  for (std::uint32_t first = n_numeric_, end = first; first < pad_; first = end) {
+    std::size_t n_words = 0;
+    for (; end < pad_ && columns_[end].feature == columns_[first].feature; ++end) {
+      n_words = std::max(n_words, set_of[end - n_numeric_].words.size());
+    }
+    const auto n_codes = static_cast<std::uint32_t>(32 * n_words);
+    sets_.push_back({columns_[first].feature, first, end - first, n_codes, set_keys_.size()});
+    for (std::uint32_t code = 0; code <= n_codes + 1; ++code) {
+      for (std::uint32_t c = first; c < end; ++c) {
+        const Set& set = set_of[c - n_numeric_];
+        const bool is_member = code / 32 < set.words.size() && ((set.words[code / 32] >> (code % 32)) & 1u) != 0;
+        set_keys_.push_back((code == n_codes + 1 ? set.missing_left : code < n_codes && is_member) ? 0 : 1);
+      }
+    }
+  }
+}
+
 // Finds the key of missing values. A node sends a key left iff it is at most its own.
 void Columns::place_missing(const ForestView& forest) {
   std::vector<std::uint32_t> above(columns_.size(), 0), upto(columns_.size(), kNanKey);
   std::vector<unsigned> directions(columns_.size());  // bits: right, left
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     const std::uint32_t c = node_column_[node];
-    if (forest.left[node] < 0 || c >= pad_) continue;
+    if (forest.left[node] < 0 || c >= n_numeric_) continue;
     const std::uint32_t key = key_of_node(forest, node);
     directions[c] |= forest.default_left[node] ? 2u : 1u;
     if (forest.default_left[node]) {
@@ -127,7 +192,7 @@ void Columns::place_missing(const ForestView& forest) {
       above[c] = std::max(above[c], key + 1);
     }
   }
-  for (std::uint32_t c = 0; c < pad_; ++c) {
+  for (std::uint32_t c = 0; c < n_numeric_; ++c) {
     Column& column = columns_[c];
     if (column.missing == Missing::kAsZero) continue;
     column.mixed = directions[c] == 3 && above[c] > upto[c];
@@ -141,7 +206,7 @@ void Columns::sort_thresholds(const ForestView& forest) {
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     if (forest.left[node] >= 0) of_column[node_column_[node]].push_back(last_left(forest, node));
   }
-  for (std::size_t c = 0; c < pad_; ++c) {
+  for (std::size_t c = 0; c < n_numeric_; ++c) {
     auto& sorted = of_column[c];
     std::sort(sorted.begin(), sorted.end());
     sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
@@ -151,16 +216,28 @@ void Columns::sort_thresholds(const ForestView& forest) {
     columns_[c].n_thresholds = static_cast<std::uint32_t>(std::bit_ceil(sorted.size() + 1));
     thresholds_.insert(thresholds_.end(), sorted.begin(), sorted.end());
     thresholds_.resize(columns_[c].first_threshold + columns_[c].n_thresholds, std::numeric_limits<double>::infinity());
+    if (columns_[c].ranked) continue;
+    const std::size_t n_bits = std::bit_ceil(std::max<std::size_t>(64, kFilterBits * sorted.size()));
+    columns_[c].first_filter = static_cast<std::uint32_t>(filters_.size());
+    columns_[c].filter_shift = 32u - static_cast<std::uint32_t>(std::countr_zero(n_bits));
+    filters_.resize(filters_.size() + n_bits / 64);
+    for (const double threshold : sorted) {
+      const std::uint32_t key = key_below(threshold);
+      for (const auto& bit_of : {filter_bit, other_bit}) {
+        const std::uint32_t bit = bit_of(key, columns_[c].filter_shift);
+        filters_[columns_[c].first_filter + bit / 64] |= std::uint64_t{1} << (bit % 64);
+      }
+    }
   }
 }
 
 void Columns::describe_floats() {
-  floats_.n = pad_;
+  floats_.n = n_numeric_;
   floats_.stride = stride_for(size());
   floats_.nan_keys.assign(floats_.stride, 0);
   all_floats_ = true;
   bool in_order = true;
-  for (std::uint32_t c = 0; c < pad_; ++c) {
+  for (std::uint32_t c = 0; c < n_numeric_; ++c) {
     const Column& column = columns_[c];
     all_floats_ = all_floats_ && !column.ranked && column.missing != Missing::kZero;
     in_order = in_order && column.feature == c;
@@ -170,10 +247,11 @@ void Columns::describe_floats() {
   }
   tiled_ = floats_;
   if (in_order) return;
-  for (std::uint32_t c = 0; c < pad_; ++c) floats_.feature.push_back(columns_[c].feature);
+  for (std::uint32_t c = 0; c < n_numeric_; ++c) floats_.feature.push_back(columns_[c].feature);
 }
 
 std::uint32_t Columns::key_of_node(const ForestView& forest, std::size_t node) const {
+  if (node_column_[node] >= n_numeric_) return 0;  // a set
   if (float32_) {
     const double threshold = forest.threshold[node];
     const float down = round_down(threshold);
@@ -182,20 +260,31 @@ std::uint32_t Columns::key_of_node(const ForestView& forest, std::size_t node) c
   }
   const Column& column = columns_[node_column_[node]];
   const double last = last_left(forest, node);
-  if (!column.ranked) return key_below(last);
+  const std::uint32_t none = sends_left(forest, node) ? 0 : 1;  // then the key is below that of -inf
+  if (!column.ranked) return key_below(last) - none;
   const auto first = thresholds_.begin() + column.first_threshold;
-  return static_cast<std::uint32_t>(std::lower_bound(first, first + column.n_thresholds, last) - first);
+  return static_cast<std::uint32_t>(std::lower_bound(first, first + column.n_thresholds, last) - first) + 1 - none;
 }
 
 // The key of a number in a column whose source compares in float64.
 std::uint32_t Columns::key_of_double(const Column& column, double value) const {
   if (!column.ranked && !is_inexact(value)) return ordered_key(static_cast<float>(value));
+  if (!column.ranked) {
+    // Only a threshold between the float below and the one above tells the number from the float below, whose key then
+    // does as well as the one just above the last threshold.
+    const std::uint64_t* filter = filters_.data() + column.first_filter;
+    const std::uint32_t key = key_below(value), bit = filter_bit(key, column.filter_shift);
+    if (((filter[bit / 64] >> (bit % 64)) & 1u) == 0) return key;
+    const std::uint32_t other = other_bit(key, column.filter_shift);
+    if (((filter[other / 64] >> (other % 64)) & 1u) == 0) return key;
+  }
   const double* thresholds = thresholds_.data() + column.first_threshold;
   std::uint32_t rank = 0;  // how many thresholds are below the value
   for (std::uint32_t half = column.n_thresholds / 2; half > 0; half /= 2) {
     rank += thresholds[rank + half - 1] < value ? half : 0;
   }
-  return column.ranked || rank == 0 ? rank : key_below(thresholds[rank - 1]) + 1;
+  if (column.ranked) return rank + 1;
+  return rank == 0 ? 0 : key_below(thresholds[rank - 1]) + 1;
 }
 
 bool Columns::encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys,
@@ -213,9 +302,13 @@ bool Columns::encode_rows(const T* x, const RowsView& rows, std::size_t n, std::
   if (all_floats_) {
     any_missing = rows.column_stride == 1 ? encode_floats(floats_, x, rows.row_stride, n, keys, ahead)
                                           : encode_tiles(x, rows, n, keys);
-    first_column = pad_ + 1;
+    first_column = n_numeric_ < pad_ ? n_numeric_ : pad_ + 1;  // with sets, the kernels do not reach the pad
+  }
+  for (const SetColumns& sets : sets_) {
+    encode_sets(sets, x + static_cast<std::ptrdiff_t>(sets.feature) * rows.column_stride, rows.row_stride, n, keys);
   }
   for (std::uint32_t c = first_column; c < size(); ++c) {
+    if (c >= n_numeric_ && c < pad_) continue;
     if (!columns_[c].is_read) {
       for (std::size_t row = 0; row < n; ++row) keys[row * stride() + c] = 0;
     } else {
@@ -243,12 +336,12 @@ bool Columns::encode_floats(const FloatColumns& floats, const T* x, std::ptrdiff
 template <class T>
 bool Columns::encode_tiles(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const {
   thread_local std::vector<T> tile;
-  const std::size_t width = std::max(pad_, 1u);
+  const std::size_t width = std::max(n_numeric_, 1u);
   if (tile.size() < kTileRows * width) tile.resize(kTileRows * width);
   bool any_missing = false;
   for (std::size_t first = 0; first < n; first += kTileRows) {
     const std::size_t n_rows = std::min(kTileRows, n - first);
-    for (std::uint32_t c = 0; c < pad_; ++c) {
+    for (std::uint32_t c = 0; c < n_numeric_; ++c) {
       if (!columns_[c].is_read) continue;
       const T* from = x + static_cast<std::ptrdiff_t>(first) * rows.row_stride +
                       static_cast<std::ptrdiff_t>(columns_[c].feature) * rows.column_stride;
@@ -262,6 +355,24 @@ bool Columns::encode_tiles(const T* x, const RowsView& rows, std::size_t n, std:
   return any_missing;
 }
 
+std::uint32_t Columns::code_of(double value) const {
+  if (value != value) return kNanKey;
+  value = truncate_categories_ ? std::trunc(value) : std::floor(value);
+  return value >= 0 && value < static_cast<double>(kNoCategory) ? static_cast<std::uint32_t>(value) : kNoCategory;
+}
+
+template <class T>
+void Columns::encode_sets(const SetColumns& sets, const T* x, std::ptrdiff_t x_stride, std::size_t n,
+                          std::uint32_t* keys) const {
+  keys += sets.first_column;
+  for (std::size_t row = 0; row < n; ++row, x += x_stride, keys += stride()) {
+    const double value = float32_ ? static_cast<double>(static_cast<float>(*x)) : static_cast<double>(*x);
+    const std::uint32_t code = code_of(value);
+    const std::size_t run = code == kNanKey ? sets.n_codes + 1 : std::min(code, sets.n_codes);
+    std::copy_n(set_keys_.data() + sets.first_key + run * sets.n_columns, sets.n_columns, keys);
+  }
+}
+
 template <class T>
 void Columns::encode_column(const Column& column, const T* x, std::ptrdiff_t x_stride, std::size_t n,
                             std::uint32_t* keys) const {
@@ -270,10 +381,7 @@ void Columns::encode_column(const Column& column, const T* x, std::ptrdiff_t x_s
     double value = float32_ ? static_cast<double>(static_cast<float>(given)) : static_cast<double>(given);
     std::uint32_t& key = keys[row * stride()];
     if (column.missing == Missing::kCategory) {
-      key = kNanKey;
-      if (value != value) continue;
-      value = truncate_categories_ ? std::trunc(value) : std::floor(value);
-      key = value >= 0 && value < static_cast<double>(kNoCategory) ? static_cast<std::uint32_t>(value) : kNoCategory;
+      key = code_of(value);
       continue;
     }
     if (value != value && column.missing == Missing::kAsZero) value = 0.0;
@@ -288,10 +396,13 @@ void Columns::encode_column(const Column& column, const T* x, std::ptrdiff_t x_s
 // Corrects the keys of numbers that are not floats, which the kernels leave to this.
 void Columns::encode_inexact(const FloatColumns& floats, const double* x, std::ptrdiff_t row_stride, std::size_t n,
                              std::uint32_t* keys) const {
-  for (std::size_t row = 0; row < n; ++row, x += row_stride, keys += stride()) {
-    for (std::uint32_t c = 0; c < pad_; ++c) {
-      const double value = x[floats.feature.empty() ? c : floats.feature[c]];
-      if (columns_[c].is_read && is_inexact(value)) keys[c] = key_of_double(columns_[c], value);
+  const std::uint32_t* feature = floats.feature.empty() ? nullptr : floats.feature.data();
+  const Column* columns = columns_.data();
+  const std::uint32_t n_columns = n_numeric_, width = stride();
+  for (std::size_t row = 0; row < n; ++row, x += row_stride, keys += width) {
+    for (std::uint32_t c = 0; c < n_columns; ++c) {
+      const double value = x[feature == nullptr ? c : feature[c]];
+      if (is_inexact(value) && columns[c].is_read) keys[c] = key_of_double(columns[c], value);
     }
   }
 }

@@ -2,12 +2,16 @@
 //
 // A key is the bits of a float in an order-preserving form. If the source compares in float64, the key of a threshold
 // is that of the largest float not above it, and an input between two floats gets the key just above the last threshold
-// below it. A column uses ranks among its thresholds instead if no float lies between two of them. All of this is
-// exact.
+// below it. A column uses ranks among its thresholds instead, from 1 on, if no float lies between two of them. All of
+// this is exact.
 //
 // A missing value has one key per column: that of a number which goes the same way at every node of the column, if there
 // is one. (An imputer makes missing values such a number.) Otherwise it is above all thresholds, nodes where it goes left
 // are marked (Trees), and walks over rows with missing values read the marks.
+//
+// Categories are codes, which nodes look up in their sets. If a forest has few different sets, as one-hot encoders make
+// them, each set can be a column instead, with key 0 for its members and 1 for the others: nodes then ask about numbers
+// alone.
 #pragma once
 
 #include <bit>
@@ -25,6 +29,9 @@ constexpr std::uint32_t kNoCategory = 0xFFFFFFFEu;  // in no set
 // How a column treats NaN. With kZero, |x| <= 1e-35 is missing too.
 enum class Missing : std::uint8_t { kNan, kZero, kAsZero, kCategory };
 
+// What categorical nodes read: codes, or a column for each set.
+enum class Sets : std::uint8_t { kCodes, kColumns };
+
 struct Column {
   std::uint32_t feature;
   Missing missing;
@@ -34,12 +41,25 @@ struct Column {
   bool ranked = false;                // keys are ranks
   std::uint32_t first_threshold = 0;  // float64: a power-of-two run of sorted thresholds, padded with +inf
   std::uint32_t n_thresholds = 0;
+  std::uint32_t first_filter = 0;  // float64: bits that say which floats may have a threshold just above them
+  std::uint32_t filter_shift = 0;
+};
+
+// Adjacent columns that are sets of one feature. The keys of a code are a run of set_keys_; two more runs are for codes
+// beyond `n_codes` and for missing values.
+struct SetColumns {
+  std::uint32_t feature, first_column, n_columns, n_codes;
+  std::size_t first_key;
 };
 
 constexpr double kZeroThreshold = static_cast<double>(1e-35f);  // LightGBM's: up to here a number counts as zero
 
-// The largest number that still goes left at a numeric node; a float if the source compares floats.
+// The largest number that still goes left at a numeric node; a float if the source compares floats. It is -inf too if
+// sends_left() says that there is none.
 double last_left(const ForestView& forest, std::size_t node);
+
+// Whether some number goes left at a numeric node: no number is below -inf.
+bool sends_left(const ForestView& forest, std::size_t node);
 
 // A float's bits as an unsigned integer of the same order; -0.0 and 0.0 are one key.
 inline std::uint32_t ordered_key(float x) {
@@ -57,9 +77,9 @@ struct FloatColumns {
 
 class Columns {
  public:
-  explicit Columns(const ForestView& forest);
+  explicit Columns(const ForestView& forest, Sets sets = Sets::kCodes);
 
-  // Numeric columns come first, then a pad whose key is always 0, then categorical columns.
+  // Numeric columns come first, then sets, then a pad whose key is always 0, then categorical columns.
   std::uint32_t pad() const { return pad_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(columns_.size()); }
   std::uint32_t stride() const { return floats_.stride; }
@@ -88,13 +108,19 @@ class Columns {
   template <class T>
   bool encode_tiles(const T* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const;
   template <class T>
+  void encode_sets(const SetColumns& sets, const T* x, std::ptrdiff_t x_stride, std::size_t n,
+                   std::uint32_t* keys) const;
+  template <class T>
   void encode_column(const Column& column, const T* x, std::ptrdiff_t x_stride, std::size_t n,
                      std::uint32_t* keys) const;
   void encode_inexact(const FloatColumns& floats, const double* x, std::ptrdiff_t row_stride, std::size_t n,
                       std::uint32_t* keys) const;
   std::uint32_t key_of_double(const Column& column, double value) const;
 
-  void collect(const ForestView& forest);
+  std::uint32_t code_of(double value) const;
+
+  void collect(const ForestView& forest, Sets sets);
+  void tabulate_sets(const ForestView& forest);
   void sort_thresholds(const ForestView& forest);
   void place_missing(const ForestView& forest);
   void describe_floats();
@@ -102,13 +128,16 @@ class Columns {
   std::vector<Column> columns_;
   std::vector<std::uint32_t> node_column_;
   std::vector<double> thresholds_;
+  std::vector<std::uint64_t> filters_;
+  std::vector<SetColumns> sets_;
+  std::vector<std::uint32_t> set_keys_;
   FloatColumns floats_;
   FloatColumns tiled_;  // the same where a value lies in its column's place, not its feature's
   bool float32_;
   bool truncate_categories_;
   bool has_mixed_ = false;
   bool all_floats_ = false;  // every numeric column is encoded by a kernel
-  std::uint32_t pad_ = 0;
+  std::uint32_t n_numeric_ = 0, pad_ = 0;
 };
 
 }  // namespace scurry

@@ -42,13 +42,13 @@ struct MergedTree {
   }
 
   // How many levels below the root are tested for many rows at once: no more than kMaxTop, without categorical splits.
-  std::uint32_t top_levels(const ForestView& forest) const {
+  std::uint32_t top_levels(const Columns& columns) const {
     std::vector<std::uint32_t> level{0}, next;
     for (std::uint32_t depth = 0; depth < Trees::kMaxTop; ++depth, level.swap(next)) {
       next.clear();
       for (std::uint32_t i : level) {
         if (is_leaf[i]) continue;
-        if (forest.category_set[nodes.entry[i]] >= 0) return depth;
+        if (columns.column_of_node(nodes.entry[i]) > columns.pad()) return depth;
         next.push_back(nodes.left[i]);
         next.push_back(nodes.right[i]);
       }
@@ -87,7 +87,7 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
   for (std::size_t entry = 0; entry < tests.size(); ++entry) {
     if (forest.left[entry] < 0) continue;
     tests[entry].column = static_cast<Index>(columns.column_of_node(entry));
-    if (forest.category_set[entry] < 0) {
+    if (tests[entry].column <= columns.pad()) {
       tests[entry].key = columns.key_of_node(forest, entry);
       continue;
     }
@@ -103,7 +103,7 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
   std::vector<std::uint32_t> queue;  // nodes of the tree in breadth-first order; position = lowered index
   for (std::size_t t = 0; t < forest.n_trees(); ++t) {
     from.read(forest, t, leaves);
-    Tree tree{static_cast<std::uint32_t>(nodes.size()), 0, from.top_levels(forest), 0, forest.tree_output[t],
+    Tree tree{static_cast<std::uint32_t>(nodes.size()), 0, from.top_levels(columns), 0, forest.tree_output[t],
               static_cast<std::uint32_t>(t)};
     queue.resize(from.nodes.size() + 2 * kTopNodes + 2);  // the heap may add as many as it has, and two are written ahead
     queue[0] = 0;
@@ -142,7 +142,7 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
       size += 2 * (1 - leaf);
       leaf_levels += depth & (0u - leaf);
       n_leaves += leaf;
-      if (!marks || leaf || forest.category_set[entry[i]] >= 0) continue;
+      if (!marks || leaf || test.column > pad) continue;
       marks_.resize((tree.first + at) / 32 + 1);
       if (columns.is_marked(forest, entry[i])) marks_.back() |= 1u << ((tree.first + at) % 32);
     }

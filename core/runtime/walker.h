@@ -41,6 +41,8 @@ class Walker {
   }
   // Which loop blocks of rows run through.
   const char* loop() const { return symmetric_ ? "symmetric" : sliced_ ? "sliced" : "walked"; }
+  // About how long evaluating a tree takes for each of n rows, compared with walking it in a batch.
+  double cost_of_tree(std::size_t n) const;
   const std::optional<Symmetric>& symmetric() const { return symmetric_; }
   const std::optional<Sliced>& sliced() const { return sliced_; }
 
@@ -53,6 +55,8 @@ class Walker {
   // Whether a by-column copy pays for n rows that stop soon. They hardly use it, and every row that is moved has to be
   // moved there too, but a rank is only a byte.
   bool worth_columns(std::size_t n) const;
+  // Whether that copy is one of ranks.
+  bool has_ranks() const { return ranked() != nullptr; }
   // Makes the by-column copy of the block that walks are fastest with: keys, or ranks in symmetric and sliced trees. It
   // pays from half a chunk of rows on.
   void index_columns(Scratch& scratch) const;
@@ -86,9 +90,7 @@ class Walker {
   void for_each_block(std::size_t n_rows, std::size_t n_threads, Work work) const;
 
  private:
-  // Keys of a block should stay in the second-level cache while all trees are walked.
-  static constexpr std::size_t kBlockBytes = 512 * 1024, kMinBlockRows = 512, kMaxBlockRows = 4096;
-
+  std::size_t block_rows() const;
   // What the ranks of rows are made by, if trees are evaluated with ranks.
   const RankedColumns* ranked() const {
     return symmetric_ ? &symmetric_->ranks() : sliced_ ? &sliced_->ranks() : nullptr;
@@ -117,7 +119,7 @@ void for_each_range(std::size_t n_rows, std::size_t max_rows, std::size_t n_thre
 
 template <class Work>
 void Walker::for_each_block(std::size_t n_rows, std::size_t n_threads, Work work) const {
-  for_each_range(n_rows, std::clamp(rows_in(kBlockBytes), kMinBlockRows, kMaxBlockRows), n_threads, work);
+  for_each_range(n_rows, block_rows(), n_threads, work);
 }
 
 }  // namespace scurry

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from scurry import errors
 from scurry.forest import Encoder, Forest
-from scurry.importers import from_model
+from scurry.importers import Outputs, from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor, load
 from scurry.runners.runner import AbortFlag
@@ -59,6 +59,7 @@ __all__ = [
     "Encoder",
     "FeatureBudgetClassifier",
     "Forest",
+    "Outputs",
     "Plan",
     "Predictor",
     "Visit",

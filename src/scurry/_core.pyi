@@ -132,6 +132,19 @@ class CellExit:
         n_threads: int,
         /,
     ) -> None: ...
+    def one_row(
+        self,
+        exact: Engine,
+        negative_label: int,
+        positive_label: int,
+        threshold: int,
+        tolerance: int,
+        *,
+        labels: tuple[Any, ...] | None,
+        float32: bool,
+        float64: bool,
+        otherwise: Callable[[Any], Any],
+    ) -> Callable[[Any], Any]: ...
     @property
     def bytes(self) -> int: ...
 

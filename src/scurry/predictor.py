@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from os import PathLike
@@ -17,6 +17,7 @@ from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, RowCall, as_rows, in_blocks, thread_count
 from scurry.forest.files.storage import digest, read_container, write_container
 from scurry.formatting import align
+from scurry.importers import import_for
 from scurry.plan import Plan
 from scurry.runners import runner_of
 from scurry.runners.cells import CellRunner
@@ -530,8 +531,7 @@ class Predictor:
         ----------
         path : str or path
         """
-        self.forest.refuse_front("be saved")
-        write_container(path, "predictor", *self.to_packed_parts())
+        write_container(path, "predictor", *self.forest.with_front(*self.to_packed_parts()))
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a header for JSON and arrays, of the forest and of the plan."""
@@ -569,12 +569,15 @@ class Summary:
     __repr__ = __str__
 
 
-def load(path: str | PathLike[str]) -> Forest | Predictor:
+def load(path: str | PathLike[str], *, trusted: Sequence[str] = ()) -> Forest | Predictor:
     """Load a ``.scurry`` file; nothing in it is executed.
 
     Parameters
     ----------
     path : str or path
+    trusted : sequence of str
+        For a file with transformers of a pipeline that could not be folded: the types to trust besides those that skops
+        trusts, such as ``["mypackage.MyTransformer"]``. An error names those that a file needs.
 
     Returns
     -------
@@ -592,6 +595,8 @@ def load(path: str | PathLike[str]) -> Forest | Predictor:
     ...     scurry.load(os.path.join(folder, "stump.scurry")).digest == forest.digest
     True
     """
+    if isinstance(trusted, str) or not all(isinstance(name, str) for name in trusted):
+        raise InputError(f"trusted must be a list of names of types, got {trusted!r}", argument="trusted")
     container = read_container(path)
     if container.kind == "visit":
         raise FormatError(f"{path} holds a visit; use scurry.Visit.load(path, predictor)")
@@ -601,9 +606,22 @@ def load(path: str | PathLike[str]) -> Forest | Predictor:
         raise FormatError(f"{path} holds the state of a watch; use scurry.Watch.load(path, predictor)")
     if container.kind not in ("forest", "predictor"):
         raise FormatError(f"{path} holds a {container.kind!r}, which this version of scurry does not know")
-    forest = Forest.from_container(container)
+    forest = Forest.from_container(container, trusted)
     if container.kind == "forest":
         return forest
     plan = Plan.from_container(container)
     with container.reading("predictor"):
         return Predictor(forest, plan)
+
+
+def read_forest(model: Any, X: Any) -> Forest:
+    """Return the forest of a model that a verb got, for rows like `X`, as `scurry.from_model` does.
+
+    A `Predictor` is no model: its plan would be dropped. The error says how to ask for that.
+    """
+    if isinstance(model, Predictor):
+        raise InputError(
+            "model is a Predictor, which a verb made already; pass its forest, predictor.forest, for a new plan of it",
+            argument="model",
+        )
+    return import_for(model, X)

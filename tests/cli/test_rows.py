@@ -173,23 +173,28 @@ def test_a_cluster_is_asked_for_the_same(run, folder, fast, monkeypatch):
         "max_steps": None,
         "time_us": None,
         "groups": None,
+        "watch": None,
+        "watch_path": None,
     }
 
 
 def test_serve_passes_every_option_on(run, folder, fast, monkeypatch):
     def serve(predictor, **options):
         options.pop("on_start")("http://127.0.0.1:8123")
-        asked.append((predictor.digest, options))
+        asked.append((getattr(predictor, "predictor", predictor).digest, options))
 
     asked = []
     monkeypatch.setattr("scurry.serving.serve", serve)
     said = run("serve", folder / "fast.scurry", "--port", 8123, "--name", "income")
     assert said == "Serving fast.scurry at http://127.0.0.1:8123/v2/models/income\n"
     options = {"host": "127.0.0.1", "port": 8123, "name": "income", "budget_us": 500_000.0, "min_steps": None}
-    assert asked.pop() == (fast.digest, options | {"max_waiting": 1000})
+    assert asked.pop() == (fast.digest, options | {"max_waiting": 1000, "watch_path": None})
     run("serve", folder / "fast.scurry", "--host", "::1", "--budget-us", 7, "--min-steps", 3, "--max-waiting", 5)
     options = {"host": "::1", "port": 8000, "name": "model", "budget_us": 7.0, "min_steps": 3, "max_waiting": 5}
-    assert asked.pop()[1] == options
+    assert asked.pop()[1] == options | {"watch_path": None}
+    state = folder / "new.scurry-watch"
+    run("serve", folder / "fast.scurry", "--watch", state, "--share", 0.5)
+    assert asked.pop()[1]["watch_path"] == state
 
 
 def test_serve_names_the_option_that_is_wrong(fail, folder, fast):

@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import scurry
 from scurry import _core
+from scurry.forest import reference
 from scurry.runners.cells import CellRunner
 from scurry.verbs.planners.by_bounds import find_cells
-from support.bounded_forests import bounded_forest
+from support.bounded_forests import all_inputs, bounded_forest
 
 TESTS = Path(__file__).parents[1]
 LEVELS = ("portable", "avx2", "avx512")
@@ -106,6 +108,33 @@ def test_outputs_of_the_wrong_size_are_refused(runner):
             runner._native.run(rows, sums, trees, sides, cells, 1)
     with pytest.raises(ValueError, match="columns"):
         runner._native.run(rows[:, :2].copy(), three, three, sides, three, 1)
+
+
+@pytest.mark.parametrize("n_leaves", [8, 70])
+def test_labels_are_the_same_whether_trees_are_saved_or_not(n_leaves):
+    """All trees are evaluated where that takes less time, which depends on the trees and the number of rows."""
+    forest = bounded_forest(5, n_trees=40, n_leaves=n_leaves, n_features=9)
+    rows, runner = all_inputs(forest, 3000), CellRunner(forest, find_cells(forest, n_cells=30))
+    expected = reference.predict(forest, rows)
+    one_row = scurry.Predictor(forest, scurry.Plan(order=np.arange(40, dtype=np.int32), stop=runner.rule)).one_row()
+    for size in (1, 3, 40, 3000):
+        np.testing.assert_array_equal(runner.labels(rows[:size], 1, None), expected[:size])
+    assert [one_row(row) for row in rows[:50]] == expected[:50].tolist()
+
+
+@pytest.mark.parametrize("input_dtype", ["float32", "float64"])
+def test_splits_that_send_no_number_left(input_dtype):
+    """No number is below -inf: bounds must hold for -inf, which goes right there, and routers have no such splits."""
+    for seed in range(12):
+        forest = bounded_forest(seed, n_trees=12, comparison="<", input_dtype=input_dtype)
+        at_end = (forest.left >= 0) & (np.random.default_rng(seed).random(forest.n_nodes) < 0.4)
+        forest = forest.replace(threshold=np.where(at_end, -np.inf, forest.threshold))
+        rows, runner = all_inputs(forest, 2000), CellRunner(forest, find_cells(forest, n_cells=9))
+        np.testing.assert_array_equal(runner._stop(rows, 1)[3], reference.predict(forest, rows) == 1)
+        router = forest.replace(threshold=np.where(forest.left >= 0, -np.inf, 0.0))
+        if len(router.left) > forest.tree_offset[-2] + 1:
+            with pytest.raises(ValueError, match="none at -inf"):
+                _core.bound_cells(router.arrays, increments=np.zeros(forest.n_nodes, np.int32))
 
 
 def test_no_rows_and_no_cells_to_split(runner):

@@ -84,6 +84,36 @@ def test_features_that_no_node_reads(n_features, input_dtype):
 
 
 @pytest.mark.parametrize("comparison", ["<=", "<"])
+def test_numbers_around_thresholds_between_floats(comparison):
+    """A number that is no float is told from its float neighbours only by a threshold between the same two floats."""
+    base = complete_forest(depth=7)
+    floats = np.r_[RNG.normal(size=200), 0.0, 1e-45, -1e-45, 3.4028234e38, -3.4028234e38].astype(np.float32)
+    least = np.nextafter(floats, np.float32(np.inf)).astype(np.float64)  # one threshold in each gap at most: no ranks
+    within = np.where(np.isfinite(least), (floats + least) / 2, 1e300)
+    threshold = RNG.choice(np.r_[within, -1e300, -1e-60, 1e-60], base.n_nodes)
+    forest = complete_forest(depth=7, threshold=threshold, input_dtype="float64", comparison=comparison)
+    near = np.r_[threshold, np.nextafter(threshold, np.inf), np.nextafter(threshold, -np.inf), floats, least]
+    near = np.r_[near, near.astype(np.float32), 0.0, -0.0, 1e-70, -1e-70, np.inf, -np.inf, np.nan, RNG.normal(size=99)]
+    assert_equals_reference(forest, RNG.choice(near, (600, forest.n_features)))
+    assert_equals_reference(forest, RNG.choice(near, (1, forest.n_features)))
+
+
+@pytest.mark.parametrize("input_dtype", ["float32", "float64"])
+@pytest.mark.parametrize("comparison", ["<=", "<"])
+def test_thresholds_at_infinity(comparison, input_dtype):
+    """No number is below -inf, but -inf is not above it; some columns have keys that are ranks."""
+    base = complete_forest()
+    lowest = -np.finfo(np.float64).max
+    ends = RNG.choice([-np.inf, np.nextafter(-np.inf, 0), lowest / 1.1, np.inf, 0.1, 0.1 + 1e-12], base.n_nodes)
+    threshold = np.where(base.feature < 4, ends, np.where(RNG.random(base.n_nodes) < 0.3, -np.inf, base.threshold))
+    forest = complete_forest(threshold=threshold, input_dtype=input_dtype, comparison=comparison)
+    rows = RNG.choice([-np.inf, np.inf, np.nan, 0.1, 0.1 + 1e-12, lowest, lowest / 1.1, -1e300], (300, 6))
+    assert_equals_reference(forest, rows)
+    for row in rows[:20]:
+        assert_equals_reference(forest, row[None])
+
+
+@pytest.mark.parametrize("comparison", ["<=", "<"])
 def test_thresholds_that_no_float_separates(comparison):
     """Some columns have float64 thresholds within one float32, whose keys are ranks; others have none."""
     base = complete_forest()
@@ -123,6 +153,32 @@ def test_missing_rules(input_dtype, comparison, kind):
         comparison=comparison,
     )
     assert_equals_reference(forest, adversarial_rows(forest, RNG.normal(size=(50, 6)), 400))
+
+
+@pytest.mark.parametrize("n_sets", [6, 60, 200])
+@pytest.mark.parametrize("input_dtype", ["float32", "float64"])
+def test_few_and_many_sets_in_deep_trees(n_sets, input_dtype):
+    """Few sets are columns of their own to trees that are walked; many are looked up."""
+    base = complete_forest(n_features=5, depth=8, n_trees=3)
+    sets = np.where(base.feature >= 2, RNG.integers(0, n_sets, base.n_nodes), -1)
+    words = RNG.integers(1, 4, n_sets)
+    forest = complete_forest(
+        n_features=5,
+        depth=8,
+        n_trees=3,
+        category_set=sets,
+        category_offset=np.r_[0, np.cumsum(words)],
+        category_bits=RNG.integers(0, 2**32, words.sum(), dtype=np.uint32),
+        default_left=RNG.random(base.n_nodes) < 0.5,
+        input_dtype=input_dtype,
+    )
+    assert forest.engine.loop == "walked"
+    rows = adversarial_rows(forest, RNG.normal(size=(50, 5)), 400)
+    rows[:, 2:] = RNG.choice([*range(100), 2.5, -0.5, -1, 1e9, 1e30, np.inf, -np.inf, np.nan], (400, 3))
+    assert_equals_reference(forest, rows)
+    assert_equals_reference(forest, rows[:1])
+    with np.errstate(over="ignore"):
+        assert_equals_reference(forest, rows.astype(np.float32))
 
 
 @pytest.mark.parametrize("rounding", ["floor", "trunc"])

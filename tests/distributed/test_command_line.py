@@ -29,7 +29,7 @@ def folder(tmp_path_factory, frame):
 
 
 def run(*arguments, exit_code=0):
-    result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+    result = CliRunner().invoke(cli.load_program().app, [str(argument) for argument in arguments])
     assert result.exit_code == exit_code, result.output
     return result
 

@@ -12,7 +12,7 @@ from sklearn.metrics import balanced_accuracy_score
 
 import scurry
 from scurry import FeatureBudgetClassifier
-from scurry.errors import InfeasibleError, InputError, ScurryWarning, UnsupportedModelError
+from scurry.errors import InfeasibleError, InputError, ScurryWarning
 from scurry.promises import Cost
 
 COSTS = {"feature_costs": [1, 2, 4, 8, 1, 2, 4, 8], "groups": [0, 0, 0, 0, 1, 1, 1, 1], "group_costs": [5, 1]}
@@ -123,14 +123,14 @@ def test_fitted_estimators_are_only_pruned(rows, fitted):
     assert (whole.predict(X_new) == fitted.predict(X_new)).all()
 
 
-def test_boosted_trees_compete_but_cannot_be_pruned_alone(rows):
+def test_boosted_trees_compete_and_can_be_pruned_alone(rows):
     X, y, X_new, y_new = rows
     boosted = GradientBoostingClassifier(n_estimators=10, random_state=0)
     model = FeatureBudgetClassifier(boosted, candidates=["trees"], random_state=0).fit(X, y)
-    assert model.path_ is None
     assert model.score(X_new, y_new) > 0.8
-    with pytest.raises(UnsupportedModelError, match="adds up scores"):
-        clone(model).set_params(candidates="given").fit(X, y)
+    alone = clone(model).set_params(candidates="given").fit(X, y)
+    assert alone.path_.costs[0] > alone.path_.costs[-1]
+    assert alone.score(X_new, y_new) > 0.8
 
 
 def test_error_costs_move_the_choice(rows):

@@ -9,10 +9,10 @@ import scurry
 from scurry import Forest
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.export import LAYOUTS, to_c, verify
+from scurry.export.c.selftest import make_probes
 from scurry.export.columns import CategorySets, check_integers
 from scurry.export.lowered import lower
 from scurry.export.replay import find_leaves
-from scurry.export.selftest import make_probes
 
 RNG = np.random.default_rng(0)
 ROWS = np.column_stack([RNG.integers(0, 70, 600), RNG.normal(size=600), RNG.integers(0, 5, 600)])

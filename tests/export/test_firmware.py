@@ -15,8 +15,8 @@ from sklearn.ensemble import (
 
 import scurry
 from scurry.export import LAYOUTS, replay, to_c
+from scurry.export.c.selftest import make_probes
 from scurry.export.lowered import Lowered, lower
-from scurry.export.selftest import make_probes
 from scurry.forest import as_rows
 from support.emulator import ARM, INSTRUCTION_NS, RISCV, Board, Sweep, mean_steps, replay_nodes, sweep
 from support.strategies import symmetric_forest

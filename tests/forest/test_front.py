@@ -6,10 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array
-from sklearn.preprocessing import StandardScaler
+from sklearn.decomposition import PCA
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 import scurry
-from scurry.errors import FormatError, InputError
+from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Front, RawRows
 from scurry.forest.front import dense
 
@@ -87,8 +91,6 @@ def test_what_a_front_cannot_do(tmp_path):
     forest = FOREST.replace(front=Front(StandardScaler().fit([[0.0], [4.0]]), "it must be tested"))
     predictor = scurry.Predictor.full(forest)
     for act, purpose in (
-        (lambda: forest.save(tmp_path / "f.scurry"), "be saved"),
-        (lambda: predictor.save(tmp_path / "f.scurry"), "be saved"),
         (lambda: predictor.start_row(), "count what raw columns cost"),
         (lambda: scurry.export.to_c(predictor, tmp_path), "be exported"),
     ):
@@ -97,6 +99,68 @@ def test_what_a_front_cannot_do(tmp_path):
     assert not list(tmp_path.iterdir())
     with pytest.raises(InputError, match="needs a fitted transformer"):
         Front(3, "")
+
+
+class TestFiles:
+    """Fronts in files: stored by skops, loaded where every type is trusted."""
+
+    ROWS = np.random.default_rng(0).normal(size=(60, 3))
+
+    def pipeline(self, step):
+        return make_pipeline(step, DecisionTreeClassifier(max_depth=3)).fit(self.ROWS, self.ROWS.sum(axis=1) > 0)
+
+    def test_forests_predictors_and_cascades(self, tmp_path):
+        pipeline = self.pipeline(PCA(2))
+        forest = scurry.from_model(pipeline)
+        forest.save(tmp_path / "forest.scurry")
+        predictor = scurry.Predictor.full(forest)
+        predictor.save(tmp_path / "predictor.scurry")
+        scurry.Cascade(predictor, None, 0.0).save(tmp_path / "cascade.scurry")
+        for loaded in (
+            scurry.load(tmp_path / "forest.scurry"),
+            scurry.load(tmp_path / "predictor.scurry"),
+            scurry.from_model(tmp_path / "forest.scurry"),
+            scurry.Cascade.load(tmp_path / "cascade.scurry"),
+        ):
+            assert loaded.predict(self.ROWS).tolist() == pipeline.predict(self.ROWS).tolist()
+        held = scurry.load(tmp_path / "forest.scurry")
+        assert (held.digest, held.front.why) == (forest.digest, forest.front.why)
+
+    def test_texts(self, tmp_path):
+        texts = ["a cat", "the dog", "a cat and a dog", "birds", "two birds", "the cat"]
+        pipeline = make_pipeline(TfidfVectorizer(), DecisionTreeClassifier()).fit(texts, [1, 0, 1, 0, 0, 1])
+        scurry.from_model(pipeline).save(tmp_path / "texts.scurry")
+        assert scurry.load(tmp_path / "texts.scurry").predict(texts).tolist() == pipeline.predict(texts).tolist()
+
+    def test_entries_that_mean_missing(self, tmp_path):
+        front = Front(StandardScaler().fit([[0.0], [4.0]]), "it must be tested", np.nan)
+        FOREST.replace(front=front).save(tmp_path / "f.scurry")
+        assert np.isnan(scurry.load(tmp_path / "f.scurry").front.sparse_zero)
+
+    def test_types_that_are_not_trusted(self, tmp_path):
+        forest = scurry.from_model(self.pipeline(FunctionTransformer(np.ma.sort)))
+        forest.save(tmp_path / "f.scurry")
+        with pytest.raises(
+            UnsupportedModelError, match=r"not trusted: numpy\.ma.*sort\. .*scurry\.load\(path, trusted"
+        ):
+            scurry.load(tmp_path / "f.scurry")
+        loaded = scurry.load(tmp_path / "f.scurry", trusted=["numpy.ma.core.sort", "numpy.ma.sort"])
+        assert loaded.predict(self.ROWS).tolist() == forest.predict(self.ROWS).tolist()
+        with pytest.raises(InputError, match="trusted must be a list of names"):
+            scurry.load(tmp_path / "f.scurry", trusted="numpy.ma.core.sort")
+
+    def test_what_skops_cannot_store(self, tmp_path):
+        forest = scurry.from_model(self.pipeline(FunctionTransformer(lambda X: X * X)))
+        with pytest.raises(InputError, match=r"cannot be stored by skops.*importing their module"):
+            forest.save(tmp_path / "f.scurry")
+        assert not list(tmp_path.iterdir())
+
+    def test_damaged_fronts(self, tmp_path):
+        stored = Front(StandardScaler().fit([[0.0], [4.0]]), "it must be tested").to_parts()[1]
+        with pytest.raises(FormatError, match="front must have why"):
+            Front.from_parts({}, stored, ())
+        with pytest.raises(FormatError, match="is not readable by skops"):
+            Front.from_parts({"why": ""}, stored[:-100], ())
 
 
 def test_entries_that_a_sparse_matrix_lacks():

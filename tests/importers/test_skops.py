@@ -40,7 +40,7 @@ def test_other_files(tmp_path):
     with zipfile.ZipFile(tmp_path / "broken.skops", "w") as archive:
         archive.writestr("schema.json", "{")
     assert holds_estimator(tmp_path / "broken.skops")
-    with pytest.raises(FormatError, match="is not a readable skops file"):
+    with pytest.raises(FormatError, match="is not readable by skops"):
         load_estimator(tmp_path / "broken.skops")
 
 

@@ -1,11 +1,16 @@
 """What is looked at after every few rows is what the whole record says."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 import scurry
 from scurry.monitoring.alarm import LatestEvidence
 from scurry.monitoring.record import Record
+from scurry.monitoring.shadow import find_parts
 from scurry.monitoring.state import find_evidence, read_history
+from scurry.promises import Accuracy
 
 
 def make_record(fast):
@@ -29,7 +34,7 @@ def test_it_is_the_evidence_of_the_record(fast):
             assert was[0] >= (evidence.alarm_epoch is not None)
             assert was[1] >= (evidence.change_epoch is not None)
             if not any(was):
-                e_value, change = latest._measure()
+                e_value, change = (values[-1] for values in latest._measure())
                 history = read_history(record, 100)
                 assert np.allclose([e_value, change], [history.e_value[-1], history.detector[-1]], rtol=1e-9)
         n_raised += any(was)
@@ -51,3 +56,53 @@ def test_labels_that_come_late_count_where_they_belong(fast):
 
 def test_nothing_is_raised_without_rows(fast):
     assert LatestEvidence(make_record(fast)).look() == (False, False)
+
+
+class TestLabelsInAnyOrder:
+    """Where labels are awaited, only all that have come are looked at, and an alarm that was seen stays."""
+
+    def make_record(self, fast):
+        setup = scurry.watch(fast, share=1.0, random_state=0)._record.setup
+        return Record(replace(setup, promise=Accuracy(0.02), parts=find_parts(Accuracy(0.02))), 0)
+
+    def test_epochs_that_fill_up_later_raise_nothing_by_themselves(self, fast):
+        record = self.make_record(fast)
+        latest = LatestEvidence(record)
+        for epoch in range(40):
+            record.add(epoch, [np.array([1, 255, 0])], 0.0)
+            latest.touch(epoch)
+            assert latest.look() == (False, False)
+        record.add(1, [np.array([0, 0, 60])], 0.0)
+        latest.touch(1)
+        # Of the first epochs alone the promise would seem broken, but they are some of all rows, chosen afterwards.
+        assert read_history(record, 40).e_value[1] > 20
+        assert latest.look() == (False, False)
+        assert find_evidence(record)[1:] == (None, None)
+
+    def test_an_alarm_stays(self, fast):
+        record = self.make_record(fast)
+        record.add(0, [np.array([0, 200, 56])], 0.0)
+        assert LatestEvidence(record).look() == (True, True)
+        assert find_evidence(record).alarm_epoch == 0
+        record.alarm_number = 100
+        for epoch in range(1, 60):
+            record.add(epoch, [np.array([9, 247, 0])], 0.0)
+        assert find_evidence(record).log_e < 0
+        assert find_evidence(record).alarm_epoch == 0
+
+    @pytest.mark.slow
+    def test_false_alarms(self, fast):
+        """Labels come in an order drawn at random, at exactly the rate that is promised."""
+        rng, n_raised = np.random.default_rng(0), 0
+        for _ in range(200):
+            record = self.make_record(fast)
+            latest, rows = LatestEvidence(record), rng.permutation(40 * 256)
+            losses, was = rng.choice(3, len(rows), p=[0.02, 0.94, 0.04]), False
+            for some in rows.reshape(-1, 256):
+                for epoch in np.unique(some // 256):
+                    counts = np.bincount(losses[some[some // 256 == epoch]], minlength=3)
+                    record.add(int(epoch), [counts], 0.0)
+                    latest.touch(int(epoch))
+                was = was or latest.look()[0]
+            n_raised += was
+        assert n_raised <= 18

@@ -57,3 +57,21 @@ def test_rows_since_the_onset_explain_an_alarm(fast, rows, drifted):
     state = watch.state
     assert state.is_raised
     assert watch.explain().n_rows == 8000 - state.onset
+
+
+def test_categories_are_named_and_not_their_codes():
+    forest = scurry.Forest.from_trees(
+        [{"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}],
+        n_features=1,
+    ).replace(feature_names=["city"], categories={0: ["Bonn", "Oslo", "Rome", "York", "Zug"]})  # fmt: skip
+    rng = np.random.default_rng(0)
+    summary = RowSummary.of(rng.integers(0, 5, (4000, 1)))
+    (fallen,) = compare_features(forest, summary, rng.choice(2, (2000, 1), p=[0.2, 0.8]))
+    assert fallen.is_drift
+    assert fallen.text.startswith("100 % of shadow rows have 'Oslo' or 'Bonn', at most 40")
+    (risen,) = compare_features(forest, summary, np.full((2000, 1), 4))
+    assert risen.text.startswith("100 % of shadow rows have 'Zug', at most")
+    (many,) = compare_features(forest, summary, rng.choice([0, 1, 2, 3, 9], (2000, 1), p=[0.7, 0.1, 0.1, 0.05, 0.05]))
+    assert "'Bonn'" in many.text
+    assert "below" not in many.text

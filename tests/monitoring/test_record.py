@@ -8,8 +8,10 @@ import pytest
 
 import scurry
 from scurry.errors import FormatError, InputError, MissingFileError
+from scurry.forest.files.storage import container_bytes, container_of
 from scurry.monitoring.draws import Draws
-from scurry.monitoring.record import Record
+from scurry.monitoring.record import KIND, Record
+from scurry.promises import Accuracy
 from support.calibration_rows import two_classes
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "format"
@@ -62,6 +64,36 @@ class TestFiles:
         with pytest.raises(MissingFileError):
             scurry.Watch.load(tmp_path / "none", fast)
 
+    def test_hostile_files_are_refused_before_anything_large_is_made(self, fast, rows):
+        watch = scurry.watch(fast, share=0.1, random_state=0)
+        watch.predict(rows, ids=np.arange(len(rows)))
+        watch.learn_labels(watch.awaited_ids[:9], np.zeros(9, int))
+        header, arrays = watch._record.to_parts()
+        sound = container_bytes(KIND, header, arrays)
+        assert scurry.Watch.from_bytes(sound, fast).state == watch.state
+        for name, value in (
+            ("n_trees", 10**13),
+            ("n_trees", -1),
+            ("n_features", 3),
+            ("window", "all"),
+            ("window", 0),
+            ("share", True),
+            ("confidence", 1.5),
+            ("max_kept", -5),
+            ("row_dtype", "object"),
+        ):
+            hostile = header | {"setup": header["setup"] | {name: value}}
+            with pytest.raises(FormatError):
+                Record.from_container(container_of(container_bytes(KIND, hostile, arrays)))
+        for name in ("next_number", "n_rows", "first_number"):
+            with pytest.raises(FormatError, match="below 0"):
+                Record.from_container(container_of(container_bytes(KIND, header | {name: -1}, arrays)))
+        for name, value in (("kept_labels", 2), ("kept_labels", -2), ("waiting", 5), ("kept_numbers", -1)):
+            with pytest.raises(FormatError):
+                Record.from_container(
+                    container_of(container_bytes(KIND, header, arrays | {name: np.full_like(arrays[name], value)}))
+                )
+
 
 class TestMerge:
     def parts(self, fast, rows, n):
@@ -103,6 +135,22 @@ class TestMerge:
         [alone.predict(rows[:1500]) for _ in range(3)]
         for name in ("n_shadow", "n_changed", "rate", "lower", "upper", "e_value", "by_trees", "by_class"):
             assert getattr(merged.state, name) == getattr(alone.state, name)
+
+    def test_labels_find_the_rows_of_every_process(self, model):
+        X, y = two_classes(3000, 1)
+        fast = scurry.early_exit(model, X, y, promise=Accuracy(0.03), random_state=0)
+        watches = [scurry.watch(fast, share=1.0, random_state=i) for i in range(3)]
+        for i, watch in enumerate(watches):  # rows of all processes have the same numbers
+            watch.predict(X[i::3][:400], ids=np.arange(i, 3000, 3)[:400])
+        merged = scurry.Watch.merge(watches)
+        merged = scurry.Watch.from_bytes(merged.to_bytes(), fast)
+        assert merged.learn_labels(np.arange(1200), y[:1200]) == 1200
+        kept = merged._record.kept
+        assert len(kept) == 1200
+        row = {origin: i for i, origin in enumerate(watch._record.origin for watch in watches)}
+        assert kept.labels.tolist() == [
+            y[3 * number + row[origin]] for number, origin in zip(kept.numbers, kept.origins, strict=True)
+        ]
 
     def test_rows_never_count_twice(self, fast, rows, tmp_path):
         watch = watch_all(fast, rows, share=0.1)

@@ -7,6 +7,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from scurry.errors import InputError, ScurryWarning
+from scurry.monitoring.record import Record
 from support.calibration_rows import two_classes
 
 
@@ -57,6 +58,20 @@ class TestAnswers:
         for row in rows[100:120]:
             watch.predict(row)
         assert watch.state == watch_all(fast, rows[:120], share=1.0).state
+
+    @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+    def test_tables_of_all_kinds_get_the_same_answers(self, fast, rows, kind):
+        import pandas as pd
+        import polars as pl
+        import pyarrow as pa
+
+        frame = pd.DataFrame(rows[:600], columns=[f"column {j}" for j in range(rows.shape[1])])
+        table = {"pandas": frame, "polars": pl.from_pandas(frame), "arrow": pa.Table.from_pandas(frame)}[kind]
+        watch = scurry.watch(fast, share=0.5, random_state=0)
+        assert (watch.predict(table) == fast.predict(rows[:600])).all()
+        assert watch.state == watch_all(fast, rows[:600], share=0.5).state
+        assert (watch.predict_proba(table) == fast.predict_proba(rows[:600])).all()
+        assert (watch.run(table).trees == fast.run(rows[:600]).trees).all()
 
     def test_an_empty_batch_counts_nothing(self, fast, rows):
         watch = scurry.watch(fast, share=1.0)
@@ -143,6 +158,18 @@ class TestAlarm:
         watch.on_alarm = "full"
         assert watch.active is not fast
 
+    def test_a_mistake_does_not_take_the_alarm_away(self, fast, drifted):
+        """Labels that are refused end the call in which the alarm is seen."""
+        seen = []
+        watch = scurry.watch(fast, share=1.0, random_state=0, on_alarm=seen.append)
+        watch.predict(drifted[:63], ids=np.arange(63))  # not evaluated yet
+        assert not seen
+        changed = fast.predict(drifted) != fast.forest.predict(drifted)
+        watch._counting._pending.append((drifted[changed][:40], np.arange(63, 103), None))
+        with pytest.raises(InputError, match="never predicted"):
+            watch.learn_labels([777], [0])
+        assert [state.alarm for state in seen] == [True]
+
     def test_the_action_survives_a_restart(self, fast, drifted, tmp_path):
         watch = scurry.watch(fast, share=1.0, random_state=0, on_alarm=lambda state: None)
         watch.predict(drifted)
@@ -174,3 +201,17 @@ def test_texts_as_classes(rows):
         warnings.simplefilter("error")
         state = watch_all(fast, rows, share=1.0).state
     assert [tally.name for tally in state.by_class] == ["no", "yes"]
+
+
+def test_rows_that_are_counted_while_a_state_is_saved_are_in_the_next_one(fast, rows, tmp_path, monkeypatch):
+    watch = watch_all(fast, rows[:2000], share=1.0)
+    before, write = watch.state, Record.write
+
+    def write_slowly(path, header, arrays):
+        watch.predict(rows[2000:])  # as another thread would
+        assert watch.state.n_rows == 4000
+        write(path, header, arrays)
+
+    monkeypatch.setattr(Record, "write", staticmethod(write_slowly))
+    watch.save(tmp_path / "w")
+    assert scurry.Watch.load(tmp_path / "w", fast).state == before

@@ -27,6 +27,7 @@ def test_the_page_shows_rate_promise_alarm_and_features(watch, tmp_path):
         "Watched promise: ",
         state.verdict,
         "promised: at most 3 %",
+        "watch.recalibrate()",
         "The rate over time",
         "Evidence of recent rows",
         f"the alarm, at row {state.since:,}",
@@ -44,7 +45,10 @@ def test_a_page_without_rows_says_so(watch, tmp_path):
     empty = scurry.watch(watch.predictor)
     page = scurry.report.write(empty, tmp_path / "watch.html", title="Nothing yet").read_text(encoding="utf-8")
     assert "No shadow rows yet." in page
-    assert "no shadow rows are kept" in page
+    assert "there are no shadow rows yet" in page
+    assert "not known yet" in page
+    assert "Where changed rows are" not in page
+    assert "What now" not in page
 
 
 def test_test_rows_are_for_other_pages(watch, tmp_path):

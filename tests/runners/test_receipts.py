@@ -5,7 +5,12 @@ from functools import cache
 import numpy as np
 import pytest
 from lightgbm import LGBMClassifier, LGBMRegressor
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+)
 
 import scurry
 from scurry.errors import InputError
@@ -41,6 +46,13 @@ def make(kind):
         case "certain":
             model = GradientBoostingClassifier(n_estimators=15, random_state=0).fit(X[FIT], Y[FIT])
             return scurry.early_exit(model, promise=Certain())
+        case "adaptive" | "certain adaptive":
+            model = AdaBoostClassifier(n_estimators=15, random_state=0).fit(X[FIT], Y[FIT])
+            return (
+                scurry.early_exit(model, promise=Certain())
+                if "certain" in kind
+                else scurry.early_exit(model, X[CAL], **exits)
+            )
         case "values":
             model = LGBMRegressor(n_estimators=15, num_leaves=8, verbose=-1).fit(X[FIT], X[FIT, 0] * 2 + Y[FIT])
             return scurry.early_exit(model, X[CAL], promise=Values(0.4), random_state=0)
@@ -58,6 +70,8 @@ KINDS = (
     "classes",
     "forest of classes",
     "certain",
+    "adaptive",
+    "certain adaptive",
     "values",
     "steps",
 )
@@ -78,6 +92,12 @@ def test_contributions_add_up_to_the_score(kind):
         if kind not in ("steps", "values") and run.complete[row]:
             # Nothing is estimated: what is left is rounding.
             assert np.abs(receipt.estimated).max() < 1e-9
+        if kind not in ("steps", "classes", "forest of classes", "adaptive", "certain adaptive"):
+            # Without the estimate, it is what the leaves of the trees evaluated add up to.
+            given = forest.leaf_values()[leaves[row, receipt.trees], -1].sum() + forest.base_score[-1]
+            if forest.aggregation != "sum":
+                given /= max(len(receipt.trees), 1)
+            assert receipt.start + receipt.contributions.sum() == pytest.approx(given, abs=1e-9)
         if kind != "steps":
             # The features on the paths of the trees evaluated, found by walking down with the row's own values.
             used = set()
@@ -113,7 +133,7 @@ def find_hostile_label(forest, by_votes, leaves, evaluated, label, other):
     return scores.argmax() if forest.n_outputs > 1 else int(scores[0] > forest.decision_threshold)
 
 
-@pytest.mark.parametrize("kind", ["scores", "votes", "boosted", "classes", "forest of classes"])
+@pytest.mark.parametrize("kind", ["scores", "votes", "boosted", "classes", "forest of classes", "adaptive"])
 def test_certain_is_what_no_leaves_can_change(kind):
     fast = make(kind)
     forest, order, n_certain, n_seen = fast.forest, fast.plan.order, 0, 0
@@ -133,9 +153,23 @@ def test_certain_is_what_no_leaves_can_change(kind):
     assert 0 < n_certain < n_seen
 
 
-def test_bounds_of_cells_are_certain():
-    run = make("certain").run(X[NEW])
-    assert all(run.receipt(row).is_certain for row in range(0, 100, 9))
+@pytest.mark.parametrize("kind", ["certain", "certain adaptive"])
+def test_bounds_of_cells_are_certain(kind):
+    run = make(kind).run(X[NEW])
+    found = [run.receipt(row) for row in range(0, 100, 9)]
+    assert all(receipt.is_certain for receipt in found)
+    assert "certain: no tree that is left" in found[0].describe()
+
+
+def test_scores_speak_for_the_label_that_trees_voted_for():
+    model = ExtraTreesClassifier(21, max_depth=5, random_state=0).fit(X[FIT], Y[FIT])
+    run = scurry.early_exit(model, X[CAL], max_disagreement=0.05, method="minimixed", random_state=0).run(X)
+    full = scurry.from_model(model).predict(X)
+    row = int(np.flatnonzero(run.complete & (run.labels != full))[0])
+    receipt = run.receipt(row)
+    assert receipt.is_certain
+    assert abs(receipt.estimated) > 1e-9
+    assert receipt.start + receipt.contributions.sum() + receipt.estimated == pytest.approx(run.scores[row], abs=1e-9)
 
 
 def test_margins():
@@ -155,8 +189,11 @@ def test_a_query():
 
 
 def test_texts_and_mistakes():
+    assert "what is known so far" in make("steps").run(X[NEW], max_steps=40).receipt(0).describe()
+    assert ", of all trees" in make("full").run(X[NEW]).receipt(0).describe()
     run = make("scores").run(X[NEW])
     text = run.receipt(0).describe()
+    assert "promised, not certain" in text
     assert f"after {run.trees[0]} of 21 trees" in text
     assert "column" in text
     with pytest.raises(InputError, match="row must be below 100"):

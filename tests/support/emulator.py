@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from scurry.export import replay
-from scurry.export.c_source import Tables
+from scurry.export.c.source import Tables
 from scurry.export.compact import merge_leaves
 from scurry.export.lowered import Lowered
 

@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache, partial
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 import scurry
 from scurry.errors import ScurryError
@@ -144,6 +145,7 @@ def entries() -> tuple[Entry, ...]:
     whole = scurry.Predictor.full(forest)
     scurry.Cascade(whole, boosted, 0.5).save(folder / "both.scurry")
     whole.start_row({0: 1.0}).save(folder / "row.scurry")
+    scurry.watch(fast, 0.5, random_state=0).save(folder / "state.scurry-watch")
     table = pd.DataFrame(X, columns=list("abcd"))
     table.assign(y=y).to_parquet(folder / "rows.parquet")
     scurry.export.to_c(forest, folder / "c", X_cal=X)
@@ -155,6 +157,15 @@ def entries() -> tuple[Entry, ...]:
 
     def fit(kind: Any, **parameters: Any) -> Any:
         return kind(**parameters).fit(X, y).predict(X[:5])
+
+    def with_one_thread(call: Callable[..., Any]) -> Callable[..., Any]:
+        # A forked child cannot start the threads of OpenMP again.
+        @wraps(call)
+        def inner(**arguments: Any) -> Any:
+            with threadpool_limits(1):
+                return call(**arguments)
+
+        return inner
 
     def rank(groups: Any, **parameters: Any) -> Any:
         ranker = scurry.EarlyExitRanker(boosted, **parameters)
@@ -195,7 +206,10 @@ def entries() -> tuple[Entry, ...]:
         "Cascade": (s.Cascade, {"cheap": whole, "expensive": boosted, "min_certainty": 0.5}),
         "Cascade.run": (s.Cascade(whole, boosted, 0.5).run, {"X": X}),
         "Cascade.load": (s.Cascade.load, {"path": folder / "both.scurry", "expensive": boosted}),
-        "train_sizes": (s.cascades.train_sizes, {"X": X, "y": y, "sizes": [(2, 3)], "random_state": 0}),
+        "train_sizes": (
+            with_one_thread(s.cascades.train_sizes),
+            {"X": X, "y": y, "sizes": [(2, 3)], "random_state": 0},
+        ),
         "anytime": (s.anytime, {"model": forest, "X_order": X, "y_order": y, "order": "forward-squirrel"}),
         "prune": (s.prune, {"model": forest, "X_val": X, "y_val": y}),
         "compress": (s.compress, {"model": boosted, "X_cal": X, "y_cal": y, "promise": s.promises.Labels(0.2)}),
@@ -259,6 +273,12 @@ def entries() -> tuple[Entry, ...]:
                                      {"predictor": fast, "X": X}),
         "display.VoteRuleDisplay": (lambda rule: s.display.VoteRuleDisplay(rule), {"rule": rule}),
         "export.to_c": (s.export.to_c, {"pred": forest, "directory": folder / "c2", "X_cal": X}),
+        "export.to_onnx": (s.export.to_onnx, {"model": forest, "path": folder / "forest.onnx"}),
+        "watch": (s.watch, {"predictor": fast, "share": 0.5, "random_state": 0}),
+        "Watch.predict": (s.watch(fast, 0.5, random_state=0).predict, {"X": X}),
+        "Watch.save": (s.watch(fast, 0.5, random_state=0).save, {"path": folder / "saved.scurry-watch"}),
+        "Watch.load": (s.Watch.load, {"path": folder / "state.scurry-watch", "predictor": fast}),
+        "monitoring.read": (s.monitoring.read, {"paths": [folder / "state.scurry-watch"]}),
         "promises.Cost": (s.promises.Cost, {"max_cost": 40.0}),
         "promises.Labels": (s.promises.Labels, {"max_changed": 0.01}),
         "promises.Values": (s.promises.Values, {"max_error": 0.1, "max_share": 0.05}),

@@ -31,7 +31,13 @@ MODELS = {
     "calibrated, one model": CALIBRATED["forest isotonic, one model"],
     "one-vs-rest": ONE_VS_REST["boosted"],
 }
-DECIDED_BY_MEMBERS = ("bagged forests", "soft", "hard", "calibrated")
+DECIDED_BY_MEMBERS = ("soft", "hard", "calibrated")
+ONE_SUM = {
+    "bagged forests": BAGGED["forests"],
+    "soft vote of forests": VOTING["soft"],
+    "one-vs-rest": ONE_VS_REST["boosted"],
+    "AdaBoost": ADABOOST["trees"],
+}
 
 
 def rows_of(n_classes):
@@ -115,13 +121,40 @@ def test_what_needs_one_sum_is_refused(name, tmp_path):
         InputError, match=r"counts votes of trees that count alike, and this model answers with the .*use \"qwyc\""
     ):
         scurry.early_exit(model, X[400:], method="minimean")
-    with pytest.raises(InputError, match="prune the model inside"):
+    with pytest.raises(InputError, match=f"be pruned: .*{inside}"):
         scurry.prune(model, X[400:500])
+    with pytest.raises(InputError, match=f"be compressed: .*{inside}"):
+        scurry.compress(model, X[400:], max_bytes=10_000)
+    with pytest.raises(InputError, match=f"be written as ONNX: .*{inside}"):
+        scurry.export.to_onnx(forest, tmp_path / "model.onnx")
     with pytest.raises(InputError, match=r"promise Labels\(…\), or import the model inside"):
         scurry.early_exit(model, X[400:], promise=scurry.promises.Values(0.1, of="probability"))
     if name == "hard":
         with pytest.raises(InputError, match="threshold needs probabilities"):
             scurry.early_exit(model, X[400:], threshold=0.3)
+
+
+@pytest.mark.parametrize("name", ONE_SUM)
+def test_models_whose_members_add_up_are_one_sum(name, tmp_path):
+    """Labels are the model's, except where two classes are equal up to rounding."""
+    X, y = rows_of(3)
+    model = clone(ONE_SUM[name]).fit(X[:400], y[:400])
+    forest, rows = scurry.from_model(model), X[2400:]
+    assert forest.wrapper.decides
+    shares = np.sort(model.predict_proba(rows), axis=1)
+    clear = shares[:, -1] - shares[:, -2] > 1e-9
+    assert clear.mean() > 0.7
+
+    def check(answers):
+        np.testing.assert_array_equal(answers[clear], model.predict(rows)[clear])
+
+    check(scurry.anytime(model, X[:100], y[:100], order="depth-ie").predict(rows))
+    assert scurry.prune(model, X[400:500])[-1].n_nodes < forest.n_nodes
+    assert scurry.compress(model, X[400:2400], max_bytes=5000).forest.n_nodes <= forest.n_nodes
+    written = scurry.export.to_onnx(forest, tmp_path / "model.onnx")
+    assert "all trees are added up at once" in str(written)
+    check(scurry.from_model(written.path).predict(rows))
+    scurry.export.to_c(forest, tmp_path / "c", layout="float32")
 
 
 @pytest.mark.parametrize("name", ["AdaBoost", "calibrated, one model"])

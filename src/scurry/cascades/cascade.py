@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Self
@@ -97,6 +98,8 @@ class Cascade:
                 f"{min_certainty!r}",
                 argument="min_certainty",
             )
+        if router is not None:
+            check_instance("router", router, Forest)
         n_classes = None if router is None else router.n_classes
         if n_classes != (None if cheap.forest.is_classifier else 2):
             raise InputError("router is for regressors, and they need one: a classifier of two classes")
@@ -226,15 +229,14 @@ class Cascade:
         ----------
         path : str or path
         """
-        self.cheap.forest.refuse_front("be saved")
-        arrays = {"cheap": _as_bytes("predictor", *self.cheap.to_packed_parts())}
+        arrays = {"cheap": _as_bytes("predictor", *self.cheap.forest.with_front(*self.cheap.to_packed_parts()))}
         if self.router is not None:
             arrays["router"] = _as_bytes("forest", *self.router.to_packed_parts())
         certificate = None if self.certificate is None else self.certificate.to_json()
         write_container(path, "cascade", {"min_certainty": self.min_certainty, "certificate": certificate}, arrays)
 
     @classmethod
-    def load(cls, path: str | PathLike[str], expensive: Any = None) -> Self:
+    def load(cls, path: str | PathLike[str], expensive: Any = None, *, trusted: Sequence[str] = ()) -> Self:
         """Load a cascade; nothing in the file is executed.
 
         Parameters
@@ -243,6 +245,8 @@ class Cascade:
         expensive : estimator, callable or None
             The model that answers the rows passed on. It must be the one that the cascade was made for, since the
             promise compares with its answers. Without it, rows that must be passed on raise an error.
+        trusted : sequence of str
+            Types of transformers to trust besides those that skops trusts, as in `scurry.load`.
 
         Returns
         -------
@@ -259,7 +263,7 @@ class Cascade:
         with container.reading("cascade"):
             limit, certificate = container.field("min_certainty", float | int), container.header.get("certificate")
             inner = container_of(container.array("cheap", np.uint8).tobytes())
-            cheap = Predictor(Forest.from_container(inner), Plan.from_container(inner))
+            cheap = Predictor(Forest.from_container(inner, trusted), Plan.from_container(inner))
             router = None
             if not cheap.forest.is_classifier:
                 router = Forest.from_container(container_of(container.array("router", np.uint8).tobytes()))

@@ -98,7 +98,7 @@ def export_c(
 def _show_export(written: Export, verified: Verification | None) -> None:
     table = make_table("layout", "flash", "RAM", "instr./step", "least agreement", "at the end")
     for option in written.candidates:
-        known = () if option.agreement is None else (option.agreement.min(), option.agreement[-1])
+        known = () if option.agreement is None else (option.least_agreement, option.agreement[-1])
         sizes = option.sizes
         table.add_row(
             option.layout.name,

@@ -236,7 +236,8 @@ def lower(pred: Predictor, layout: Layout, inputs: str = "float32") -> Lowered:
     """Return the tables of a predictor in a layout; raise if they do not fit it."""
     forest = pred.forest
     forest.refuse_front("be exported")
-    forest.refuse_wrapper("be exported")
+    if forest.wrapper is not None and forest.wrapper.decides:
+        forest = forest.as_sum("be exported")
     if inputs == "int16" and layout.float_thresholds:
         raise InputError(f'layout {layout.name!r} compares floats; with inputs="int16" use "int16-uint16"')
     values = lower_plan(forest, pred.plan, layout.value_bits)

@@ -106,6 +106,10 @@ def to_onnx(
     if opset not in OPSETS or isinstance(opset, bool):
         raise InputError(f"opset must be one of {', '.join(map(str, OPSETS))}, got {opset!r}", argument="opset")
     forest = _forest_of(model, check_flag("full_forest", full_forest))
+    if forest.raw_rows is not None and forest.raw_rows.missing_upto:
+        from scurry.importers.pipelines.pieces import spell_out
+
+        forest = spell_out(forest)
     writer = _Writer(forest, opset)
     data = write_graph(writer.graph(), "scurry", read_version())
     try:
@@ -139,7 +143,8 @@ class _Writer:
     """
 
     def __init__(self, forest: Forest, opset: int) -> None:
-        self._forest, self._opset = forest, opset
+        self._forest, self._opset = forest.as_sum("be written as ONNX"), opset
+        self._is_joined, forest = forest.wrapper is not None and forest.wrapper.decides, self._forest
         self._refuse()
         self._real = np.dtype(forest.score_dtype)
         self._dtype = FLOAT if forest.score_dtype == "float32" else DOUBLE
@@ -159,7 +164,10 @@ class _Writer:
         forest = self._forest
         forest.refuse_front("be written as ONNX")
         if forest.wrapper is not None:
-            raise InputError(f"this forest cannot be written as ONNX: it answers by {forest.wrapper.describe()}")
+            raise InputError(
+                f"this forest cannot be written as ONNX: it answers by {forest.wrapper.describe()}. Import the model "
+                "inside instead, or use scurry.export.to_c"
+            )
         if forest.score_dtype == "float32" and forest.input_dtype == "float64":
             raise InputError("this forest compares float64 and adds float32, which no operator of ONNX does")
         if ((forest.missing == MISSING_ZERO) & (forest.left >= 0)).any():
@@ -177,6 +185,8 @@ class _Writer:
 
     def _describe_difference(self) -> str:
         forest = self._forest
+        if self._is_joined:
+            return "on rows so close to a decision that it matters that all trees are added up at once"
         if self._opset < 5 and self._dtype == DOUBLE and not forest.is_classifier:
             return "that they are rounded to float32"
         if self._classifies and forest.aggregation != "sum":

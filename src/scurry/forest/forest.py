@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scurry import _core
 from scurry.checks import check_flag
 from scurry.errors import InputError
+from scurry.forest.cuts import cut_trees
 from scurry.forest.files.packed import Packed
 from scurry.forest.files.storage import container_bytes, container_of, write_container
 from scurry.forest.files.stored import StoredForest
@@ -97,8 +98,7 @@ class Forest(StoredForest):
     raw_rows : RawRows, optional
         What rows must be where a pipeline was folded into the trees.
     front : Front, optional
-        Transformers of a pipeline that could not be folded: rows pass through them first. A forest with a front cannot
-        be saved.
+        Transformers of a pipeline that could not be folded: rows pass through them first. skops saves them.
     wrapper : Wrapper, optional
         What the source does with the sums of trees, or with the answers of several models, before it answers. With
         members, the other fields describe one sum that stands for the model; labels come from the members.
@@ -197,7 +197,7 @@ class Forest(StoredForest):
         super().__setattr__(name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The content of a file, checked as one. A front goes from process to process, but into no file.
+        # The content of a file, checked as one. A front goes from process to process as it is.
         return _received, (container_bytes("forest", *self.to_packed_parts()), self.front)
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -252,12 +252,20 @@ class Forest(StoredForest):
     @cached_property
     def engine(self) -> _core.Engine:
         """The native predictor of labels, probabilities and scores, built at its first use."""
+        whole = _core.Engine(self._lowered_from, classes=self.engine_labels, leaf_ids=False)
+        cut = cut_trees(self) if whole.loop == "walked" else None
+        if cut is None:
+            return whole
+        parts = _core.Engine(self.replace(**cut).arrays, classes=self.engine_labels, leaf_ids=False)
+        return parts if parts.loop == "sliced" else whole
+
+    @property
+    def _lowered_from(self) -> _core.ForestArrays:
         packed: Packed | None = self.__dict__.get("_packed")
         if packed is None:
-            return _core.Engine(self.arrays, classes=self.engine_labels, leaf_ids=False)
+            return self.arrays
         # Distinct splits and leaves are lowered once, however many nodes have them.
-        entries = _core.ForestArrays(packed.entries(), self._header_of_core, packed.native)
-        return _core.Engine(entries, classes=self.engine_labels, leaf_ids=False)
+        return _core.ForestArrays(packed.entries(), self._header_of_core, packed.native)
 
     @cached_property
     def leaf_engine(self) -> _core.Engine:
@@ -500,6 +508,9 @@ class Forest(StoredForest):
     def save(self, path: str | PathLike[str], *, inner_values: bool = True) -> None:
         """Write the forest to a packed ``.scurry`` file that executes nothing when loaded.
 
+        A front is stored by skops; a file with types that skops does not trust is loaded by
+        ``scurry.load(path, trusted=[…])``.
+
         Parameters
         ----------
         path : str or path
@@ -509,15 +520,23 @@ class Forest(StoredForest):
             known, which takes no bytes: it halves the file of a boosted model. Random forests whose file has counts of
             training rows keep everything, because it takes no bytes either.
         """
-        self.refuse_front("be saved")
         kept = self if check_flag("inner_values", inner_values) else self._with_means_of_leaves()
-        write_container(path, "forest", *kept.to_packed_parts())
+        write_container(path, "forest", *self.with_front(*kept.to_packed_parts()))
 
     def _with_means_of_leaves(self) -> Self:
         if self.to_packed_parts()[0].get("packed", {}).get("cover") == "counts":
             return self
         unknown = np.full(self.n_nodes, np.nan)
         return self.replace(value=average_leaves(self, self.value, unknown), cover=unknown)
+
+    def with_front(
+        self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]
+    ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the parts of a file with the front, which is no part of the digest: equal ones differ in bytes."""
+        if self.front is None:
+            return header, arrays
+        about, stored = self.front.to_parts()
+        return header | {"front": about}, arrays | {"front": stored}
 
     def refuse_front(self, purpose: str) -> None:
         """Raise where rows pass through a front, because `purpose` would do without it."""
@@ -534,6 +553,18 @@ class Forest(StoredForest):
                 f"this forest cannot {purpose}: its label is that of {self.wrapper.describe()}, not of one sum over "
                 "all trees. Import one of the models inside instead, or use scurry.early_exit with the promise Labels"
             )
+
+    def as_sum(self, purpose: str) -> Self:
+        """Return the forest as one sum over all trees, if its labels or values are those of the sum up to rounding.
+
+        A soft vote of random forests is the mean of all their trees, for example. Raise where there is no such sum,
+        because `purpose` needs one.
+        """
+        if self.wrapper is None or not (self.wrapper.decides or self.wrapper.members):
+            return self
+        if not self.wrapper.adds_up:
+            self.refuse_wrapper(purpose)
+        return self.replace(wrapper=None)
 
 
 def _received(data: bytes, front: Front | None = None) -> Forest:

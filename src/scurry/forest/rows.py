@@ -44,6 +44,8 @@ def as_rows(forest: ForestFields, X: Any) -> NDArray[Any]:
         rows = X if isinstance(X, CodedRows) else _convert(forest, X).view(CodedRows)
     if rows.shape[1] != forest.n_features:
         raise InputError(f"X has {rows.shape[1]} columns, the model was trained on {forest.n_features} features")
+    if forest.raw_rows is not None and forest.raw_rows.missing_upto:
+        return forest.raw_rows.blank(rows)
     return rows
 
 
@@ -63,7 +65,9 @@ def in_blocks(X: Any, answer: Callable[[Any], NDArray[Any]]) -> NDArray[Any] | N
 
 def as_value(forest: ForestFields, feature: int, given: Any) -> float:
     """Return one value of a feature as the forest compares it, a category by its value; None is missing."""
-    return reader_of(forest).read_value(feature, given)
+    value = reader_of(forest).read_value(feature, given)
+    limits = {} if forest.raw_rows is None else forest.raw_rows.missing_upto
+    return np.nan if feature in limits and value <= limits[feature] else value
 
 
 def columns_read(forest: ForestFields, names: Sequence[str]) -> list[str]:
@@ -96,7 +100,14 @@ def _convert(forest: ForestFields, X: Any) -> NDArray[Any]:
     if _is_sparse(X):
         X = _from_sparse(forest, X)
     if isinstance(X, dict) or (isinstance(X, list | tuple) and X and isinstance(X[0], dict)):
-        raise InputError(f"X is made of dicts; pass pandas.DataFrame({'[X]' if isinstance(X, dict) else 'X'})")
+        by_column = isinstance(X, dict) and any(np.ndim(values) for values in X.values())
+        by_hand = ""
+        if by_column and forest.feature_names is not None and not forest.is_encoded:
+            by_hand = ", or without pandas numpy.column_stack([X[name] for name in forest.feature_names])"
+        raise InputError(
+            f"X is made of dicts; pass pandas.DataFrame({'[X]' if isinstance(X, dict) and not by_column else 'X'})"
+            + by_hand
+        )
     if hasattr(X, "collect") and not isinstance(X, np.ndarray):
         raise InputError(f"X is lazy ({type(X).__name__}); call .collect() first")
     return _from_array(forest, X)

@@ -397,6 +397,11 @@ class Thresholded(Wrapper):
         """Whether labels come from the member."""
         return not self.native
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether a threshold on the sum is the same."""
+        return self.native
+
     def describe(self) -> str:
         """Return what the model does with its trees."""
         return f"the {self.response} of class number {self.positive} compared with {self.threshold:g}"
@@ -455,6 +460,12 @@ class OneVsRest(Wrapper):
         """Whether labels come from the members."""
         return not self.native
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether all members make their responses of sums in the same way, so that the largest has the largest sum."""
+        kinds = {(m.link, m.link_scale, m.aggregation, m.n_outputs, m.decision_threshold) for m in self.members}
+        return self.native or (len(kinds) == 1 and all(member.wrapper is None for member in self.members))
+
     def describe(self) -> str:
         """Return what the model does with its trees."""
         return "one model for each class"
@@ -505,6 +516,11 @@ class Samme(Wrapper):
     def decides(self) -> bool:
         """Whether labels come from the quotients: two different sums can have the same."""
         return self.n_classes > 2
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether labels are those of the sums: they are."""
+        return True
 
     def describe(self) -> str:
         """Return what the model does with its trees."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from scurry.checks import check_choice, check_instance
 from scurry.errors import FormatError, InputError, MissingDependencyError, UnsupportedModelError
-from scurry.forest import Forest
+from scurry.forest import Forest, as_frame
 from scurry.forest.files.storage import read_container
-from scurry.importers.outputs import choose_output
+from scurry.importers.outputs import Outputs, choose_output, import_outputs
 
 _ACCEPTED = (
     "scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting and HistGradientBoosting estimators, "
@@ -22,6 +23,7 @@ _ACCEPTED = (
 )
 
 
+@overload
 def from_model(
     model_or_path: Any,
     *,
@@ -29,7 +31,28 @@ def from_model(
     categories: Mapping[str, ArrayLike] | None = None,
     rows: str | None = None,
     output: int | None = None,
-) -> Forest:
+) -> Forest: ...
+
+
+@overload
+def from_model(
+    model_or_path: Any,
+    *,
+    feature_names: Sequence[str] | None = None,
+    categories: Mapping[str, ArrayLike] | None = None,
+    rows: str | None = None,
+    output: Literal["all"],
+) -> Outputs: ...
+
+
+def from_model(
+    model_or_path: Any,
+    *,
+    feature_names: Sequence[str] | None = None,
+    categories: Mapping[str, ArrayLike] | None = None,
+    rows: str | None = None,
+    output: int | Literal["all"] | None = None,
+) -> Forest | Outputs:
     """Import a trained tree ensemble exactly.
 
     Parameters
@@ -51,13 +74,13 @@ def from_model(
     rows : {None, "float32", "float64"}
         For a pipeline: the type of the floats in the rows to come, because transformers compute with each in its own
         precision. None is float64, and float32 as well where that gives the same labels. Other rows are refused.
-    output : int, optional
-        For a model with several targets: the number of the one that the forest predicts.
+    output : int or "all", optional
+        For a model with several targets: the number of the one that the forest predicts, or a forest for each.
 
     Returns
     -------
-    Forest
-        Its labels equal the model's on every row; its probabilities within 1e-6.
+    Forest or Outputs
+        Its labels equal the model's on every row; its probabilities within 1e-6. `Outputs` only for ``output="all"``.
 
     Examples
     --------
@@ -73,9 +96,51 @@ def from_model(
     if rows is not None:
         check_choice("rows", rows, ("float32", "float64"))
     check_instance("categories", {} if categories is None else categories, Mapping)
+    if isinstance(output, str):
+        check_choice("output", output, ("all",))
+        return import_outputs(
+            lambda at: from_model(
+                model_or_path, feature_names=feature_names, categories=categories, rows=rows, output=at
+            )
+        )
     given = dict(categories or {})
     forest = _import(model_or_path, given, rows, output)
     return forest if feature_names is None and not given else _add_names(forest, feature_names, given)
+
+
+def import_for(model: Any, X: Any) -> Forest:
+    """Import a model for rows like `X`: a pipeline is folded for float32 if that is what their floats are.
+
+    Parameters
+    ----------
+    model : object
+        Whatever `from_model` reads.
+    X : array, DataFrame or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scurry.importers import import_for
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> X = np.linspace(0, 1, 300, dtype=np.float32)[:, None]
+    >>> pipeline = make_pipeline(StandardScaler(), DecisionTreeClassifier()).fit(X, np.arange(300) % 2)
+    >>> import_for(pipeline, X).raw_rows.dtype
+    'float32'
+    """
+    forest = from_model(model)
+    is_for_wide = forest.raw_rows is not None and forest.raw_rows.dtype == "float64"
+    if not is_for_wide or isinstance(model, Forest) or not _has_narrow_floats(X):
+        return forest
+    return from_model(model, rows="float32")
+
+
+def _has_narrow_floats(X: Any) -> bool:
+    frame = as_frame(X)
+    if frame is None:
+        return bool(getattr(X, "dtype", None) == np.float32)
+    return {str(dtype) for dtype in frame.schema.values() if dtype.is_float()} == {"Float32"}
 
 
 def _add_names(forest: Forest, feature_names: Sequence[str] | None, categories: Mapping[str, ArrayLike]) -> Forest:
@@ -146,8 +211,8 @@ def _from_sklearn(model: Any, categories: dict[str, ArrayLike], rows: str | None
 
         return pipelines.import_pipeline(model, rows, lambda last: _import(last, categories, None, output))
     if wrappers.is_wrapper(model):
-        choose_output(output, 1, type(model).__name__)
-        return wrappers.import_wrapper(model, lambda inside: _import(inside, categories, rows))
+        at = choose_output(output, wrappers.count_labels(model), type(model).__name__, is_multilabel=True)
+        return wrappers.import_wrapper(model, lambda inside: _import(inside, categories, rows), at)
     if sklearn.has_model_for_each_output(model):
         at = choose_output(output, len(model.estimators_), type(model).__name__)
         return _import(model.estimators_[at], categories, rows)

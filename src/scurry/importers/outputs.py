@@ -1,12 +1,132 @@
-"""Outputs: which of several targets a forest predicts."""
+"""Outputs: models with several targets, as one forest for each."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
 from scurry.checks import check_count
 from scurry.errors import InputError, UnsupportedModelError
+from scurry.forest import Forest
 
 
-def choose_output(output: int | None, n_outputs: int, kind: str) -> int:
+class ManyOutputsError(UnsupportedModelError):
+    """A model has several targets, and none is chosen.
+
+    Parameters
+    ----------
+    kind : str
+        What messages call the model.
+    n_outputs : int
+    is_multilabel : bool
+        Whether the targets are labels, each of which a row has or has not.
+    """
+
+    def __init__(self, kind: str, n_outputs: int, is_multilabel: bool) -> None:
+        super().__init__(
+            f"this {kind} predicts {n_outputs} targets at once, and a forest one; choose it by "
+            f"scurry.from_model(model, output=0), up to output={n_outputs - 1}, or import a forest for each by "
+            'scurry.from_model(model, output="all")'
+        )
+        self.n_outputs, self.is_multilabel = n_outputs, is_multilabel
+
+
+class Outputs:
+    """The forests of a model with several targets; `from_model` makes it with ``output="all"``.
+
+    Every function of scurry takes one forest: ``scurry.early_exit(outputs[0], …)``.
+
+    Parameters
+    ----------
+    forests : tuple of Forest
+        One for each target.
+    is_multilabel : bool
+        Whether targets are labels, each of which a row has or has not.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, Y = [[0.0], [1.0], [2.0], [3.0]], [["a", "no"], ["a", "yes"], ["b", "no"], ["b", "yes"]]
+    >>> model = RandomForestClassifier(5, random_state=0).fit(X, Y)
+    >>> outputs = scurry.from_model(model, output="all")
+    >>> outputs
+    Outputs(2 forests)
+    >>> bool((outputs.predict(X) == model.predict(X)).all())
+    True
+    """
+
+    def __init__(self, forests: tuple[Forest, ...], is_multilabel: bool = False) -> None:
+        self.forests, self.is_multilabel = forests, is_multilabel
+
+    def __len__(self) -> int:
+        return len(self.forests)
+
+    def __getitem__(self, at: int) -> Forest:
+        return self.forests[at]
+
+    def __iter__(self) -> Iterator[Forest]:
+        return iter(self.forests)
+
+    def __repr__(self) -> str:
+        return f"Outputs({len(self)} forest{'s' if len(self) != 1 else ''})"
+
+    def predict(self, X: Any, n_threads: int | None = 1) -> NDArray[Any]:
+        """Predict the label or value of each row and target, identical to the source model's.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        n_threads : int or None, default 1
+            None uses all cores.
+
+        Returns
+        -------
+        array of shape (n_rows, n_targets)
+        """
+        return np.column_stack([forest.predict(X, n_threads) for forest in self.forests])
+
+    def predict_proba(self, X: Any, n_threads: int | None = 1) -> list[NDArray[np.float64]] | NDArray[np.float64]:
+        """Predict class probabilities, in the form in which scikit-learn has them.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        n_threads : int or None, default 1
+            None uses all cores.
+
+        Returns
+        -------
+        list of float64 arrays of shape (n_rows, n_classes), or float64 array of shape (n_rows, n_targets)
+            For each target the probabilities of its classes; of labels, that a row has each.
+        """
+        shares = [forest.predict_proba(X, n_threads) for forest in self.forests]
+        return np.column_stack([share[:, 1] for share in shares]) if self.is_multilabel else shares
+
+
+def import_outputs(import_output: Callable[[int | None], Forest]) -> Outputs:
+    """Import all targets of a model.
+
+    Parameters
+    ----------
+    import_output : callable
+        Imports the target of this number, or the only one of a model for None.
+
+    Returns
+    -------
+    Outputs
+    """
+    try:
+        return Outputs((import_output(None),))
+    except ManyOutputsError as error:
+        n_outputs, is_multilabel = error.n_outputs, error.is_multilabel
+    return Outputs(tuple(import_output(at) for at in range(n_outputs)), is_multilabel)
+
+
+def choose_output(output: int | None, n_outputs: int, kind: str, *, is_multilabel: bool = False) -> int:
     """Return the number of the target that is wanted.
 
     Parameters
@@ -17,10 +137,12 @@ def choose_output(output: int | None, n_outputs: int, kind: str) -> int:
         The targets of the model.
     kind : str
         What messages call it.
+    is_multilabel : bool
+        Whether the targets are labels, each of which a row has or has not.
 
     Raises
     ------
-    UnsupportedModelError
+    ManyOutputsError
         If there are several, and none is chosen.
     InputError
         If there is no such target.
@@ -32,10 +154,7 @@ def choose_output(output: int | None, n_outputs: int, kind: str) -> int:
     """
     if output is None:
         if n_outputs > 1:
-            raise UnsupportedModelError(
-                f"this {kind} predicts {n_outputs} targets at once, and a forest one; choose it by "
-                f"scurry.from_model(model, output=0), up to output={n_outputs - 1}"
-            )
+            raise ManyOutputsError(kind, n_outputs, is_multilabel)
         return 0
     if check_count("output", output, 0) >= n_outputs:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Reader of skops files: scikit-learn estimators stored without code.
+"""Importer of skops files: scikit-learn estimators stored without code.
 
 A type that neither skops nor scurry trusts raises an error that names it. scurry trusts two more types than skops:
 scikit-learn's trees. Their arrays could make their own `predict` read outside its memory, so they are imported, and
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import zipfile
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
-from scurry.errors import FormatError, UnsupportedModelError, require_extra
+from scurry import skops
 
 _TREES = ["sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor", "sklearn.tree._tree.Tree"]
 
@@ -46,17 +47,11 @@ def load_estimator(path: str | PathLike[str]) -> Any:
     -------
     estimator
     """
-    with require_extra("skops", f"the skops file {path}"):
-        from skops import io
-    try:
-        needed = io.get_untrusted_types(file=path)
-        untrusted = sorted(set(needed) - set(_TREES))
-        if not untrusted:
-            return io.load(path, trusted=needed)
-    except Exception as error:  # whatever a broken file makes of skops, json and numpy
-        raise FormatError(f"{path} is not a readable skops file: {error}") from error
-    raise UnsupportedModelError(
-        f"{path} holds types that are not trusted: {', '.join(untrusted)}. If you trust them, load it with "
-        "skops.io.load(path, trusted=[…]) and pass the estimator; XGBoost and LightGBM models have files of their own, "
-        'written by model.save_model("model.json") and model.booster_.save_model("model.txt")'
+    return skops.load_estimator(
+        Path(path).read_bytes(),
+        _TREES,
+        f"the skops file {path}",
+        "If you trust them, load it with skops.io.load(path, trusted=[…]) and pass the estimator; XGBoost and LightGBM "
+        'models have files of their own, written by model.save_model("model.json") and '
+        'model.booster_.save_model("model.txt")',
     )

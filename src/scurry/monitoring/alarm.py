@@ -1,20 +1,24 @@
-"""The evidence of the latest epoch, kept up to date: what is looked at after every few shadow rows."""
+"""The evidence of the latest epochs, kept up to date: what is looked at after every few shadow rows."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scurry.monitoring.betting import EPOCH, RUN_LENGTH, log_capitals
 from scurry.monitoring.record import Record
-from scurry.monitoring.state import find_evidence
 
 _LOG_EPOCH = math.log(EPOCH)
 
 
 class LatestEvidence:
-    """Whether the counts of a record raise an alarm. It looks at the latest epoch, and remembers those before.
+    """Whether the counts of a record raise an alarm. It looks at the latest epochs, and remembers those before.
+
+    Labels come in any order, and fill epochs that were looked at before. Somebody who looked at every epoch anew each
+    time would look far more often than the bets allow for. So where the promise waits for labels, all that have come
+    are looked at together.
 
     Parameters
     ----------
@@ -36,40 +40,31 @@ class LatestEvidence:
             self._forget()  # labels may come late, so that what was remembered is no longer true
 
     def look(self) -> tuple[bool, bool]:
-        """Return whether an alarm and whether a change is found: now, or since what was looked at before."""
-        n_epochs, found = len(self.record.started), (False, False)
-        if n_epochs and self._n_closed < n_epochs - 2:  # labels came late, or a state was loaded
-            evidence = find_evidence(self.record)
-            found = evidence.alarm_epoch is not None, evidence.change_epoch is not None
-        while self._n_closed < n_epochs:
-            e_value, change = self._measure()
-            limit = 1.0 / (1.0 - self.record.setup.confidence)
-            found = found[0] or e_value >= limit, found[1] or change >= RUN_LENGTH + EPOCH
-            if self._n_closed == n_epochs - 1:
-                break
-            self._close()
-        return found
+        """Return whether an alarm and whether a change is found after one of the epochs not looked at before."""
+        if self._n_closed >= len(self.record.started):
+            return False, False
+        e_values, changes = self._measure()
+        if self.record.setup.promise.NEEDS_LABELS:
+            e_values, changes = e_values[-1:], changes[-1:]
+        limit = 1.0 / (1.0 - self.record.setup.confidence)
+        return bool((e_values >= limit).any()), bool((changes >= RUN_LENGTH + EPOCH).any())
 
-    def _measure(self) -> tuple[float, float]:
-        """Return the e-value and the detector of changes after the epoch that follows those that are closed."""
-        record, epoch = self.record, self._n_closed
-        parts = record.setup.parts
-        e_value, change, begins = 0.0, 0.0, np.isfinite(record.started[epoch])
+    def _measure(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the e-value and the detector of changes after each open epoch, and close all but the last."""
+        record, first = self.record, self._n_closed
+        parts, begins = record.setup.parts, np.isfinite(record.started[first:])
+        e_values, changes = np.zeros(len(begins)), np.zeros(len(begins))
         with np.errstate(over="ignore"):
-            for part, epochs, closed, begun in zip(parts, record.epochs, self._closed, self._begun, strict=True):
-                capitals, started = log_capitals(part, closed + epochs[epoch]), begun
-                if begins:
-                    started = np.logaddexp(begun, _LOG_EPOCH - log_capitals(part, closed))
-                e_value += float(np.exp(capitals).mean()) / len(parts)
-                change += float(np.exp(capitals + started).mean()) / len(parts)
-        return e_value, change
-
-    def _close(self) -> None:
-        """Count the next epoch among those that are over."""
-        record, epoch = self.record, self._n_closed
-        for at, (part, epochs) in enumerate(zip(record.setup.parts, record.epochs, strict=True)):
-            if np.isfinite(record.started[epoch]):
-                before = log_capitals(part, self._closed[at])
-                self._begun[at] = np.logaddexp(self._begun[at], _LOG_EPOCH - before)
-            self._closed[at] = self._closed[at] + epochs[epoch]
-        self._n_closed += 1
+            for at, (part, epochs) in enumerate(zip(parts, record.epochs, strict=True)):
+                counts = self._closed[at] + epochs[first:].cumsum(axis=0)
+                capitals = log_capitals(part, np.concatenate([self._closed[at][None], counts]))
+                before, after = capitals[:-1], capitals[1:]
+                begun = np.where(begins[:, None], _LOG_EPOCH - before, -np.inf)
+                begun[0] = np.logaddexp(begun[0], self._begun[at])
+                begun = np.logaddexp.accumulate(begun, axis=0)
+                e_values += np.exp(after).mean(axis=1) / len(parts)
+                changes += np.exp(after + begun).mean(axis=1) / len(parts)
+                if len(begins) > 1:
+                    self._closed[at], self._begun[at] = counts[-2], begun[-2]
+        self._n_closed += len(begins) - 1
+        return e_values, changes

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from scurry.promises import RowSummary
 
 _RISK = 0.01  # that a feature is named although nothing has changed, over all features
 _N_NAMED = 5  # features and kinds of rows that are named in a text
+_N_CATEGORIES = 3  # of one feature
 
 
 class Drift(NamedTuple):
@@ -91,7 +93,7 @@ class Explanation:
         for name, tallies in (("class", self.by_class), ("stopped after", self.by_trees)):
             for tally in [tally for tally in tallies if tally.n_changed][:_N_NAMED]:
                 times = f", {tally.rate / self.rate:.2g} times the mean" if self.rate else ""
-                what = f"{tally.name} trees" if name != "class" else repr(tally.name)
+                what = repr(tally.name) if name == "class" else f"{tally.name} tree{'s' * (tally.name != 1)}"
                 lines[f"{name} {what}"] = (
                     f"{tally.n_changed:,} of {tally.n_shadow:,} shadow rows changed ({format_share(tally.rate)}{times})"
                 )
@@ -115,7 +117,9 @@ def explain(predictor: Predictor, state: State, kept: Kept) -> Explanation:
     recent = recent if len(recent) else kept
     summary = None if certificate is None else certificate.rows
     note = ""
-    if not len(kept):
+    if not state.n_shadow:
+        note = "there are no shadow rows yet"
+    elif not len(kept):
         note = "no shadow rows are kept, so that features cannot be compared"
     elif summary is None or summary.quantiles.shape[0] != forest.n_features:
         note = "the certificate has no summary of its calibration rows"
@@ -143,13 +147,25 @@ def compare_features(forest: Forest, summary: RowSummary, rows: NDArray[np.float
     # The summary was made in float32.
     values = np.asarray(rows).astype(np.float32).astype(np.float64)
     return [
-        _compare(str(forest.titles[j]), values[:, j], summary.quantiles[j], float(summary.missing[j]), limit)
+        _compare(
+            str(forest.titles[j]),
+            values[:, j],
+            summary.quantiles[j],
+            float(summary.missing[j]),
+            limit,
+            forest.categories.get(j, ()),
+        )
         for j in range(n_features)
     ]
 
 
 def _compare(
-    name: str, values: NDArray[np.float64], quantiles: NDArray[np.float64], missing: float, limit: float
+    name: str,
+    values: NDArray[np.float64],
+    quantiles: NDArray[np.float64],
+    missing: float,
+    limit: float,
+    categories: Sequence[Any] | NDArray[Any],
 ) -> Drift:
     is_missing = np.isnan(values)
     share = float(is_missing.mean())
@@ -171,18 +187,30 @@ def _compare(
     distance = float(max(fallen[at], risen[at]))
     if distance <= drift.distance:
         return drift
-    value = format_number(float(quantiles[at]))
-    if fallen[at] >= risen[at]:
-        text = (
-            f"{format_share(below[at])} of shadow rows are below {value}, at most {format_share(levels[at])} of "
-            "calibration rows"
-        )
+    value, is_below = float(quantiles[at]), fallen[at] >= risen[at]
+    ours, most = (below[at], levels[at]) if is_below else (1 - not_above[at], 1 - levels[at])
+    if len(categories):
+        # Rows hold codes, which mean nothing to a reader.
+        side = known[known < value] if is_below else known[known > value]
+        where = f"have {_name_categories(side, categories)}"
     else:
-        text = (
-            f"{format_share(1 - not_above[at])} of shadow rows are above {value}, at most "
-            f"{format_share(1 - levels[at])} of calibration rows"
-        )
+        where = f"are {'below' if is_below else 'above'} {format_number(value)}"
+    text = f"{format_share(ours)} of shadow rows {where}, at most {format_share(most)} of calibration rows"
     return Drift(name, distance, limit, text)
+
+
+def _name_categories(codes: NDArray[np.float64], categories: Sequence[Any]) -> str:
+    """Return the categories that these codes stand for as a text, the most frequent first."""
+    found, counts = np.unique(codes, return_counts=True)
+    is_known = (found >= 0) & (found < len(categories))
+    ordered = found[is_known][np.argsort(-counts[is_known], kind="stable")].astype(np.intp).tolist()
+    names = [repr(np.asarray(categories)[code].item()) for code in ordered[:_N_CATEGORIES]]
+    n_others = len(ordered) - len(names)
+    if n_others:
+        names.append(f"one of {n_others} other categor{'y' if n_others == 1 else 'ies'}")
+    if not is_known.all():
+        names.append("a value that is none of the model's categories")
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def _sort(tallies: tuple[Tally, ...]) -> tuple[Tally, ...]:

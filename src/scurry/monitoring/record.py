@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
+from types import UnionType
 from typing import Any, Self
 
 import numpy as np
@@ -120,6 +121,12 @@ class Kept:
         units: NDArray[np.int64] = np.concatenate([np.zeros(min(len(self), 1), np.int64), is_next.cumsum()])
         return units
 
+    def find(self, number: int, origin: int) -> int | None:
+        """Return the place of a row; None if it is not kept."""
+        first, end = (int(np.searchsorted(self.numbers, number, side)) for side in ("left", "right"))
+        place = first + int(np.searchsorted(self.origins[first:end], np.uint64(origin)))
+        return place if place < end and self.origins[place] == origin else None
+
     def where(self, chosen: NDArray[Any]) -> Self:
         """Return some of the rows: a mask, or indices."""
         return type(self)(*(getattr(self, f.name)[chosen] for f in fields(self)))
@@ -127,11 +134,15 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class Waiting:
-    """A shadow row whose label is awaited: its number and the classes answered, by the predictor and by all trees."""
+    """A shadow row whose label is awaited, with the classes that the predictor and all trees answer.
+
+    Its number and its process are those of `Kept`.
+    """
 
     number: int
     answer: int
     full: int
+    origin: int
 
 
 class Record:
@@ -161,23 +172,25 @@ class Record:
         self.alarm_number: int | None = None
         self.change_number: int | None = None
         self._kept = [Kept.empty(setup)]
+        self._n_more = 0  # rows behind the first part, which `kept` joins
 
     @property
     def kept(self) -> Kept:
         """The shadow rows that are kept, by their numbers."""
         if len(self._kept) > 1:
-            self._kept = [Kept.join(self._kept, self.setup.max_kept)]
+            self.replace_kept(Kept.join(self._kept, self.setup.max_kept))
         return self._kept[0]
 
     def keep(self, rows: Kept) -> None:
         """Keep rows, and forget the oldest ones if there are too many."""
         self._kept.append(rows)
-        if sum(map(len, self._kept)) > 2 * self.setup.max_kept:
-            self._kept = [self.kept]
+        self._n_more += len(rows)
+        if self._n_more > self.setup.max_kept:
+            self.replace_kept(self.kept)
 
     def replace_kept(self, kept: Kept) -> None:
         """Replace all rows that are kept."""
-        self._kept = [kept]
+        self._kept, self._n_more = [kept], 0
 
     @property
     def is_raised(self) -> bool:
@@ -307,6 +320,7 @@ class Record:
             "by_class": self.by_class,
             "by_trees": self.by_trees,
             "waiting": np.array(waiting, np.int64).reshape(-1, 3),
+            "waiting_origins": np.array([row.origin for row in self.waiting.values()], np.uint64),
         }
         arrays |= {f"epochs_{at}": counts for at, counts in enumerate(self.epochs)}
         return header, arrays | {f"kept_{f.name}": getattr(kept, f.name) for f in fields(kept)}
@@ -348,8 +362,9 @@ class Record:
             classes=tuple(given["classes"]),
             **{name: given[name] for name in _PLAIN},
         )
-        if not 0 < setup.share <= 1 or setup.row_dtype not in ("float32", "float64") or not setup.parts:
-            raise FormatError("it has impossible settings")
+        _check_setup(setup)
+        # Before anything of that size is made.
+        by_trees = _read_array(container, "by_trees", (setup.n_trees + 1, 2))
         record = cls(setup, int(container.field("seed", str)))
         for name in _NUMBERS:
             setattr(record, name, container.field(name, int))
@@ -362,14 +377,27 @@ class Record:
             _read_array(container, f"epochs_{at}", (n_epochs, len(part.losses))) for at, part in enumerate(setup.parts)
         ]
         record.by_class = _read_array(container, "by_class", (len(setup.classes), 2))
-        record.by_trees = _read_array(container, "by_trees", (setup.n_trees + 1, 2))
+        record.by_trees = by_trees
         dtypes = {"rows": np.dtype(setup.row_dtype).type} | _KEPT_DTYPES
         kept = Kept(*(container.array(f"kept_{f.name}", dtypes[f.name]) for f in fields(Kept)))
         if kept.rows.shape[1:] != (setup.n_features,) or len({len(getattr(kept, f.name)) for f in fields(kept)}) != 1:
             raise FormatError("its kept rows do not fit together")
         record._kept = [kept]
         ids, waiting = unpack_values(container.field("waiting", dict)).tolist(), container.array("waiting", np.int64)
-        record.waiting = {name: Waiting(*map(int, row)) for name, row in zip(ids, waiting, strict=True)}
+        origins = np.full(len(waiting), record.origin, np.uint64)  # early files do not say
+        if container.has_array("waiting_origins"):
+            origins = container.array("waiting_origins", np.uint64)
+        record.waiting = {
+            name: Waiting(int(number), int(answer), int(full), int(origin))
+            for name, (number, answer, full), origin in zip(ids, waiting, origins, strict=True)
+        }
+        n_classes = len(setup.classes)
+        if ((kept.labels < UNKNOWN) | (kept.labels >= n_classes)).any() or (
+            (waiting[:, 1:] < 0) | (waiting[:, 1:] >= n_classes)
+        ).any():
+            raise FormatError("it names classes that there are not")
+        if min(getattr(record, name) for name in _NUMBERS) < 0 or (kept.numbers < 0).any() or (waiting < 0).any():
+            raise FormatError("it has numbers below 0")
         return record
 
 
@@ -382,6 +410,26 @@ _KEPT_DTYPES: dict[str, type] = {
     "trees": np.int32,
     "labels": np.int32,
 }
+
+
+def _check_setup(setup: Setup) -> None:
+    """Raise an error unless the settings of a file are such as a watch makes."""
+    wanted: dict[str, type | UnionType] = dict.fromkeys(("max_kept", "n_trees", "n_features"), int)
+    wanted |= {"digest": str, "row_dtype": str, "share": int | float, "confidence": int | float, "window": int | None}
+    is_sound = all(
+        isinstance(getattr(setup, name), kind) and not isinstance(getattr(setup, name), bool)
+        for name, kind in wanted.items()
+    )
+    if not (
+        is_sound
+        and 0 < setup.share <= 1
+        and 0 < setup.confidence < 1
+        and min(setup.max_kept, setup.n_trees, setup.n_features) >= 0
+        and (setup.window is None or setup.window > 0)
+        and setup.row_dtype in ("float32", "float64")
+        and setup.parts
+    ):
+        raise FormatError("it has impossible settings")
 
 
 def _read_array(container: Container, name: str, shape: tuple[int, int]) -> Counts:

@@ -140,7 +140,10 @@ class State:
                 f"{_format_rate(part.rate)} ({_format_rate(part.lower)} to {_format_rate(part.upper)}), promised "
                 f"{_format_rate(part.max_rate)}; {part.n_broken:,} of {part.n_shadow:,} {part.unit}{mended}"
             )
-        lines["evidence"] = f"e-value {format_e_value(self.e_value)}; the alarm is at {1 / (1 - self.confidence):.4g}"
+        lines["evidence"] = (
+            f"e-value {format_e_value(self.e_value)} over all rows; the alarm is at {1 / (1 - self.confidence):.4g}"
+            + ("; the detector of changes has raised its own" if self.change else "")
+        )
         if self.n_waiting:
             lines["labels awaited"] = f"{self.n_waiting:,}"
         return lines
@@ -189,9 +192,13 @@ def find_evidence(record: Record) -> Evidence:
     seen = [
         None if number is None else record.epoch_of(number) for number in (record.alarm_number, record.change_number)
     ]
-    epochs = [
-        int(raised.argmax()) if raised.any() else epoch for raised, epoch in zip((alarms, found), seen, strict=True)
-    ]
+    epochs: list[int | None] = []
+    for raised, epoch in zip((alarms, found), seen, strict=True):
+        if record.setup.promise.NEEDS_LABELS:
+            # Labels that come late fill earlier epochs, so that only all of them together count; see LatestEvidence.
+            epochs.append(int(raised.argmax()) if epoch is None and raised[-1] else epoch)
+        else:
+            epochs.append(int(raised.argmax()) if raised.any() else epoch)
     return Evidence(float(e_values[-1]), *epochs)
 
 

@@ -36,7 +36,7 @@ class Watch:
     """A predictor whose promise is tested while it predicts; `scurry.watch` makes it. Safe to use from several threads.
 
     A random share of the rows, the shadow rows, is evaluated by the full model too. Which rows these are depends on the
-    seed and on the numbers of rows alone. They are evaluated together, 64 to 512 at a time,
+    seed and on the numbers of rows alone. They are evaluated together, 64 to 1024 at a time,
     and at the latest when `state` is read.
 
     Parameters
@@ -65,6 +65,7 @@ class Watch:
     def __init__(self, predictor: Predictor, record: Record, on_alarm: OnAlarm = "warn") -> None:
         self.predictor = predictor
         self._record, self._lock, self._counting = record, RLock(), Counting(predictor, record)
+        self._saving = RLock()  # of two threads that save, the later state stays
         self.on_alarm = on_alarm
 
     @classmethod
@@ -384,9 +385,11 @@ class Watch:
         ----------
         path : str or path
         """
-        with self._flushed():
-            parts = self._record.to_parts()
-        self._record.write(path, *parts)
+        with self._saving:
+            with self._flushed():
+                # Other threads may count while the file is written.
+                parts = self._record.copy().to_parts()
+            self._record.write(path, *parts)
 
     @classmethod
     def load(cls, path: str | PathLike[str], predictor: Predictor, *, on_alarm: OnAlarm = "warn") -> Watch:
@@ -465,18 +468,21 @@ class Watch:
         with self._lock:
             if not self._counting.draw(rows, ids, groups, answers):
                 return
-            self._counting.evaluate()
+            self._counting.judge()
             raised = self._raise_alarm()
         self._act(raised)
 
     @contextmanager
     def _flushed(self) -> Iterator[None]:
         """Hold the lock for a block, with all shadow rows drawn so far counted; act on an alarm behind it."""
-        with self._lock:
-            self._counting.evaluate()
-            raised = self._raise_alarm()
-            yield
-        self._act(raised)
+        raised = None
+        try:
+            with self._lock:
+                self._counting.evaluate()
+                raised = self._raise_alarm()
+                yield
+        finally:  # an alarm is raised once, also if the block fails
+            self._act(raised)
 
     def _raise_alarm(self) -> State | None:
         """Return the state if an alarm is raised now, and none was before."""
@@ -489,6 +495,7 @@ class Watch:
             record.change_number = latest
         if was_raised or not record.is_raised:
             return None
+        self._counting.evaluate()  # what follows reads all that is known
         self._active = self._find_active()
         return read_state(record)
 
@@ -514,10 +521,10 @@ class Watch:
 def _check_share(share: Any) -> float:
     if not is_number(share) or not 0.0 < share <= 1.0:
         hint = ""
-        if is_number(share):
-            hint = (
-                "; with 0 nothing would be watched" if share == 0 else f". Did you mean {share / 100:g} ({share:g} %)?"
-            )
+        if is_number(share) and share == 0:
+            hint = "; with 0 nothing would be watched"
+        elif is_number(share) and 1 < share <= 100:
+            hint = f". Did you mean {share / 100:g} ({share:g} %)?"
         raise InputError(f"share must be in (0, 1], got {share!r}{hint}", argument="share")
     return float(share)
 

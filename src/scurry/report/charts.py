@@ -138,11 +138,14 @@ class Chart:
         path = "".join(f"M{a:.1f} {b:.1f}V{c:.1f}" for a, b, c in zip(px, bottom, top, strict=True))
         self._parts.append(tag("path", d=path, class_=f"strip {style}"))
 
-    def draw_guide(self, y: float, text: str) -> None:
-        """Draw a dotted line across, with a text that says what it means."""
+    def draw_guide(self, y: float, text: str = "") -> None:
+        """Draw a dotted line across, with a text that says what it means unless a legend does."""
         (left, right), (height, _) = self.place([self.x.low, self.x.high], [y, y])
         self._parts.append(tag("path", d=f"M{left:.1f} {height:.1f}H{right:.1f}", class_="guide"))
-        self._parts.append(tag("text", text, x=f"{right:.1f}", y=f"{height - 5:.1f}", text_anchor="end", class_="note"))
+        if text:
+            self._parts.append(
+                tag("text", text, x=f"{right:.1f}", y=f"{height - 5:.1f}", text_anchor="end", class_="note")
+            )
 
     def draw_marker(self, x: float, y: float, name: str) -> None:
         """Draw a point that the page's script can move."""

@@ -18,6 +18,14 @@ from scurry.report.markup import Markup, join, tabulate, tag
 from scurry.version import read_version
 
 _N_LISTED = 10
+_MOST_STRETCHES, _LEAST_STRETCHES = 30, 6
+_EXPECTED = 5  # rows of a stretch that the promise lets break it: with fewer, its rate says next to nothing
+
+
+_WHAT_NOW = (
+    "watch.recalibrate() certifies a new predictor on the shadow rows since the alarm, or says how many are missing. "
+    'Until then, on_alarm="full" answers with all trees.'
+)
 
 
 def title(watch: Watch) -> str:
@@ -28,7 +36,9 @@ def title(watch: Watch) -> str:
 
 def render(watch: Watch) -> Markup:
     """Render everything between the title and the end of the page."""
-    state, history, explanation = watch.state, watch.history(), watch.explain()
+    state, explanation = watch.state, watch.explain()
+    n_stretches = int(state.n_shadow * state.max_rate / _EXPECTED)
+    history = watch.history(min(max(n_stretches, _LEAST_STRETCHES), _MOST_STRETCHES))
     return join(
         _render_tiles(state),
         _render_promise(watch, state),
@@ -48,7 +58,7 @@ def _render_tiles(state: State) -> Markup:
         ("rows predicted", f"{state.n_rows:,}", f"{state.n_shadow:,} of them evaluated in full"),
         (
             "rate",
-            format_share(state.rate),
+            format_share(state.rate) if state.n_shadow else "not known yet",
             f"{format_share(state.lower)} to {format_share(state.upper)}, promised {format_percent(state.max_rate)}",
         ),
         (
@@ -91,6 +101,7 @@ def _render_promise(watch: Watch, state: State) -> Markup:
         "promise",
         "Promised and measured",
         tag("p", tag("strong", "The promise: "), watch.predictor.promise.describe()),
+        None if not state.is_raised else tag("p", tag("strong", "What now: "), _WHAT_NOW),
         tabulate(header, rows, caption=caption, n_text=2),
     )
 
@@ -110,7 +121,7 @@ def _render_history(state: State, history: History) -> Markup | None:
     rate.draw_strips(middle, history.lower, np.minimum(history.upper, high), "positive")
     rate.draw_line(middle, history.rate, "main")
     rate.draw_dots(middle, history.rate, "large")
-    rate.draw_guide(history.max_rate, f"promised: at most {format_percent(history.max_rate)}")
+    rate.draw_guide(history.max_rate)
     limit = 1 / (1 - state.confidence)
     evidence = _draw_evidence("e-value", across, middle, history.e_value, limit)
     detector = _draw_evidence("detector of changes", across, middle, history.detector, RUN_LENGTH)
@@ -123,7 +134,11 @@ def _render_history(state: State, history: History) -> Markup | None:
         (
             "The rate over time",
             rate,
-            [("positive", "bounds of each stretch alone"), *alarm],
+            [
+                ("guide", f"promised: at most {format_percent(history.max_rate)}"),
+                ("positive", "bounds of each stretch alone"),
+                *alarm,
+            ],
             f"{history.what[:1].upper()}{history.what[1:]}, in stretches of rows.",
         ),
         (
@@ -189,7 +204,9 @@ def _render_features(explanation: Explanation) -> Markup:
     )
 
 
-def _render_tallies(state: State) -> Markup:
+def _render_tallies(state: State) -> Markup | None:
+    if not state.n_shadow:
+        return None
     tables = [
         _tabulate_tallies("Class", [(str(t.name), t) for t in state.by_class]),
         _tabulate_tallies("Trees evaluated", [(f"{t.name:,}", t) for t in state.by_trees]),
@@ -218,4 +235,6 @@ def _render_settings(watch: Watch, state: State) -> Markup:
         "written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
     rows: list[list[object]] = [[name, value] for name, value in facts.items()]
-    return _section("settings", "Settings", tabulate(["Setting", "Value"], rows, caption="Settings", n_text=2))
+    return _section(
+        "settings", "Settings", tabulate(["Setting", "Value"], rows, caption="What was watched, and how", n_text=2)
+    )

@@ -38,7 +38,8 @@ class Receipt:
     is_certain : bool
         Whether the trees that are left cannot change the label, whatever they give. Else it is promised.
     margin : float or None
-        How far the score is from another label: from the decision, or from the second best class. None for a value.
+        How far the score is from another label: from the decision, or from the second best class. None for a value, and
+        where members of the model decide.
     features : int64 array of shape (n_used,)
         The features that were tested.
     contributions : float64 array of shape (n_features,) or (n_features, n_classes)
@@ -46,7 +47,8 @@ class Receipt:
     start : float or float64 array of shape (n_classes,)
         The score at the roots: what the trees evaluated give on average over their training rows.
     estimated : float or float64 array of shape (n_classes,)
-        What the plan adds for the trees that were not evaluated. For rows that were evaluated in full, rounding.
+        What the plan adds for the trees that were not evaluated. For rows that were evaluated in full it is rounding,
+        or what makes a score speak for the label that trees have voted for.
     names : tuple of str
         What each feature is called.
     """
@@ -67,9 +69,11 @@ class Receipt:
 
     def describe(self) -> str:
         """Return the receipt as a text, with the features that contributed most."""
-        sure = "certain: no tree that is left can change it" if self.is_certain else "promised, not certain"
+        sure = "promised, not certain" if self.stop_reason == "decided" else "what is known so far"
+        if self.is_certain:
+            sure = "certain: no tree that is left can change it" if len(self.trees) < self.n_trees else "of all trees"
         lines = {
-            "answer": f"{self.answer}, {sure if self.margin is not None else self.stop_reason}",
+            "answer": f"{self.answer}, {sure}",
             "stopped": f"after {len(self.trees)} of {self.n_trees} trees ({self.stop_reason})",
             "features used": f"{len(self.features)} of {len(self.names)}",
         }
@@ -188,7 +192,7 @@ def _as_score(forest: Forest, plan: Plan, outputs: NDArray[np.float64]) -> Any:
 
 
 def _find_margin(forest: Forest, plan: Plan, score: Any) -> float | None:
-    if not forest.is_classifier or forest.n_classes < 2 or forest.wrapper is not None:
+    if not forest.is_classifier or forest.n_classes < 2 or _members_decide(forest):
         return None
     if np.ndim(score):
         second, first = np.sort(score)[-2:]
@@ -198,9 +202,14 @@ def _find_margin(forest: Forest, plan: Plan, score: Any) -> float | None:
     return abs(float(score) - forest.decision_threshold)
 
 
+def _members_decide(forest: Forest) -> bool:
+    """Whether labels come from members, so that sums of trees only stand for them."""
+    return forest.wrapper is not None and forest.wrapper.decides
+
+
 def _is_certain(forest: Forest, plan: Plan, leaves: NDArray[np.int32], trees: NDArray[np.int32]) -> bool:
     """Return whether no leaves of the trees that are left can lead to another label."""
-    if not forest.is_classifier or forest.wrapper is not None or plan.ranks_groups:
+    if not forest.is_classifier or _members_decide(forest) or plan.ranks_groups:
         return False
     if not plan.in_plan_order:
         return True  # such a rule stops by bounds of the leaves that rows of a cell can reach

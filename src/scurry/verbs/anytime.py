@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from scurry.checks import RandomState, check_choice, draw_seed
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
-from scurry.importers import from_model
 from scurry.orders.search import StepOrder, find
 from scurry.plan import Plan, StepRule
-from scurry.predictor import Predictor
+from scurry.predictor import Predictor, read_forest
 from scurry.promises import Certificate, StepMeasurement
 from scurry.runners.steps import StepRunner
 
@@ -85,8 +84,9 @@ def anytime(
     check_choice("objective", objective, OBJECTIVES)
     if objective == "time" and order != "auto":
         raise InputError(f'objective="time" needs order="auto", got {order!r}: the other orders know only steps')
-    forest = from_model(model)
-    forest.refuse_wrapper("answer after any step")
+    forest = read_forest(model, X_order)
+    if forest.wrapper is not None and forest.wrapper.decides:
+        forest = forest.as_sum("answer after any step")
     rows = as_rows(forest, X_order)
     costs = step_costs(forest, rows) if objective == "time" and len(rows) > 0 else None
     if readout is None:

@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike
 
 from scurry.checks import RandomState
 from scurry.errors import InfeasibleError, InputError
-from scurry.importers import from_model
 from scurry.plan import Plan
-from scurry.predictor import Predictor
-from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Promise, Recall, TopK, Values
+from scurry.predictor import Predictor, read_forest
+from scurry.promises import Accuracy, Certain, Cost, Labels, LabelsPerClass, Promise, Recall, TopK, Values
+from scurry.promises.kinds import read_promise
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
 from scurry.verbs.planners.by_accuracy import plan_by_accuracy
 from scurry.verbs.planners.by_bounds import plan_by_bounds
@@ -26,10 +26,11 @@ from scurry.verbs.planners.by_scores import (
     plan_by_scores,
     spent_by,
     split_to_choose,
+    split_to_fit,
 )
 from scurry.verbs.planners.by_values import plan_by_values, summed
 from scurry.verbs.planners.by_votes import plan_by_votes, plan_without_rows
-from scurry.verbs.planners.score_maps import with_score_map
+from scurry.verbs.planners.score_maps import with_quality, with_score_map
 from scurry.verbs.planners.sentinels import can_refit
 
 
@@ -41,7 +42,7 @@ def early_exit(
     X_fit: Any = None,
     groups: ArrayLike | None = None,
     by: str | ArrayLike | None = None,
-    promise: Promise | None = None,
+    promise: Promise | str | None = None,
     max_disagreement: float = DEFAULT_RATE,
     method: str = "auto",
     confidence: float | None = DEFAULT_CONFIDENCE,
@@ -79,9 +80,10 @@ def early_exit(
     by : str or array of shape (n_rows,), optional
         The subgroup of each row of `X_cal`, such as the region, or the name of a column of a frame `X_cal`. The promise
         then holds in every subgroup at once. For promises about labels that change.
-    promise : Promise, optional
-        What may change, and how surely: one of the kinds in `scurry.promises`. The next argument and `confidence` are
-        the short form of ``scurry.promises.Labels(0.005, confidence=0.95)``; pass one or the other.
+    promise : Promise or str, optional
+        What may change, and how surely: one of the kinds in `scurry.promises`, or its text, such as
+        ``"recall(yes)<=1%"`` (see `scurry.promises.Promise.parse`). The next argument and `confidence` are the short
+        form of ``scurry.promises.Labels(0.005, confidence=0.95)``; pass one or the other.
     max_disagreement : float in [0, 1), default 0.001
         The largest share of rows whose label may change: 0.001 is one in a thousand.
     method : {"auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan", "sentinels"}
@@ -149,11 +151,13 @@ def early_exit(
     >>> bool((run.labels != model.predict(X[8000:])).mean() < 0.02), run.mean_trees < 40
     (True, True)
     """
+    forest = read_forest(model, X_cal)
     options = ExitOptions(
-        promise=promise,
+        promise=read_promise(promise, forest.classes, confidence),
         max_disagreement=max_disagreement,
         method=method,
-        confidence=confidence,
+        # The promise that a text asks for has it.
+        confidence=DEFAULT_CONFIDENCE if isinstance(promise, str) else confidence,
         shuffle=shuffle,
         keep_scores=keep_scores,
         costs=costs,
@@ -163,7 +167,6 @@ def early_exit(
         gamma=gamma,
         random_state=random_state,
     )
-    forest = from_model(model)
     is_other_kind = not isinstance(options.asked, Labels)
     if X_cal is None and is_other_kind and options.asked.rows_needed():
         raise InputError(f"X_cal is needed: rows test what {options.asked!r} promises", argument="X_cal")
@@ -183,7 +186,10 @@ def calibrate(calibration: Calibration) -> Predictor:
         calibration = replace(calibration, forest=summed(calibration.forest))
     planner = _PLANNERS.get(type(calibration.promise))
     if planner is None:
-        raise InputError(f"early_exit cannot promise {calibration.promise!r}", argument="promise")
+        instead = ""
+        if isinstance(calibration.promise, Cost):
+            instead = "; what features cost is promised by scurry.prune(model, X, y, feature_costs=…).at(promise=…)"
+        raise InputError(f"early_exit cannot promise {calibration.promise!r}{instead}", argument="promise")
     return Predictor(calibration.forest, with_score_map(calibration, planner(calibration)))
 
 
@@ -219,6 +225,8 @@ def _choose_plan(calibration: Calibration) -> Plan:
         spent = {method: spent_by(_try_plan(method, choosing)) for method in methods}
         best = min(spent, key=lambda method: spent[method])  # the first if so few rows do not tell
         plan, where = _plan_by(best, certifying), "rows that fitted none of them"
+        if best == "sentinels":  # the rows that certify have no labels there, so that no method can look at them
+            plan = with_quality(calibration, split_to_fit(calibration)[2], plan)
     else:
         plans = {method: _plan_by(method, calibration) for method in methods}
         spent = {method: spent_by(plan) for method, plan in plans.items()}

@@ -36,5 +36,5 @@ def test_responses_that_tie():
 
 def test_what_is_refused():
     X, y = make_data("binary", 120)
-    with pytest.raises(UnsupportedModelError, match="any number of labels"):
+    with pytest.raises(UnsupportedModelError, match="3 targets at once"):
         scurry.from_model(OneVsRestClassifier(COARSE).fit(X, np.c_[y, 1 - y, y]))

@@ -1,5 +1,6 @@
 """Promises for each of several groups: certified counts, misuse, extra rows, subgroups and broken promises."""
 
+import re
 import warnings
 
 import numpy as np
@@ -119,8 +120,12 @@ def test_too_few_rows_of_a_class_say_how_many_more(model):
     fit, cal = X[:2000], X[2000:]
     full = model.predict(cal)
     few = np.concatenate([cal[full == "no"][:3000], cal[full == "yes"][:10]])
-    with pytest.raises(InfeasibleError, match=r"class 'yes' .* Add at least \d+ more calibration rows") as caught:
+    with pytest.raises(InfeasibleError, match=r"class 'yes': .* Add at least \d+ more calibration rows") as caught:
         scurry.early_exit(model, few, X_fit=fit, promise=RARE)
+    # The rate that it names is certified by these rows, and one a little below is not.
+    least = float(re.search(r"or allow a rate for class 'yes' of (\S+) or more", str(caught.value))[1])
+    for rate, enough in ((least, True), (0.97 * least, False)):
+        assert ((1 - rate) ** 10 <= split_risk([3000, 10], [0.02, rate], 0.05)[1]) == enough
     n_more = caught.value.n_rows_needed - 10
     # So many certify a rule that changes none of them, and one fewer does not.
     for more, enough in ((n_more, True), (n_more - 1, False)):
@@ -226,3 +231,9 @@ def test_promises_are_kept(model):
         changed = fast.predict(pool) != full
         n_broken += changed[full == "no"].mean() > 0.02 or changed[full == "yes"].mean() > 0.1
     assert n_broken <= binom.ppf(0.999, n_draws, 0.05)
+
+
+def test_too_few_rows_for_recall_name_the_argument_to_raise(model):
+    X, y = draw(600, 12)
+    with pytest.raises(InfeasibleError, match=r"other labels: at most 0.1 % .* or allow Recall's max_changed of 0\.0"):
+        scurry.early_exit(model, X, y, promise=Recall("yes", 0.3))

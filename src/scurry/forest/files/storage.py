@@ -80,6 +80,10 @@ class Container:
         except (InputError, FormatError) as error:
             raise FormatError(f"{self.path} does not hold a sound {what}: {error}") from error
 
+    def has_array(self, name: str) -> bool:
+        """Return whether there is an array `name`."""
+        return name in self._arrays
+
     def array(self, name: str, dtype: type) -> NDArray[Any]:
         """Return the array `name`, which must have `dtype`."""
         if name not in self._arrays:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -136,8 +136,11 @@ class StoredForest(TreeAnswers):
         return header
 
     @classmethod
-    def from_container(cls, container: Container) -> Self:
-        """Return the forest of a ``.scurry`` file, be it saved alone or with a plan."""
+    def from_container(cls, container: Container, trusted: Collection[str] = ()) -> Self:
+        """Return the forest of a ``.scurry`` file, be it saved alone or with a plan.
+
+        `trusted` are types of a front to trust besides those that skops trusts.
+        """
         with container.reading("forest"):
             classes, names = container.field("classes", dict | None), container.field("feature_names", list | None)
             if names is not None and not all(isinstance(name, str) for name in names):
@@ -148,6 +151,11 @@ class StoredForest(TreeAnswers):
             fields |= {
                 "integer_dtype": container.field("integer_dtype", str) if "integer_dtype" in container.header else None,
                 "raw_rows": RawRows.from_json(container.header["raw_rows"]) if "raw_rows" in container.header else None,
+                "front": (
+                    Front.from_parts(container.header["front"], container.array("front", np.uint8), trusted)
+                    if "front" in container.header
+                    else None
+                ),
                 "feature_names": names,
                 "classes": values.pop("classes", None),
                 # -1 is no feature: the checks refuse it by their own message.
@@ -173,7 +181,7 @@ class StoredForest(TreeAnswers):
             return whole
         forest = cls.__new__(cls)
         forest.__dict__ |= packed.fixed | {"_packed": packed, "tree_depth": packed.tree_depth}
-        forest._set_header(**fields, front=None, wrapper=unpack_members(container, {}, cls))
+        forest._set_header(**fields, wrapper=unpack_members(container, {}, cls))
         check_header(forest)
         if forest.wrapper is not None:
             forest.wrapper.check(forest)

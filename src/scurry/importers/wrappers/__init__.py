@@ -26,7 +26,7 @@ from scurry.errors import UnsupportedModelError
 from scurry.forest import Forest
 from scurry.importers.wrappers import bagging, boosting, calibration, isolation, one_vs_rest, thresholds, voting
 
-__all__ = ["import_wrapper", "is_wrapper"]
+__all__ = ["count_labels", "import_wrapper", "is_wrapper"]
 
 Import = Callable[[Any], Forest]
 
@@ -57,7 +57,13 @@ def is_wrapper(model: Any) -> bool:
     return isinstance(model, (*_IMPORTERS, *_REFUSED))
 
 
-def import_wrapper(model: Any, import_model: Import) -> Forest:
+def count_labels(model: Any) -> int:
+    """Return of how many labels a model says whether a row has them; 1 if it gives each row one of its classes."""
+    is_multilabel = isinstance(model, OneVsRestClassifier) and hasattr(model, "estimators_") and model.multilabel_
+    return len(model.estimators_) if is_multilabel else 1
+
+
+def import_wrapper(model: Any, import_model: Import, label: int = 0) -> Forest:
     """Import a model around other models.
 
     Parameters
@@ -66,6 +72,8 @@ def import_wrapper(model: Any, import_model: Import) -> Forest:
         A fitted Bagging, Voting, AdaBoost, calibrated, thresholded or one-vs-rest model, or an IsolationForest.
     import_model : callable
         Imports the models inside.
+    label : int
+        Of several labels (`count_labels`), the one to predict.
 
     Returns
     -------
@@ -99,6 +107,8 @@ def import_wrapper(model: Any, import_model: Import) -> Forest:
                 f"{name} has its own {method}, so its answers need not be those of the models inside; "
                 "fit the scikit-learn estimator it is derived from"
             )
+    if count_labels(model) > 1:
+        return one_vs_rest.import_label(model, import_model, label)
     # IsolationForest is a kind of Bagging, so the first that fits is the right one.
     found = next(importer for kind, importer in _IMPORTERS.items() if isinstance(model, kind))
     return found(model, import_model)

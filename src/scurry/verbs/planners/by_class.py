@@ -28,7 +28,7 @@ from scipy.stats import binom
 
 from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest
-from scurry.formatting import format_percent
+from scurry.formatting import format_percent, round_up
 from scurry.plan import Plan
 from scurry.promises import GroupTest, Labels, LabelsPerClass, Promise, Recall
 from scurry.runners.rules import ScoreRule
@@ -58,6 +58,8 @@ class _Group:
         Which of the rows that certify belong to it.
     fit_share : float
         About how large a part of the rows that fit rules belongs to it.
+    argument : str
+        How a caller writes the rate.
     """
 
     name: str
@@ -65,6 +67,7 @@ class _Group:
     label: int | None
     rows: NDArray[np.bool_]
     fit_share: float
+    argument: str
 
     @property
     def n_rows(self) -> int:
@@ -172,6 +175,7 @@ def _find_groups(search: ScoreSearch) -> list[_Group]:
             group.label,
             group.rows & (codes == part),
             group.fit_share * float(np.mean(codes == part)),
+            group.argument,
         )
         for part, name in enumerate(parts.names)
         for group in whole
@@ -182,7 +186,7 @@ def _groups_of(
     promise: Promise, forest: Forest, labels: NDArray[Any], y: NDArray[Any] | None, shares: NDArray[np.float64]
 ) -> list[_Group]:
     if isinstance(promise, Labels):
-        return [_Group("", promise.max_changed, None, np.ones(len(labels), np.bool_), 1.0)]
+        return [_Group("", promise.max_changed, None, np.ones(len(labels), np.bool_), 1.0, "a share of")]
     assert forest.classes is not None
     classes = forest.classes.tolist()
     if isinstance(promise, LabelsPerClass):
@@ -193,7 +197,14 @@ def _groups_of(
                 f"promise must have a rate for every class of the model; {missing} are missing", argument="promise"
             )
         return [
-            _Group(f"class {label!r}", rates[code], code, labels == code, max(float(shares[code]), 1e-9))
+            _Group(
+                f"class {label!r}",
+                rates[code],
+                code,
+                labels == code,
+                max(float(shares[code]), 1e-9),
+                f"a rate for class {label!r} of",
+            )
             for code, label in enumerate(classes)
         ]
     assert isinstance(promise, Recall)
@@ -205,6 +216,7 @@ def _groups_of(
         code,
         (labels == code) & (y == code),
         max(float(shares[code]), 1e-9),
+        "Recall's max_loss of",
     )
     others = _Group(
         "other labels",
@@ -212,6 +224,7 @@ def _groups_of(
         1 - code if len(classes) == 2 else None,
         labels != code,
         max(1 - float(shares[code]), 1e-9),
+        "Recall's max_changed of",
     )
     return [found, others]
 
@@ -240,20 +253,35 @@ def _infeasible(calibration: Calibration, groups: Sequence[_Group], risk: float)
     # Without rows to fit, half of the calibration rows are used for that.
     factor = 1 if calibration.has_fit_rows else 2
     unit = calibration.rows.unit
-    asked = f"{format_percent(group.max_rate)} of {group.name} cannot be certified with confidence "
-    asked += f"{calibration.promise.confidence} on the {group.n_rows:,} {unit}s of it that test the promise"
+    asked = (
+        f"{group.name}: at most {format_percent(group.max_rate)} cannot be certified with confidence "
+        f"{calibration.promise.confidence} on the {group.n_rows:,} {unit}s of this kind that test the promise"
+    )
     if more[worst] == 0:
         return InfeasibleError(
-            f"{asked}: even the most cautious rule changes too many of them. Promise more, or pass more rows",
+            f"{asked}: even the most cautious rule changes too many of them. Allow more than {group.argument} "
+            f"{group.max_rate:g}, or pass more rows",
             argument="promise",
         )
-    needed = factor * more[worst]
+    needed, least = factor * more[worst], round_up(_least_rate(groups, worst, risk), 2)
     return InfeasibleError(
-        f"{asked}. Add at least {needed:,} more calibration {unit}s of it (rows of one class alone may be added), or "
-        "promise a larger share",
+        f"{asked}. Add at least {needed:,} more calibration {unit}s of this kind (rows of one class alone may be "
+        f"added), or allow {group.argument} {least:g} or more",
         n_rows_needed=factor * (group.n_rows + more[worst]),
         argument="promise",
     )
+
+
+def _least_rate(groups: Sequence[_Group], at: int, risk: float) -> float:
+    """Return the least rate of one group that its rows certify if none of them changes."""
+    counts = [group.n_rows for group in groups]
+    least, most = groups[at].max_rate, 1.0
+    while most - least > 1e-3 * least:
+        middle = (least + most) / 2
+        rates = [middle if k == at else group.max_rate for k, group in enumerate(groups)]
+        is_enough = counts[at] * np.log1p(-middle) <= np.log(split_risk(counts, rates, risk)[at])
+        least, most = (least, middle) if is_enough else (middle, most)
+    return most
 
 
 def _count_more(groups: Sequence[_Group], at: int, risk: float) -> int:

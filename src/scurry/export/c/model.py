@@ -1,0 +1,401 @@
+"""C model: a predictor or a forest written as C for microcontrollers."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.checks import check_choice, check_number
+from scurry.errors import InputError
+from scurry.export.c.candidates import MIN_AGREEMENT, Candidate, Sizes, choose, list_candidates
+from scurry.export.c.selftest import make_selftest
+from scurry.export.c.source import name_answer
+from scurry.export.columns import INPUTS, check_integers
+from scurry.export.replay import in_percent
+from scurry.forest import Forest, as_rows
+from scurry.importers import from_model
+from scurry.plan import StepRule
+from scurry.predictor import Predictor
+from scurry.promises import Labels, Values
+from scurry.version import read_version
+
+FORMAT = 1
+_MAX_NAME_LENGTH = 20  # NAME_quantize must differ from other names in the 31 characters that a C99 linker compares
+_NAME = re.compile(r"[A-Za-z](_?[A-Za-z0-9])*", re.ASCII)  # C++ reserves double underscores
+# Words of C and C++; standard headers, which a file of that name would replace; device names of Windows.
+_RESERVED = re.compile(
+    r"""auto|break|case|char|const|continue|default|do|double|else|enum|extern|float|for|goto|if|inline|int|long|register|
+    restrict|return|short|signed|sizeof|static|struct|switch|typedef|union|unsigned|void|volatile|while|asm|bool|catch|
+    class|delete|export|false|friend|mutable|namespace|new|operator|private|protected|public|template|this|throw|true|
+    try|typename|using|virtual|main|assert|complex|ctype|errno|fenv|inttypes|iso646|limits|locale|math|setjmp|signal|
+    stdarg|stdbool|stddef|stdint|stdio|stdlib|string|tgmath|time|wchar|wctype|aux|con|nul|prn|com[0-9]|lpt[0-9]""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Export:
+    """What was written; print it.
+
+    Attributes
+    ----------
+    directory : Path
+    name, layout, inputs : str
+    sizes : Sizes
+    agreement : float64 array or None
+        Share of calibration rows with the source's label after 0, 1, … steps. For a regressor, 1 minus the mean
+        squared difference to the source's values divided by their variance.
+    kept : float or None
+        Share of calibration rows with the label that the source's promise compares with, the model's or the full
+        vote's, or with a value as close to the model's as promised. The promise itself was certified for the source.
+        That the C rounds numbers is outside of it.
+    max_error : float or None
+        Of a regressor: the largest difference to the source's value on the calibration rows.
+    candidates : list of Candidate
+        All layouts that were compared, the chosen one first.
+    """
+
+    directory: Path
+    name: str
+    layout: str
+    inputs: str
+    sizes: Sizes
+    agreement: NDArray[np.float64] | None
+    kept: float | None
+    max_error: float | None
+    candidates: list[Candidate]
+
+    def __str__(self) -> str:
+        head = f"{'layout':<14}{'flash, B':>10}{'RAM, B':>8}{'instr./step':>13}{'agreement: least':>18}{'last':>11}"
+        lines = [f"{self.directory / self.name}.c, layout {self.layout}", head]
+        for candidate in self.candidates:
+            sizes, shares = candidate.sizes, candidate.agreement
+            known = ["not measured", ""]
+            if shares is not None:
+                known = [in_percent(candidate.least_agreement), in_percent(shares[-1])]
+            lines.append(
+                f"{candidate.layout.name:<14}{sizes.flash_bytes:>10,}{sizes.ram_bytes:>8,}"
+                f"{sizes.instructions_per_step:>13.1f}{known[0]:>18}{known[1]:>11}"
+            )
+        if self.kept is not None:
+            lines.append(f"of X_cal, {in_percent(self.kept)} keep the promise; its certificate is the source's")
+        if self.max_error is not None:
+            lines.append(f"of X_cal, values differ by at most {self.max_error:.3g} from the source's")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def to_c(
+    pred: Any,
+    directory: str | PathLike[str],
+    *,
+    name: str = "model",
+    layout: str = "auto",
+    inputs: str = "float32",
+    X_cal: Any = None,
+    flash_budget: int | None = None,
+) -> Export:
+    """Write a predictor, forest or model as C99 that needs no library and allocates nothing.
+
+    Parameters
+    ----------
+    pred : Predictor, Forest or model
+        An interrupt can read, and stop, an anytime predictor at any moment. A predictor with early exit stops by
+        itself. A forest, pruned or not, evaluates every tree, and so does whatever `scurry.from_model` reads. An
+        interrupt can stop both between two trees. The value of a regressor is a fixed-point number, times
+        ``2**NAME_FRACTION_BITS``.
+    directory : str or path
+        Created if it does not exist. Gets ``NAME.h``, ``NAME.c``, ``NAME_selftest.h``, ``README.md``, and for `verify`
+        ``NAME.scurry`` and ``NAME.json``.
+    name : str, default "model"
+        Name of the files, and prefix of all identifiers.
+    layout : {"auto", "float32", "int16-uint16", "int16-uint8", "int16-node8", "breadcrumb", "shared16", "shared8"}
+        How thresholds, and the numbers that nodes add, are stored. "float32" has thresholds as the source compares them
+        and 32-bit numbers; the others have 16-bit thresholds and no floating point at all. "int16-node8" keeps an 8-bit
+        number in the node; "breadcrumb" turns an anytime plan into if-else code. "shared16" and "shared8" answer as
+        "int16-uint16" and "int16-uint8" do and take fewer bytes, but a few instructions more for each step: nodes share
+        thresholds, and leaves share values. "auto" takes the layout with the best
+        agreement within `flash_budget`; without a budget, the smallest that answers 99.9 % of `X_cal` as the source
+        does after every step. Before the first step all rows have one answer, which is left out of the comparison.
+    inputs : {"float32", "int16"}
+        What a feature is in C. Rows of "int16" have whole numbers from -32768 to 32767 and no missing values; nodes
+        compare them as they are, and every test is exactly the source's.
+    X_cal : array, DataFrame or sparse matrix of shape (n_rows, n_features), optional
+        Rows to measure the agreement on.
+    flash_budget : int, optional
+        Largest number of bytes of tables and code.
+
+    Returns
+    -------
+    Export
+        Sizes, instructions per step and agreement; the README has them too.
+
+    Warns
+    -----
+    UserWarning
+        If `flash_budget` leaves only layouts that answer less than 99.9 % of `X_cal` as the source does.
+
+    Examples
+    --------
+    >>> import scurry, tempfile
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = RandomForestClassifier(5, max_depth=4, random_state=0).fit(X[:300], y[:300])
+    >>> anyt = scurry.anytime(model, X[300:], y[300:])
+    >>> folder = tempfile.mkdtemp()
+    >>> export = scurry.export.to_c(anyt, folder, layout="int16-uint16", X_cal=X)
+    >>> export.sizes.flash_bytes < 3000 and bool(export.agreement.min() > 0.99)
+    True
+    """
+    check_name(name)
+    if not isinstance(pred, Predictor):
+        pred = Predictor.full(pred if isinstance(pred, Forest) else from_model(pred))
+    pred = _spell_out(pred)
+    if flash_budget is not None:
+        check_number("flash_budget", flash_budget, above=0)
+    check_choice("inputs", inputs, INPUTS)
+    rows = None if X_cal is None else as_rows(pred.forest, X_cal)
+    if rows is not None and inputs == "int16":
+        check_integers(rows, "X_cal")
+    if rows is not None and len(rows) == 0:
+        raise InputError("X_cal has no rows; pass rows like those to come, or leave it out", argument="X_cal")
+    # Thresholds next to zero underflow, as they should. Some packages make numpy raise an error at that.
+    with np.errstate(under="ignore"):
+        options = list_candidates(pred, name, layout, rows, inputs)
+        chosen = choose(options, flash_budget)
+        if flash_budget is not None and chosen.least_agreement < MIN_AGREEMENT:
+            _warn_of_agreement(chosen, options, flash_budget)
+        options.sort(key=lambda option: option is not chosen)
+        export = Export(
+            directory=Path(directory),
+            name=name,
+            layout=chosen.layout.name,
+            inputs=inputs,
+            sizes=chosen.sizes,
+            agreement=chosen.agreement,
+            kept=chosen.kept,
+            max_error=chosen.max_error,
+            candidates=options,
+        )
+        _write(export, pred, chosen, rows)
+    return export
+
+
+def _spell_out(pred: Predictor) -> Predictor:
+    """Return the predictor of a forest that needs nobody to make missing values of low numbers before."""
+    raw = pred.forest.raw_rows
+    if raw is None or not raw.missing_upto:
+        return pred
+    from scurry.importers.pipelines.pieces import spell_out
+
+    if isinstance(pred.plan.stop, StepRule):
+        raise InputError(
+            "an order of steps cannot be exported for this pipeline, whose function makes missing values of low "
+            "numbers: its trees grow by nodes that test for them. Export the forest, or an early exit",
+            argument="pred",
+        )
+    return Predictor(spell_out(pred.forest), pred.plan)
+
+
+def _warn_of_agreement(chosen: Candidate, options: list[Candidate], flash_budget: int) -> None:
+    better = [option for option in options if option.least_agreement > chosen.least_agreement]
+    way_out = "compress the model (scurry.compress), or check that these answers are good enough"
+    if better:
+        best = max(better, key=lambda option: (option.least_agreement, -option.sizes.flash_bytes))
+        way_out = (
+            f"layout {best.layout.name!r} agrees to {in_percent(best.least_agreement)} and needs "
+            f"{best.sizes.flash_bytes:,} bytes; or {way_out}"
+        )
+    warnings.warn(
+        f"within {flash_budget:,} bytes the best layout, {chosen.layout.name!r}, agrees with the source only to "
+        f"{in_percent(chosen.least_agreement)} at its worst step: {way_out}",
+        stacklevel=3,
+    )
+
+
+def _write(export: Export, pred: Predictor, chosen: Candidate, rows: NDArray[Any] | None) -> None:
+    folder, name = export.directory, export.name
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; to_c needs a directory to write to", argument="directory")
+    shares = None if export.agreement is None else export.agreement.tolist()
+    manifest = {
+        "format": FORMAT,
+        "name": name,
+        "layout": export.layout,
+        "inputs": export.inputs,
+        "digest": pred.forest.digest,
+        "scurry": read_version(),
+        "agreement": shares,
+        "max_error": export.max_error,
+    } | asdict(export.sizes)
+    # All texts are made before the first is written, so that an error leaves no part of a model behind.
+    texts = {
+        f"{name}.h": chosen.source.header,
+        f"{name}.c": chosen.source.source,
+        f"{name}_selftest.h": make_selftest(chosen.lowered, pred.forest, name, rows),
+        f"{name}.json": json.dumps(manifest, indent=2) + "\n",
+        "README.md": make_readme(name, chosen, pred),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in texts.items():
+        (folder / file).write_text(text, encoding="utf-8", newline="\n")
+    pred.save(folder / f"{name}.scurry")
+
+
+def check_name(name: object) -> str:
+    """Return `name` if C files and identifiers can be made of it; raise otherwise."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
+        raise InputError(
+            f"name must begin with a letter and have at most {_MAX_NAME_LENGTH} letters, digits and single underscores "
+            f"between them, got {name!r}; for example 'model'",
+            argument="name",
+        )
+    if _RESERVED.fullmatch(name):
+        raise InputError(
+            f"name must not be a word of C or C++, a standard header or a device, got {name!r}; try 'my_{name}'",
+            argument="name",
+        )
+    return name
+
+
+_N_SHOWN = 21
+
+
+def make_readme(name: str, chosen: Candidate, pred: Predictor) -> str:
+    """Return the text of the README."""
+    forest = pred.forest
+    lowered, sizes = chosen.lowered, chosen.sizes
+    draw, is_integer, answer = ", draw" if lowered.takes_draw else "", lowered.columns.is_integer, name_answer(forest)
+    bits = ", each as the bits of a single precision number (copy them with memcpy)"
+    lines = [
+        f"# {name}",
+        "",
+        f"{lowered.n_trees} trees, {lowered.n_nodes:,} nodes, layout `{lowered.layout.name}`. Written by scurry as C99 "
+        "that includes only `<stdint.h>`.",
+        "",
+        "| on a Cortex-M4 | |",
+        "|---|---|",
+        f"| flash: tables | {sizes.table_bytes:,} bytes |",
+        f"| flash: tables and code (estimated) | {sizes.flash_bytes:,} bytes |",
+        f"| RAM: one state and one row | {sizes.ram_bytes:,} bytes |",
+        f"| instructions per step (estimated) | {sizes.instructions_per_step:.1f} |",
+        f"| node tests of a row, at most | {sizes.max_tests:,} |",
+        f"| instructions of a row, at most (estimated) | {sizes.max_instructions:,} |",
+        "",
+        *_describe_agreement(chosen),
+        *_describe_promise(chosen, pred),
+        "## Use",
+        "",
+        "```c",
+        f'#include "{name}.h"',
+        "",
+        f"{name}_raw row[{name.upper()}_N_FEATURES];",
+        *([] if is_integer else [f"{name}_input x[{name.upper()}_N_COLUMNS];"]),
+        f"{name}_state state;",
+        "volatile uint8_t stop = 0;",
+        *(["uint16_t draw; /* a random number, a new one for each row */"] if draw else []),
+        "",
+        *([] if is_integer else [f"{name}_quantize(row, x);"]),
+        f"{name}_init(&state{draw});",
+        f"{name}_run(&state, {'row' if is_integer else 'x'}, &stop);",
+        f"{'uint16_t label' if forest.is_classifier else 'int32_t value'} = {name}_{answer}(&state);",
+        "```",
+        "",
+        f"`row` has {forest.n_features} features, in the order of the model"
+        f"{', as 16-bit integers' if is_integer else bits if lowered.columns.is_quantised else ''}.",
+    ]
+    if not forest.is_classifier:
+        what = "value" if answer == "predict" else f"score, whose function ({forest.link}) is the prediction,"
+        lines.append(f"The {what} is multiplied by 2^{lowered.values.fraction_bits} (`{name.upper()}_FRACTION_BITS`).")
+    if not lowered.is_anytime:
+        lines.append(
+            f"An interrupt may set `stop`: `{name}_run` returns after the tree it is at, and `{name}_{answer}` answers "
+            "by the trees so far. Called again, it continues."
+        )
+    if lowered.is_anytime:
+        where = "each run of steps in one tree" if chosen.layout.if_else else "each step"
+        lines.append(
+            f"An interrupt may call `{name}_{answer}(&state)` at any moment. `{name}_run` returns once `stop` is not "
+            f"0; it checks before {where}. The target must store {lowered.index_bits} bits at once."
+        )
+    lines += [
+        f"`{name}_selftest.h` has rows and labels to test on the target. `scurry.export.verify` compiles all files on "
+        "the host, compares all answers with these tables, and the tables with the source model.",
+        "",
+    ]
+    if forest.classes is not None:
+        cells = (f"| {k} | {_format_cell(label)} |" for k, label in enumerate(forest.classes))
+        lines += ["| label | class |", "|---|---|", *cells, ""]
+    for feature, values in sorted(forest.categories.items()):
+        if len(values):
+            codes = (f"| {code} | {_format_cell(value)} |" for code, value in enumerate(values))
+            lines += [f"| `row[{feature}]` | category |", "|---|---|", *codes, ""]
+    if forest.feature_names is not None:
+        names = (f"| {j} | {_format_cell(feature)} |" for j, feature in enumerate(forest.feature_names))
+        lines += ["| `row[…]` | feature |", "|---|---|", *names, ""]
+    return "\n".join(lines)
+
+
+def _describe_agreement(chosen: Candidate) -> list[str]:
+    shares = chosen.agreement
+    if shares is None:
+        return ["The agreement with the source model was not measured: no calibration rows were given.", ""]
+    if chosen.max_error is not None:
+        return [
+            f"On the calibration rows its values differ by at most {chosen.max_error:.3g} from the source's. The mean "
+            f"squared difference is {1 - shares[-1]:.2g} of the variance of these values"
+            + (f", and at most {1 - shares.min():.2g} after fewer steps." if len(shares) > 1 else "."),
+            "",
+        ]
+    if len(shares) == 1:
+        return [f"It gives {in_percent(shares[0])} of the calibration rows the source's label.", ""]
+    if shares.min() == 1:
+        return ["After every number of steps it gives all calibration rows the source's label.", ""]
+    # An order has hundreds of steps: show evenly spaced ones, and always the worst.
+    worst = 1 + int(shares[1:].argmin())
+    shown = np.unique(np.append(np.linspace(0, len(shares) - 1, _N_SHOWN).astype(np.int64), worst))
+    return [
+        f"Share of calibration rows with the source's label (at worst {in_percent(shares[worst])}, from the first step "
+        "on; before it, all rows have one answer, that of the roots):",
+        "",
+        "| after steps | agreement |",
+        "|---|---|",
+        *(f"| {n_steps} | {in_percent(shares[n_steps])} |" for n_steps in shown),
+        "",
+    ]
+
+
+def _describe_promise(chosen: Candidate, pred: Predictor) -> list[str]:
+    certificate = pred.certificate
+    promise = None if certificate is None else certificate.promise
+    if certificate is None or not isinstance(promise, Labels | Values):
+        return []
+    kept = "On which share of rows it does so was not measured: no calibration rows were given."
+    if chosen.kept is not None and isinstance(promise, Labels):
+        whose = "the model's" if promise.against == "model" else "the full vote's"
+        kept = f"The C gives {in_percent(chosen.kept)} of the calibration rows {whose} label."
+    elif chosen.kept is not None:
+        kept = f"The C gives {in_percent(chosen.kept)} of the calibration rows a value as close to the model's."
+    return [
+        "## What is promised",
+        "",
+        f"{certificate.statement()} This was certified for the predictor that was exported. The C stores numbers in "
+        f"fewer bits, and what that changes is outside the certificate. {kept}",
+        "",
+    ]
+
+
+def _format_cell(label: object) -> str:
+    """Return any text as code that cannot break out of its table cell."""
+    text = json.dumps(str(label)).replace("|", "\\u007c").replace("`", "\\u0060").replace("<", "\\u003c")
+    return f"`{text}`"
