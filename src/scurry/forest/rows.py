@@ -65,7 +65,8 @@ def for_engine(forest: ForestFields, X: Any, find_ranks: Callable[[], _core.Byte
     is_table = (
         hasattr(kind, "__len__") and not issubclass(kind, np.ndarray | list | tuple) and not hasattr(kind, "tocsr")
     )
-    if not is_table or len(X) < _FEW_ROWS or forest.front is not None or forest.wrapper is not None:
+    makes_missing = forest.raw_rows is not None and forest.raw_rows.missing_upto
+    if not is_table or len(X) < _FEW_ROWS or forest.front is not None or forest.wrapper is not None or makes_missing:
         return as_rows(forest, X)
     if (ranks := find_ranks()) is None:
         return as_rows(forest, X)
