@@ -281,3 +281,10 @@ def test_scores_that_are_hardly_numbers():
     X = np.random.default_rng(0).normal(size=(400, 3))
     fast = scurry.early_exit(forest, X, max_disagreement=0.1, method="qwyc", random_state=0)
     assert (fast.predict(X) != forest.predict(X)).mean() <= 0.1
+
+
+def test_the_choice_says_that_it_came_before_the_certificate():
+    assert "certified on other rows, which may take more" in by_scores.explain_choice(
+        "trees", {"qwyc": 33.4, "sentinels": 11.5}
+    )
+    assert "certified" not in by_scores.explain_choice("trees", {"qwyc": 33.4}, "the rows that fitted them")
