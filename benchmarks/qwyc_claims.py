@@ -355,7 +355,8 @@ def _stand_ins(found: Found) -> list[Claim]:
 
 def _notes(found: Found) -> tuple[str, ...]:
     return (
-        "**Repeats.** Figures with one repeat have no interval; more repeats go on from the kept cells. The paper has one run. Repeat 0 has UCI's split of adult; others draw splits of the same sizes. "
+        "**Repeats.** Figures with one repeat have no interval; more repeats go on from the kept cells. "
+        "The paper has one run. Repeat 0 has UCI's split of adult; others draw splits of the same sizes. "
         "Published trees were read off Figure 3, hence the tolerance.",
         *_reading_notes(found),
         "**Stand-ins.** Experiments 3 and 5: census income, 183,755 training and 45,940 test rows, the 16 features of "
