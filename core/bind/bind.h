@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "packed/packed_forest.h"
 #include "runtime/forest_view.h"
 #include "runtime/interrupt.h"
 
@@ -29,6 +30,7 @@ void bind_grow(nb::module_& m);
 void bind_margins(nb::module_& m);
 void bind_one_row(nb::module_& m);
 void bind_orders(nb::module_& m);
+void bind_packed(nb::module_& m);
 void bind_prefix(nb::module_& m);
 void bind_score_map(nb::module_& m);
 void bind_tables(nb::module_& m);
@@ -62,20 +64,26 @@ nb::object array_of(std::vector<T>&& values, std::size_t n_columns = 0) {
   return nb::cast(nb::ndarray<nb::numpy, T>(owned->data(), {owned->size() / n_columns, n_columns}, owner));
 }
 
+// A packed forest and the arrays that it reads, kept alive.
+struct HeldPacked {
+  nb::object arrays;
+  PackedForest forest;
+};
+
 // The arrays of a forest, kept alive, and the view of them that the core works with.
 struct ForestArrays {
-  nb::object arrays;
+  nb::object arrays, packed;
   ForestView view;
 };
 
 template <class Runner>
 RowsView view_of(const Runner& engine, const Rows& rows) {
-  const bool is_float32 = rows.dtype() == nb::dtype<float>();
-  if (!is_float32 && rows.dtype() != nb::dtype<double>()) {
-    throw std::invalid_argument("rows must be float32 or float64");
+  const bool is_float32 = rows.dtype() == nb::dtype<float>(), is_bytes = rows.dtype() == nb::dtype<std::uint8_t>();
+  if (!is_float32 && !is_bytes && rows.dtype() != nb::dtype<double>()) {
+    throw std::invalid_argument("rows must be float32 or float64, or bytes of ByteRanks");
   }
   if (rows.shape(1) != engine.n_features()) throw std::invalid_argument("rows have the wrong number of columns");
-  return {rows.data(), rows.shape(0), rows.stride(0), rows.stride(1), is_float32};
+  return {rows.data(), rows.shape(0), rows.stride(0), rows.stride(1), is_float32, is_bytes};
 }
 
 // Throws if Ctrl-C was pressed. Python's handlers need the interpreter lock, so it is not asked for too often.

@@ -6,10 +6,12 @@
 #include <limits>
 #include <map>
 #include <span>
+#include <stdexcept>
 #include <tuple>
 #include <type_traits>
 
 #include "kernels/kernels.h"
+#include "runtime/byte_rows.h"
 
 namespace scurry {
 namespace {
@@ -29,9 +31,16 @@ Missing missing_of(const ForestView& forest, std::size_t node) {
   return Missing::kNan;
 }
 
+// The next float below one that is not -inf. (nextafterf is a call, and every threshold is rounded.)
+float float_below(float x) {
+  if (x == 0.0f) return -std::numeric_limits<float>::denorm_min();
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  return std::bit_cast<float>(x > 0.0f ? bits - 1 : bits + 1);
+}
+
 float round_down(double x) {
   const float nearest = static_cast<float>(x);
-  return static_cast<double>(nearest) > x ? std::nextafterf(nearest, -std::numeric_limits<float>::infinity()) : nearest;
+  return static_cast<double>(nearest) > x ? float_below(nearest) : nearest;
 }
 
 // The key of the largest float that is not above a number.
@@ -75,6 +84,7 @@ Columns::Columns(const ForestView& forest, Sets sets)
   if (!float32_) sort_thresholds(forest);
   place_missing(forest);
   describe_floats();
+  describe_bytes(forest);
 }
 
 // Makes one column per feature and meaning of NaN in use, or per set and way of missing values. Numeric columns come
@@ -90,9 +100,12 @@ void Columns::collect(const ForestView& forest, Sets sets) {
     if (sets == Sets::kCodes) return Entry(kCodes, feature, missing, -1, false);
     return Entry(kSet, feature, missing, forest.category_set[node], forest.default_left[node] != 0);
   };
+  // Splits of one column follow each other in a packed forest, and often in others: the tree is not searched for them.
+  auto last = index.end();
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     if (forest.left[node] < 0) continue;
-    index.try_emplace(entry_of(node), 0);
+    const auto entry = entry_of(node);
+    if (last == index.end() || last->first != entry) last = index.try_emplace(entry, 0).first;
     // Too many sets, or sets of too many codes: they would take more time and space than looking codes up.
     const std::int32_t set = sets == Sets::kColumns ? forest.category_set[node] : -1;
     if (set < 0) continue;
@@ -128,7 +141,9 @@ void Columns::collect(const ForestView& forest, Sets sets) {
   node_column_.assign(forest.n_nodes(), pad_);
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     if (forest.left[node] < 0) continue;
-    node_column_[node] = index.find(entry_of(node))->second;
+    const auto entry = entry_of(node);
+    if (last == index.end() || last->first != entry) last = index.find(entry);
+    node_column_[node] = last->second;
     columns_[node_column_[node]].is_read = true;
   }
 }
@@ -275,9 +290,46 @@ std::uint32_t Columns::key_of_double(const Column& column, double value) const {
   return rank == 0 ? 0 : key_below(thresholds[rank - 1]) + 1;
 }
 
+// Encodes, for each byte, a row of the numbers that it stands for.
+void Columns::describe_bytes(const ForestView& forest) {
+  constexpr std::size_t kMaxColumns = 1024;  // a kilobyte each
+  const ByteRanks bytes(forest);
+  if (!bytes.available() || size() > kMaxColumns) return;
+  std::vector<double> values(kByteValues * forest.n_features);
+  for (std::size_t byte = 0; byte < kByteValues; ++byte) {
+    for (std::size_t feature = 0; feature < forest.n_features; ++feature) {
+      values[byte * forest.n_features + feature] = bytes.value_of(feature, static_cast<std::uint8_t>(byte));
+    }
+  }
+  AlignedVector<std::uint32_t> keys(kByteValues * stride());
+  encode({values.data(), kByteValues, static_cast<std::ptrdiff_t>(forest.n_features), 1, false}, 0, kByteValues,
+         keys.data());
+  key_of_byte_.resize(kByteValues * size());
+  for (std::size_t c = 0; c < size(); ++c) {
+    for (std::size_t byte = 0; byte < kByteValues; ++byte) {
+      key_of_byte_[c * kByteValues + byte] = keys[byte * stride() + c];
+    }
+  }
+}
+
+bool Columns::encode_bytes(const std::uint8_t* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const {
+  if (key_of_byte_.empty()) throw std::invalid_argument("rows of this forest cannot be bytes");
+  bool any_missing = false;
+  for (std::uint32_t c = 0; c < size(); ++c) {
+    const std::uint32_t* key_of = key_of_byte_.data() + c * kByteValues;
+    const std::uint8_t* from = x + static_cast<std::ptrdiff_t>(columns_[c].feature) * rows.column_stride;
+    std::uint32_t* to = keys + c;
+    for (std::size_t row = 0; row < n; ++row, from += rows.row_stride, to += stride()) *to = key_of[*from];
+    if (!columns_[c].mixed) continue;
+    for (std::size_t row = 0; row < n; ++row) any_missing |= keys[row * stride() + c] == kNanKey;
+  }
+  return any_missing;
+}
+
 bool Columns::encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys,
                      std::size_t ahead) const {
   const auto offset = static_cast<std::ptrdiff_t>(first) * rows.row_stride;
+  if (rows.is_bytes) return encode_bytes(static_cast<const std::uint8_t*>(rows.data) + offset, rows, n, keys);
   if (rows.is_float32) return encode_rows(static_cast<const float*>(rows.data) + offset, rows, n, keys, ahead);
   return encode_rows(static_cast<const double*>(rows.data) + offset, rows, n, keys, ahead);
 }

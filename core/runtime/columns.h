@@ -93,10 +93,10 @@ class Columns {
   bool is_marked(const ForestView& forest, std::size_t node) const {
     return columns_[node_column_[node]].mixed && forest.default_left[node] != 0;
   }
-  void forget_nodes() { node_column_ = {}; }
+  void forget_nodes() { std::vector<std::uint32_t>().swap(node_column_); }  // `= {}` would keep the memory
 
   // Writes keys[row * stride() + column] for rows [first, first + n). Returns whether a walk has to read marks. The
-  // rows `ahead` of these are prefetched where that pays (0: none).
+  // rows `ahead` of these are prefetched where that pays (0: none). Rows may be bytes if the forest takes them.
   bool encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys, std::size_t ahead = 0) const;
 
  private:
@@ -113,6 +113,7 @@ class Columns {
   template <class T>
   void encode_column(const Column& column, const T* x, std::ptrdiff_t x_stride, std::size_t n,
                      std::uint32_t* keys) const;
+  bool encode_bytes(const std::uint8_t* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const;
   void encode_inexact(const FloatColumns& floats, const double* x, std::ptrdiff_t row_stride, std::size_t n,
                       std::uint32_t* keys) const;
   std::uint32_t key_of_double(const Column& column, double value) const;
@@ -124,6 +125,7 @@ class Columns {
   void sort_thresholds(const ForestView& forest);
   void place_missing(const ForestView& forest);
   void describe_floats();
+  void describe_bytes(const ForestView& forest);
 
   std::vector<Column> columns_;
   std::vector<std::uint32_t> node_column_;
@@ -131,6 +133,7 @@ class Columns {
   std::vector<std::uint64_t> filters_;
   std::vector<SetColumns> sets_;
   std::vector<std::uint32_t> set_keys_;
+  std::vector<std::uint32_t> key_of_byte_;  // [column][256]; empty if rows cannot be bytes
   FloatColumns floats_;
   FloatColumns tiled_;  // the same where a value lies in its column's place, not its feature's
   bool float32_;

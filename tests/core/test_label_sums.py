@@ -1,4 +1,4 @@
-"""Labels by integer sums: those of the exact sums, also where classes are tied or nearly so, at every instruction set."""
+"""Labels by integer sums are those of the exact sums, also where classes are nearly tied, at every instruction set."""
 
 import os
 import subprocess
@@ -71,7 +71,7 @@ def test_sums_that_start_apart(n_classes):
 
 @pytest.mark.parametrize("n_classes", [2, 4])
 @pytest.mark.parametrize(
-    "scale, shift", [(1e-200, 0.0), (1e200, 0.0), (-1.0, 0.0), (1.0, -3.0), (1e-3, 1e12), (1e-12, 1.0)]
+    ("scale", "shift"), [(1e-200, 0.0), (1e200, 0.0), (-1.0, 0.0), (1.0, -3.0), (1e-3, 1e12), (1e-12, 1.0)]
 )
 def test_values_of_any_size(n_classes, scale, shift):
     """Where the rounding of the source's sums is as large as the differences between leaves, there are no integers."""

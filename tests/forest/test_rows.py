@@ -272,3 +272,15 @@ def test_a_folded_pipeline_takes_sparse_rows_unless_it_ends_in_xgboost(sparse_ro
     pipeline = make_pipeline(MaxAbsScaler(), xgboost.XGBClassifier(n_estimators=2)).fit(sparse_rows, y)
     with pytest.raises(InputError, match=r"absent entries.*X\.toarray"):
         scurry.from_model(pipeline).predict(sparse_rows)
+
+
+def test_a_dict_of_columns_is_told_how_to_become_rows():
+    forest = complete_forest(1, 2, 2, 2).replace(feature_names=["a", "b"])
+    columns = {"a": np.zeros(3), "b": np.ones(3)}
+    with pytest.raises(InputError, match=r"pass pandas\.DataFrame\(X\), or without pandas numpy\.column_stack"):
+        forest.predict(columns)
+    assert forest.predict(np.column_stack([columns[name] for name in forest.feature_names])).shape == (3,)
+    with pytest.raises(InputError, match=r"pass pandas\.DataFrame\(\[X\]\)$"):
+        forest.predict({"a": 0.0, "b": 1.0})
+    with pytest.raises(InputError, match=r"pass pandas\.DataFrame\(X\)$"):
+        forest.predict([{"a": 0.0, "b": 1.0}])

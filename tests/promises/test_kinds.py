@@ -9,7 +9,8 @@ from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from scurry.errors import InputError
-from scurry.promises import Labels, Promise
+from scurry.promises import Cost, Labels, LabelsPerClass, Promise
+from scurry.promises.kinds import read_promise
 from support.calibration_rows import two_classes
 
 X, Y = two_classes(2000, seed=0)
@@ -138,3 +139,15 @@ def test_it_is_there_after_importing_scurry():
     assert "promises" in scurry.__all__
     assert scurry.promises.Labels is Labels
     assert all(hasattr(scurry.promises, name) for name in scurry.promises.__all__)
+
+
+def test_a_cost_is_written_as_a_text():
+    assert Promise.parse("cost <= 40") == Cost(40)
+    with pytest.raises(InputError, match="such as 'cost<=40'"):
+        Promise.parse("cost<=much")
+
+
+def test_only_texts_are_read():
+    assert read_promise(None) is None
+    assert read_promise(Labels(0.1)) == Labels(0.1)
+    assert read_promise("1<=1%,0<=2%", np.array([0, 1]), 0.9) == LabelsPerClass({1: 0.01, 0: 0.02}, confidence=0.9)

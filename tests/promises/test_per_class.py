@@ -122,3 +122,28 @@ def test_recall_says_which_changed_labels_it_does_not_count():
     text = Recall("yes", 0.01).describe_test("6,000 rows", 0, None)
     assert "0 got another label" not in text
     assert "labels 'yes' wrongly may change" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "rates"),
+    [
+        (">50K<=2%,<=50K<=0.2%", {">50K": 0.02, "<=50K": 0.002}),
+        ("'>50K'<=2%, \"<=50K\" <= 0.2%", {">50K": 0.02, "<=50K": 0.002}),
+        ("'a, b'<=2%,c<=0.01", {"a, b": 0.02, "c": 0.01}),
+        ("'labels'<=2%,'<=1%,x'<=0.01", {"labels": 0.02, "<=1%,x": 0.01}),
+    ],
+)
+def test_any_class_can_be_written(text, rates):
+    assert Promise.parse(text) == LabelsPerClass(rates)
+
+
+def test_any_class_can_be_recalled():
+    assert Promise.parse("recall(<=50K)<=1%") == Recall("<=50K", 0.01)
+    assert Promise.parse("recall('a (b), c') <= 1%") == Recall("a (b), c", 0.01)
+    assert Promise.parse("recall(1)<=1%,others<=0.5%", classes=[0, 1]) == Recall(1, 0.01, 0.005)
+
+
+def test_a_single_class_leads_to_recall():
+    for make in (lambda: LabelsPerClass({">50K": 0.02}), lambda: Promise.parse("1<=2%", classes=[0, 1])):
+        with pytest.raises(InputError, match=r"every class of the model.*Recall\("):
+            make()

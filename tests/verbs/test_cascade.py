@@ -167,7 +167,7 @@ def test_regressors():
     ("wrong", "message"),
     [
         ({"promise": Certain()}, "promise of a cascade must be one of Labels"),
-        ({"promise": "labels<=1%"}, "promise of a cascade must be one of"),
+        ({"promise": 0.01}, "promise of a cascade must be one of"),
         ({"promise": Labels(0.0)}, "max_changed must be above 0"),
         ({"promise": Labels(0.01, against="vote")}, "leave `against` and `holds`"),
         ({"promise": Values(0.1)}, "cheap must be a regressor"),

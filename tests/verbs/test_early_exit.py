@@ -8,7 +8,7 @@ from scipy import stats
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 
 import scurry
-from scurry.errors import FormatError
+from scurry.errors import FormatError, InputError
 from scurry.stopping.guarantee import certified_rate
 from support.calibration_rows import two_classes
 
@@ -178,3 +178,25 @@ def test_auto_takes_what_spends_least_on_rows_of_its_own(boosted, monkeypatch, b
     monkeypatch.setattr(module, "spent_by", lambda plan: float(plan != best) if isinstance(plan, str) else spent(plan))
     X, _ = two_classes(2000, 23)
     assert scurry.early_exit(boosted, X, max_disagreement=0.05, random_state=0).plan.method == best
+
+
+def test_a_promise_may_be_a_text(boosted_words):
+    model, X, y = boosted_words
+    fast = scurry.early_exit(model, X, y, promise="recall(>50K)<=10%,others<=5%", confidence=0.9)
+    assert fast.promise == scurry.promises.Recall(">50K", 0.1, 0.05, confidence=0.9)
+    small = scurry.compress(model, X, promise=">50K<=10%,<=50K<=10%")
+    assert small.promise == scurry.promises.LabelsPerClass({">50K": 0.1, "<=50K": 0.1})
+    both = scurry.cascade(model, model.predict, X, promise="labels<=5%")
+    assert both.certificate.promise == scurry.promises.Labels(0.05)
+    with pytest.raises(InputError, match="or a text such as") as error:
+        scurry.early_exit(model, X, promise=0.05)
+    assert error.value.argument == "promise"
+
+
+@pytest.fixture(scope="module")
+def boosted_words():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2500, 4))
+    y = np.where(X[:, 0] + 0.2 * rng.normal(size=2500) > 0, ">50K", "<=50K")
+    model = GradientBoostingClassifier(n_estimators=20, max_depth=2, random_state=0).fit(X[:500], y[:500])
+    return model, X[500:], y[500:]

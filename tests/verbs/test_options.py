@@ -130,3 +130,28 @@ def test_a_threshold_is_a_probability_whatever_the_scale_of_the_link(scale):
         labels = with_threshold(forest, float(threshold)).predict(X)
         np.testing.assert_array_equal(labels == "yes", probability >= threshold)
         assert len(set(labels)) == 2
+
+
+def test_models_that_answer_with_numbers_are_told_what_to_promise():
+    X, y = two_classes(50, 0)
+    ranker = RandomForestRegressor(3).fit(X, y)
+    with pytest.raises(
+        InputError, match=r"Values\(max_error\).*ranks rows, pass promise=.*TopK\(10, 0\.01\) and groups="
+    ):
+        scurry.early_exit(ranker, X)
+
+
+def test_a_promise_of_a_cost_leads_to_prune():
+    X, y = two_classes(50, 0)
+    model = RandomForestClassifier(3).fit(X, y)
+    with pytest.raises(InputError, match=r"early_exit cannot promise Cost.*scurry\.prune\(.*\)\.at\(promise="):
+        scurry.early_exit(model, X, promise=scurry.promises.Cost(10))
+
+
+@pytest.mark.parametrize("verb", [scurry.early_exit, scurry.anytime, scurry.prune, scurry.compress])
+def test_a_predictor_given_as_a_model_is_told_of_its_forest(verb):
+    X, y = two_classes(50, 0)
+    small = scurry.Predictor.full(scurry.from_model(RandomForestClassifier(3).fit(X, y)))
+    with pytest.raises(InputError, match=r"pass its forest, predictor\.forest") as error:
+        verb(small, X, y)
+    assert error.value.argument == "model"

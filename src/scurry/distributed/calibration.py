@@ -25,8 +25,9 @@ from scurry.distributed.files import FileSample, Partition
 from scurry.errors import InputError
 from scurry.importers import from_model
 from scurry.predictor import Predictor
+from scurry.promises.kinds import read_promise
 from scurry.verbs.early_exit import calibrate
-from scurry.verbs.options import Calibration, ExitKeywords, ExitOptions
+from scurry.verbs.options import DEFAULT_CONFIDENCE, Calibration, ExitKeywords, ExitOptions
 
 
 def early_exit(
@@ -88,6 +89,10 @@ def early_exit(
     """
     forest = from_model(model)
     check_count("max_fit_rows", max_fit_rows)
+    if isinstance(text := options.get("promise"), str):
+        # The promise has the confidence.
+        confidence = options.pop("confidence", DEFAULT_CONFIDENCE)
+        options["promise"] = read_promise(text, forest.classes, confidence)
     asked = ExitOptions(**options)
     if asked.asked.NEEDS_LABELS:
         raise InputError(

@@ -31,7 +31,7 @@ class EarlyExitClassifier(BudgetedClassifier):
         which for a forest that averages probabilities is not always the label of the estimator; the summary says how
         often it is.
         A budget: ``predict(X, max_disagreement=…)`` calibrates again at the first use of a value.
-    promise : Promise or None
+    promise : Promise, str or None
         Another promise than one about the share of all labels that change, such as
         ``scurry.promises.Accuracy(0.003)``. Pass it instead of `max_disagreement` and `confidence`.
     method, confidence, shuffle, keep_scores, costs, threshold, order, bin_width, gamma
@@ -79,7 +79,7 @@ class EarlyExitClassifier(BudgetedClassifier):
         estimator: Any = None,
         *,
         max_disagreement: float = 1e-3,
-        promise: Promise | None = None,
+        promise: Promise | str | None = None,
         method: str = "auto",
         confidence: float | None = 0.95,
         shuffle: str = "fixed",
@@ -112,7 +112,7 @@ class EarlyExitClassifier(BudgetedClassifier):
     def _apply_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
         return self._get_predictor(budget.get("max_disagreement"), self._calibrate), {}
 
-    def _calibrate(self, max_disagreement: float, promise: Promise | None = None) -> Predictor:
+    def _calibrate(self, max_disagreement: float, promise: Promise | str | None = None) -> Predictor:
         calibration = self._calibration
         forest = self.forest_ if self.threshold is None else with_threshold(self.forest_, self.threshold)
         # The trees agree too much on the rows they were trained on. Such rows may find the rule, but other rows must

@@ -20,6 +20,7 @@ from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import BudgetMeasurement, Certificate, Cost
+from scurry.promises.kinds import read_promise
 from scurry.pruning.cost_promise import Candidate, certify_cost
 from scurry.pruning.offers import Offer, Offers, ValidationRows, advise
 from scurry.runners.acquisition.acquire import Acquisition, GetFeature
@@ -44,7 +45,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
     max_cost : float or None
         Largest mean cost per row. None: no limit; then a fitted estimator, or one that is the only candidate, is not
         pruned. A budget: also ``predict(X, max_cost=…)``. New rows may pay more: a promise is kept by them.
-    promise : scurry.promises.Cost or None
+    promise : scurry.promises.Cost, str or None
         Such as ``scurry.promises.Cost(40)``: new rows pay at most 40 on average, with confidence 0.95. In place of
         `max_cost`. The share `calibration_size` of the rows is set apart first, and certifies it; of what is certified,
         the forest that was judged best is taken. A budget: also ``predict(X, promise=…)``.
@@ -102,7 +103,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         estimator: Any = None,
         *,
         max_cost: float | None = None,
-        promise: Cost | None = None,
+        promise: Cost | str | None = None,
         feature_costs: Any = None,
         groups: Any = None,
         group_costs: Any = None,
@@ -155,7 +156,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
                 "errors by class_weight or error_costs",
                 argument=name,
             )
-        self._certifies_apart = _check_promise(self.promise, self.max_cost)
+        self._certifies_apart = _check_promise(read_promise(self.promise), self.max_cost)
         return super().fit(X, y, **fit_params)
 
     def cost(self, X: Any, **budget: Any) -> NDArray[np.float64]:
@@ -259,7 +260,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         elif self._calibration.labels is not None:
             self.offers_ = self.path_.offers
         if self.promise is not None:
-            return self._keep(self.promise)
+            return self._keep(read_promise(self.promise))
         if self.max_cost is None and not kinds:
             return self._price(self.forest_)
         return self._choose(math.inf if self.max_cost is None else self.max_cost)
@@ -308,15 +309,16 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         return search.by_split(np.arange(n_training), np.arange(n_training, len(rows)))
 
     def _apply_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
-        if _check_promise(budget.get("promise"), budget.get("max_cost")):
-            return self._get_predictor(budget["promise"], self._keep), {}
+        promise = read_promise(budget.get("promise"))
+        if _check_promise(promise, budget.get("max_cost")):
+            return self._get_predictor(promise, self._keep), {}
         return self._get_predictor(budget.get("max_cost"), self._choose), {}
 
     def _price(self, forest: Forest, certificate: Certificate | None = None) -> Predictor:
         """Return a predictor that evaluates every tree, and knows the prices."""
         return Predictor(forest, Plan.full(forest, certificate, self._costs))
 
-    def _keep(self, promise: Cost) -> Predictor:
+    def _keep(self, promise: Any) -> Predictor:
         """Return the best forest whose mean cost is certified."""
         held = self._calibration
         if held.certifying_rows is None and promise.confidence is not None:
@@ -340,7 +342,8 @@ class FeatureBudgetClassifier(BudgetedClassifier):
             return self._price(self.path_.at(max_cost=max_cost))
         offer = self.offers_.at(max_cost)
         if offer.single_label is not None:
-            warn(f"the forest at {offer.cost:g} per row is of little use: {advise(offer.single_label, offer.forest)}")
+            advice = advise(offer.single_label, offer.forest, is_searched=True)
+            warn(f"the forest at {offer.cost:g} per row is of little use: {advice}")
         return self._price(offer.forest, self._certify(offer))
 
     def _certify(self, offer: Offer) -> Certificate:

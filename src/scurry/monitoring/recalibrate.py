@@ -16,6 +16,7 @@ from scurry.monitoring.state import read_state
 from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import Labels
+from scurry.promises.kinds import read_promise
 
 _FACTORS = (16.0, 8.0, 6.0, 5.0, 4.0, 3.5, 3.0, 2.5, 2.0, 1.75, 1.5, 1.35, 1.2, 1.1)  # the most cautious first
 _LEAST_FIT = 2  # times as many rows as certify without a mistake: half of them fit the rule
@@ -84,7 +85,7 @@ def recalibrate(compare: Comparison, setup: Setup, kept: Kept, first: int, optio
     rows = _usable(setup, kept, first)
     groups = rows.units if compare.by_query or compare.by_group else None
     n_units = len(np.unique(rows.units))
-    promise = options.pop("promise", None) or _as_asked(compare)
+    promise = read_promise(options.pop("promise", None), compare.predictor.forest.classes) or _as_asked(compare)
     if promise.rows_needed():
         _check_enough(setup, n_units, _LEAST_FIT * promise.rows_needed(), first)
     y = None

@@ -121,12 +121,12 @@ class Promise(ABC):
 
     @staticmethod
     def parse(text: str, *, classes: Sequence[Any] = (), confidence: float | None = 0.95) -> Promise:
-        """Return the promise that a text asks for, as the command line takes it.
+        """Return the promise that a text asks for. The verbs and the command line take such texts too.
 
         Parameters
         ----------
         text : str
-            Such as "labels<=0.5%".
+            Such as "labels<=0.5%". Names of classes may stand in quotes: ``"'a'<=2%,'b, c'<=0.2%"``.
         classes : sequence of labels, optional
             The classes of the model, so that the text "1" names the class 1.
         confidence : float or None, default 0.95
@@ -141,6 +141,8 @@ class Promise(ABC):
         >>> import scurry
         >>> scurry.promises.Promise.parse("labels<=0.5%")
         Labels(confidence=0.95, max_changed=0.005, against='model', holds='rows')
+        >>> scurry.promises.Promise.parse(">50K<=2%, <=50K<=0.2%").rates
+        (('<=50K', 0.002), ('>50K', 0.02))
         """
         for kind in _KINDS.values():
             found = kind.read_text(text.strip(), classes)
@@ -291,6 +293,7 @@ class Cost(Promise):
     max_cost: float
 
     TAG: ClassVar[str] = "cost"
+    EXAMPLE: ClassVar[str] = "cost<=40"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -313,12 +316,40 @@ class Cost(Promise):
         most = "" if bound is None else f": new ones pay at most {format_number(bound)} on average"
         return f"{units} that had no part in the choice of the forest{most}"
 
+    @classmethod
+    def read_text(cls, text: str, classes: Sequence[Any]) -> Cost | None:
+        """Return the promise that a text such as "cost<=40" asks for; None if it asks for another kind."""
+        what, sign, cost = text.partition("<=")
+        if not sign or what.strip() != "cost":
+            return None
+        try:
+            return cls(float(cost))
+        except ValueError as error:
+            raise InputError(
+                f"promise must have a cost such as {cls.EXAMPLE!r}, got {text!r}", argument="promise"
+            ) from error
+
     def rows_needed(self) -> int:
         """Return 0: a forest with which no row can pay more than `max_cost` needs no rows.
 
         Others need the more rows the closer their mean cost is to `max_cost`.
         """
         return 0
+
+
+def read_promise(
+    given: Promise | str | None, classes: Sequence[Any] | NDArray[Any] | None = None, confidence: float | None = 0.95
+) -> Promise | None:
+    """Return what a caller passed as `promise`, with a text turned into the promise that it asks for.
+
+    Examples
+    --------
+    >>> read_promise("recall(1)<=1%", [0, 1]).class_
+    1
+    """
+    if not isinstance(given, str):
+        return given
+    return Promise.parse(given, classes=() if classes is None else np.asarray(classes).tolist(), confidence=confidence)
 
 
 def read_rate(text: str) -> float:

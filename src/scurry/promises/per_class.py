@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
@@ -17,6 +18,9 @@ from scurry.promises.kinds import Promise, read_rate
 from scurry.promises.outcomes import Count, Outcomes
 
 _HOLDS = ("rows", "groups")
+# A class and its rate. The last "<=" before the rate counts, as names of classes may have one too.
+_PART = r"""\s*("[^"]*"|'[^']*'|[^"'\s].*?)\s*<=\s*([^,<]*?)\s*(?:,|$)"""
+_RECALL = re.compile(r"recall\((.*)\)\s*<=\s*([^,<]*?)\s*(?:,\s*others\s*<=\s*([^,<]*?)\s*)?")
 
 
 @dataclass(frozen=True)
@@ -98,10 +102,12 @@ class LabelsPerClass(Promise):
     @classmethod
     def read_text(cls, text: str, classes: Sequence[Any]) -> LabelsPerClass | None:
         """Return the promise that a text such as "yes<=2%,no<=0.2%" asks for; None if it asks for another kind."""
-        parts = [part.partition("<=") for part in text.split(",")]
-        if len(parts) < 2 or not all(sign for _, sign, _ in parts):
+        if text.startswith("recall(") or not re.fullmatch(f"({_PART})+", text):
             return None
-        return cls([(find_class(name, classes), read_rate(rate)) for name, _, rate in parts])
+        named = [(find_class(part[1], classes), part[2]) for part in re.finditer(_PART, text)]
+        if len(named) == 1 and named[0][0] not in [plain_label(label) for label in classes]:
+            return None  # a word that stands for another kind, or for none
+        return cls([(label, read_rate(rate)) for label, rate in named])
 
 
 @dataclass(frozen=True)
@@ -194,23 +200,31 @@ class Recall(Promise):
 
     @classmethod
     def read_text(cls, text: str, classes: Sequence[Any]) -> Recall | None:
-        """Return the promise that a text such as "recall(yes)<=1%" asks for; None if it asks for another kind."""
-        what, sign, rate = text.partition("<=")
-        name = what.strip().removeprefix("recall(").removesuffix(")")
-        if not sign or what.strip() != f"recall({name})":
+        """Return the promise that a text such as "recall(yes)<=1%" asks for; None if it asks for another kind.
+
+        "recall(yes)<=1%,others<=0.5%" says how many other labels may change.
+        """
+        found = _RECALL.fullmatch(text)
+        if found is None:
             return None
-        return cls(find_class(name, classes), read_rate(rate))
+        others = {} if found[3] is None else {"max_changed": read_rate(found[3])}
+        return cls(find_class(found[1], classes), read_rate(found[2]), **others)
 
 
 def find_class(name: str, classes: Iterable[Any]) -> Any:
-    """Return the class that a text names: "1" may be the class 1.
+    """Return the class that a text names, with or without quotes: "1" may be the class 1.
 
     Examples
     --------
-    >>> find_class("1", [0, 1]), find_class("yes", [])
-    (1, 'yes')
+    >>> find_class("1", [0, 1]), find_class("yes", []), find_class("'<=50K'", [])
+    (1, 'yes', '<=50K')
     """
-    return {str(label): plain_label(label) for label in classes}.get(name.strip(), name.strip())
+    known, text = {str(label): plain_label(label) for label in classes}, name.strip()
+    if text in known:
+        return known[text]
+    is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    plain = text[1:-1] if is_quoted else text
+    return known.get(plain, plain)
 
 
 def plain_label(label: Any) -> Any:
@@ -245,7 +259,10 @@ def _read_rates(given: Any) -> tuple[tuple[Any, float], ...]:
     rates = {label: check_positive_rate(f"the rate of class {label!r}", rate) for label, rate in pairs}
     if len(rates) < 2 or len(rates) < len(pairs):
         raise InputError(
-            f"rates must name two classes or more, each once, got {[label for label, _ in pairs]}", argument="rates"
+            f"rates must name every class of the model, two classes or more, each once; got "
+            f"{[label for label, _ in pairs]}. Say too how many rows of the other classes may change, such as "
+            '{"yes": 0.02, "no": 0.002}; for one class alone there is Recall("yes", 0.02), which needs labels',
+            argument="rates",
         )
     # Sorted, so that promises with the same rates are equal.
     return tuple(sorted(rates.items(), key=repr))

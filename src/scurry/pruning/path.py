@@ -20,6 +20,7 @@ from scurry.errors import InfeasibleError, InputError, warn
 from scurry.forest import Forest
 from scurry.predictor import Predictor
 from scurry.promises import Cost
+from scurry.promises.kinds import read_promise
 from scurry.pruning.cost_promise import Candidate, certify_cost
 from scurry.pruning.offers import Offers, ValidationRows, advise
 from scurry.pruning.problem import PruningProblem
@@ -268,13 +269,13 @@ class PruningPath:
     @overload
     def at(self, *, max_cost: float | None = None, max_error: float | None = None) -> Forest: ...
     @overload
-    def at(self, *, promise: Cost, X_cal: Any = None) -> Predictor: ...
+    def at(self, *, promise: Cost | str, X_cal: Any = None) -> Predictor: ...
     def at(
         self,
         *,
         max_cost: float | None = None,
         max_error: float | None = None,
-        promise: Cost | None = None,
+        promise: Cost | str | None = None,
         X_cal: Any = None,
     ) -> Forest | Predictor:
         """Return the best pruning found within a budget; `point` also says how good it is.
@@ -289,8 +290,8 @@ class PruningPath:
             In the unit of `costs`.
         max_error : float, optional
             In the unit of `errors`. One of `max_cost`, `max_error` and `promise` must be given.
-        promise : Cost, optional
-            Such as ``scurry.promises.Cost(40)``.
+        promise : Cost or str, optional
+            Such as ``scurry.promises.Cost(40)``, or its text, ``"cost<=40"``.
         X_cal : array or DataFrame of shape (n_rows, n_features), optional
             Rows to certify the promise on, independent of each other and like those to come. They must not be among the
             rows that trained the model or those that the path was made with.
@@ -311,6 +312,7 @@ class PruningPath:
             return self.point(max_cost=max_cost, max_error=max_error).forest
         if max_cost is not None or max_error is not None:
             raise InputError("give a promise or a budget, not both; a promise has its budget", argument="promise")
+        promise = read_promise(promise)
         if not isinstance(promise, Cost):
             raise InputError(f"a pruning promises scurry.promises.Cost(max_cost), got {promise!r}", argument="promise")
         return certify_cost(self._candidates(promise), promise, X_cal, self.problem.costs, self.validation, self.method)

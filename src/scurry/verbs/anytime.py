@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from scurry.checks import RandomState, check_choice, draw_seed
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
-from scurry.importers import import_for
 from scurry.orders.search import StepOrder, find
 from scurry.plan import Plan, StepRule
-from scurry.predictor import Predictor
+from scurry.predictor import Predictor, read_forest
 from scurry.promises import Certificate, StepMeasurement
 from scurry.runners.steps import StepRunner
 
@@ -85,7 +84,7 @@ def anytime(
     check_choice("objective", objective, OBJECTIVES)
     if objective == "time" and order != "auto":
         raise InputError(f'objective="time" needs order="auto", got {order!r}: the other orders know only steps')
-    forest = import_for(model, X_order)
+    forest = read_forest(model, X_order)
     if forest.wrapper is not None and forest.wrapper.decides:
         forest = forest.as_sum("answer after any step")
     rows = as_rows(forest, X_order)

@@ -31,6 +31,7 @@ from scurry.promises import (
     RowSummary,
     Values,
 )
+from scurry.promises.kinds import read_promise
 from scurry.stopping.sample import InMemory
 from scurry.verbs.assumptions import CheckedRows, check_rows
 from scurry.verbs.early_exit import early_exit
@@ -48,7 +49,7 @@ def cascade(
     X_cal: Any,
     y_cal: Any = None,
     *,
-    promise: Promise | None = None,
+    promise: Promise | str | None = None,
     X_fit: Any = None,
     groups: Any = None,
     expensive_us: float | None = None,
@@ -70,7 +71,7 @@ def cascade(
         Calibration rows: like those to be predicted, and not used to train either model.
     y_cal : array of shape (n_rows,), optional
         Labels. The promises `Recall` and `Accuracy` need them.
-    promise : Promise, default Labels(0.005)
+    promise : Promise or str, default Labels(0.005)
         How far answers may be from the expensive model's: `Labels`, `LabelsPerClass`, `Recall` or `Accuracy` for
         classifiers, `Values` for regressors. "The model" of the promise is the expensive one.
     X_fit : array or DataFrame, optional
@@ -117,10 +118,10 @@ def cascade(
     >>> both.run(X[3000:]).share_passed_on < 0.6
     True
     """
-    asked = _check_promise(promise)
+    candidates = _read_models(cheap)
+    asked = _check_promise(read_promise(promise, candidates[0].predictor.forest.classes), candidates)
     size = None if batch_size is None else check_count("batch_size", batch_size)
     model = Expensive(expensive)
-    candidates = _read_models(cheap, asked)
     rows = as_rows(candidates[0].predictor.forest, X_cal)
     if len(rows) == 0:
         raise InputError("X_cal has no rows; pass rows like those to be predicted", argument="X_cal")
@@ -238,7 +239,7 @@ class _Candidate:
         return 1e6 * min(times) / count_rows(some)
 
 
-def _check_promise(promise: Promise | None) -> Promise:
+def _check_promise(promise: Promise | None, candidates: list[_Candidate]) -> Promise:
     asked = Labels(0.005) if promise is None else promise
     if not isinstance(asked, _KINDS):
         names = ", ".join(kind.__name__ for kind in _KINDS)
@@ -252,10 +253,14 @@ def _check_promise(promise: Promise | None) -> Promise:
         )
     if isinstance(asked, Values) and asked.of != "value":
         raise InputError('a cascade compares values: leave of="value" of the promise as it is', argument="promise")
+    if any(one.predictor.forest.is_classifier != asked.IS_ABOUT_CLASSES for one in candidates):
+        wanted = "classifier; for a regressor promise" if asked.IS_ABOUT_CLASSES else "regressor; promise"
+        other = "Values(max_error)" if asked.IS_ABOUT_CLASSES else "Labels(0.005) for a classifier"
+        raise InputError(f"cheap must be a {wanted} scurry.promises.{other}", argument="cheap")
     return asked
 
 
-def _read_models(cheap: Any, promise: Promise) -> list[_Candidate]:
+def _read_models(cheap: Any) -> list[_Candidate]:
     models = list(cheap) if isinstance(cheap, list | tuple) else [cheap]
     if not models:
         raise InputError("cheap must name at least one model", argument="cheap")
@@ -265,10 +270,6 @@ def _read_models(cheap: Any, promise: Promise) -> list[_Candidate]:
         forest = predictor.forest
         if predictor.plan.by_step or predictor.plan.ranks_groups:
             raise InputError("cheap must not be a predictor with a budget or one for queries", argument="cheap")
-        if forest.is_classifier != promise.IS_ABOUT_CLASSES:
-            wanted = "classifier; for a regressor promise" if promise.IS_ABOUT_CLASSES else "regressor; promise"
-            other = "Values(max_error)" if promise.IS_ABOUT_CLASSES else "Labels(0.005) for a classifier"
-            raise InputError(f"cheap must be a {wanted} scurry.promises.{other}", argument="cheap")
         found.append(_Candidate(predictor, f"{forest.n_trees} trees, {forest.n_nodes:,} nodes"))
     if len({(one.predictor.forest.n_features, one.predictor.forest.is_encoded) for one in found}) > 1:
         raise InputError("the cheap models must be trained on the same columns", argument="cheap")

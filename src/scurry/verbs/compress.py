@@ -15,9 +15,8 @@ from scurry.compression.size import packed_size
 from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest, as_rows
 from scurry.formatting import format_bytes
-from scurry.importers import import_for
 from scurry.plan import Plan
-from scurry.predictor import Predictor
+from scurry.predictor import Predictor, read_forest
 from scurry.promises import (
     Accuracy,
     Certificate,
@@ -31,6 +30,7 @@ from scurry.promises import (
     SizePoint,
     Values,
 )
+from scurry.promises.kinds import read_promise
 from scurry.stopping.sample import InMemory
 from scurry.verbs.assumptions import CheckedRows, check_rows
 
@@ -45,7 +45,7 @@ def compress(
     X_cal: Any,
     y_cal: Any = None,
     *,
-    promise: Promise | None = None,
+    promise: Promise | str | None = None,
     max_bytes: int | None = None,
     X_fit: Any = None,
     random_state: RandomState = None,
@@ -66,7 +66,7 @@ def compress(
         Calibration rows: like those to be predicted, and not used to train the model.
     y_cal : array of shape (n_rows,), optional
         Their labels, or a regressor's targets. The promises `Accuracy` and `Recall` need them; else they are measured.
-    promise : Promise, optional
+    promise : Promise or str, optional
         What may change, and how surely: `Labels` (the default is ``Labels(0.005)``), `LabelsPerClass`, `Recall`,
         `Accuracy`, or `Values` for the values of a regressor and for probabilities.
     max_bytes : int, optional
@@ -116,10 +116,10 @@ def compress(
     >>> measured.n_nodes < measured.full_nodes / 8
     True
     """
-    forest = import_for(model, X_cal).as_sum("be compressed")
+    forest = read_forest(model, X_cal).as_sum("be compressed")
     check_random_state(random_state)
     limit = None if max_bytes is None else check_count("max_bytes", max_bytes)
-    asked = _check_promise(forest, promise, limit, y_cal)
+    asked = _check_promise(forest, read_promise(promise, forest.classes), limit, y_cal)
     fit_rows = None if X_fit is None else as_rows(forest, X_fit)
     if fit_rows is not None and len(fit_rows) == 0:
         raise InputError("X_fit has no rows; leave it out, or pass the training rows", argument="X_fit")

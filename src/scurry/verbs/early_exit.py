@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike
 
 from scurry.checks import RandomState
 from scurry.errors import InfeasibleError, InputError
-from scurry.importers import import_for
 from scurry.plan import Plan
-from scurry.predictor import Predictor
-from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Promise, Recall, TopK, Values
+from scurry.predictor import Predictor, read_forest
+from scurry.promises import Accuracy, Certain, Cost, Labels, LabelsPerClass, Promise, Recall, TopK, Values
+from scurry.promises.kinds import read_promise
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
 from scurry.verbs.planners.by_accuracy import plan_by_accuracy
 from scurry.verbs.planners.by_bounds import plan_by_bounds
@@ -42,7 +42,7 @@ def early_exit(
     X_fit: Any = None,
     groups: ArrayLike | None = None,
     by: str | ArrayLike | None = None,
-    promise: Promise | None = None,
+    promise: Promise | str | None = None,
     max_disagreement: float = DEFAULT_RATE,
     method: str = "auto",
     confidence: float | None = DEFAULT_CONFIDENCE,
@@ -72,7 +72,8 @@ def early_exit(
         Rows that find the order of trees and the rule to stop, so that all of `X_cal` is left to certify them. By
         default a part of `X_cal`: half of it for methods on scores, a fifth or a quarter for methods on votes. The
         model's training rows serve well for methods on scores. For methods on votes they do not: trees agree too much
-        on the rows they were trained on. Rows of `X_cal` that are among them too are left out of the certificate.
+        on the rows they were trained on. Rows of `X_cal` that are among them too are left out of the certificate. The
+        promise `TopK` takes a fifth of the queries of `X_cal` nevertheless, which say how far estimates are off.
     groups : array of shape (n_rows,), optional
         The group that each row of `X_cal` belongs to, such as the patient, where rows of a group are no independent
         draws. A group is not divided, one row of each certifies, and the promise is about a row of a new group. For
@@ -80,9 +81,10 @@ def early_exit(
     by : str or array of shape (n_rows,), optional
         The subgroup of each row of `X_cal`, such as the region, or the name of a column of a frame `X_cal`. The promise
         then holds in every subgroup at once. For promises about labels that change.
-    promise : Promise, optional
-        What may change, and how surely: one of the kinds in `scurry.promises`. The next argument and `confidence` are
-        the short form of ``scurry.promises.Labels(0.005, confidence=0.95)``; pass one or the other.
+    promise : Promise or str, optional
+        What may change, and how surely: one of the kinds in `scurry.promises`, or its text, such as
+        ``"recall(yes)<=1%"`` (see `scurry.promises.Promise.parse`). The next argument and `confidence` are the short
+        form of ``scurry.promises.Labels(0.005, confidence=0.95)``; pass one or the other.
     max_disagreement : float in [0, 1), default 0.001
         The largest share of rows whose label may change: 0.001 is one in a thousand.
     method : {"auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan", "sentinels"}
@@ -150,11 +152,13 @@ def early_exit(
     >>> bool((run.labels != model.predict(X[8000:])).mean() < 0.02), run.mean_trees < 40
     (True, True)
     """
+    forest = read_forest(model, X_cal)
     options = ExitOptions(
-        promise=promise,
+        promise=read_promise(promise, forest.classes, confidence),
         max_disagreement=max_disagreement,
         method=method,
-        confidence=confidence,
+        # The promise that a text asks for has it.
+        confidence=DEFAULT_CONFIDENCE if isinstance(promise, str) else confidence,
         shuffle=shuffle,
         keep_scores=keep_scores,
         costs=costs,
@@ -164,7 +168,6 @@ def early_exit(
         gamma=gamma,
         random_state=random_state,
     )
-    forest = import_for(model, X_cal)
     is_other_kind = not isinstance(options.asked, Labels)
     if X_cal is None and is_other_kind and options.asked.rows_needed():
         raise InputError(f"X_cal is needed: rows test what {options.asked!r} promises", argument="X_cal")
@@ -184,7 +187,10 @@ def calibrate(calibration: Calibration) -> Predictor:
         calibration = replace(calibration, forest=summed(calibration.forest))
     planner = _PLANNERS.get(type(calibration.promise))
     if planner is None:
-        raise InputError(f"early_exit cannot promise {calibration.promise!r}", argument="promise")
+        instead = ""
+        if isinstance(calibration.promise, Cost):
+            instead = "; what features cost is promised by scurry.prune(model, X, y, feature_costs=…).at(promise=…)"
+        raise InputError(f"early_exit cannot promise {calibration.promise!r}{instead}", argument="promise")
     return Predictor(calibration.forest, with_score_map(calibration, planner(calibration)))
 
 

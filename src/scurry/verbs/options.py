@@ -37,7 +37,7 @@ _MAX_SUMMARISED = 4096  # rows: enough for quantiles, and quickly brought togeth
 class ExitKeywords(TypedDict, total=False):
     """The options of `ExitOptions` as keyword arguments, for functions that pass them on."""
 
-    promise: Promise | None
+    promise: Promise | str | None
     max_disagreement: float
     method: str
     confidence: float | None
@@ -108,7 +108,9 @@ class ExitOptions:
     def _check_promise(self, promise: Promise) -> None:
         if not isinstance(promise, Promise):
             raise InputError(
-                f"promise must be one of scurry.promises, such as Labels(0.005), got {promise!r}", argument="promise"
+                f'promise must be one of scurry.promises, such as Labels(0.005), or a text such as "labels<=0.5%", got '
+                f"{promise!r}",
+                argument="promise",
             )
         if isinstance(promise, Labels) and (promise.against != "model" or promise.holds != "rows"):
             raise InputError(
@@ -353,7 +355,8 @@ def check_classifier(forest: Forest) -> None:
     if not forest.is_classifier:
         raise InputError(
             "early exit promises labels unless told otherwise, and this model is a regressor; pass "
-            "promise=scurry.promises.Values(max_error), with a quarter of the model's RMSE as max_error, say"
+            "promise=scurry.promises.Values(max_error), with a quarter of the model's RMSE as max_error, say. If it "
+            "ranks rows, pass promise=scurry.promises.TopK(10, 0.01) and groups=, the query of each row"
         )
     if forest.n_classes < 2:
         only = np.asarray(forest.classes).tolist()[0]

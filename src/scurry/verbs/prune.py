@@ -8,7 +8,7 @@ from scurry.checks import Progress, check_progress
 from scurry.costs import ErrorCosts, FeatureCosts
 from scurry.errors import InputError
 from scurry.forest import as_rows
-from scurry.importers import import_for
+from scurry.predictor import read_forest
 from scurry.pruning.methods import check_choices, solve
 from scurry.pruning.node_errors import (
     adds_scores,
@@ -102,7 +102,7 @@ def prune(
     (6.0, 0.1697, 0.0026, 146)
     """
     check_choices(errors, method, lambdas)
-    forest = import_for(model, X_val).as_sum("be pruned")
+    forest = read_forest(model, X_val).as_sum("be pruned")
     for name, given in (("class_weight", class_weight), ("error_costs", error_costs)):
         if given is not None and adds_scores(forest) and (y_val is None or not forest.is_classifier):
             raise InputError(

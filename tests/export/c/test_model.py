@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
+import scurry
 from scurry import Forest, Plan, Predictor
-from scurry.errors import InputError
+from scurry.errors import InfeasibleError, InputError, ScurryError
 from scurry.export import to_c
 from scurry.plan import StepRule
 
@@ -54,7 +55,7 @@ def test_models_that_c_cannot_be(anyt, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="is a file"):
         to_c(anyt, tmp_path / "file")
-    with pytest.raises(InputError, match="Predictor or a Forest"):
+    with pytest.raises(ScurryError, match="not fitted"):
         to_c(RandomForestClassifier(), tmp_path)
     with pytest.raises(InputError, match=r'inputs must be .*"float32".*"int16"|inputs'):
         to_c(anyt, tmp_path, inputs="int32")
@@ -75,3 +76,13 @@ def test_numpy_may_raise_at_underflow(tmp_path):
     with np.errstate(all="raise"):
         for layout in ("float32", "int16-uint16", "auto"):
             to_c(Forest.from_trees([stump, deeper]), tmp_path / layout, layout=layout, X_cal=X)
+
+
+def test_a_model_is_exported_as_its_forest(tmp_path):
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
+    model = RandomForestClassifier(3, max_depth=2, random_state=0).fit(X, y)
+    to_c(model, tmp_path / "model")
+    to_c(scurry.from_model(model), tmp_path / "forest")
+    assert (tmp_path / "model/model.c").read_text() == (tmp_path / "forest/model.c").read_text()
+    with pytest.raises(InfeasibleError, match=r"smaller with scurry\.compress"):
+        to_c(model, tmp_path, flash_budget=10)

@@ -155,8 +155,9 @@ def choose(options: list[Candidate], flash_budget: int | None) -> Candidate:
         if not fitting:
             least = min(option.sizes.flash_bytes for option in options)
             raise InfeasibleError(
-                f"the model needs {least:,} bytes of flash, the budget is {flash_budget:,}; prune the model, or train "
-                "fewer or shallower trees" + ("" if len(options) > 1 else ', or leave the choice to layout="auto"'),
+                f"the model needs {least:,} bytes of flash, the budget is {flash_budget:,}; make it smaller with "
+                "scurry.compress, or train fewer or shallower trees"
+                + ("" if len(options) > 1 else ', or leave the choice to layout="auto"'),
                 achievable=float(least),
             )
         return max(fitting, key=lambda option: (option.least_agreement, *option.preference))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -14,13 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.checks import check_choice, check_number
-from scurry.errors import InputError
+from scurry.errors import InputError, warn
 from scurry.export.c.candidates import MIN_AGREEMENT, Candidate, Sizes, choose, list_candidates
 from scurry.export.c.selftest import make_selftest
 from scurry.export.c.source import name_answer
 from scurry.export.columns import INPUTS, check_integers
 from scurry.export.replay import in_percent
 from scurry.forest import Forest, as_rows
+from scurry.importers import from_model
+from scurry.plan import StepRule
 from scurry.predictor import Predictor
 from scurry.promises import Labels, Values
 from scurry.version import read_version
@@ -84,16 +85,18 @@ class Export:
                 f"{sizes.instructions_per_step:>13.1f}{known[0]:>18}{known[1]:>11}"
             )
         if self.kept is not None:
-            lines.append(f"of X_cal, {in_percent(self.kept)} keep the promise; its certificate is the source's")
+            lines.append(
+                f"{in_percent(self.kept)} of the rows of X_cal keep the promise; its certificate is the source's"
+            )
         if self.max_error is not None:
-            lines.append(f"of X_cal, values differ by at most {self.max_error:.3g} from the source's")
+            lines.append(f"on X_cal, values differ by at most {self.max_error:.3g} from the source's")
         return "\n".join(lines)
 
     __repr__ = __str__
 
 
 def to_c(
-    pred: Predictor | Forest,
+    pred: Any,
     directory: str | PathLike[str],
     *,
     name: str = "model",
@@ -102,14 +105,15 @@ def to_c(
     X_cal: Any = None,
     flash_budget: int | None = None,
 ) -> Export:
-    """Write a predictor or forest as C99 that needs no library and allocates nothing.
+    """Write a predictor, forest or model as C99 that needs no library and allocates nothing.
 
     Parameters
     ----------
-    pred : Predictor or Forest
+    pred : Predictor, Forest or model
         An interrupt can read, and stop, an anytime predictor at any moment. A predictor with early exit stops by
-        itself. A forest, pruned or not, evaluates every tree. An interrupt can stop both between two trees. The value
-        of a regressor is a fixed-point number, times ``2**NAME_FRACTION_BITS``.
+        itself. A forest, pruned or not, evaluates every tree, and so does whatever `scurry.from_model` reads. An
+        interrupt can stop both between two trees. The value of a regressor is a fixed-point number, times
+        ``2**NAME_FRACTION_BITS``.
     directory : str or path
         Created if it does not exist. Gets ``NAME.h``, ``NAME.c``, ``NAME_selftest.h``, ``README.md``, and for `verify`
         ``NAME.scurry`` and ``NAME.json``.
@@ -138,7 +142,7 @@ def to_c(
 
     Warns
     -----
-    UserWarning
+    ScurryWarning
         If `flash_budget` leaves only layouts that answer less than 99.9 % of `X_cal` as the source does.
 
     Examples
@@ -155,14 +159,9 @@ def to_c(
     True
     """
     check_name(name)
-    if isinstance(pred, Forest):
-        pred = Predictor.full(pred)
-    elif not isinstance(pred, Predictor):
-        raise InputError(
-            f"a Predictor or a Forest is exported, got {type(pred).__name__}; make one with scurry.from_model(model), "
-            "scurry.anytime or scurry.early_exit",
-            argument="pred",
-        )
+    if not isinstance(pred, Predictor):
+        pred = Predictor.full(pred if isinstance(pred, Forest) else from_model(pred))
+    pred = _spell_out(pred)
     if flash_budget is not None:
         check_number("flash_budget", flash_budget, above=0)
     check_choice("inputs", inputs, INPUTS)
@@ -193,6 +192,22 @@ def to_c(
     return export
 
 
+def _spell_out(pred: Predictor) -> Predictor:
+    """Return the predictor of a forest that needs nobody to make missing values of low numbers before."""
+    raw = pred.forest.raw_rows
+    if raw is None or not raw.missing_upto:
+        return pred
+    from scurry.importers.pipelines.pieces import spell_out
+
+    if isinstance(pred.plan.stop, StepRule):
+        raise InputError(
+            "an order of steps cannot be exported for this pipeline, whose function makes missing values of low "
+            "numbers: its trees grow by nodes that test for them. Export the forest, or an early exit",
+            argument="pred",
+        )
+    return Predictor(spell_out(pred.forest), pred.plan)
+
+
 def _warn_of_agreement(chosen: Candidate, options: list[Candidate], flash_budget: int) -> None:
     better = [option for option in options if option.least_agreement > chosen.least_agreement]
     way_out = "compress the model (scurry.compress), or check that these answers are good enough"
@@ -202,10 +217,9 @@ def _warn_of_agreement(chosen: Candidate, options: list[Candidate], flash_budget
             f"layout {best.layout.name!r} agrees to {in_percent(best.least_agreement)} and needs "
             f"{best.sizes.flash_bytes:,} bytes; or {way_out}"
         )
-    warnings.warn(
+    warn(
         f"within {flash_budget:,} bytes the best layout, {chosen.layout.name!r}, agrees with the source only to "
-        f"{in_percent(chosen.least_agreement)} at its worst step: {way_out}",
-        stacklevel=3,
+        f"{in_percent(chosen.least_agreement)} at its worst step: {way_out}"
     )
 
 
