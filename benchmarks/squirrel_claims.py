@@ -345,8 +345,8 @@ def _notes(runs: Sequence[Run], more: Sequence[Run]) -> tuple[str, ...]:
         "with padded trees are among the other readings.",
         "**Figures 1 and 2.** The rows of the example are only drawn, not listed, so that the graph cannot be "
         "searched here; its mean accuracy of 6/7 fixes that the first state counts.",
-        "**Time.** About 10 minutes of one core for ten seeds, 5 more for two seeds with more rows; `--quick` takes a "
-        "minute.",
+        "**Time.** Estimated from single forests: about 5 minutes of one free core for ten seeds, 5 more for two seeds "
+        "with more rows, one for `--quick`.",
     )
 
 

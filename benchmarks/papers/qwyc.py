@@ -9,7 +9,7 @@ goes on where it was. Without ``--quick``, the claims of the paper are stored in
     python benchmarks/papers/qwyc.py --quick
     python benchmarks/papers/qwyc.py --repeats 10
 
-Ten repeats take about 30 minutes of one core, --quick takes two.
+Estimated: ten repeats take about 25 minutes of one free core, --quick takes two.
 """
 
 from __future__ import annotations

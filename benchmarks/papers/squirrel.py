@@ -9,7 +9,7 @@ forests are kept on disk, so that a run that was interrupted, or is asked for mo
     python benchmarks/papers/squirrel.py --quick
     python benchmarks/papers/squirrel.py --seeds 10
 
-Ten seeds take about 15 minutes of one core, --quick takes one.
+Estimated: ten seeds take about 10 minutes of one free core, --quick takes one.
 """
 
 from __future__ import annotations
