@@ -63,7 +63,9 @@ class Ensemble:
         from lightgbm import LGBMRegressor
 
         grown = {"max_depth": rows.depth, "num_leaves": 2**rows.depth, "min_child_samples": 20}
-        model = LGBMRegressor(N_TREES, learning_rate=learning_rate, n_jobs=1, random_state=0, verbose=-1, **grown)
+        model = LGBMRegressor(
+            n_estimators=N_TREES, learning_rate=learning_rate, n_jobs=1, random_state=0, verbose=-1, **grown
+        )
         forest = scurry.from_model(model.fit(rows.X_train, rows.y_train.astype(np.float64)))
         fitting, test = (forest.value[:, 0][forest.apply(X)] for X in (rows.X_train, rows.X_test))
         # On a grid, so that no sum depends on the order of its parts.

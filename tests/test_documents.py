@@ -165,3 +165,10 @@ def test_every_page_of_the_documentation_is_reached():
             assert re.search(rf"(^|[</]){path.stem}>?$", contents, flags=re.MULTILINE), path.name
         for picture in re.findall(r"\]\(([\w./-]+\.svg)\)", path.read_text(encoding="utf-8")):
             assert (path.parent / picture).exists(), picture
+
+
+def test_pages_install_scurry_the_same_way():
+    """It is in no registry: every page installs a checkout. Only an error's own text names the package."""
+    for page in DOCUMENTS:
+        installs = re.findall(r"^(?!scurry\.errors).*pip install ['\"]?([\w.]+)", page.read_text("utf-8"), re.MULTILINE)
+        assert "scurry" not in installs, page

@@ -18,6 +18,7 @@ LAYERS = (
     {"estimators", "growing", "display", "report", "export", "batch", "distributed", "serving", "datasets"},
     {"scurry"},  # the public names, which the command line calls
     {"cli"},
+    {"__main__"},
 )
 LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 

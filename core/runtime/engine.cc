@@ -96,7 +96,8 @@ void Engine::sum_as(const RowsView& rows, std::size_t n_threads, Finish finish) 
     finish(std::size_t{0}, std::size_t{1}, sums.data(), std::size_t{0}, std::size_t{1});
     return;
   }
-  walker_.for_each_block(rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
+  const std::size_t row_bytes = n_outputs() * sizeof(Real);
+  walker_.for_each_block(rows.n_rows, n_threads, row_bytes, [&](std::size_t first, std::size_t n) {
     Scratch& scratch = Scratch::of_this_thread();
     AlignedVector<Real>& sums = sums_of_this_thread<Real>();
     walker_.load(rows, first, n, scratch);
@@ -117,7 +118,7 @@ void Engine::sum(const RowsView& rows, std::size_t n_threads, Finish finish) con
 }
 
 void Engine::labels_by_integers(const RowsView& rows, std::int64_t* out, std::size_t n_threads) const {
-  walker_.for_each_block(rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
+  walker_.for_each_block(rows.n_rows, n_threads, label_sums_->row_bytes(), [&](std::size_t first, std::size_t n) {
     Scratch& scratch = Scratch::of_this_thread();
     LabelSums::Sums& sums = LabelSums::Sums::of_this_thread();
     walker_.load(rows, first, n, scratch);
@@ -161,7 +162,7 @@ void Engine::scores(const RowsView& rows, double* out, std::size_t n_threads) co
 void Engine::leaves(const RowsView& rows, std::int32_t* out, std::size_t n_threads) const {
   if (!leaf_ids_) throw std::invalid_argument("this engine was not lowered for leaves");
   const std::size_t n_trees_all = n_trees();
-  walker_.for_each_block(rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
+  walker_.for_each_block(rows.n_rows, n_threads, 0, [&](std::size_t first, std::size_t n) {
     Scratch& scratch = Scratch::of_this_thread();
     walker_.load(rows, first, n, scratch);
     if (n >= Walker::kEnoughForColumns) walker_.index_columns(scratch);

@@ -30,6 +30,8 @@ class LabelSums {
   static constexpr std::uint32_t value_of(std::uint32_t payload) { return payload & 0xFFFF; }
   std::size_t bytes() const { return table_.size() * sizeof(std::uint16_t); }
 
+  // Of the sums of a row.
+  std::size_t row_bytes() const { return are_packed() ? sizeof(std::int32_t) : width_ * sizeof(std::uint16_t); }
   // The sums of a block of rows.
   struct Sums {
     AlignedVector<std::int32_t> differences;  // [n], with two classes

@@ -11,8 +11,10 @@
 namespace scurry {
 namespace {
 
-// Rows in a block are numbered with 32 bits; those whose labels are made at once have outcomes that fit a cache.
-constexpr std::size_t kMaxRows = std::size_t{1} << 30, kMaxLabels = std::size_t{1} << 14;
+// Rows in a block are numbered with 32 bits.
+constexpr std::size_t kMaxRows = std::size_t{1} << 30;
+// Where labels are asked for, the sums of so many rows are made at once.
+constexpr std::size_t kSumsAtOnce = std::size_t{1} << 17, kLeastRows = 4096;
 constexpr std::int32_t kNeverLeads = std::numeric_limits<std::int32_t>::min();  // below any sum
 
 // Classes per row of a table of vectors.
@@ -108,7 +110,8 @@ void LeaderExit::run(const RowsView& rows, const LeaderOutcome& outcome, std::si
 
 void LeaderExit::labels(const RowsView& rows, std::span<const std::int64_t> classes, std::int32_t tolerance,
                         const Engine& exact, std::int64_t* out, std::size_t n_threads) const {
-  for_each_range(rows.n_rows, kMaxLabels, n_threads, [&](std::size_t first, std::size_t n) {
+  const std::size_t most = std::max(kSumsAtOnce / n_classes_, kLeastRows);
+  for_each_range(rows.n_rows, most, n_threads, [&](std::size_t first, std::size_t n) {
     thread_local std::vector<std::int32_t> sums, n_trees, leaders;
     thread_local std::vector<std::uint8_t> decided;
     sums.resize(n * n_classes_);

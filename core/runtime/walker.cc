@@ -86,11 +86,12 @@ void Walker::load(const RowsView& rows, std::size_t first, std::size_t n, Scratc
 // Keys of a block should stay in the second-level cache while all trees are walked, beside what is made of them. If a
 // tree is too large for the first-level cache, fetching its nodes takes longer than fetching keys, and more rows should
 // share it.
-std::size_t Walker::block_rows() const {
+std::size_t Walker::block_rows(std::size_t row_bytes) const {
   constexpr std::size_t kLargeTree = 32 * 1024, kMinRows = 512, kMaxRows = 4096, kMaxRowsOfLarge = 32768;
-  const bool large = trees_.bytes() / trees().size() > kLargeTree;
-  return std::clamp(rows_in(large ? 4 * second_cache() : second_cache() / 4), kMinRows,
-                    large ? kMaxRowsOfLarge : kMaxRows);
+  const std::size_t few = std::clamp(rows_in(second_cache() / 4), kMinRows, kMaxRows);
+  if (trees_.bytes() / trees().size() <= kLargeTree) return few;
+  const std::size_t all_bytes = columns_.stride() * sizeof(std::uint32_t) + row_bytes;
+  return std::clamp(4 * second_cache() / all_bytes / kChunk * kChunk, few, kMaxRowsOfLarge);
 }
 
 double Walker::cost_of_tree(std::size_t n) const {

@@ -85,12 +85,13 @@ class Walker {
     return std::max(kChunk, bytes / (columns_.stride() * sizeof(std::uint32_t)) / kChunk * kChunk);
   }
 
-  // Calls work(first, n) for blocks of rows, on several threads. An exception in any thread is rethrown.
+  // Calls work(first, n) for blocks of rows, on several threads. `row_bytes` is what the work keeps of each row. An
+  // exception in any thread is rethrown.
   template <class Work>
-  void for_each_block(std::size_t n_rows, std::size_t n_threads, Work work) const;
+  void for_each_block(std::size_t n_rows, std::size_t n_threads, std::size_t row_bytes, Work work) const;
 
  private:
-  std::size_t block_rows() const;
+  std::size_t block_rows(std::size_t row_bytes) const;
   // What the ranks of rows are made by, if trees are evaluated with ranks.
   const RankedColumns* ranked() const {
     return symmetric_ ? &symmetric_->ranks() : sliced_ ? &sliced_->ranks() : nullptr;
@@ -118,8 +119,8 @@ void for_each_range(std::size_t n_rows, std::size_t max_rows, std::size_t n_thre
 }
 
 template <class Work>
-void Walker::for_each_block(std::size_t n_rows, std::size_t n_threads, Work work) const {
-  for_each_range(n_rows, block_rows(), n_threads, work);
+void Walker::for_each_block(std::size_t n_rows, std::size_t n_threads, std::size_t row_bytes, Work work) const {
+  for_each_range(n_rows, block_rows(row_bytes), n_threads, work);
 }
 
 }  // namespace scurry

@@ -107,3 +107,9 @@ def test_starting_imports_nothing_heavy():
     program = f"import atexit, sys; from scurry.cli import main; atexit.register(lambda: {show}); main(['--version'])"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.split() == ["scurry", version("scurry")]
+
+
+def test_it_runs_as_a_module():
+    ran = subprocess.run([sys.executable, "-m", "scurry", "--version"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert scurry.__version__ in ran.stdout

@@ -88,12 +88,16 @@ def test_numbers_around_thresholds_between_floats(comparison):
     """A number that is no float is told from its float neighbours only by a threshold between the same two floats."""
     base = complete_forest(depth=7)
     floats = np.r_[RNG.normal(size=200), 0.0, 1e-45, -1e-45, 3.4028234e38, -3.4028234e38].astype(np.float32)
-    least = np.nextafter(floats, np.float32(np.inf)).astype(np.float64)  # one threshold in each gap at most: no ranks
+    with np.errstate(over="ignore"):
+        least = np.nextafter(floats, np.float32(np.inf)).astype(np.float64)
+    # One threshold in each gap at most: no ranks.
     within = np.where(np.isfinite(least), (floats + least) / 2, 1e300)
     threshold = RNG.choice(np.r_[within, -1e300, -1e-60, 1e-60], base.n_nodes)
     forest = complete_forest(depth=7, threshold=threshold, input_dtype="float64", comparison=comparison)
     near = np.r_[threshold, np.nextafter(threshold, np.inf), np.nextafter(threshold, -np.inf), floats, least]
-    near = np.r_[near, near.astype(np.float32), 0.0, -0.0, 1e-70, -1e-70, np.inf, -np.inf, np.nan, RNG.normal(size=99)]
+    with np.errstate(over="ignore"):
+        near = np.r_[near, near.astype(np.float32)]
+    near = np.r_[near, 0.0, -0.0, 1e-70, -1e-70, np.inf, -np.inf, np.nan, RNG.normal(size=99)]
     assert_equals_reference(forest, RNG.choice(near, (600, forest.n_features)))
     assert_equals_reference(forest, RNG.choice(near, (1, forest.n_features)))
 

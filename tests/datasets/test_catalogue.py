@@ -9,7 +9,7 @@ from scurry import datasets
 from scurry.datasets import catalogue
 from scurry.datasets import files as dataset_files
 from scurry.datasets.files import Column
-from scurry.errors import FormatError, MissingDependencyError
+from scurry.errors import FormatError, InputError, MissingDependencyError
 from support.tiny_dataset import TINY_FACTS
 
 
@@ -79,14 +79,16 @@ def test_shipped_data_needs_no_optional_package(monkeypatch):
 
 def test_catalogue_is_consistent():
     known = catalogue._catalogue()
-    assert len(known) == 37
+    assert len(known) == 40
     for name, facts in known.items():
         assert (facts.download is None) == bool(facts.where), name
         assert set(facts.categorical) <= set(facts.features)
         assert not set(facts.other_columns) & set(facts.features)
         assert "target" not in facts.features
+        assert facts.about, name
+        assert facts.task in ("classification", "regression", "ranking")
         if facts.features:
-            assert sum(facts.classes.values()) == facts.n_rows
+            assert sum(facts.classes.values()) == (facts.n_rows if facts.task == "classification" else 0)
             assert len(facts.sha256) == 64
         if facts.download == "openml":
             assert facts.openml_id
@@ -144,3 +146,24 @@ def test_nominal_numbers_become_numbers():
         catalogue._convert("age", dataset_files.sort_categories(np.array([0]), ["no"]), False, "there")
     with pytest.raises(FormatError, match="numbers in 'job', which should be categorical"):
         catalogue._convert("job", Column(np.zeros(1)), True, "there")
+
+
+def test_the_beginning_of_a_name_finds_it():
+    with pytest.raises(InputError, match="did you mean 'heart_statlog' or 'heart_cleveland_cost'"):
+        datasets.load("heart")
+    with pytest.raises(InputError, match="did you mean 'thyroid_ann_cost'"):
+        datasets.load("thyroid")
+
+
+def test_a_regression_has_values_and_no_classes(monkeypatch, tmp_path):
+    facts = catalogue._Facts(licence="", task="regression", n_rows=2, features=["a"], about="a price in dollars")
+    monkeypatch.setattr(catalogue, "_catalogue", lambda: {"prices": facts})
+    monkeypatch.setenv("SCURRY_DATA", str(tmp_path))
+    (tmp_path / "prices.csv").write_text("a,target\n1,0.5\n2,1.5\n")
+    data = datasets.load("prices")
+    assert repr(data) == "Dataset('prices', n_rows=2, n_features=1, n_categorical=0, task='regression')"
+    assert data.y.tolist() == [0.5, 1.5]
+    assert data.about == "a price in dollars"
+    (tmp_path / "prices.csv").write_text("a,target\n1,low\n2,high\n")
+    with pytest.raises(FormatError, match="text in 'target'"):
+        datasets.load("prices")

@@ -29,7 +29,10 @@ def test_real_files_are_as_described(name, monkeypatch):
     monkeypatch.setenv("SCURRY_DATA", REAL)
     known, data = catalogue._catalogue()[name], datasets.load(name)
     labels, counts = np.unique(data.y, return_counts=True)
-    assert dict(zip(map(str, labels), counts.tolist(), strict=True)) == known.classes
+    if known.task == "classification":
+        assert dict(zip(map(str, labels), counts.tolist(), strict=True)) == known.classes
+    assert data.task == known.task
+    assert ("query" in data.extras) == (known.task == "ranking")
     assert np.isnan(data.X).sum() == known.missing_cells
     assert list(data.categories) == known.categorical
     assert np.isfinite(data.X[~np.isnan(data.X)]).all()

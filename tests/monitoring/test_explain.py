@@ -1,7 +1,8 @@
 import numpy as np
 
 import scurry
-from scurry.monitoring.explain import compare_features
+from scurry.monitoring.explain import Explanation, compare_features
+from scurry.monitoring.state import Tally
 from scurry.promises import RowSummary
 
 
@@ -75,3 +76,9 @@ def test_categories_are_named_and_not_their_codes():
     (many,) = compare_features(forest, summary, rng.choice([0, 1, 2, 3, 9], (2000, 1), p=[0.7, 0.1, 0.1, 0.05, 0.05]))
     assert "'Bonn'" in many.text
     assert "below" not in many.text
+
+
+def test_large_multiples_are_written_in_full():
+    tally = Tally(name=1, n_shadow=100, n_changed=50)
+    text = Explanation(n_rows=0, features=(), by_class=(tally,), by_trees=(), rate=0.5 / 130).describe()
+    assert "130 times the mean" in text

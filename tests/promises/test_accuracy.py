@@ -75,3 +75,8 @@ def test_costs_of_answers_are_those_of_the_matrix():
     assert (mean.largest, mean.max_rise) == (8.0, 0.5)
     assert promise.count(outcomes) == ()
     assert Accuracy(0.1).mean(outcomes) is None
+
+
+def test_one_point_is_no_points():
+    assert "at most 1 point below" in Accuracy(0.01).describe()
+    assert "at most 1 point on" in Accuracy(0.02).describe_test("9 rows", 0, 0.01)

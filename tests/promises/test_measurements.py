@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from scurry.promises import RowSummary
+from scurry.promises import RowSummary, StepMeasurement, ValueMeasurement
 from support.calibration_rows import two_classes
 
 X, Y = two_classes(2000, seed=0)
@@ -34,3 +34,13 @@ class TestRowSummary:
         assert np.array_equal(again.quantiles, summary.quantiles, equal_nan=True)
         assert again.missing.tolist() == [0, 1]
         assert again.n_rows == 2
+
+
+def test_words_of_methods_are_explained():
+    measured = ValueMeasurement(beyond=0.0, mean_trees=3.0, mean_error=0.1, largest_error=0.2, caution=1.59)
+    assert measured.describe()["caution"] == (
+        "a row stops once 1.59 times its expected error is within the promised one"
+    )
+    steps = StepMeasurement(order="auto", objective="steps", readout="weighted", n_steps=4, quality="accuracy",
+                            first=0.5, mean=0.7, last=0.9)  # fmt: skip
+    assert "closer they are to the leaves" in steps.describe()["read-out"]

@@ -1,5 +1,7 @@
 """What a path offers: never a pruning that costs more and is not better on the validation rows."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ import scurry
 from scurry.costs import ErrorCosts
 from scurry.errors import InputError, ScurryWarning
 from scurry.pruning import Offer, Offers
+from scurry.pruning.offers import advise
 
 DATA = scurry.datasets.load("thyroid_ann_cost")
 PRICES = {"feature_costs": DATA.feature_costs, "groups": DATA.groups, "group_costs": DATA.group_costs}
@@ -114,3 +117,12 @@ def test_error_costs_as_matrix_and_by_name():
     assert ErrorCosts.of(["no", "yes"]).mean_cost(confusion) == 5 / 20
     assert ErrorCosts.of(["no", "yes"], class_weight={"no": 1, "yes": 3}).mean_cost(confusion) == (2 + 9) / 40
     assert ErrorCosts.of([0, 1, 2], class_weight="balanced").mean_cost(np.diag([0, 3, 4])) == 0
+
+
+def test_offers_say_what_they_are(path):
+    assert re.fullmatch(r"Offers\(\d+ forests, cost per row \S+ to \S+, error \S+ to \S+\)", repr(path.offers))
+
+
+def test_a_search_is_not_sent_to_itself(path):
+    assert "FeatureBudgetClassifier" in advise("a", path.problem.forest)
+    assert "FeatureBudgetClassifier" not in advise("a", path.problem.forest, is_searched=True)

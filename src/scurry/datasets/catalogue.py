@@ -1,4 +1,4 @@
-"""Catalogue: the datasets of the papers, by name.
+"""Catalogue: the datasets of the papers and of the examples, by name.
 
 A dataset is looked up in the folder named by the environment variable ``SCURRY_DATA``, then in the user's cache
 (``SCURRY_CACHE``, by default ``~/.cache/scurry``), then among those that come with scurry (adult, thyroid_ann_cost);
@@ -40,14 +40,14 @@ class Dataset:
     X : float32 array of shape (n_rows, n_features)
         C-ordered; categorical features as codes, NaN where a value is missing.
     y : array of shape (n_rows,)
-        Labels.
+        Labels; a regression's values, or how relevant documents are.
     feature_names : tuple of str
     categories : dict of str to array
         For each categorical feature, the values that codes 0, 1, … stand for.
     split : str array of shape (n_rows,) or None
         The source's own "train" and "test" (and "valid") rows; a downloaded copy has none.
     extras : dict of str to array
-        Further columns that are not features, such as a subject id.
+        Further columns that are not features, such as a subject id, or for a ranking the query of each row.
     feature_costs : float64 array of shape (n_features,) or None
         What a row pays at the first use of each feature, in addition to its group's cost.
     groups : int64 array of shape (n_features,) or None
@@ -60,6 +60,9 @@ class Dataset:
     licence : str
     source : str
         The file it was read from.
+    task : {"classification", "regression", "ranking"}
+    about : str
+        What is predicted, in which unit, and what classes mean.
 
     Examples
     --------
@@ -84,12 +87,15 @@ class Dataset:
     derived_from: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     licence: str = ""
     source: str = ""
+    task: str = "classification"
+    about: str = ""
 
     def __repr__(self) -> str:
         n_rows, n_features = self.X.shape
+        what = f"n_classes={len(np.unique(self.y))}" if self.task == "classification" else f"task={self.task!r}"
         return (
             f"Dataset({self.name!r}, n_rows={n_rows}, n_features={n_features}, n_categorical={len(self.categories)}, "
-            f"n_classes={len(np.unique(self.y))})"
+            f"{what})"
         )
 
     def frame(self) -> Any:
@@ -113,6 +119,8 @@ class _Facts:
     """The entry of a dataset in ``datasets.json``; short if it cannot be downloaded automatically."""
 
     licence: str
+    about: str = ""
+    task: str = "classification"
     n_rows: int | None = None
     features: list[str] = field(default_factory=list)
     categorical: list[str] = field(default_factory=list)
@@ -181,8 +189,9 @@ def load(name: str) -> Dataset:
     """
     facts = _catalogue().get(name)
     if facts is None:
-        near = difflib.get_close_matches(str(name), names(), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names())}"
+        begun = [known for known in names() if str(name) and known.startswith(str(name))]
+        near = begun or difflib.get_close_matches(str(name), names(), n=1)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known are {', '.join(names())}"
         raise InputError(f"there is no dataset {name!r}; {hint}", argument="name")
     path = _find(name) or _download(name, facts)
     # Downloads and CSV files differ byte by byte between copies; their content is compared with the facts instead.
@@ -296,7 +305,12 @@ def _adapt(facts: _Facts, table: Table, source: str) -> Table:
         raise FormatError(
             f"{source} has {missing} missing cells, expected {facts.missing_cells}; it is another version"
         )
-    return adapted | {"target": Column(_labels(facts, table["target"], source))} | others
+    target = table["target"]
+    if facts.task == "classification":
+        target = Column(_labels(facts, target, source))
+    elif target.categories is not None:
+        raise FormatError(f"{source} has text in 'target', which should be numeric; it is another version")
+    return adapted | {"target": target} | others
 
 
 def _match(features: list[str], found: list[str], source: str) -> dict[str, str]:
@@ -371,6 +385,8 @@ def _assemble(name: str, facts: _Facts, table: Table, path: Path) -> Dataset:
         extras={c: table[c].decode() for c in facts.other_columns if c in table and c != "split"},
         licence=facts.licence,
         source=str(path),
+        task=facts.task,
+        about=facts.about,
         **(_costs(features, facts.costs) if facts.costs else {}),
     )
 

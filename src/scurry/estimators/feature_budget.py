@@ -342,7 +342,8 @@ class FeatureBudgetClassifier(BudgetedClassifier):
             return self._price(self.path_.at(max_cost=max_cost))
         offer = self.offers_.at(max_cost)
         if offer.single_label is not None:
-            warn(f"the forest at {offer.cost:g} per row is of little use: {advise(offer.single_label, offer.forest)}")
+            advice = advise(offer.single_label, offer.forest, is_searched=True)
+            warn(f"the forest at {offer.cost:g} per row is of little use: {advice}")
         return self._price(offer.forest, self._certify(offer))
 
     def _certify(self, offer: Offer) -> Certificate:

@@ -92,7 +92,7 @@ class Explanation:
             lines["features"] = self.note
         for name, tallies in (("class", self.by_class), ("stopped after", self.by_trees)):
             for tally in [tally for tally in tallies if tally.n_changed][:_N_NAMED]:
-                times = f", {tally.rate / self.rate:.2g} times the mean" if self.rate else ""
+                times = f", {format_number(tally.rate / self.rate)} times the mean" if self.rate else ""
                 what = repr(tally.name) if name == "class" else f"{tally.name} tree{'s' * (tally.name != 1)}"
                 lines[f"{name} {what}"] = (
                     f"{tally.n_changed:,} of {tally.n_shadow:,} shadow rows changed ({format_share(tally.rate)}{times})"

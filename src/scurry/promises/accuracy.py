@@ -101,7 +101,7 @@ class Accuracy(Promise):
         if self.costs is not None:
             most = f"answers cost on average at most {format_number(self.max_loss)} more than the model's"
         else:
-            most = f"accuracy is at most {100 * self.max_loss:.5g} points below the model's"
+            most = f"accuracy is at most {_in_points(f'{100 * self.max_loss:.5g}')} below the model's"
         return f"With confidence {self.confidence:g}, {where} {most}."
 
     def describe_test(self, units: str, n_broken: int, bound: float | None) -> str:
@@ -109,7 +109,7 @@ class Accuracy(Promise):
         if self.costs is not None:
             most = "" if bound is None else f" (on average at most {bound:.3g} more for new rows)"
             return f"{units} that had no part in the fit: {n_broken:,} cost more{most}"
-        most = "" if bound is None else f" (accuracy falls by at most {100 * bound:.3g} points on new rows)"
+        most = "" if bound is None else f" (accuracy falls by at most {_in_points(f'{100 * bound:.3g}')} on new rows)"
         return f"{units} that had no part in the fit: {n_broken:,} are wrong where the model is right{most}"
 
     def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
@@ -163,6 +163,10 @@ class Accuracy(Promise):
         """Return the promise that a text such as "accuracy<=0.3%" asks for; None if it asks for another kind."""
         what, sign, rate = text.partition("<=")
         return cls(read_rate(rate)) if sign and what.strip() == "accuracy" else None
+
+
+def _in_points(number: str) -> str:
+    return f"{number} point{'' if number == '1' else 's'}"
 
 
 def _check_costs(costs: Any) -> tuple[tuple[float, ...], ...]:

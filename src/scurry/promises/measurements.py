@@ -12,6 +12,12 @@ from numpy.typing import NDArray
 from scurry.errors import FormatError
 from scurry.formatting import format_bytes, format_number, format_share
 
+# How an anytime answer is made of the nodes that trees have reached.
+_READOUTS = {
+    "plain": "plain: all nodes reached count alike",
+    "weighted": "weighted: nodes count more the closer they are to the leaves",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExitMeasurement:
@@ -99,7 +105,7 @@ class ValueMeasurement:
             "error beyond the promised one": f"{format_share(self.beyond)} of rows",
             "error": f"{format_number(self.mean_error)} on average, {format_number(self.largest_error)} at most",
             "trees per row": format_number(self.mean_trees),
-            "caution": f"{self.caution:.3g} times the expected error",
+            "caution": f"a row stops once {self.caution:.3g} times its expected error is within the promised one",
         }
         if self.fast_rmse is not None and self.full_rmse is not None:
             lines["RMSE"] = f"{format_number(self.fast_rmse)}, full model {format_number(self.full_rmse)}"
@@ -142,7 +148,7 @@ class StepMeasurement:
         quality = self.quality.replace("_", " ")
         lines = {
             "order": f"{self.order}, for {self.objective}",
-            "read-out": self.readout,
+            "read-out": _READOUTS.get(self.readout, self.readout),
             "steps": f"{self.n_steps:,}",
             quality: f"{show(self.first)} at first, {show(self.mean)} on average, {show(self.last)} at the end",
         }

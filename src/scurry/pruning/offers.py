@@ -170,6 +170,15 @@ class Offers(Sequence[Offer]):
             if not self._offers or offer.error < self._offers[-1].error:
                 self._offers.append(offer)
 
+    def __repr__(self) -> str:
+        if not self._offers:
+            return "Offers(none)"
+        first, last = self._offers[0], self._offers[-1]
+        return (
+            f"Offers({len(self)} forests, cost per row {first.cost:.4g} to {last.cost:.4g}, error {first.error:.4g} to "
+            f"{last.error:.4g})"
+        )
+
     def __len__(self) -> int:
         return len(self._offers)
 
@@ -259,14 +268,20 @@ class Offers(Sequence[Offer]):
         return self._offers[:n_within]
 
 
-def advise(single_label: Any, forest: Forest) -> str:
-    """Return what to do about a forest that gives all rows one answer."""
+def advise(single_label: Any, forest: Forest, *, is_searched: bool = False) -> str:
+    """Return what to do about a forest that gives all rows one answer.
+
+    `is_searched` says that forests of several kinds were compared already.
+    """
     if not forest.is_classifier:
         return f"it answers {single_label:g} for every validation row. Allow a higher cost"
+    answers = f"it answers {single_label!r} for every validation row. Allow a higher cost"
+    weigh = 'weigh errors (class_weight="balanced" or error_costs)'
+    if is_searched:
+        return f"{answers}, or {weigh}"
     return (
-        f"it answers {single_label!r} for every validation row. Allow a higher cost, weigh errors "
-        '(class_weight="balanced" or error_costs), prune a forest with a larger max_features, or let '
-        "scurry.FeatureBudgetClassifier look for a forest"
+        f"{answers}, {weigh}, prune a forest with a larger max_features, or let scurry.FeatureBudgetClassifier look "
+        "for a forest"
     )
 
 

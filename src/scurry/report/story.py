@@ -394,9 +394,10 @@ def tell_whole(forest: Forest, test: TestRows, certificate: Certificate | None =
     claims = [Claim("answers other than the model's", "none", format_share(0.0), "kept")]
     # A predictor without a stop rule was made by a search that found that stopping would not pay: say why.
     why = "" if certificate is None or not certificate.why else f" {certificate.why[0].upper()}{certificate.why[1:]}."
+    trees = "its only tree" if forest.n_trees == 1 else f"all {forest.n_trees:,} trees"
     return Story(
         kind="Forest",
-        verdict=f"It evaluates all {forest.n_trees:,} trees for every row: {mean_tests} node tests.{why}",
+        verdict=f"It evaluates {trees} for every row: {mean_tests} node tests.{why}",
         tiles=tiles,
         promise=promise,
         claims=[*claims, *test.claim_quality(answers)],

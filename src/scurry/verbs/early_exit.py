@@ -72,7 +72,8 @@ def early_exit(
         Rows that find the order of trees and the rule to stop, so that all of `X_cal` is left to certify them. By
         default a part of `X_cal`: half of it for methods on scores, a fifth or a quarter for methods on votes. The
         model's training rows serve well for methods on scores. For methods on votes they do not: trees agree too much
-        on the rows they were trained on. Rows of `X_cal` that are among them too are left out of the certificate.
+        on the rows they were trained on. Rows of `X_cal` that are among them too are left out of the certificate. The
+        promise `TopK` takes a fifth of the queries of `X_cal` nevertheless, which say how far estimates are off.
     groups : array of shape (n_rows,), optional
         The group that each row of `X_cal` belongs to, such as the patient, where rows of a group are no independent
         draws. A group is not divided, one row of each certifies, and the promise is about a row of a new group. For

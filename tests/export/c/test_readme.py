@@ -64,6 +64,6 @@ def test_the_promise_is_the_source_s_and_what_the_c_keeps_of_it_is_measured(tmp_
     assert "what that changes is outside the certificate" in text
     assert f"of the calibration rows {whose} label" in text
     assert "outside the certificate" in (tmp_path / "model.h").read_text()
-    assert "keep the promise; its certificate is the source's" in str(export)
+    assert "of the rows of X_cal keep the promise; its certificate is the source's" in str(export)
     to_c(fast, tmp_path)
     assert "On which share of rows it does so was not measured" in (tmp_path / "README.md").read_text()

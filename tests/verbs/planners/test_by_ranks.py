@@ -85,7 +85,7 @@ def test_misuse(ranked):
     with pytest.raises(InfeasibleError, match="at least 597 queries") as error:
         scurry.early_exit(model, X, groups=queries, promise=TopK(5, 0.01))
     assert error.value.n_rows_needed == 597
-    with pytest.raises(InfeasibleError, match="0 are left to test"):
+    with pytest.raises(InfeasibleError, match=r"0 are left to test the rule \(half of X_cal finds it\)"):
         scurry.early_exit(model, X, groups=np.zeros(len(X)), promise=promise)
     with pytest.raises(InputError, match="no query has more than 25 documents"):
         scurry.early_exit(model, X, groups=queries, promise=TopK(25, 0.05))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.checks import check_choice, check_number
-from scurry.errors import InputError
+from scurry.errors import InputError, warn
 from scurry.export.c.candidates import MIN_AGREEMENT, Candidate, Sizes, choose, list_candidates
 from scurry.export.c.selftest import make_selftest
 from scurry.export.c.source import name_answer
@@ -86,9 +85,11 @@ class Export:
                 f"{sizes.instructions_per_step:>13.1f}{known[0]:>18}{known[1]:>11}"
             )
         if self.kept is not None:
-            lines.append(f"of X_cal, {in_percent(self.kept)} keep the promise; its certificate is the source's")
+            lines.append(
+                f"{in_percent(self.kept)} of the rows of X_cal keep the promise; its certificate is the source's"
+            )
         if self.max_error is not None:
-            lines.append(f"of X_cal, values differ by at most {self.max_error:.3g} from the source's")
+            lines.append(f"on X_cal, values differ by at most {self.max_error:.3g} from the source's")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -141,7 +142,7 @@ def to_c(
 
     Warns
     -----
-    UserWarning
+    ScurryWarning
         If `flash_budget` leaves only layouts that answer less than 99.9 % of `X_cal` as the source does.
 
     Examples
@@ -216,10 +217,9 @@ def _warn_of_agreement(chosen: Candidate, options: list[Candidate], flash_budget
             f"layout {best.layout.name!r} agrees to {in_percent(best.least_agreement)} and needs "
             f"{best.sizes.flash_bytes:,} bytes; or {way_out}"
         )
-    warnings.warn(
+    warn(
         f"within {flash_budget:,} bytes the best layout, {chosen.layout.name!r}, agrees with the source only to "
-        f"{in_percent(chosen.least_agreement)} at its worst step: {way_out}",
-        stacklevel=3,
+        f"{in_percent(chosen.least_agreement)} at its worst step: {way_out}"
     )
 
 

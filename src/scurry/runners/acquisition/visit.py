@@ -17,7 +17,7 @@ from scurry.checks import check_count
 from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, as_value
-from scurry.forest.storage import Container, read_container, write_container
+from scurry.forest.files.storage import Container, read_container, write_container
 from scurry.formatting import format_share
 from scurry.runners.acquisition.known import find_feature
 from scurry.runners.acquisition.ledger import Purchase
@@ -340,7 +340,7 @@ class Visit:
         stuck = f"{n_stuck} of {n_trees} trees answered with the inner node that they had reached"
         match self.stop_reason:
             case "complete":
-                return f"all {n_trees} trees are evaluated"
+                return "the only tree is evaluated" if n_trees == 1 else f"all {n_trees} trees are evaluated"
             case "decided":
                 return f"the answer was clear after {self.walk.n_evaluated} of {n_trees} trees"
             case "max_cost":

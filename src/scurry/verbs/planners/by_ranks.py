@@ -93,7 +93,8 @@ def plan_by_ranks(calibration: Calibration) -> Plan:
             "smaller k, or run the model itself",
             argument="promise",
         )
-    # Rows that were given to fit the rule leave more queries to certify it.
+    # Rows that were given to fit the rule leave more queries to certify it. Some are needed still: rows that trained
+    # the model say too little of how far estimates of new ones are off, and they have no queries.
     n_fit = max(n_queries // (5 if calibration.has_fit_rows else 2), 1)
     fits = np.isin(queries.query, queries.query[calibration.rows.divide(n_fit)[0][_by_query(calibration)]])
     fitting, testing = queries.where(fits), queries.where(~fits)
@@ -231,10 +232,11 @@ def _infeasible(calibration: Calibration, promise: TopK, n_broken: int, n_tests:
     # So many queries in all that enough are left after those that fit the rule.
     needed = -(-needed * 5 // 4) if calibration.has_fit_rows else 2 * needed - 1
     achievable = certified_rate(n_broken, n_tests, confidence) if n_tests else 1.0
+    part = "a fifth of X_cal finds it, also with X_fit" if calibration.has_fit_rows else "half of X_cal finds it"
     return InfeasibleError(
         f"{promise.max_changed:g} of the queries cannot be certified with confidence {confidence:g}: {n_tests} are "
-        f"left to test the rule, and {n_broken} of them change; a share of {achievable:.3g} can. Pass a larger "
-        f"max_changed, or at least {needed} queries",
+        f"left to test the rule ({part}), and {n_broken} of them change; a share of {achievable:.3g} can. Pass a "
+        f"larger max_changed, or at least {needed} queries",
         achievable,
         n_rows_needed=needed,
         argument="promise",

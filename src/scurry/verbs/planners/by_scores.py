@@ -45,6 +45,7 @@ _BOLD_SHARES = (0.45, 0.6, 0.8, 1.0, 1.3, 2.0)  # spent by the fits that follow 
 WORTH_IT = 0.9  # below this share of trees saved, the full evaluation's simpler loop is as fast
 _BIN_WIDTH = 0.1  # Fan's, in units of the score
 _MIN_BIN_ROWS = 5  # bins of fewer rows show no deviation, and would stop rows at any gamma
+_COMPARING_ROWS = "rows that fitted none of them"
 
 
 def plan_by_scores(calibration: Calibration, method: str) -> Plan:
@@ -502,10 +503,14 @@ def try_plan(choosing: Calibration, method: str) -> Plan | None:
         return None  # all rows may do, and if not, their error says what is wrong
 
 
-def explain_choice(unit: str, spent: Mapping[str, float], where: str = "rows that fitted none of them") -> str:
+def explain_choice(unit: str, spent: Mapping[str, float], where: str = _COMPARING_ROWS) -> str:
     """Return why the method that spends least was chosen."""
     shown = ", ".join(f"{method} {cost:.1f}" for method, cost in spent.items() if np.isfinite(cost))
-    return f"fewest {unit} per row on {where}: {shown}" if shown else "too few rows to compare it with others"
+    if not shown:
+        return "too few rows to compare it with others"
+    # The rule that is taken is fitted and certified on other rows, so that its own figure differs.
+    later = "; the rule is certified on other rows, which may take more" if where == _COMPARING_ROWS else ""
+    return f"fewest {unit} per row on {where}: {shown}{later}"
 
 
 def keep_if_worth_it(calibration: Calibration, plan: Plan) -> Plan:
