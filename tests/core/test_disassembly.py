@@ -73,6 +73,8 @@ def test_every_kernel_has_a_table():
 def test_kernels_compute_with_whole_registers(level, name):
     need_objdump(level)
     path = find_object(level, name)
+    if level == "neon" and path is not None and path.stat().st_mtime < (KERNELS / f"{name}.cc").stat().st_mtime:
+        path = None  # of older sources
     if path is None:
         pytest.skip("make aarch64 builds it" if level == "neon" else "the package was not built in this checkout")
     assert find_faults(path, level, name) == []
