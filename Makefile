@@ -16,10 +16,10 @@ EMULATION := gcc-arm-none-eabi qemu-system-arm gcc-riscv64-unknown-elf qemu-syst
 QUICK := -m "not slow and not embedded" -q
 
 .DEFAULT_GOAL := help
-.PHONY: help aarch64 demo docs test test-isa test-slow test-minimal coverage attack attack-full embedded emulation-packages engines interop lint bench mutants sanitize wheel wheel-aarch64 wheel-environment clean
+.PHONY: help aarch64 cross-packages demo docs test test-isa test-slow test-minimal coverage attack attack-full embedded emulation-packages engines interop lint bench mutants sanitize wheel wheel-aarch64 wheel-environment clean
 
 help:  ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.built  ## Make real models cheaper in three ways and write a report on each.
 	$(BIN)/scurry demo
@@ -67,6 +67,9 @@ embedded: $(VENV)/.built  ## Test exported C on an emulated Cortex-M4 and RISC-V
 # For the nightly workflow, which installs them with sudo.
 emulation-packages:
 	@echo $(EMULATION)
+
+cross-packages:
+	@echo $(CROSS)
 
 aarch64: $(VENV)/.built  ## Cross-build the core for aarch64, look at its loops, and count instructions under qemu-user (Debian).
 	@which aarch64-linux-gnu-g++ qemu-aarch64-static qemu-x86_64-static >/dev/null || \

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 import scurry
 from scurry import datasets
-from scurry.verbs.planners.by_scores import score_step, tree_scores
 
 N_TREES = 500
 
@@ -29,18 +28,23 @@ class Rows:
     X_test: NDArray[np.float32]
     y_test: NDArray[np.int64]
 
-    def fit(self, n_trees: int = N_TREES, learning_rate: float = 0.05, depth: int | None = None) -> Any:
-        return _boost(self.X_train, self.y_train, n_trees, learning_rate, depth or self.depth)
+    def fit(self, n_trees: int = N_TREES, learning_rate: float = 0.05, depth: int | None = None, **options: Any) -> Any:
+        return _boost(self.X_train, self.y_train, n_trees, learning_rate, depth or self.depth, **options)
 
 
-def load(name: str) -> Rows:
-    """The rows of "adult" (UCI's own split), "nomao" (80/20, the 8 features of most gain) or "electricity" (80/20)."""
+def load(name: str, seed: int = 0) -> Rows:
+    """The rows of "adult" (UCI's own split), "nomao" (80/20, the 8 features of most gain) or "electricity" (80/20).
+
+    Seeds other than 0 draw other splits of the same sizes, for adult too.
+    """
     data = datasets.load("grinsztajn_electricity" if name == "electricity" else name)
     y = np.unique(data.y, return_inverse=True)[1].astype(np.int64)
     if name == "adult" and data.split is not None:
         train, test = np.flatnonzero(data.split == "train"), np.flatnonzero(data.split == "test")
+        if seed:
+            train, test = np.split(np.random.default_rng(seed).permutation(len(y)), [len(train)])
         return Rows(name, 5, data.X[train], y[train], data.X[test], y[test])
-    train, test = np.split(np.random.default_rng(0).permutation(len(y)), [round(0.8 * len(y))])
+    train, test = np.split(np.random.default_rng(seed).permutation(len(y)), [round(0.8 * len(y))])
     if name != "nomao":
         return Rows(name, 5 if name == "adult" else 6, data.X[train], y[train], data.X[test], y[test])
     gains = _boost(data.X[train], y[train], 100, 0.1, 9).booster_.feature_importance("gain")
@@ -50,21 +54,19 @@ def load(name: str) -> Rows:
 
 def scores_of(forest: scurry.Forest, *sets_of_rows: NDArray[np.float32]) -> list[NDArray[np.float64]]:
     """What each tree adds to each row; the model's base score is in its first tree or in its threshold."""
-    step = score_step(forest)
-    return [tree_scores(forest, rows, step) for rows in sets_of_rows]
+    return [forest.tree_scores(rows) for rows in sets_of_rows]
 
 
-def _boost(X: NDArray[Any], y: NDArray[Any], n_trees: int, learning_rate: float, depth: int) -> Any:
+def _boost(X: NDArray[Any], y: NDArray[Any], n_trees: int, learning_rate: float, depth: int, **options: Any) -> Any:
     from lightgbm import LGBMClassifier
 
+    usual = {"num_leaves": 2**depth, "min_child_samples": 20, "random_state": 0}
     model = LGBMClassifier(
         n_estimators=n_trees,
         learning_rate=learning_rate,
         max_depth=depth,
-        num_leaves=2**depth,
-        min_child_samples=20,
         n_jobs=1,  # threads that wait for each other crawl on a busy machine
-        random_state=0,
         verbose=-1,
+        **usual | options,
     )
     return model.fit(X, y)

@@ -24,6 +24,7 @@ class Cell:
     model: str
     title: str
     fit: Callable[[NDArray[Any], NDArray[Any]], Any]
+    n_rows: int = N_BATCH_ROWS
 
     @property
     def name(self) -> str:
@@ -35,7 +36,7 @@ class Task:
     """A fitted cell: the model, the batch to predict, and the labels the model itself gives."""
 
     model: Any
-    batch: NDArray[np.float32]
+    batch: Any  # a float32 matrix, or a DataFrame
     expected: NDArray[np.int64]
 
 
@@ -54,10 +55,29 @@ def _lightgbm(n_rounds: int, X: NDArray[Any], y: NDArray[Any]) -> Any:
     return model.fit(X, y)
 
 
-def _xgboost(n_rounds: int, X: NDArray[Any], y: NDArray[Any]) -> Any:
+def _lightgbm_default(X: NDArray[Any], y: NDArray[Any]) -> Any:
+    from lightgbm import LGBMClassifier
+
+    return LGBMClassifier(n_estimators=500, random_state=0, verbose=-1).fit(X, y)
+
+
+def _xgboost(n_rounds: int, X: NDArray[Any], y: NDArray[Any], depth: int = 6) -> Any:
     from xgboost import XGBClassifier
 
-    return XGBClassifier(n_estimators=n_rounds, max_depth=6, learning_rate=0.05, random_state=0).fit(X, y)
+    return XGBClassifier(n_estimators=n_rounds, max_depth=depth, learning_rate=0.05, random_state=0).fit(X, y)
+
+
+def _histogram(X: NDArray[Any], y: NDArray[Any]) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(max_iter=500, early_stopping=False, random_state=0).fit(X, y)
+
+
+def _catboost(X: NDArray[Any], y: NDArray[Any]) -> Any:
+    from catboost import CatBoostClassifier
+
+    options = {"learning_rate": 0.05, "random_seed": 0, "verbose": 0, "allow_writing_files": False}
+    return CatBoostClassifier(iterations=500, depth=6, **options).fit(X, y)
 
 
 def _cells_of(dataset: str, n_rounds: int | None) -> list[Cell]:
@@ -74,17 +94,32 @@ def _cells_of(dataset: str, n_rounds: int | None) -> list[Cell]:
     ]
 
 
+# Smallest first: an interrupted run has the cells that take little.
+SMALL_AND_LARGE = [
+    Cell("adult", "xgboost-50x4", "adult, XGBoost 50 × depth 4", partial(_xgboost, 50, depth=4)),
+    Cell("adult", "lightgbm-default", "adult, LightGBM 500, 31 leaves", _lightgbm_default),
+    Cell("adult", "hist", "adult, HistGradientBoosting 500", _histogram),
+    Cell("adult", "catboost", "adult, CatBoost 500 × depth 6", _catboost),
+    Cell("adult", "xgboost-3000x8", "adult, XGBoost 3,000 × depth 8", partial(_xgboost, 3000, depth=8)),
+    Cell("adult", "rf10-1m", "adult, RF 101 × depth 10, 1,000,000 rows", partial(_forest, 10), 1_000_000),
+    Cell("adult", "xgboost-1m", "adult, XGBoost 500 × depth 6, 1,000,000 rows", partial(_xgboost, 500), 1_000_000),
+    Cell("frame", "lightgbm", "frame of 40 columns, 28 categorical, LightGBM 300", _lightgbm_default),
+]
+
 # A round of boosting grows a tree per class: 70 rounds on covertype's 7 classes are 490 trees.
 CELLS = [
     *_cells_of("adult", 500),
     *_cells_of("magic", 500),
     *_cells_of("covertype", 70),
     *_cells_of("letter", None),
+    *SMALL_AND_LARGE,
 ]
 
 
 def fit(cell: Cell) -> Task:
     """Train the cell's model on one part of its dataset and take the batch from the rest."""
+    if cell.dataset == "frame":
+        return _fit_frame()
     data = datasets.load(cell.dataset)
     # Missing values become a number, and labels 0, 1, …: what every engine takes.
     X = np.nan_to_num(data.X, nan=-1.0)
@@ -93,4 +128,16 @@ def fit(cell: Cell) -> Task:
     n_train = min(MAX_TRAIN_ROWS, len(X) // 2)
     train, held_out = order[:n_train], order[n_train : n_train + N_BATCH_ROWS]
     model = cell.fit(X[train], y[train])
-    return Task(model, X[np.resize(held_out, N_BATCH_ROWS)], model.predict(X[held_out]).astype(np.int64))
+    return Task(model, X[np.resize(held_out, cell.n_rows)], model.predict(X[held_out]).astype(np.int64))
+
+
+def _fit_frame() -> Task:
+    """A frame of pandas, as benchmarks/frames.py makes it: what is timed is its conversion as well."""
+    from lightgbm import LGBMClassifier
+
+    from frames import N_TREES, make_frames
+
+    frames, labels = make_frames()
+    frame = frames["pandas category"]
+    model = LGBMClassifier(n_estimators=N_TREES, n_jobs=1, verbose=-1).fit(frame[::2], labels[::2])
+    return Task(model, frame, model.predict(frame).astype(np.int64))

@@ -1,7 +1,7 @@
 """Frames: how long an early exit and the conversion before it take, beside those of another checkout of scurry.
 
 A frame of 40 columns, 28 of them categorical, as pandas, polars and Arrow hold it. Two processes, one for each
-checkout, take turns call by call, so that both see the same load of the machine; the shortest time of each counts.
+checkout, take turns call by call, so that both see the same load of the machine; the least CPU time of each counts.
 
     git worktree add ../before <commit> && <build it>
     python benchmarks/frames.py --before ../before/src
@@ -49,7 +49,7 @@ def compare(before: str, n_rounds: int) -> None:
     report = Report(
         "frames",
         "Frames",
-        f"{N_COLUMNS} columns, 28 categorical; LightGBM of {N_TREES} trees, early exit at 0.5 %; one thread, best of "
+        f"{N_COLUMNS} columns, 28 categorical; LightGBM of {N_TREES} trees, early exit at 0.5 %; least CPU time of "
         f"{n_rounds} rounds in which both checkouts take turns. Before: commit {_commit(before)}.",
         ["lightgbm", "pandas", "polars", "pyarrow"],
     )
@@ -72,7 +72,7 @@ def compare(before: str, n_rounds: int) -> None:
                         )
                     ]
                     table.append(
-                        [name, f"{times[0] * 1e3:.3f}", f"{times[1] * 1e3:.3f}", f"{times[0] / times[1]:.0f} ×"]
+                        [name, f"{times[0] * 1e3:.3f}", f"{times[1] * 1e3:.3f}", f"{times[0] / times[1]:.2f} ×"]
                     )
                 rows = "one row" if n_rows == 1 else f"{n_rows:,} rows"
                 report.table(f"{title.capitalize()} of {rows}, ms", ["frame", "before", "now", "times faster"], table)
@@ -125,9 +125,9 @@ def work(model: str) -> None:
 def _shortest(call: Any, n_calls: int) -> float:
     best = float("inf")
     for _ in range(n_calls):
-        start = time.perf_counter()
+        start = time.process_time()
         call()
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     return best
 
 

@@ -12,14 +12,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from paper_pictures import Picture
 from report import commit
 
 FOLDER = Path(__file__).parent / "papers" / "results"
-CLOSE, EXPLAINED, UNEXPLAINED, NOT_RUN = "close", "different, explained", "different, unexplained", "not run"
+CLOSE, EXPLAINED, UNEXPLAINED = "close", "different, explained", "different, unexplained"
+UNDECIDED, NOT_RUN = "not decided", "not run"
+VERDICTS = (CLOSE, EXPLAINED, UNEXPLAINED, UNDECIDED, NOT_RUN)
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Claim:
     published : float or None
         None where the paper says something that is no number; `obtained` is then 1 for each repeat in which it holds.
     obtained : tuple of float
-        One figure for each repeat; empty if it was not run.
+        One figure for each repeat; empty if it was not run. With `resampled`: one figure from all repeats.
     unit : str
     tolerance : float
         Half a unit of the last published digit, or how well a figure can be read off a picture.
@@ -43,6 +47,12 @@ class Claim:
         Repeats behind the published figure, if the paper says so; their mean scatters too.
     why : str
         What explains a difference, or why it was not run.
+    above : float or None
+        Where the paper says "better" or "more" without a number: what the figure has to be above.
+    resampled : tuple of float
+        The figure for repeats drawn again with replacement, where it follows from all repeats at once.
+    n_repeats : int or None
+        How many repeats a figure with `resampled` follows from.
 
     Examples
     --------
@@ -50,6 +60,8 @@ class Claim:
     'close'
     >>> Claim("Table 4", "Shuttle", 0.15, (0.0, 0.0), tolerance=0.005).verdict
     'different, unexplained'
+    >>> Claim("Figure 2", "error of the other method minus ours", None, (0.8, 1.1, 0.9), above=0.0).verdict
+    'close'
     """
 
     item: str
@@ -60,6 +72,14 @@ class Claim:
     tolerance: float = 0.0
     n_published: int | None = None
     why: str = ""
+    above: float | None = None
+    resampled: tuple[float, ...] = ()
+    n_repeats: int | None = None
+
+    @property
+    def n_obtained(self) -> int:
+        """Repeats behind the obtained figure."""
+        return self.n_repeats or len(self.obtained)
 
     @property
     def mean(self) -> float:
@@ -69,9 +89,13 @@ class Claim:
     @property
     def interval(self) -> tuple[float, float] | None:
         """Where a mean of as many repeats as published would lie in 95 of 100 cases; None for fewer than two."""
-        n = len(self.obtained)
+        n = self.n_obtained
         if n < 2:
             return None
+        if self.resampled:
+            lowest, highest = np.quantile(self.resampled, (0.025, 0.975))
+            wider = math.sqrt(1 + n / self.n_published) if self.n_published else 1.0
+            return self.mean - wider * (self.mean - float(lowest)), self.mean + wider * (float(highest) - self.mean)
         share = 1 / n + (1 / self.n_published if self.n_published else 0.0)
         reach = float(stats.t.ppf(0.975, n - 1) * np.std(self.obtained, ddof=1) * math.sqrt(share))
         return self.mean - reach, self.mean + reach
@@ -81,14 +105,33 @@ class Claim:
         """Whether published and obtained figures agree within their scatter and the published digits."""
         if not self.obtained:
             return NOT_RUN
-        if self.published is None:
+        lowest, highest = self.interval or (self.mean, self.mean)
+        if self.above is not None:
+            if lowest <= self.above < highest:
+                return UNDECIDED
+            agrees = lowest > self.above
+        elif self.published is None:
             agrees = self.mean >= 0.95
         else:
-            lowest, highest = self.interval or (self.mean, self.mean)
             agrees = lowest - self.tolerance <= self.published <= highest + self.tolerance
         if agrees:
             return CLOSE
         return EXPLAINED if self.why else UNEXPLAINED
+
+
+@dataclass(frozen=True)
+class Table:
+    """Further figures of a page, with no published ones beside them."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+    @classmethod
+    def load(cls, fields: dict[str, Any]) -> Table:
+        """Return what was stored as a mapping."""
+        return cls(fields["title"], tuple(fields["header"]), tuple(map(tuple, fields["rows"])), fields["note"])
 
 
 @dataclass(frozen=True)
@@ -105,6 +148,10 @@ class Result:
         Paragraphs of the page.
     seeds : str
     commit, date : str
+    readings : tuple of Claim
+        The same figures under other readings of what the paper leaves open; they are shown, and not counted.
+    pictures : tuple of Picture
+    tables : tuple of Table
     """
 
     paper: str
@@ -115,6 +162,9 @@ class Result:
     seeds: str = ""
     commit: str = ""
     date: str = ""
+    readings: tuple[Claim, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    tables: tuple[Table, ...] = ()
 
     def store(self) -> Path:
         """Write the result where the pages are made from."""
@@ -128,10 +178,18 @@ class Result:
     def load(cls, path: Path) -> Result:
         """Read what `store` wrote."""
         fields = json.loads(path.read_text(encoding="utf-8"))
-        claims = tuple(Claim(**claim | {"obtained": tuple(claim["obtained"])}) for claim in fields.pop("claims"))
-        return cls(claims=claims, notes=tuple(fields.pop("notes")), **fields)
+        claims, readings = (_claims(fields.pop(name, [])) for name in ("claims", "readings"))
+        pictures = tuple(Picture.load(picture) for picture in fields.pop("pictures", []))
+        tables = tuple(Table.load(table) for table in fields.pop("tables", []))
+        notes = tuple(fields.pop("notes"))
+        return cls(claims=claims, notes=notes, readings=readings, pictures=pictures, tables=tables, **fields)
+
+
+def _claims(stored: Sequence[dict[str, Any]]) -> tuple[Claim, ...]:
+    lists = ("obtained", "resampled")
+    return tuple(Claim(**claim | {name: tuple(claim.get(name, ())) for name in lists}) for claim in stored)
 
 
 def count_verdicts(claims: Sequence[Claim]) -> dict[str, int]:
     """Return how many claims have each verdict."""
-    return {verdict: sum(c.verdict == verdict for c in claims) for verdict in (CLOSE, EXPLAINED, UNEXPLAINED, NOT_RUN)}
+    return {verdict: sum(c.verdict == verdict for c in claims) for verdict in VERDICTS}

@@ -1,5 +1,7 @@
 """Write the pages ``docs/papers/PAPER.md`` from the stored results: published, obtained, interval, verdict, why.
 
+Pictures are drawn beside them.
+
 python benchmarks/paper_pages.py            # --check: only say whether a page is out of date
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from paper_claims import FOLDER, NOT_RUN, Claim, Result, count_verdicts
@@ -20,15 +23,23 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is out of date")
     check = parser.parse_args().check
     for path in sorted(FOLDER.glob("*.json")):
-        page, text = PAGES / f"{path.stem}.md", write_page(Result.load(path))
-        if check and (not page.exists() or page.read_text(encoding="utf-8") != text):
-            sys.exit(f"{page.name} is not what {path.name} says; run python benchmarks/paper_pages.py")
-        if not check:
-            page.write_text(text, encoding="utf-8")
+        for name, text in write_files(Result.load(path)).items():
+            page = PAGES / name
+            if check and (not page.exists() or page.read_text(encoding="utf-8") != text):
+                sys.exit(f"{name} is not what {path.name} says; run python benchmarks/paper_pages.py")
+            if not check:
+                page.write_text(text, encoding="utf-8")
+
+
+def write_files(result: Result) -> dict[str, str]:
+    """Return the page of a paper and its pictures, by file name."""
+    pictures = {f"{result.paper}-{picture.name}.svg": picture.svg() for picture in result.pictures}
+    return {f"{result.paper}.md": write_page(result)} | pictures
 
 
 def write_page(result: Result) -> str:
     """Return the page of a paper."""
+    above = any(claim.above is not None for claim in result.claims)
     counts = {verdict: n for verdict, n in count_verdicts(result.claims).items() if n}
     lines = [
         f"# {result.title}",
@@ -40,25 +51,56 @@ def write_page(result: Result) -> str:
         + ".",
         "",
         "The interval is where a mean of as many repeats as the paper has would lie in 95 of 100 cases, if its figures "
-        "were drawn as ours. *Close*: the published figure, with its rounding, lies in it.",
+        "were drawn as ours. *Close*: the published figure, with its rounding, lies in it."
+        + (
+            " Where the paper says *above*: the whole interval is above; *not decided*: only a part is."
+            if above
+            else ""
+        ),
     ]
     for item in dict.fromkeys(claim.item for claim in result.claims):
-        lines += ["", f"## {item}", "", "| | published | obtained | repeats | interval | verdict | why |"]
-        lines.append("|---|--:|--:|--:|--:|---|---|")
-        lines += [_row(claim) for claim in result.claims if claim.item == item]
+        lines += ["", f"## {item}", *_table(result.claims, item)]
+        for picture in result.pictures:
+            if picture.item == item:
+                lines += ["", f"![{picture.title}]({result.paper}-{picture.name}.svg)"]
     for note in result.notes:
         lines += ["", note]
+    if result.readings:
+        lines += [
+            "",
+            "## Other readings",
+            "",
+            "What the paper leaves open, read otherwise. These rows are not counted.",
+        ]
+    for item in dict.fromkeys(claim.item for claim in result.readings):
+        lines += ["", f"### {item}", *_table(result.readings, item)]
+    for table in result.tables:
+        lines += ["", f"## {table.title}", "", f"| {' | '.join(table.header)} |"]
+        lines.append("|---" + "|--:" * (len(table.header) - 1) + "|")
+        lines += [f"| {' | '.join(row)} |" for row in table.rows]
+        lines += ["", table.note] if table.note else []
     return "\n".join(lines) + "\n"
 
 
+def _table(claims: Sequence[Claim], item: str) -> list[str]:
+    lines = ["", "| | published | obtained | repeats | interval | verdict | why |", "|---|--:|--:|--:|--:|---|---|"]
+    return lines + [_row(claim) for claim in claims if claim.item == item]
+
+
 def _row(claim: Claim) -> str:
+    return f"| {' | '.join(claim_cells(claim))} |"
+
+
+def claim_cells(claim: Claim) -> list[str]:
+    """Return what a table says of a claim: what it is, published, obtained, repeats, interval, verdict and why."""
     published = "says so" if claim.published is None else _number(claim.published, claim.unit)
+    if claim.above is not None:
+        published = f"above {_number(claim.above, claim.unit)}"
     if claim.verdict == NOT_RUN:
-        return f"| {claim.what} | {published} | – | 0 | – | {claim.verdict} | {claim.why} |"
-    unit = "" if claim.published is None else claim.unit
+        return [claim.what, published, "–", "0", "–", claim.verdict, claim.why]
+    unit = "" if claim.published is None and claim.above is None else claim.unit
     interval = "–" if claim.interval is None else " to ".join(_number(end, unit) for end in claim.interval)
-    mean, n = _number(claim.mean, unit), len(claim.obtained)
-    return f"| {claim.what} | {published} | {mean} | {n} | {interval} | {claim.verdict} | {claim.why} |"
+    return [claim.what, published, _number(claim.mean, unit), str(claim.n_obtained), interval, claim.verdict, claim.why]
 
 
 def _number(value: float, unit: str) -> str:

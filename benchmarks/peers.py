@@ -1,10 +1,11 @@
 """Speed of scurry beside other engines on real data, and the labels each of them changes.
 
 Every cell fits a model and gives it to each engine; they take turns, and the best of several rounds counts. Tables are
-printed and written, with a JSON of all figures, to ``benchmarks/results``. The exit code is 1 if scurry changes a
-label.
+printed and written to ``benchmarks/results``. With ``--store``, figures go to one file for each kind of machine and
+instruction set there, which the documentation is made of; cells that are not run keep what they had. The exit code is 1
+if scurry changes a label.
 
-    python benchmarks/peers.py --cells 'adult/*' letter/rf --repeats 15
+    python benchmarks/peers.py --cells 'adult/*' letter/rf --repeats 15 --store
 """
 
 from __future__ import annotations
@@ -14,24 +15,26 @@ import dataclasses
 import json
 import os
 import platform
-import subprocess
+import re
 import sys
 import warnings
 from datetime import datetime
 from fnmatch import fnmatchcase
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import tables
 from cells import CELLS, N_BATCH_ROWS, Cell, fit
+from report import commit, cpu_model, version
 from scurry import _core
 from scurry.errors import ScurryError
 from timing import N_SINGLE_ROWS, Result, compare
 
 FOLDER = Path(__file__).parent
 PACKAGES = ["scurry", "scikit-learn", "scikit-learn-intelex", "treelite", "onnxruntime", "skl2onnx", "onnxmltools"]
-PACKAGES += ["lleaves", "llvmlite", "lightgbm", "xgboost-cpu", "numpy"]
+PACKAGES += ["lleaves", "llvmlite", "lightgbm", "xgboost-cpu", "catboost", "hessboost", "tl2cgen", "snapml", "ydf"]
+PACKAGES += ["nvforest", "numpy"]
+SMALLER = {"avx512": ("avx2",)}  # instruction sets that a better processor runs as well
 
 
 def main() -> int:
@@ -52,8 +55,12 @@ def main() -> int:
             skipped[cell.name] = str(error)
             texts.append(f"### {cell.title}\n\n" + tables.wrapped(f"- skipped: {error}", indent="  "))
         else:
-            results[cell] = compare(task, n_repeats, n_row_calls)
+            # A batch of a million rows takes as long as many rounds.
+            n_rounds = max(2, n_repeats * N_BATCH_ROWS // cell.n_rows)
+            results[cell] = compare(task, n_rounds, n_row_calls, SMALLER.get(_core.kernels(), ()))
             texts.append(tables.cell_text(cell.title, results[cell]))
+            if arguments.store:
+                _store(cell, header | {"n_repeats": n_rounds}, results[cell])
         print(f"\n{texts[-1]}", flush=True)
         _write(path, header | {"skipped": skipped}, texts, results)
     print(f"\n{_summary(results)}\n\nWritten to {path}.md and .json")
@@ -66,6 +73,7 @@ def _arguments() -> argparse.Namespace:
     names = ", ".join(cell.name for cell in CELLS)
     parser.add_argument("--cells", nargs="+", default=["*"], metavar="NAME", help=f"patterns are allowed; all: {names}")
     parser.add_argument("--repeats", type=int, default=15, metavar="N", help="rounds, of which the best counts")
+    parser.add_argument("--store", action="store_true", help="keep the figures for the documentation")
     parser.add_argument("--quick", action="store_true", help="three short rounds: for trying out, not for figures")
     arguments = parser.parse_args()
     unknown = [wanted for wanted in arguments.cells if not any(fnmatchcase(cell.name, wanted) for cell in CELLS)]
@@ -81,13 +89,13 @@ def _header(n_repeats: int, n_row_calls: int) -> dict[str, Any]:
     """When, where and how the figures were measured."""
     return {
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "commit": _git("rev-parse", "--short=10", "HEAD") + ("-modified" if _git("status", "--porcelain") else ""),
-        "cpu": _cpu_model(),
+        "commit": commit(),
+        "cpu": cpu_model(),
         "n_cores": os.cpu_count(),
         "kernels": _core.kernels(),
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
         "load_average_at_start": os.getloadavg()[0],
-        "versions": {package: _version(package) for package in PACKAGES},
+        "versions": {package: version(package) for package in PACKAGES},
         "n_repeats": n_repeats,
         "n_row_calls": n_row_calls,
     }
@@ -131,24 +139,30 @@ def _write(path: Path, header: dict[str, Any], texts: list[str], results: dict[C
     path.with_suffix(".json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=FOLDER, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or ("" if done.returncode == 0 else "unknown")
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
+def _store(cell: Cell, header: dict[str, Any], result: Result) -> None:
+    """Put a cell into the files of this kind of machine, one for each instruction set."""
+    kind = re.sub(r"[^a-z0-9]+", "-", header["cpu"].lower()).strip("-")
+    ours = {header["kernels"]: result.speeds.get("scurry")} | result.smaller
+    for level, speed in ours.items():
+        path = FOLDER / "results" / f"speed-{kind}-{level}.json"
+        stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"cells": {}}
+        speeds = result.speeds if speed is None else result.speeds | {"scurry": speed}
+        told = {name: header[name] for name in ("date", "commit", "load_average_at_start", "n_repeats", "versions")}
+        stored["cells"][cell.name] = (
+            {"title": cell.title, "n_rows": cell.n_rows}
+            | told
+            | {"speeds": {name: dataclasses.asdict(one) for name, one in speeds.items()}, "refused": result.refused}
+        )
+        order = [one.name for one in CELLS]
+        document = {
+            "title": "Speed beside other engines",
+            "machine": header["cpu"],
+            "n_cores": header["n_cores"],
+            "instruction_set": level,
+            "command": "make bench BENCH_FLAGS=--store",
+            "cells": dict(sorted(stored["cells"].items(), key=lambda item: order.index(item[0]))),
+        }
+        path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -98,13 +98,10 @@ def calibrate(rows: Rows, promise: Promise) -> scurry.Predictor:
     if isinstance(promise, Certain):
         return scurry.early_exit(rows.forest, promise=promise, X_fit=rows.fit)
     if isinstance(promise, TopK):
-        n, groups = len(rows.cal) // N_QUERY * N_QUERY, {}
-        m = len(rows.fit) // N_QUERY * N_QUERY
-        groups = {"groups": np.arange(n) // N_QUERY, "groups_fit": np.arange(m) // N_QUERY}
-        return scurry.early_exit(rows.forest, rows.cal[:n], X_fit=rows.fit[:m], promise=promise, **groups)
+        n = len(rows.cal) // N_QUERY * N_QUERY
+        return scurry.early_exit(rows.forest, rows.cal[:n], promise=promise, groups=np.arange(n) // N_QUERY)
     labels = {"y_cal": rows.y_cal} if isinstance(promise, Accuracy) else {}
-    X_fit = rows.fit if labels else rows.with_training
-    return scurry.early_exit(rows.forest, rows.cal, X_fit=X_fit, promise=promise, **labels)
+    return scurry.early_exit(rows.forest, rows.cal, X_fit=rows.with_training, promise=promise, **labels)
 
 
 def measure(rows: Rows, kind: str) -> dict[str, Any]:
@@ -150,7 +147,7 @@ def measure_threads(model: str) -> dict[str, Any]:
         counts.append(counts[-1] * 2)
     best: dict[str, dict[int, float]] = {"all trees": {}, "early exit": {}}
     for name, predict in (("all trees", rows.forest.predict), ("early exit", fast.predict)):
-        for _ in range(3):
+        for _ in range(2):
             for n in counts:
                 start = time.perf_counter()
                 predict(many, n_threads=n)

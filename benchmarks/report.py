@@ -64,7 +64,7 @@ class Report:
 
 def machine() -> str:
     system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
-    return f"{_cpu_model()}, {os.cpu_count()} cores, scurry's {_core.kernels()} kernels; {system}"
+    return f"{cpu_model()}, {os.cpu_count()} cores, scurry's {_core.kernels()} kernels; {system}"
 
 
 def commit() -> str:
@@ -97,7 +97,8 @@ def _load(when: str) -> str:
     return f"load average {os.getloadavg()[0]:.1f} {when}"
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """The name of the processor, or of its kind where the system does not tell."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

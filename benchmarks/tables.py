@@ -11,11 +11,14 @@ from timing import Effort, Result, Speed
 WIDTH = 100
 
 
+FRAMEWORKS = ("scikit-learn", "LightGBM", "XGBoost", "CatBoost")
+PEERS = ("oneDAL", "onnxruntime", "lleaves", "hessboost", "GTIL", "tl2cgen", "Snap ML", "YDF", "nvforest")
 RIVALS = {
     "oneDAL": ("oneDAL",),
-    "the model's own framework": ("scikit-learn", "LightGBM", "XGBoost"),
+    "the model's own framework": FRAMEWORKS,
     "the better of oneDAL and lleaves": ("oneDAL", "lleaves"),
-    "the best other engine": ("scikit-learn", "LightGBM", "XGBoost", "oneDAL", "onnxruntime", "lleaves"),
+    "hessboost": ("hessboost",),
+    "the best other engine": (*FRAMEWORKS, *PEERS),
 }
 
 
@@ -61,7 +64,7 @@ def cell_text(title: str, result: Result) -> str:
             f"{speed.p99_us:,.1f}",
             f"{speed.n_changed:,}",
         ]
-        for name, speed in result.speeds.items()
+        for name, speed in _with_smaller(result).items()
     ]
     lines = [f"{name}: {reason}" for name, reason in result.refused.items()]
     if (found := ratios(result.speeds)) is not None:
@@ -72,6 +75,10 @@ def cell_text(title: str, result: Result) -> str:
     if result.effort is not None:
         lines.append(_effort_line(result.effort))
     return "\n\n".join([f"### {title}", table(header, rows), _bullets(lines)])
+
+
+def _with_smaller(result: Result) -> dict[str, Speed]:
+    return result.speeds | {f"scurry, {level}": speed for level, speed in result.smaller.items()}
 
 
 def summary_text(results: Mapping[str, Result]) -> str:

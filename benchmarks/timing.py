@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 
 import scurry
 from cells import Task
-from engines import Call, Engine, Refused, build, engines_of
+from engines import Engine, Refused, ScurryElsewhere, build, engines_of
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class Speed:
     """What one engine did in one cell."""
 
     rows_per_s: dict[int, float]  # by number of threads
-    rows_per_cpu_s: float  # one thread, by its CPU time, in which other work on the machine does not count
+    rows_per_cpu_s: float  # one thread, by CPU time, in which other work on the machine does not count
     p50_us: float
     p99_us: float
     n_changed: int
@@ -51,10 +51,11 @@ class Result:
     speeds: dict[str, Speed]
     refused: dict[str, str]
     effort: Effort | None  # None if scurry refuses
+    smaller: dict[str, Speed] = field(default_factory=dict)  # scurry with smaller instruction sets, by their names
 
 
-def compare(task: Task, n_repeats: int, n_row_calls: int) -> Result:
-    """Run the task's model on every engine, side by side."""
+def compare(task: Task, n_repeats: int, n_row_calls: int, smaller: Sequence[str] = ()) -> Result:
+    """Run the task's model on every engine, side by side, and scurry with smaller instruction sets too."""
     ready: dict[str, Engine] = {}
     changed: dict[str, int] = {}
     refused: dict[str, str] = {}
@@ -65,6 +66,9 @@ def compare(task: Task, n_repeats: int, n_row_calls: int) -> Result:
             ready[kind.name] = engine
         except Refused as reason:
             refused[kind.name] = str(reason)
+    for level in smaller if "scurry" in ready else ():
+        ready[level] = ScurryElsewhere(task.model, level, task.batch, N_SINGLE_ROWS)
+        changed[level] = _count_changed_in_batch(ready[level], task)
     batches = _race_batches(ready, task, n_repeats)
     singles = _race_single_rows(ready, task, n_repeats, n_row_calls)
     speeds = {
@@ -76,7 +80,11 @@ def compare(task: Task, n_repeats: int, n_row_calls: int) -> Result:
         )
         for name in ready
     }
-    return Result(speeds, refused, _effort(task) if "scurry" in ready else None)
+    for level in smaller:
+        if isinstance(elsewhere := ready.get(level), ScurryElsewhere):
+            elsewhere.close()
+    of_smaller = {level: speeds.pop(level) for level in smaller if level in speeds}
+    return Result(speeds, refused, _effort(task) if "scurry" in ready else None, of_smaller)
 
 
 def _effort(task: Task) -> Effort:
@@ -112,6 +120,11 @@ def _count_changed(engine: Engine, task: Task) -> int:
     return int(changed.sum())
 
 
+def _count_changed_in_batch(engine: Engine, task: Task) -> int:
+    held_out = task.batch[: len(task.expected)]
+    return int((engine.labels(engine.with_threads(1)(held_out)) != task.expected).sum())
+
+
 def _single_rows(engine: Engine, task: Task) -> list[Any]:
     return [engine.prepare(task.batch[at : at + 1].copy()) for at in range(N_SINGLE_ROWS)]
 
@@ -136,17 +149,13 @@ def _rounds(turns: Sequence[T], n_rounds: int) -> Iterator[T]:
 def _race_batches(
     engines: Mapping[str, Engine], task: Task, n_repeats: int
 ) -> dict[tuple[str, int], tuple[float, float]]:
-    """The shortest time of a batch in seconds, by engine and number of threads: wall, and the calling thread's CPU."""
+    """The shortest time of a batch in seconds, by engine and number of threads: wall, and CPU."""
     batches = {name: engine.prepare(task.batch) for name, engine in engines.items()}
     heads = {name: engine.prepare(task.batch[:64]) for name, engine in engines.items()}
     best = {(name, n_threads): (float("inf"), float("inf")) for name in engines for n_threads in THREADS}
     for name, n_threads in _rounds(list(best), n_repeats):
         _settle()
-        call = engines[name].with_threads(n_threads)
-        call(heads[name])  # some engines start their threads at the first call
-        start, cpu_start = time.perf_counter(), time.thread_time()
-        call(batches[name])
-        cpu, wall = time.thread_time() - cpu_start, time.perf_counter() - start
+        wall, cpu = engines[name].time_batch(heads[name], batches[name], n_threads)
         best_wall, best_cpu = best[name, n_threads]
         best[name, n_threads] = (min(best_wall, wall), min(best_cpu, cpu))
     return best
@@ -160,16 +169,6 @@ def _race_single_rows(
     best = dict.fromkeys(engines, (float("inf"), float("inf")))
     for name in _rounds(list(engines), n_repeats):
         _settle()
-        p50, p99 = np.percentile(_call_times_us(engines[name].with_threads(1), rows[name], n_calls), [50, 99])
+        p50, p99 = np.percentile(engines[name].time_rows(rows[name], n_calls), [50, 99])
         best[name] = (min(best[name][0], float(p50)), min(best[name][1], float(p99)))
     return best
-
-
-def _call_times_us(call: Call, rows: list[Any], n_calls: int) -> list[float]:
-    times = []
-    for at in range(n_calls):
-        row = rows[at % len(rows)]
-        start = time.perf_counter_ns()
-        call(row)
-        times.append((time.perf_counter_ns() - start) / 1000)
-    return times

@@ -65,6 +65,26 @@ scurry without any plan, compared with other engines. It changed no label in any
 The closest competitor in batches is lleaves on covertype; scurry is 1.13 times as fast there. oneDAL does not run
 forests with more than two classes, and changes some labels of others.
 
+## Beside other engines, on two instruction sets
+
+The same comparison with more models and engines: CatBoost, hessboost, treelite's GTIL, tl2cgen, Snap ML and YDF, next
+to oneDAL, onnxruntime and lleaves. Most processors in use have AVX2 but not AVX-512, so scurry ran with both, on the
+same machine and in turns with the others. It changed {n_changed} labels. All ratios are of CPU time with one thread.
+
+- **AVX-512** and **AVX2**: thousands of rows per second with these kernels.
+- **× own framework**: how many times as fast as the framework that trained the model, with AVX-512 and with AVX2.
+- **fastest other engine**: its name, and how many times as fast scurry is with AVX-512.
+- **one row**: the median and the 99th percentile of one call from Python, with AVX-512. On a busy machine the second
+  says more about the machine than about scurry.
+
+{speed}
+
+{speed_origin}
+
+Engines that did not run, why, and in which cells (the result files have the messages in full):
+
+{speed_refused}
+
 ## Probabilities after an early exit
 
 How good `predict_proba` of an early exit is on rows that nothing has seen, next to the full model's. It spoke for
@@ -100,14 +120,11 @@ them choose the size, half certify. The columns are:
 
 {cascades_origin}
 
+{measured}
 ## More figures
 
-- Early exit: the promise over 200 draws, the papers' tables, and wall-clock times are in
-  `benchmarks/papers/early-exit-results.md`.
-- Anytime prediction: step orders and deadlines under a real clock are in `benchmarks/papers/squirrel-results.md`.
-- Pruning: solver times and the papers' tables are in `benchmarks/papers/pruning-results.md`.
-- [What we found in the papers](findings.md) sums them up. A server under load is measured on [its own
-  page](serving.md).
+- Papers: [published figures next to ours](papers.md), claim by claim, and [what we found](findings.md).
+- A server under load is measured on [its own page](serving.md).
 """
 
 
@@ -187,6 +204,69 @@ def full_table(result: dict[str, Any]) -> str:
     return table(header, rows)
 
 
+def speeds() -> dict[str, dict[str, Any]]:
+    """Return the stored speeds beside other engines, by instruction set."""
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("speed-*.json"))]
+    if len({result["machine"] for result in found}) > 1:
+        raise SystemExit("the page has a place for one kind of machine: choose among benchmarks/results/speed-*.json")
+    return {result["instruction_set"]: result for result in found}
+
+
+def speed_table(results: dict[str, dict[str, Any]]) -> str:
+    """Return the table of speeds with AVX-512 and AVX2."""
+    header = ["model", "AVX-512", "AVX2", "× own framework", "AVX2", "fastest other engine", "× it"]
+    header += ["one row, p50 µs", "p99 µs"]
+    rows = []
+    for name, cell in results["avx512"]["cells"].items():
+        ours = [results[level]["cells"][name]["speeds"]["scurry"] for level in ("avx512", "avx2")]
+        others = {engine: one for engine, one in cell["speeds"].items() if engine != "scurry"}
+        rate = {engine: one["rows_per_cpu_s"] for engine, one in others.items()}
+        own = next(iter(rate.values()))  # engines are stored with the framework itself after scurry
+        fastest = max(rate, key=rate.__getitem__)
+        rows.append(
+            [
+                cell["title"],
+                *(f"{one['rows_per_cpu_s'] / 1e3:,.0f}" for one in ours),
+                *(f"{one['rows_per_cpu_s'] / own:.1f}" for one in ours),
+                fastest,
+                f"{ours[0]['rows_per_cpu_s'] / rate[fastest]:.1f}",
+                f"{ours[0]['p50_us']:.1f}",
+                f"{ours[0]['p99_us']:.1f}",
+            ]
+        )
+    return table(header, rows)
+
+
+def speed_origin(results: dict[str, dict[str, Any]]) -> str:
+    """Return where, when and how speeds were measured."""
+    result = results["avx512"]
+    cells = list(result["cells"].values())
+    dates, commits = ({cell[name][:10] for cell in cells} for name in ("date", "commit"))
+    loads = [cell["load_average_at_start"] for cell in cells]
+    rounds = " or ".join(map(str, sorted({cell["n_repeats"] for cell in cells})))
+    text = (
+        f"{result['machine']}, {result['n_cores']} cores, {', '.join(sorted(dates))}, commit "
+        f"{', '.join(sorted(commits))}; engines taking turns, the best of {rounds} rounds, load "
+        f"average {min(loads):.0f} to {max(loads):.0f} from other work. Repeat it with `{result['command']}`."
+    )
+    return textwrap.fill(text, 120, break_on_hyphens=False)
+
+
+def speed_refused(results: dict[str, dict[str, Any]]) -> str:
+    """Return which engines did not run in which cells, and why."""
+    reasons: dict[str, dict[str, list[str]]] = {}
+    for name, cell in results["avx512"]["cells"].items():
+        for engine, reason in cell["refused"].items():
+            reasons.setdefault(engine, {}).setdefault(reason.partition(":")[0].partition("(")[0].strip(), []).append(
+                name
+            )
+    parts = []
+    for engine, by_reason in reasons.items():
+        told = "; ".join(f"{reason}: {', '.join(names)}" for reason, names in by_reason.items())
+        parts.append(textwrap.fill(f"- {engine}: {told}", 120, subsequent_indent="  ", break_on_hyphens=False))
+    return "\n".join(parts)
+
+
 def scores_table(result: dict[str, Any]) -> str:
     """Return the table of probabilities after an early exit."""
     header = ["model", "promised", "trees per row", "AUC", "early exit", "limit", "log-loss", "early exit", "limit"]
@@ -231,6 +311,23 @@ def cascade_table(result: dict[str, Any]) -> str:
     return table([*header, "labels changed", "broken"], rows)
 
 
+def measured_sections(name: str) -> str:
+    """Return what a result says as sections of text and tables."""
+    result, lines = load(name), []
+    for section in result["sections"]:
+        lines += [f"## {section['title']}", ""]
+        for block in section["blocks"]:
+            is_table = "rows" in block
+            text = table(block["header"], block["rows"], block["n_text"]) if is_table else block["text"]
+            lines += [text if is_table or text.startswith("- ") else textwrap.fill(text, 120), ""]
+        commands = " and ".join(f"`{command}`" for command in section["commands"])
+        lines += [
+            f"{result['machine'][0].upper()}{result['machine'][1:]}, {result['date']}. Repeat it with {commands}.",
+            "",
+        ]
+    return "\n".join(lines)
+
+
 def origin(result: dict[str, Any]) -> str:
     """Return where, when and how a result was measured."""
     machine, date, commit = result["machine"], result["date"], result["commit"]
@@ -241,7 +338,7 @@ def origin(result: dict[str, Any]) -> str:
 def page() -> str:
     """Return the text of docs/benchmarks.md."""
     demo, full, scores, budgets = load("demo"), load("full-evaluation"), load("score-maps"), load("feature-budget")
-    cascades = load("cascade")
+    cascades, speed = load("cascade"), speeds()
     one = next(iter(cascades.values()))
     measured = [row for row in scores["rows"] if "infeasible" not in row]
     at_40 = budgets["summary"]["thyroid"]["at_40"]
@@ -257,8 +354,16 @@ def page() -> str:
         at_40_found=f"{100 * at_40['ill_found']:.1f} %",
         full=full_table(full),
         full_origin=origin(full),
+        speed=speed_table(speed),
+        speed_origin=speed_origin(speed),
+        speed_refused=speed_refused(speed),
+        n_changed=sum(
+            one["speeds"]["scurry"]["n_changed"] for result in speed.values() for one in result["cells"].values()
+        )
+        or "no",
         scores=scores_table(scores),
         scores_origin=origin(scores),
+        measured="\n".join(measured_sections(name) for name in ("early-exit", "anytime", "pruning")),
         cascades=cascade_table(cascades),
         cascades_origin=textwrap.fill(
             f"Commit {one['commit']}, {one['date']}, on a busy machine. Repeat it with "
@@ -275,9 +380,10 @@ def page() -> str:
 
 def readme(text: str) -> str:
     """Return the README with its tables replaced by those of the stored results."""
-    for name, make in (("demo", demo_table), ("full-evaluation", full_table)):
-        result = load(name)
-        made = f"<!-- {name}: written by docs/benchmark_page.py -->\n{make(result)}\n\n{origin(result)}\n<!-- end -->"
+    made_of = {name: f"{make(load(name))}\n\n{origin(load(name))}" for name, make in (("demo", demo_table),)}
+    made_of["speed"] = f"{speed_table(speeds())}\n\n{speed_origin(speeds())}"
+    for name, body in made_of.items():
+        made = f"<!-- {name}: written by docs/benchmark_page.py -->\n{body}\n<!-- end -->"
         text, n_found = re.subn(rf"<!-- {name}: .*?<!-- end -->", lambda _, made=made: made, text, flags=re.DOTALL)
         if n_found != 1:
             raise SystemExit(f"README.md must have one place for the table of {name}, found {n_found}")

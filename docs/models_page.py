@@ -58,6 +58,7 @@ def models() -> dict[str, Callable[[], tuple[Any, str]]]:
     from sklearn import ensemble as sk
     from sklearn.calibration import CalibratedClassifierCV
     from sklearn.model_selection import FixedThresholdClassifier
+    from sklearn.multiclass import OneVsRestClassifier
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
@@ -86,6 +87,9 @@ def models() -> dict[str, Callable[[], tuple[Any, str]]]:
         ),
         "BaggingClassifier of trees": partial(fit, sk.BaggingClassifier(n_estimators=8, random_state=0), "two"),
         "VotingClassifier, soft": partial(fit, sk.VotingClassifier(inside, voting="soft"), "two"),
+        "VotingClassifier, soft, of forests": partial(
+            fit, sk.VotingClassifier([(name, sk.RandomForestClassifier(**few)) for name in "ab"], voting="soft"), "two"
+        ),
         "VotingRegressor": partial(
             fit, sk.VotingRegressor([(name, sk.RandomForestRegressor(**few)) for name in "ab"]), "values"
         ),
@@ -97,6 +101,7 @@ def models() -> dict[str, Callable[[], tuple[Any, str]]]:
         "FixedThresholdClassifier": partial(
             fit, FixedThresholdClassifier(sk.RandomForestClassifier(**few), threshold=0.4), "two"
         ),
+        "OneVsRestClassifier": partial(fit, OneVsRestClassifier(sk.GradientBoostingClassifier(**few)), "three"),
         "IsolationForest": partial(fit, sk.IsolationForest(n_estimators=8, random_state=0), "two"),
         "Pipeline with a scaler": partial(
             fit, make_pipeline(StandardScaler(), sk.RandomForestClassifier(**few)), "two"

@@ -7,7 +7,7 @@ from support.import_graph import find_cycles, find_edges, find_load_order, find_
 PACKAGE = Path(__file__).parents[1] / "src" / "scurry"
 LAYERS = (
     {"errors", "formatting", "version"},
-    {"checks"},
+    {"checks", "skops"},
     {"forest", "costs"},
     {"importers", "plan", "promises"},
     {"stopping", "orders"},

@@ -70,12 +70,12 @@ struct ForestArrays {
 
 template <class Runner>
 RowsView view_of(const Runner& engine, const Rows& rows) {
-  const bool is_float32 = rows.dtype() == nb::dtype<float>();
-  if (!is_float32 && rows.dtype() != nb::dtype<double>()) {
-    throw std::invalid_argument("rows must be float32 or float64");
+  const bool is_float32 = rows.dtype() == nb::dtype<float>(), is_bytes = rows.dtype() == nb::dtype<std::uint8_t>();
+  if (!is_float32 && !is_bytes && rows.dtype() != nb::dtype<double>()) {
+    throw std::invalid_argument("rows must be float32 or float64, or bytes of ByteRanks");
   }
   if (rows.shape(1) != engine.n_features()) throw std::invalid_argument("rows have the wrong number of columns");
-  return {rows.data(), rows.shape(0), rows.stride(0), rows.stride(1), is_float32};
+  return {rows.data(), rows.shape(0), rows.stride(0), rows.stride(1), is_float32, is_bytes};
 }
 
 // Throws if Ctrl-C was pressed. Python's handlers need the interpreter lock, so it is not asked for too often.

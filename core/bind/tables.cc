@@ -8,7 +8,9 @@
 #include <memory>
 #include <optional>
 
+#include "bind/arrow_table.h"
 #include "bind/bind.h"
+#include "runtime/byte_rows.h"
 #include "tables/column.h"
 
 namespace scurry {
@@ -262,127 +264,52 @@ Failure read_objects(const Column& column, const Reading& reading, bool codes, O
   return {};
 }
 
-// A table that any library gave away through Arrow's C interface.
-class ArrowTable {
- public:
-  explicit ArrowTable(const nb::object& capsule) {
-    auto* given = static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream"));
-    if (given == nullptr) nb::raise_python_error();
-    if (given->release == nullptr) throw std::invalid_argument("the stream was read before");
-    ArrowArrayStream stream = *given;
-    given->release = nullptr;  // this is how a stream is taken over
-    const std::unique_ptr<ArrowArrayStream, void (*)(ArrowArrayStream*)> owner(&stream, [](ArrowArrayStream* s) {
-      if (s->release != nullptr) s->release(s);
-    });
-    check(stream, stream.get_schema(&stream, &schema_));
-    try {
-      while (true) {
-        ArrowArray batch{};
-        check(stream, stream.get_next(&stream, &batch));
-        if (batch.release == nullptr) break;
-        batches_.push_back(batch);
-        n_rows_ += static_cast<std::size_t>(batch.length);
-      }
-    } catch (...) {
-      release();
-      throw;
-    }
-    is_struct_ = std::string_view(schema_.format) == "+s";
-  }
-  ~ArrowTable() { release(); }
-  ArrowTable(const ArrowTable&) = delete;
-  ArrowTable& operator=(const ArrowTable&) = delete;
-
-  std::size_t n_rows() const { return n_rows_; }
-
-  bool is_table() const { return is_struct_; }
-
-  nb::tuple names() const {
-    nb::list names;
-    for (std::int64_t i = 0; i < schema_.n_children; ++i) {
-      const char* name = schema_.children[i]->name;
-      names.append(nb::str(name == nullptr ? "" : name));
-    }
-    return nb::tuple(names);
-  }
-
-  // What each column holds, categories by their values: "numbers", "text" or "any".
-  nb::tuple kinds() const {
-    nb::list kinds;
-    for (std::int64_t i = 0; i < schema_.n_children; ++i) {
-      const ArrowSchema& column = *schema_.children[i];
-      const ColumnKind kind = column_kind(column.dictionary != nullptr ? *column.dictionary : column);
-      const bool any = kind == ColumnKind::kNull || kind == ColumnKind::kOther;
-      kinds.append(any ? "any" : kind >= ColumnKind::kText ? "text" : "numbers");
-    }
-    return nb::tuple(kinds);
-  }
-
-  // The type of each column as Arrow writes it, such as "g" for float64.
-  nb::tuple formats() const {
-    nb::list formats;
-    for (std::int64_t i = 0; i < schema_.n_children; ++i) formats.append(nb::str(schema_.children[i]->format));
-    return nb::tuple(formats);
-  }
-
-  // Column `at`; the only one where there are no columns in this sense.
-  template <class Out>
-  Trouble read(std::size_t at, const Reading& reading, Out* out) const {
-    if (is_struct_ && at >= static_cast<std::size_t>(schema_.n_children)) throw std::out_of_range("no such column");
-    for (const ArrowArray& batch : batches_) {
-      const auto n_rows = static_cast<std::size_t>(batch.length);
-      Column dictionary;
-      const Column column = is_struct_ ? column_of(*schema_.children[at], *batch.children[at],
-                                                   static_cast<std::size_t>(batch.offset), n_rows, dictionary)
-                                       : column_of(schema_, batch, 0, n_rows, dictionary);
-      Trouble trouble = read_column(column, reading, out);
-      if (trouble.problem != Problem::kNone) return trouble;
-      out += n_rows;
-    }
-    return {};
-  }
-
- private:
-  static void check(ArrowArrayStream& stream, int code) {
-    if (code == 0) return;
-    const char* message = stream.get_last_error(&stream);
-    throw std::invalid_argument(message == nullptr ? "the table cannot be read" : message);
-  }
-
-  void release() {
-    for (ArrowArray& batch : batches_) batch.release(&batch);
-    if (schema_.release != nullptr) schema_.release(&schema_);
-  }
-
-  ArrowSchema schema_{};
-  std::vector<ArrowArray> batches_;
-  std::size_t n_rows_ = 0;
-  bool is_struct_ = false;
-};
-
 using Sink = nb::ndarray<nb::ndim<2>, nb::device::cpu>;
 
-// The columns of a matrix, each without gaps, as float or double.
-class Columns {
+// The columns of a matrix, each without gaps: floats, doubles, or bytes that are ranks.
+class Sinks {
  public:
-  explicit Columns(const Sink& sink) : sink_(sink), is_float32_(sink.dtype() == nb::dtype<float>()) {
-    if (!is_float32_ && sink.dtype() != nb::dtype<double>()) throw std::invalid_argument("out must be float");
+  Sinks(const Sink& sink, const ByteRanks* ranks)
+      : sink_(sink), ranks_(ranks), is_float32_(sink.dtype() == nb::dtype<float>()) {
+    if (ranks != nullptr) {
+      if (sink.dtype() != nb::dtype<std::uint8_t>()) throw std::invalid_argument("out must be bytes");
+      if (sink.shape(1) != ranks->n_features()) throw std::invalid_argument("out must have a column for every feature");
+      is_float32_ = ranks->in_float32();
+    } else if (!is_float32_ && sink.dtype() != nb::dtype<double>()) {
+      throw std::invalid_argument("out must be float");
+    }
     if (sink.shape(0) > 1 && sink.stride(0) != 1) throw std::invalid_argument("out must be stored by columns");
   }
   std::size_t n_rows() const { return sink_.shape(0); }
   std::size_t size() const { return sink_.shape(1); }
+  const ByteRanks* ranks() const { return ranks_; }
+  std::uint8_t* bytes(std::size_t at) const { return static_cast<std::uint8_t*>(sink_.data()) + begin(at); }
 
-  // Calls work with the first number of a column.
+  // Calls work with space for the numbers of a column.
   template <class Work>
-  auto with(std::size_t at, Work work) const {
-    const std::ptrdiff_t begin = static_cast<std::ptrdiff_t>(at) * sink_.stride(1);
-    if (is_float32_) return work(static_cast<float*>(sink_.data()) + begin);
-    return work(static_cast<double*>(sink_.data()) + begin);
+  auto with(std::size_t at, Work work) {
+    if (ranks_ != nullptr) return is_float32_ ? ranked(at, floats_, work) : ranked(at, doubles_, work);
+    if (is_float32_) return work(static_cast<float*>(sink_.data()) + begin(at));
+    return work(static_cast<double*>(sink_.data()) + begin(at));
   }
 
  private:
+  std::ptrdiff_t begin(std::size_t at) const { return static_cast<std::ptrdiff_t>(at) * sink_.stride(1); }
+
+  // A column at a time becomes ranks, while it is still in the cache.
+  template <class T, class Work>
+  auto ranked(std::size_t at, std::vector<T>& column, Work work) {
+    column.resize(n_rows());
+    auto answer = work(column.data());
+    ranks_->rank(at, column.data(), n_rows(), bytes(at));
+    return answer;
+  }
+
   const Sink& sink_;
+  const ByteRanks* ranks_;
   bool is_float32_;
+  std::vector<float> floats_;
+  std::vector<double> doubles_;
 };
 
 nb::object failed_at(std::size_t feature, const Failure& failure) {
@@ -391,6 +318,32 @@ nb::object failed_at(std::size_t feature, const Failure& failure) {
 
 const Categories* categories_of(nb::handle recipe) {
   return recipe.is_none() ? nullptr : nb::cast<const Categories*>(recipe);
+}
+
+bool is_translation(nb::handle recipe) { return !recipe.is_none() && !nb::isinstance<Categories>(recipe); }
+
+// The numbers that codes of a column stand for, the last for missing ones.
+Array<double> translation_of(const Column& column, nb::handle recipe) {
+  auto known = nb::cast<Array<double>>(recipe, false);
+  if (column.kind < ColumnKind::kInt8 || column.kind > ColumnKind::kUint64) {
+    throw std::invalid_argument("codes must be integers");
+  }
+  if (known.size() == 0) throw std::invalid_argument("a table of codes needs an entry for missing values");
+  return known;
+}
+
+// Writes the ranks of a column of codes: those of the numbers that codes stand for are found once.
+void rank_codes(const Column& column, nb::handle recipe, const ByteRanks& ranks, std::size_t feature,
+                std::uint8_t* out) {
+  const auto known = translation_of(column, recipe);
+  std::vector<std::uint8_t> table(known.size());
+  if (ranks.in_float32()) {
+    const std::vector<float> numbers(known.data(), known.data() + known.size());
+    ranks.rank(feature, numbers.data(), numbers.size(), table.data());
+  } else {
+    ranks.rank(feature, known.data(), known.size(), table.data());
+  }
+  translate_codes(column, table.data(), table.size() - 1, out);
 }
 
 template <class Out>
@@ -413,12 +366,8 @@ Failure read_source(nb::handle source, nb::handle recipe, bool dictionary, bool 
   }
   const Column column = buffer.column();
   check(column.n_rows);
-  if (!recipe.is_none() && !nb::isinstance<Categories>(recipe)) {
-    const auto known = nb::cast<Array<double>>(recipe, false);
-    if (column.kind < ColumnKind::kInt8 || column.kind > ColumnKind::kUint64) {
-      throw std::invalid_argument("codes must be integers");
-    }
-    if (known.size() == 0) throw std::invalid_argument("a table of codes needs an entry for missing values");
+  if (is_translation(recipe)) {
+    const auto known = translation_of(column, recipe);
     translate_codes(column, known.data(), known.size() - 1, out);
     return {};
   }
@@ -427,13 +376,20 @@ Failure read_source(nb::handle source, nb::handle recipe, bool dictionary, bool 
 }
 
 // Writes each source to its column of `out`; returns None, or what is wrong with the first column that cannot be read.
-nb::object read_columns(const nb::list& sources, const nb::list& recipes, const Sink& out, bool dictionary,
-                        bool codes) {
-  const Columns columns(out);
+nb::object read_columns(const nb::list& sources, const nb::list& recipes, const Sink& out, bool dictionary, bool codes,
+                        const ByteRanks* ranks) {
+  Sinks columns(out, ranks);
   if (sources.size() != columns.size() || recipes.size() != columns.size()) {
     throw std::invalid_argument("out must have a column for every source and recipe");
   }
   for (std::size_t j = 0; j < columns.size(); ++j) {
+    if (ranks != nullptr && is_translation(recipes[j])) {
+      const Buffer buffer(sources[j]);
+      const Column column = buffer.column();
+      if (column.n_rows != columns.n_rows()) throw std::invalid_argument("columns differ in length");
+      rank_codes(column, recipes[j], *ranks, j, columns.bytes(j));
+      continue;
+    }
     const Failure failure = columns.with(
         j, [&](auto* at) { return read_source(sources[j], recipes[j], dictionary, codes, columns.n_rows(), at); });
     if (failure.problem != Problem::kNone) return failed_at(j, failure);
@@ -442,8 +398,8 @@ nb::object read_columns(const nb::list& sources, const nb::list& recipes, const 
 }
 
 nb::object read_table(const ArrowTable& table, const Array<std::int64_t>& order, const nb::list& recipes,
-                      const Sink& out) {
-  const Columns columns(out);
+                      const Sink& out, const ByteRanks* ranks) {
+  Sinks columns(out, ranks);
   if (order.size() != columns.size() || recipes.size() != columns.size() || table.n_rows() != columns.n_rows()) {
     throw std::invalid_argument("out must have the table's rows, and a column for every recipe");
   }
@@ -488,9 +444,18 @@ void bind_tables(nb::module_& m) {
       .def_prop_ro("names", &ArrowTable::names)
       .def_prop_ro("kinds", &ArrowTable::kinds)
       .def_prop_ro("formats", &ArrowTable::formats)
-      .def("read", &read_table, "order"_a, "recipes"_a, "out"_a);
+      .def("read", &read_table, "order"_a, "recipes"_a, "out"_a, nb::kw_only(), "ranks"_a = nb::none());
   m.def("read_columns", &read_columns, "sources"_a, "recipes"_a, "out"_a, nb::kw_only(), "dictionary"_a = false,
-        "codes"_a = false);
+        "codes"_a = false, "ranks"_a = nb::none());
+  nb::class_<ByteRanks>(m, "ByteRanks")
+      .def(
+          "__init__",
+          [](ByteRanks* self, const ForestArrays& forest) {
+            nb::gil_scoped_release release;
+            new (self) ByteRanks(forest.view);
+          },
+          "forest"_a)
+      .def_prop_ro("available", &ByteRanks::available);
 }
 
 }  // namespace scurry

@@ -16,7 +16,7 @@
 namespace scurry {
 
 constexpr std::size_t kLanes = 8;  // rows walked together
-constexpr std::size_t kIntLanes = 16;
+constexpr std::size_t kIntLanes = 16, kHalfIntLanes = 8;
 constexpr std::size_t kChunk = 64;  // rows whose top levels are tested together; blocks have space for a multiple of it
 
 // A key whose signed order is the unsigned order of `key`. AVX2 and SSE2 compare signed numbers only.
@@ -112,17 +112,31 @@ struct SumKernels {
   void (*sum_vectors)(const double* table, std::size_t width, const std::uint32_t* payload, std::size_t n,
                       double* sums);
 
+  // sums[row] += the signed high half of payload[row]
+  void (*add_high_halves)(const std::uint32_t* payload, std::size_t n, std::int32_t* sums);
+  // sums[row][0..width) += table[payload[row]][0..width), both 64-byte aligned; width is 8, 16 or a multiple of 32.
+  void (*add_words)(const std::uint16_t* table, std::size_t width, const std::uint32_t* payload, std::size_t n,
+                    std::uint16_t* sums);
+
   // sums[row] += the signed payload[row]. The bit of each row in exits (kChunk bits per word) says whether its sum is
   // <= lower or >= upper. Arrays over rows have space for n rounded up to a multiple of kChunk.
   void (*add_and_test)(const std::uint32_t* payload, std::size_t n, std::int32_t* sums, std::int32_t lower,
                        std::int32_t upper, std::uint64_t* exits);
 
-  // sums[row][0..width) += table[payload[row]][0..width), both 64-byte aligned; width is a multiple of kIntLanes.
+  // sums[row][0..width) += table[payload[row]][0..width), both aligned like vectors of that many numbers, up to 64
+  // bytes; width is kHalfIntLanes or a multiple of kIntLanes.
   void (*add_int_vectors)(const std::int32_t* table, std::size_t width, const std::uint32_t* payload, std::size_t n,
                           std::int32_t* sums);
   // The largest and the second largest of sums[row][0..width).
   void (*top_two)(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first,
                   std::int32_t* second);
+  // The bit of each row in exits (kChunk bits per word) says whether the largest sum is `lead` or more above the second
+  // largest. Arrays over rows have space for n rounded up to a multiple of kChunk.
+  void (*test_leads)(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t lead,
+                     std::uint64_t* exits);
+  // The same for sums[0..width)[row], `spacing` apart.
+  void (*test_leads_of)(const std::int32_t* sums, std::size_t width, std::size_t spacing, std::size_t n,
+                        std::int32_t lead, std::uint64_t* exits);
 
   // sums[row][0..table.width) += what the leaf payload[tree * spacing + row] adds, for each of n_trees trees. A row has
   // `width` sums, aligned like the table.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <utility>
 
 #include "kernels/isa.h"
 
@@ -83,6 +84,33 @@ void sum_vectors(const double* table, std::size_t width, const u32* payload, std
   }
 }
 
+void add_high_halves(const u32* payload, std::size_t n, std::int32_t* sums) {
+  for (std::size_t row = 0; row < n; ++row) sums[row] += static_cast<std::int32_t>(payload[row]) >> 16;
+}
+
+// kParts = 0: the number of vectors is read at run time.
+template <class Part, std::size_t kParts>
+void add_word_parts(const std::uint16_t* table, std::size_t width, const u32* payload, std::size_t n,
+                    std::uint16_t* sums) {
+  const std::size_t parts = kParts ? kParts : width * sizeof(std::uint16_t) / sizeof(Part);
+  for (std::size_t row = 0; row < n; ++row) {
+    const auto* from = reinterpret_cast<const Part*>(table) + payload[row] * parts;
+    auto* to = reinterpret_cast<Part*>(sums) + row * parts;
+    for (std::size_t part = 0; part < parts; ++part) to[part] += from[part];
+  }
+}
+
+void add_words(const std::uint16_t* table, std::size_t width, const u32* payload, std::size_t n, std::uint16_t* sums) {
+  using Eight [[gnu::vector_size(16), gnu::may_alias]] = std::uint16_t;
+  using Some [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = std::uint16_t;
+  switch (width) {
+    case 8: return add_word_parts<Eight, 1>(table, width, payload, n, sums);
+    case 16: return add_word_parts<Eight, 2>(table, width, payload, n, sums);
+    case 32: return add_word_parts<Some, 64 / sizeof(Some)>(table, width, payload, n, sums);
+    default: return add_word_parts<Some, 0>(table, width, payload, n, sums);
+  }
+}
+
 // Bit i of the result is the sign of lane i.
 inline std::uint64_t bits_of(Signed lanes) {
 #if defined(__AVX512F__)
@@ -98,6 +126,11 @@ inline std::uint64_t bits_of(Signed lanes) {
 #endif
 }
 
+// Forgets the bits of rows that are not there.
+inline void keep_first(std::uint64_t& bits, std::size_t n) {
+  if (n < kChunk) bits &= (std::uint64_t{1} << n) - 1;
+}
+
 void add_and_test(const u32* payload, std::size_t n, std::int32_t* sums, std::int32_t lower, std::int32_t upper,
                   std::uint64_t* exits) {
   for (std::size_t first = 0; first < n; first += kChunk) {
@@ -110,53 +143,8 @@ void add_and_test(const u32* payload, std::size_t n, std::int32_t* sums, std::in
       *reinterpret_cast<AnySigned*>(sums + row) = sum;
       bits |= bits_of((sum <= lower) | (sum >= upper)) << (row - first);
     }
-    if (n - first < kChunk) bits &= (std::uint64_t{1} << (n - first)) - 1;
+    keep_first(bits, n - first);
     exits[first / kChunk] = bits;
-  }
-}
-
-void add_int_vectors(const std::int32_t* table, std::size_t width, const u32* payload, std::size_t n,
-                     std::int32_t* sums) {
-  const std::size_t vectors = width / kVectorLanes;
-  for (std::size_t row = 0; row < n; ++row) {
-    const auto* from = reinterpret_cast<const Signed*>(table) + payload[row] * vectors;
-    auto* to = reinterpret_cast<Signed*>(sums) + row * vectors;
-    for (std::size_t v = 0; v < vectors; ++v) to[v] += from[v];
-  }
-}
-
-inline Signed larger(Signed a, Signed b) { return a > b ? a : b; }
-
-inline std::int32_t largest(Signed v) {
-#if SCURRY_VECTOR_BYTES == 64
-  v = larger(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
-  v = larger(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
-  v = larger(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
-  v = larger(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
-#elif SCURRY_VECTOR_BYTES == 32
-  v = larger(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
-  v = larger(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5));
-  v = larger(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6));
-#else
-  v = larger(v, __builtin_shufflevector(v, v, 2, 3, 0, 1));
-  v = larger(v, __builtin_shufflevector(v, v, 1, 0, 3, 2));
-#endif
-  return v[0];
-}
-
-void top_two(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first, std::int32_t* second) {
-  const std::size_t vectors = width / kVectorLanes;
-  for (std::size_t row = 0; row < n; ++row) {
-    const auto* v = reinterpret_cast<const Signed*>(sums) + row * vectors;
-    // In each lane: the largest sum, and the largest of the others.
-    Signed high = v[0], low = Signed{} + std::numeric_limits<std::int32_t>::min();
-    for (std::size_t i = 1; i < vectors; ++i) {
-      low = larger(low, high < v[i] ? high : v[i]);
-      high = larger(high, v[i]);
-    }
-    first[row] = largest(high);
-    const Signed leads = high == first[row];
-    second[row] = std::has_single_bit(bits_of(leads)) ? largest(leads ? low : larger(high, low)) : first[row];
   }
 }
 
@@ -167,6 +155,130 @@ using EightLanes [[gnu::vector_size(32), gnu::may_alias]] = std::int32_t;
 #else
 using EightLanes = FourLanes;  // two of them
 #endif
+
+// kVectors = 0: the number of vectors is read at run time.
+template <class Part, std::size_t kParts>
+void add_int_parts(const std::int32_t* table, std::size_t width, const u32* payload, std::size_t n,
+                   std::int32_t* sums) {
+  const std::size_t parts = kParts ? kParts : width * sizeof(std::int32_t) / sizeof(Part);
+  for (std::size_t row = 0; row < n; ++row) {
+    const auto* from = reinterpret_cast<const Part*>(table) + payload[row] * parts;
+    auto* to = reinterpret_cast<Part*>(sums) + row * parts;
+    for (std::size_t part = 0; part < parts; ++part) to[part] += from[part];
+  }
+}
+
+void add_int_vectors(const std::int32_t* table, std::size_t width, const u32* payload, std::size_t n,
+                     std::int32_t* sums) {
+  constexpr std::size_t kHalf = kHalfIntLanes * sizeof(std::int32_t) / sizeof(EightLanes);
+  constexpr std::size_t kWhole = kIntLanes * sizeof(std::int32_t) / sizeof(Signed);
+  switch (width) {
+    case kHalfIntLanes: return add_int_parts<EightLanes, kHalf>(table, width, payload, n, sums);
+    case kIntLanes: return add_int_parts<Signed, kWhole>(table, width, payload, n, sums);
+    default: return add_int_parts<Signed, 0>(table, width, payload, n, sums);
+  }
+}
+
+inline Signed larger(Signed a, Signed b) { return a > b ? a : b; }
+inline Signed smaller(Signed a, Signed b) { return a < b ? a : b; }
+
+template <std::size_t kApart, std::size_t... kLane>
+inline Signed swap_lanes(Signed v, std::index_sequence<kLane...>) {
+  return __builtin_shufflevector(v, v, (kLane ^ kApart)...);
+}
+
+// The largest and the second largest of some numbers, in each lane.
+struct TopTwo {
+  Signed first, second = Signed{} + std::numeric_limits<std::int32_t>::min();
+
+  void add(Signed more) {
+    second = larger(second, smaller(first, more));
+    first = larger(first, more);
+  }
+  // Takes kTogether neighbouring lanes together.
+  template <std::size_t kTogether>
+  void join() {
+    if constexpr (kTogether > 1) {
+      constexpr auto kAll = std::make_index_sequence<kVectorLanes>();
+      const Signed others = swap_lanes<kTogether / 2>(second, kAll);
+      add(swap_lanes<kTogether / 2>(first, kAll));
+      second = larger(second, others);
+      join<kTogether / 2>();
+    }
+  }
+};
+
+// Calls work(row, top two) for n rows, kRows of them in each vector: those of row r in lane r * kVectorLanes / kRows.
+template <std::size_t kRows, class Work>
+inline void for_top_two(const std::int32_t* sums, std::size_t vectors, std::size_t n, Work work) {
+  for (std::size_t row = 0; row < n; row += kRows, sums += vectors * kVectorLanes) {
+    TopTwo top{*reinterpret_cast<const AnySigned*>(sums)};
+    for (std::size_t i = 1; i < vectors; ++i) top.add(*reinterpret_cast<const AnySigned*>(sums + i * kVectorLanes));
+    top.join<kVectorLanes / kRows>();
+    work(row, top);
+  }
+}
+
+constexpr std::size_t kMaxRowsInVector = std::max(kVectorLanes / kHalfIntLanes, std::size_t{1});
+
+// The same for rows of `width` numbers, with work<kRows>.
+template <class Work>
+inline void for_top_two_of(const std::int32_t* sums, std::size_t width, std::size_t n, Work work) {
+  if (width == kHalfIntLanes) {
+    constexpr std::size_t kVectors = std::max(kHalfIntLanes / kVectorLanes, std::size_t{1});
+    for_top_two<kMaxRowsInVector>(sums, kVectors, n, [&](std::size_t row, const TopTwo& top) {
+      work.template operator()<kMaxRowsInVector>(row, top);
+    });
+  } else {
+    for_top_two<1>(sums, width / kVectorLanes, n,
+                   [&](std::size_t row, const TopTwo& top) { work.template operator()<1>(row, top); });
+  }
+}
+
+void top_two(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t* first, std::int32_t* second) {
+  for_top_two_of(sums, width, n, [&]<std::size_t kRows>(std::size_t row, const TopTwo& top) {
+    for (std::size_t i = 0; i < kRows; ++i) {
+      first[row + i] = top.first[i * kVectorLanes / kRows];
+      second[row + i] = top.second[i * kVectorLanes / kRows];
+    }
+  });
+}
+
+// Which lanes have a difference of at least `lead`. It is a number without a sign: it may need all 32 bits.
+inline Signed leads_by(const TopTwo& top, std::int32_t lead) {
+  const Vector by = reinterpret_cast<const Vector&>(top.first) - reinterpret_cast<const Vector&>(top.second);
+  return reinterpret_cast<Signed>(by ^ 0x80000000u) >= signed_key(static_cast<u32>(std::max(lead, 0)));
+}
+
+void test_leads(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t lead, std::uint64_t* exits) {
+  for (std::size_t first = 0; first < n; first += kChunk) {
+    std::uint64_t bits = 0;
+    for_top_two_of(sums + first * width, width, kChunk, [&]<std::size_t kRows>(std::size_t row, const TopTwo& top) {
+      const std::uint64_t found = bits_of(leads_by(top, lead));
+      for (std::size_t i = 0; i < kRows; ++i) bits |= (found >> (i * kVectorLanes / kRows) & 1) << (row + i);
+    });
+    keep_first(bits, n - first);
+    exits[first / kChunk] = bits;
+  }
+}
+
+inline TopTwo top_two_of(const std::int32_t* sums, std::size_t width, std::size_t spacing) {
+  TopTwo top{*reinterpret_cast<const AnySigned*>(sums)};
+  for (std::size_t k = 1; k < width; ++k) top.add(*reinterpret_cast<const AnySigned*>(sums + k * spacing));
+  return top;
+}
+
+void test_leads_of(const std::int32_t* sums, std::size_t width, std::size_t spacing, std::size_t n, std::int32_t lead,
+                   std::uint64_t* exits) {
+  for (std::size_t first = 0; first < n; first += kChunk) {
+    std::uint64_t bits = 0;
+    for (std::size_t row = 0; row < kChunk; row += kVectorLanes) {
+      bits |= bits_of(leads_by(top_two_of(sums + first + row, width, spacing), lead)) << row;
+    }
+    keep_first(bits, n - first);
+    exits[first / kChunk] = bits;
+  }
+}
 
 // Adds kWidth lanes from lane `first` on. A row's sums stay in registers over all trees.
 template <class Part, std::size_t kWidth>
@@ -246,14 +358,15 @@ void test_lanes(const LaneTest& test, const std::int32_t* sums, std::size_t widt
     for (std::size_t i = 0; i < kChunk; i += kVectorLanes) {
       bits |= bits_of(*reinterpret_cast<const Signed*>(stops + i)) << i;
     }
-    if (n - first < kChunk) bits &= (std::uint64_t{1} << (n - first)) - 1;
+    keep_first(bits, n - first);
     exits[first / kChunk] = bits;
   }
 }
 
 }  // namespace
 
-const SumKernels kSumKernels = {add_doubles,     add_floats, add_vectors, sum_vectors, add_and_test,
-                                add_int_vectors, top_two,    add_lanes,   test_lanes};
+const SumKernels kSumKernels = {add_doubles,  add_floats,      add_vectors, sum_vectors, add_high_halves, add_words,
+                                add_and_test, add_int_vectors, top_two,     test_leads,  test_leads_of,   add_lanes,
+                                test_lanes};
 
 }  // namespace scurry::SCURRY_ISA

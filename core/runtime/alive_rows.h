@@ -1,8 +1,12 @@
 // AliveRows: the rows of a block that have not stopped yet, kept together at the front of the block.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <numeric>
+#include <span>
+#include <vector>
 
 #include "runtime/walker.h"
 
@@ -12,15 +16,31 @@ struct AliveRows {
   Scratch& scratch;
   std::size_t stride, n_columns;  // words of a row's keys; columns of the by-column copy
   std::size_t width;              // sums per row
+  std::size_t row_apart, sum_apart;  // sum k of row r is sums[r * row_apart + k * sum_apart]
   std::uint32_t* keys;            // [n][stride], the block's rows
   std::uint32_t* ids;             // the place each row had when the block was loaded
-  std::int32_t* sums;             // [n][width]
+  std::int32_t* sums;
   std::uint64_t* exits;           // a bit per row, set if it stops; one word more than n rows need
   std::size_t n;
 
   // The space behind these rows, for n_entering new ones.
   AliveRows behind(std::size_t n_entering) const {
-    return {scratch, stride, n_columns, width, keys + n * stride, ids + n, sums + n * width, exits, n_entering};
+    AliveRows entering = *this;
+    entering.keys += n * stride;
+    entering.ids += n;
+    entering.sums += n * row_apart;
+    entering.n = n_entering;
+    return entering;
+  }
+
+  std::int32_t sum(std::size_t at, std::size_t k) const { return sums[at * row_apart + k * sum_apart]; }
+
+  void start_sums(std::span<const std::int32_t> start) {
+    if (sum_apart == 1 && width > 1) {
+      for (std::size_t at = 0; at < n; ++at) copy(start.data(), width, sums + at * width);
+    } else {
+      for (std::size_t k = 0; k < width; ++k) std::fill_n(sums + k * sum_apart, n, start[k]);
+    }
   }
 
   void mark_all() {
@@ -33,11 +53,19 @@ struct AliveRows {
   void remove(std::size_t n_exits) {
     const std::size_t left = n - n_exits;
     if (n % kChunk == 0) exits[n / kChunk] = 0;  // so that next() finds an end
-    std::size_t gap = 0;
+    const bool has_columns = scratch.block.has_columns() || (sum_apart != 1 && width > 1);
+    std::size_t gap = 0, n_moves = 0;
+    Move moves[kChunk];
     for (std::size_t from = next(left, 0); from < n; from = next(from + 1, 0)) {
       gap = next(gap, ~std::uint64_t{0});
-      move(from, gap++);
+      move_row(from, gap);
+      if (has_columns) moves[n_moves++] = {static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(gap)};
+      ++gap;
+      if (n_moves < kChunk) continue;
+      move_columns({moves, n_moves});
+      n_moves = 0;
     }
+    if (n_moves > 0) move_columns({moves, n_moves});
     n = left;
   }
 
@@ -51,20 +79,32 @@ struct AliveRows {
     return at + static_cast<std::size_t>(std::countr_zero(found));
   }
 
-  void move(std::size_t from, std::size_t to) {
+  struct Move {
+    std::uint32_t from, to;
+  };
+
+  // Moves what lies by row.
+  void move_row(std::size_t from, std::size_t to) {
     copy(keys + from * stride, stride, keys + to * stride);
-    if (scratch.block.by_column != nullptr) {
-      std::int32_t* column = scratch.columns.data();
-      for (std::size_t c = 0; c < n_columns; ++c, column += scratch.block.column_stride) column[to] = column[from];
-    }
-    if (scratch.block.ranks.of_rows != nullptr) {
-      std::uint8_t* column = scratch.ranks.data();
-      for (std::size_t c = 0; c < scratch.block.ranks.n_columns; ++c, column += scratch.block.ranks.stride) {
-        column[to] = column[from];
-      }
-    }
     ids[to] = ids[from];
-    copy(sums + from * width, width, sums + to * width);
+    if (width == 1) {
+      sums[to] = sums[from];
+    } else if (sum_apart == 1) {
+      copy(sums + from * width, width, sums + to * width);
+    }
+  }
+
+  // Moves the rest, column by column: each lies in other cache lines.
+  void move_columns(std::span<const Move> moves) {
+    const auto move = [&](auto* column, std::size_t n_of_these, std::size_t apart) {
+      for (std::size_t c = 0; c < n_of_these; ++c, column += apart) {
+        for (const auto [from, to] : moves) column[to] = column[from];
+      }
+    };
+    const Block& block = scratch.block;
+    if (sum_apart != 1 && width > 1) move(sums, width, sum_apart);
+    if (block.by_column != nullptr) move(scratch.columns.data(), n_columns, block.column_stride);
+    if (block.ranks.of_rows != nullptr) move(scratch.ranks.data(), block.ranks.n_columns, block.ranks.stride);
   }
 
   // A loop, because a call of memmove takes longer than copying these few words.
@@ -84,5 +124,58 @@ struct AliveRows {
   static constexpr std::size_t kEnoughForColumns = Walker::kEnoughForColumns;
   static constexpr std::size_t kFew = 4;  // this many rows or fewer finish one by one, several trees at a time
 };
+
+// How the sums of rows lie: `width` of them, next to each other or one array after the other.
+struct SumLayout {
+  std::span<const std::int32_t> start;  // of every row, as many as it has sums
+  bool by_row = true;
+};
+
+// Runs rows [first, first + n), which enter in lots so small that their keys stay in the first-level cache for the
+// trees that all of them evaluate: enter(rows) evaluates these trees. The rows that continue are gathered, up to as many
+// as the second-level cache holds, and finish(rows) evaluates their other trees. Both remove the rows that stop. With
+// ranks, which are a byte, all rows of a block enter at once, and finish() may evaluate the first trees too.
+template <class Enter, class Finish>
+void run_in_lots(const Walker& walker, const RowsView& rows, std::size_t first, std::size_t n, const SumLayout& layout,
+                 const Enter& enter, const Finish& finish) {
+  constexpr std::size_t kEntryBytes = 24 * 1024, kGatheredBytes = 512 * 1024;
+  thread_local AlignedVector<std::uint32_t> ids;
+  thread_local AlignedVector<std::int32_t> sums;
+  thread_local std::vector<std::uint64_t> exits;
+  Scratch& scratch = Scratch::of_this_thread();
+  const std::size_t most = walker.rows_in(kGatheredBytes);
+  const std::size_t n_entering = walker.has_ranks() ? most : walker.rows_in(kEntryBytes);
+  const std::size_t room = round_up(std::min(n, most + n_entering), kChunk) + kChunk, width = layout.start.size();
+  walker.reserve(room, scratch);
+  ids.resize(room);
+  sums.resize(room * width);
+  exits.resize(room / kChunk);
+  AliveRows alive{.scratch = scratch,
+                  .stride = walker.columns().stride(),
+                  .n_columns = walker.columns().pad() + 1,
+                  .width = width,
+                  .row_apart = layout.by_row ? width : 1,
+                  .sum_apart = layout.by_row ? 1 : room,
+                  .keys = scratch.keys.data(),
+                  .ids = ids.data(),
+                  .sums = sums.data(),
+                  .exits = exits.data(),
+                  .n = 0};
+  bool has_missing = false;
+  for (std::size_t row = 0; row < n;) {
+    AliveRows entering = alive.behind(std::min(n_entering, n - row));
+    walker.load(rows, first + row, entering.n, scratch, alive.n, entering.n);
+    has_missing |= scratch.block.has_missing;
+    std::iota(entering.ids, entering.ids + entering.n, static_cast<std::uint32_t>(row));
+    entering.start_sums(layout.start);
+    row += entering.n;
+    enter(entering);
+    alive.n += entering.n;
+    if (row < n && alive.n < most) continue;
+    scratch.block = {alive.keys, nullptr, 0, round_up(alive.n, kChunk), has_missing};
+    finish(alive);
+    alive.n = 0;
+  }
+}
 
 }  // namespace scurry

@@ -24,6 +24,7 @@ class Answers {
   void probabilities(const Real* sums, std::size_t spacing, double* out) const;
   template <class Real>
   std::int64_t label(const Real* sums, std::size_t spacing) const;
+  std::int64_t label_of_class(std::size_t k) const { return labels_[k]; }
 
  private:
   template <class Real>

@@ -124,7 +124,7 @@ std::size_t Anytime::bytes() const {
 void Anytime::run(const RowsView& rows, const StepBudget& budget, const AnytimeOutcome& outcome,
                   std::size_t n_threads) const {
   if (rows.n_rows <= kFewRows || budget.can_interrupt()) {
-    walker_.for_each_block(rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
+    walker_.for_each_block(rows.n_rows, n_threads, 0, [&](std::size_t first, std::size_t n) {
       for (std::size_t row = first; row < first + n; ++row) {
         poll_interrupt();
         run_row(rows, row, budget, outcome);
@@ -135,7 +135,8 @@ void Anytime::run(const RowsView& rows, const StepBudget& budget, const AnytimeO
   const std::size_t n_done = std::min(budget.max_steps, n_steps());
   const std::vector<std::uint32_t> levels = levels_after(n_done);
   const StopReason reason = n_done == n_steps() ? StopReason::kComplete : StopReason::kMaxSteps;
-  walker_.for_each_block(rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
+  const std::size_t row_bytes = values_.n_outputs() * sizeof(double);
+  walker_.for_each_block(rows.n_rows, n_threads, row_bytes, [&](std::size_t first, std::size_t n) {
     values_.in_float32() ? run_block<float>(rows, first, n, levels, outcome)
                          : run_block<double>(rows, first, n, levels, outcome);
     if (outcome.n_steps) std::fill_n(outcome.n_steps + first, n, static_cast<std::int32_t>(n_done));

@@ -157,15 +157,17 @@ void CellExit::run_part(const RowsView& rows, std::size_t first, std::size_t n, 
   for (std::size_t cell = 0, at = 0; cell < n_cells(); ++cell) {
     for (const std::size_t end = buffers.starts[cell]; at < end;) {
       const std::size_t n_rows = std::min(n_group, end - at);
-      AliveRows alive{scratch,
-                      stride,
-                      walker_.columns().pad() + 1,
-                      1,
-                      buffers.keys.data(),
-                      buffers.ids.data(),
-                      buffers.sums.data(),
-                      buffers.exits.data(),
-                      n_rows};
+      AliveRows alive{.scratch = scratch,
+                      .stride = stride,
+                      .n_columns = walker_.columns().pad() + 1,
+                      .width = 1,
+                      .row_apart = 1,
+                      .sum_apart = 1,
+                      .keys = buffers.keys.data(),
+                      .ids = buffers.ids.data(),
+                      .sums = buffers.sums.data(),
+                      .exits = buffers.exits.data(),
+                      .n = n_rows};
       for (std::size_t i = 0; i < n_rows; ++i) {
         const std::uint32_t row = buffers.rows[at + i];
         std::copy_n(scratch.keys.data() + row * stride, stride, alive.keys + i * stride);

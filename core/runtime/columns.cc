@@ -6,10 +6,12 @@
 #include <limits>
 #include <map>
 #include <span>
+#include <stdexcept>
 #include <tuple>
 #include <type_traits>
 
 #include "kernels/kernels.h"
+#include "runtime/byte_rows.h"
 
 namespace scurry {
 namespace {
@@ -75,6 +77,7 @@ Columns::Columns(const ForestView& forest, Sets sets)
   if (!float32_) sort_thresholds(forest);
   place_missing(forest);
   describe_floats();
+  describe_bytes(forest);
 }
 
 // Makes one column per feature and meaning of NaN in use, or per set and way of missing values. Numeric columns come
@@ -258,7 +261,8 @@ std::uint32_t Columns::key_of_node(const ForestView& forest, std::size_t node) c
 std::uint32_t Columns::key_of_double(const Column& column, double value) const {
   if (!column.ranked && !is_inexact(value)) return ordered_key(static_cast<float>(value));
   if (!column.ranked) {
-    // Only a threshold between the float below and the one above tells the number from the float below.
+    // Only a threshold between the float below and the one above tells the number from the float below, whose key then
+    // does as well as the one just above the last threshold.
     const std::uint64_t* filter = filters_.data() + column.first_filter;
     const std::uint32_t key = key_below(value), bit = filter_bit(key, column.filter_shift);
     if (((filter[bit / 64] >> (bit % 64)) & 1u) == 0) return key;
@@ -274,9 +278,46 @@ std::uint32_t Columns::key_of_double(const Column& column, double value) const {
   return rank == 0 ? 0 : key_below(thresholds[rank - 1]) + 1;
 }
 
+// Encodes, for each byte, a row of the numbers that it stands for.
+void Columns::describe_bytes(const ForestView& forest) {
+  constexpr std::size_t kMaxColumns = 1024;  // a kilobyte each
+  const ByteRanks bytes(forest);
+  if (!bytes.available() || size() > kMaxColumns) return;
+  std::vector<double> values(kByteValues * forest.n_features);
+  for (std::size_t byte = 0; byte < kByteValues; ++byte) {
+    for (std::size_t feature = 0; feature < forest.n_features; ++feature) {
+      values[byte * forest.n_features + feature] = bytes.value_of(feature, static_cast<std::uint8_t>(byte));
+    }
+  }
+  AlignedVector<std::uint32_t> keys(kByteValues * stride());
+  encode({values.data(), kByteValues, static_cast<std::ptrdiff_t>(forest.n_features), 1, false}, 0, kByteValues,
+         keys.data());
+  key_of_byte_.resize(kByteValues * size());
+  for (std::size_t c = 0; c < size(); ++c) {
+    for (std::size_t byte = 0; byte < kByteValues; ++byte) {
+      key_of_byte_[c * kByteValues + byte] = keys[byte * stride() + c];
+    }
+  }
+}
+
+bool Columns::encode_bytes(const std::uint8_t* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const {
+  if (key_of_byte_.empty()) throw std::invalid_argument("rows of this forest cannot be bytes");
+  bool any_missing = false;
+  for (std::uint32_t c = 0; c < size(); ++c) {
+    const std::uint32_t* key_of = key_of_byte_.data() + c * kByteValues;
+    const std::uint8_t* from = x + static_cast<std::ptrdiff_t>(columns_[c].feature) * rows.column_stride;
+    std::uint32_t* to = keys + c;
+    for (std::size_t row = 0; row < n; ++row, from += rows.row_stride, to += stride()) *to = key_of[*from];
+    if (!columns_[c].mixed) continue;
+    for (std::size_t row = 0; row < n; ++row) any_missing |= keys[row * stride() + c] == kNanKey;
+  }
+  return any_missing;
+}
+
 bool Columns::encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys,
                      std::size_t ahead) const {
   const auto offset = static_cast<std::ptrdiff_t>(first) * rows.row_stride;
+  if (rows.is_bytes) return encode_bytes(static_cast<const std::uint8_t*>(rows.data) + offset, rows, n, keys);
   if (rows.is_float32) return encode_rows(static_cast<const float*>(rows.data) + offset, rows, n, keys, ahead);
   return encode_rows(static_cast<const double*>(rows.data) + offset, rows, n, keys, ahead);
 }

@@ -1,9 +1,9 @@
 // Columns: inputs as unsigned keys, so that every numeric split is `key(x) > key(node)`.
 //
 // A key is the bits of a float in an order-preserving form. If the source compares in float64, the key of a threshold
-// is that of the largest float not above it, and so is that of an input between two floats, unless a threshold lies
-// between them and below it: then it is the next one. A column uses ranks among its thresholds instead, from 1
-// on, if no float lies between two of them. All of this is exact.
+// is that of the largest float not above it, and an input between two floats gets the key just above the last threshold
+// below it. A column uses ranks among its thresholds instead, from 1 on, if no float lies between two of them. All of
+// this is exact.
 //
 // A missing value has one key per column: that of a number which goes the same way at every node of the column, if there
 // is one. (An imputer makes missing values such a number.) Otherwise it is above all thresholds, nodes where it goes left
@@ -96,7 +96,7 @@ class Columns {
   void forget_nodes() { node_column_ = {}; }
 
   // Writes keys[row * stride() + column] for rows [first, first + n). Returns whether a walk has to read marks. The
-  // rows `ahead` of these are prefetched where that pays (0: none).
+  // rows `ahead` of these are prefetched where that pays (0: none). Rows may be bytes if the forest takes them.
   bool encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys, std::size_t ahead = 0) const;
 
  private:
@@ -113,6 +113,7 @@ class Columns {
   template <class T>
   void encode_column(const Column& column, const T* x, std::ptrdiff_t x_stride, std::size_t n,
                      std::uint32_t* keys) const;
+  bool encode_bytes(const std::uint8_t* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const;
   void encode_inexact(const FloatColumns& floats, const double* x, std::ptrdiff_t row_stride, std::size_t n,
                       std::uint32_t* keys) const;
   std::uint32_t key_of_double(const Column& column, double value) const;
@@ -124,6 +125,7 @@ class Columns {
   void sort_thresholds(const ForestView& forest);
   void place_missing(const ForestView& forest);
   void describe_floats();
+  void describe_bytes(const ForestView& forest);
 
   std::vector<Column> columns_;
   std::vector<std::uint32_t> node_column_;
@@ -131,6 +133,7 @@ class Columns {
   std::vector<std::uint64_t> filters_;
   std::vector<SetColumns> sets_;
   std::vector<std::uint32_t> set_keys_;
+  std::vector<std::uint32_t> key_of_byte_;  // [column][256]; empty if rows cannot be bytes
   FloatColumns floats_;
   FloatColumns tiled_;  // the same where a value lies in its column's place, not its feature's
   bool float32_;

@@ -52,23 +52,8 @@ std::pair<std::int32_t, std::int32_t> range_of_leaves(const ForestView& forest,
   return {least, most};
 }
 
-// Rows enter in lots so small that their keys stay in the first-level cache for the trees that all of them evaluate.
-// Rows that continue are gathered, up to as many as the second-level cache holds.
-constexpr std::size_t kEntryBytes = 24 * 1024, kGatheredBytes = 512 * 1024;
-
 // Rows in a block are numbered with 32 bits.
 constexpr std::size_t kMaxRows = std::size_t{1} << 30;
-
-struct Buffers {
-  AlignedVector<std::uint32_t> ids;
-  AlignedVector<std::int32_t> sums;
-  std::vector<std::uint64_t> exits;
-
-  static Buffers& of_this_thread() {
-    thread_local Buffers buffers;
-    return buffers;
-  }
-};
 
 }  // namespace
 
@@ -128,8 +113,9 @@ void EarlyExit::make_gates(const ForestView& forest, std::span<const std::int32_
     gate.is_open = !pieces_.empty() || gate.inner_lower >= least || gate.inner_upper <= most;
     gate.is_sure = pieces_.empty() && gate.inner_lower == gate.outer_lower && gate.inner_upper == gate.outer_upper;
     gates_.push_back(gate);
-    if (first_open_ == 0 && (gate.is_open || r == plan_.size())) first_open_ = r;
+    if (n_entered_ == 0 && (gate.is_open || r == plan_.size())) n_entered_ = r;
   }
+  if (walker_.has_ranks()) n_entered_ = 0;
 }
 
 ExitSide EarlyExit::side_of(std::uint32_t policy, std::size_t n_trees, std::int32_t sum) const {
@@ -213,37 +199,10 @@ void EarlyExit::run_block(const RowsView& rows, std::size_t first, std::size_t n
     return;
   }
 
-  const std::size_t n_entering = walker_.rows_in(kEntryBytes), most = walker_.rows_in(kGatheredBytes);
-  const std::size_t room = round_up(std::min(n, most + n_entering), kChunk) + kChunk;
-  Buffers& buffers = Buffers::of_this_thread();
-  walker_.reserve(room, scratch);
-  buffers.ids.resize(room);
-  buffers.sums.resize(room);
-  buffers.exits.resize(room / kChunk);
-  AliveRows alive{scratch,
-                  walker_.columns().stride(),
-                  walker_.columns().pad() + 1,
-                  1,
-                  scratch.keys.data(),
-                  buffers.ids.data(),
-                  buffers.sums.data(),
-                  buffers.exits.data(),
-                  0};
-  bool has_missing = false;
-  for (std::size_t row = 0; row < n;) {
-    AliveRows entering = alive.behind(std::min(n_entering, n - row));
-    walker_.load(rows, first + row, entering.n, scratch, alive.n, entering.n);
-    has_missing |= scratch.block.has_missing;
-    std::iota(entering.ids, entering.ids + entering.n, static_cast<std::uint32_t>(row));
-    std::fill_n(entering.sums, entering.n, 0);
-    row += entering.n;
-    enter(entering, record);
-    alive.n += entering.n;
-    if (row < n && alive.n < most) continue;
-    scratch.block = {alive.keys, nullptr, 0, round_up(alive.n, kChunk), has_missing};
-    finish(alive, record);
-    alive.n = 0;
-  }
+  const std::int32_t start[] = {0};
+  run_in_lots(
+      walker_, rows, first, n, {start}, [&](AliveRows& entering) { enter(entering, record); },
+      [&](AliveRows& alive) { finish(alive, record); });
 }
 
 // Evaluates the first trees of rows just loaded, up to the first tree after which a row may stop.
@@ -253,13 +212,14 @@ void EarlyExit::enter(AliveRows& alive, const Record& record) const {
     alive.mark_all();
     stop(alive, 0, record);
   }
+  if (n_entered_ == 0) return;
   Scratch& scratch = alive.scratch;
   if (walker_.worth_columns(alive.n)) walker_.index_columns(scratch);
   alive.fit_block();
-  for (std::size_t n_trees = 1; n_trees <= first_open_ && alive.n > 0; ++n_trees) {
+  for (std::size_t n_trees = 1; n_trees <= n_entered_ && alive.n > 0; ++n_trees) {
     walker_.walk(plan_[n_trees - 1], scratch);
     // finish() makes it again, of the rows that continue.
-    if (n_trees == first_open_) scratch.block.drop_columns();
+    if (n_trees == n_entered_) scratch.block.drop_columns();
     add(alive, n_trees, record);
   }
 }
@@ -269,7 +229,7 @@ template <class Record>
 void EarlyExit::finish(AliveRows& alive, const Record& record) const {
   Scratch& scratch = alive.scratch;
   if (walker_.worth_columns(alive.n)) walker_.index_columns(scratch);
-  std::size_t n_trees = first_open_;
+  std::size_t n_trees = n_entered_;
   while (n_trees < plan_.size() && alive.n > AliveRows::kFew) {
     alive.fit_block();
     walker_.walk(plan_[n_trees++], scratch);

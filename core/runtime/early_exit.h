@@ -112,7 +112,7 @@ class EarlyExit {
   std::vector<double> ends_;  // cumulative weights: where in [0, 1) the draws of each policy end
   ExitPieces pieces_;
   std::vector<Gate> gates_;     // by number of trees
-  std::size_t first_open_ = 0;  // the fewest trees, at least one, after which a row may stop
+  std::size_t n_entered_ = 0;   // trees that rows evaluate before they are gathered
   std::uint64_t seed_;
   std::vector<std::uint32_t> salt_;  // random words, one per column and one more
   std::vector<std::uint32_t> read_;  // all ones where some node reads the column

@@ -14,6 +14,20 @@ AlignedVector<Real>& sums_of_this_thread() {
   return sums;
 }
 
+// Whether trees cannot be sliced. Labels of sliced trees are told by exact sums, which take as long there.
+bool has_large_tree(const ForestView& forest) {
+  for (std::size_t t = 0; t < forest.n_trees(); ++t) {
+    const std::int64_t n_nodes = forest.tree_offset[t + 1] - forest.tree_offset[t];
+    if (n_nodes > static_cast<std::int64_t>(2 * kMaxSlicedLeaves - 1)) return true;
+  }
+  return false;
+}
+
+// Of payloads with increments, leaves the numbers of values.
+void unpack(std::uint32_t* payload, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) payload[i] = LabelSums::value_of(payload[i]);
+}
+
 }  // namespace
 
 Engine::Engine(const ForestView& forest, std::vector<std::int64_t> labels, bool leaf_ids)
@@ -26,19 +40,23 @@ Engine::Engine(const ForestView& forest, std::vector<std::int64_t> labels, bool 
       answers_(forest, std::move(labels)) {}
 
 Leaves Engine::make_leaves(const ForestView& forest) {
-  if (!leaf_ids_) return {values_.index_leaves(forest)};
+  if (!leaf_ids_) {
+    Leaves leaves{values_.index_leaves(forest)};
+    if (has_large_tree(forest)) label_sums_ = LabelSums::make(forest, values_, leaves.payload_of_node);
+    return leaves;
+  }
   Leaves leaves{std::vector<std::uint32_t>(forest.n_nodes()), false};
   std::iota(leaves.payload_of_node.begin(), leaves.payload_of_node.end(), 0u);
   return leaves;
 }
 
 std::optional<SymmetricSums> Engine::make_symmetric_sums() const {
-  if (leaf_ids_ || !walker_.symmetric()) return std::nullopt;
+  if (leaf_ids_ || !walker_.symmetric() || has_packed_payloads()) return std::nullopt;
   return SymmetricSums::make(*walker_.symmetric(), values_);
 }
 
 std::optional<SlicedSums> Engine::make_sliced_sums() const {
-  if (leaf_ids_ || !walker_.sliced()) return std::nullopt;
+  if (leaf_ids_ || !walker_.sliced() || has_packed_payloads()) return std::nullopt;
   return SlicedSums::make(*walker_.sliced(), walker_.trees(), values_);
 }
 
@@ -55,6 +73,7 @@ void Engine::sum_block(Scratch& scratch, AlignedVector<Real>& sums) const {
   }
   for (const Tree& tree : walker_.trees()) {
     walker_.walk(tree, scratch);
+    if (has_packed_payloads()) unpack(scratch.payload.data(), scratch.block.n);
     values_.add(tree, scratch.payload.data(), scratch.block.n, sums.data());
   }
 }
@@ -63,6 +82,7 @@ template <class Real>
 void Engine::sum_row(Scratch& scratch, AlignedVector<Real>& sums) const {
   values_.start(1, sums);
   walker_.walk_row(scratch.keys.data(), scratch.payload.data());
+  if (has_packed_payloads()) unpack(scratch.payload.data(), n_trees());
   values_.add_row(walker_.trees(), scratch.payload.data(), sums.data());
 }
 
@@ -76,11 +96,12 @@ void Engine::sum_as(const RowsView& rows, std::size_t n_threads, Finish finish) 
     finish(std::size_t{0}, std::size_t{1}, sums.data(), std::size_t{0}, std::size_t{1});
     return;
   }
-  walker_.for_each_block(rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
+  const std::size_t row_bytes = n_outputs() * sizeof(Real);
+  walker_.for_each_block(rows.n_rows, n_threads, row_bytes, [&](std::size_t first, std::size_t n) {
     Scratch& scratch = Scratch::of_this_thread();
     AlignedVector<Real>& sums = sums_of_this_thread<Real>();
     walker_.load(rows, first, n, scratch);
-    if (n >= kChunk / 2) walker_.index_columns(scratch);
+    if (n >= Walker::kEnoughForColumns) walker_.index_columns(scratch);
     sum_block(scratch, sums);
     finish(first, n, sums.data(), values_.row_spacing(), values_.output_spacing(scratch.block.n));
   });
@@ -96,7 +117,29 @@ void Engine::sum(const RowsView& rows, std::size_t n_threads, Finish finish) con
   }
 }
 
+void Engine::labels_by_integers(const RowsView& rows, std::int64_t* out, std::size_t n_threads) const {
+  walker_.for_each_block(rows.n_rows, n_threads, label_sums_->row_bytes(), [&](std::size_t first, std::size_t n) {
+    Scratch& scratch = Scratch::of_this_thread();
+    LabelSums::Sums& sums = LabelSums::Sums::of_this_thread();
+    walker_.load(rows, first, n, scratch);
+    if (n >= Walker::kEnoughForColumns) walker_.index_columns(scratch);
+    label_sums_->start(scratch.block.n, sums);
+    for (const Tree& tree : walker_.trees()) {
+      walker_.walk(tree, scratch);
+      label_sums_->add(scratch.payload.data(), scratch.block.n, sums);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      if (const auto leader = label_sums_->leader(sums, i)) {
+        out[first + i] = answers_.label_of_class(*leader);
+      } else {
+        labels(rows.row(first + i), out + first + i, 1);
+      }
+    }
+  });
+}
+
 void Engine::labels(const RowsView& rows, std::int64_t* out, std::size_t n_threads) const {
+  if (label_sums_ && rows.n_rows > 1 && !walker_.has_ranks()) return labels_by_integers(rows, out, n_threads);
   sum(rows, n_threads, [&](std::size_t first, std::size_t n, const auto* sums, std::size_t row, std::size_t output) {
     for (std::size_t i = 0; i < n; ++i) out[first + i] = answers_.label(sums + i * row, output);
   });
@@ -119,10 +162,10 @@ void Engine::scores(const RowsView& rows, double* out, std::size_t n_threads) co
 void Engine::leaves(const RowsView& rows, std::int32_t* out, std::size_t n_threads) const {
   if (!leaf_ids_) throw std::invalid_argument("this engine was not lowered for leaves");
   const std::size_t n_trees_all = n_trees();
-  walker_.for_each_block(rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
+  walker_.for_each_block(rows.n_rows, n_threads, 0, [&](std::size_t first, std::size_t n) {
     Scratch& scratch = Scratch::of_this_thread();
     walker_.load(rows, first, n, scratch);
-    if (n >= kChunk / 2) walker_.index_columns(scratch);
+    if (n >= Walker::kEnoughForColumns) walker_.index_columns(scratch);
     for (std::size_t t = 0; t < n_trees_all; ++t) {
       walker_.walk(walker_.trees()[t], scratch);
       for (std::size_t row = 0; row < n; ++row) {

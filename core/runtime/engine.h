@@ -8,6 +8,7 @@
 //   Sliced         trees of up to 64 leaves, which have another one
 //   Walker         all of them: takes blocks of rows to their leaves, on several threads
 //   NodeValues     what nodes add to the sums of rows
+//   LabelSums      the same in small integers, for labels alone
 //   Answers        what sums say: scores, probabilities, labels
 // and the four ways to run a forest that are made of them: Engine (every tree), EarlyExit (two classes, rows stop
 // early), LeaderExit (the same for more classes) and Anytime (tree step by tree step, under a deadline).
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "runtime/answers.h"
+#include "runtime/label_sums.h"
 #include "runtime/node_values.h"
 #include "runtime/walker.h"
 
@@ -43,7 +45,7 @@ class Engine {
   std::size_t node_bytes() const { return walker_.bytes(); }
   std::size_t leaf_bytes() const {
     return values_.bytes() + (symmetric_sums_ ? symmetric_sums_->bytes() : 0) +
-           (sliced_sums_ ? sliced_sums_->bytes() : 0);
+           (sliced_sums_ ? sliced_sums_->bytes() : 0) + (label_sums_ ? label_sums_->bytes() : 0);
   }
 
  private:
@@ -51,6 +53,9 @@ class Engine {
   std::optional<SymmetricSums> make_symmetric_sums() const;
   std::optional<SlicedSums> make_sliced_sums() const;
 
+  // The labels of a batch by label_sums_, and of the few rows that these cannot tell by their exact sums.
+  void labels_by_integers(const RowsView& rows, std::int64_t* out, std::size_t n_threads) const;
+  bool has_packed_payloads() const { return label_sums_ && label_sums_->are_packed(); }
   // Calls finish(first row, rows, sums, spacing of rows, spacing of outputs) once per block.
   template <class Finish>
   void sum(const RowsView& rows, std::size_t n_threads, Finish finish) const;
@@ -64,6 +69,7 @@ class Engine {
   std::size_t n_features_;
   bool leaf_ids_;
   NodeValues values_;
+  std::optional<LabelSums> label_sums_;
   Walker walker_;
   std::optional<SymmetricSums> symmetric_sums_;
   std::optional<SlicedSums> sliced_sums_;

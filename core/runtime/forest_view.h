@@ -41,17 +41,18 @@ struct ForestView {
   std::size_t n_outputs() const { return base_score.size(); }
 };
 
-// The rows of a matrix of floats or doubles, with any strides (in elements).
+// The rows of a matrix of floats, doubles or bytes (runtime/byte_rows.h), with any strides (in elements).
 struct RowsView {
   const void* data = nullptr;
   std::size_t n_rows = 0;
   std::ptrdiff_t row_stride = 0;
   std::ptrdiff_t column_stride = 0;
   bool is_float32 = true;
+  bool is_bytes = false;  // instead
 
   RowsView row(std::size_t index) const {
-    const std::ptrdiff_t offset = static_cast<std::ptrdiff_t>(index) * row_stride * (is_float32 ? 4 : 8);
-    return {static_cast<const char*>(data) + offset, 1, row_stride, column_stride, is_float32};
+    const std::ptrdiff_t offset = static_cast<std::ptrdiff_t>(index) * row_stride * (is_bytes ? 1 : is_float32 ? 4 : 8);
+    return {static_cast<const char*>(data) + offset, 1, row_stride, column_stride, is_float32, is_bytes};
   }
 };
 

@@ -1,9 +1,9 @@
 // Runs leader exits block by block; the last few rows finish one by one.
 #include "runtime/leader_exit.h"
 
+#include <bit>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <stdexcept>
 
 #include "runtime/alive_rows.h"
@@ -11,18 +11,21 @@
 namespace scurry {
 namespace {
 
+// Rows in a block are numbered with 32 bits.
+constexpr std::size_t kMaxRows = std::size_t{1} << 30;
+// Where labels are asked for, the sums of so many rows are made at once.
+constexpr std::size_t kSumsAtOnce = std::size_t{1} << 17, kLeastRows = 4096;
 constexpr std::int32_t kNeverLeads = std::numeric_limits<std::int32_t>::min();  // below any sum
 
-struct Buffers {
-  AlignedVector<std::uint32_t> ids;
-  std::vector<std::uint64_t> exits;
-  AlignedVector<std::int32_t> sums, first, second;
+// Classes per row of a table of vectors.
+std::size_t vector_width(std::size_t n_classes) {
+  return n_classes <= kHalfIntLanes ? kHalfIntLanes : round_up(n_classes, kIntLanes);
+}
 
-  static Buffers& of_this_thread() {
-    thread_local Buffers buffers;
-    return buffers;
-  }
-};
+AlignedVector<std::int32_t>& sums_of_this_thread() {
+  thread_local AlignedVector<std::int32_t> sums;
+  return sums;
+}
 
 }  // namespace
 
@@ -31,7 +34,7 @@ LeaderExit::LeaderExit(const ForestView& forest, std::span<const std::int32_t> o
     : n_features_(forest.n_features),
       n_classes_(start.size()),
       vector_leaves_(forest.n_columns > 1),
-      width_(round_up(n_classes_, kIntLanes)),
+      width_(vector_leaves_ ? vector_width(n_classes_) : n_classes_),
       walker_(forest, make_leaves(forest, increments)),
       trees_per_round_(trees_per_round),
       n_rounds_(order.size() / trees_per_round),
@@ -44,6 +47,9 @@ LeaderExit::LeaderExit(const ForestView& forest, std::span<const std::int32_t> o
     throw std::invalid_argument("the parts of a leader rule do not fit together");
   }
   start_.resize(width_, kNeverLeads);
+  n_entered_ = 1;
+  while (n_entered_ < n_rounds_ && !may_stop(n_entered_)) ++n_entered_;
+  if (walker_.has_ranks()) n_entered_ = 0;
 }
 
 Leaves LeaderExit::make_leaves(const ForestView& forest, std::span<const std::int32_t> increments) {
@@ -95,7 +101,7 @@ void LeaderExit::record(const std::int32_t* sums, std::size_t round, bool decide
 }
 
 void LeaderExit::run(const RowsView& rows, const LeaderOutcome& outcome, std::size_t n_threads) const {
-  walker_.for_each_block(rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
+  for_each_range(rows.n_rows, kMaxRows, n_threads, [&](std::size_t first, std::size_t n) {
     run_block(
         rows, first, n,
         {outcome.sums + first * n_classes_, outcome.n_trees + first, outcome.leaders + first, outcome.decided + first});
@@ -104,7 +110,8 @@ void LeaderExit::run(const RowsView& rows, const LeaderOutcome& outcome, std::si
 
 void LeaderExit::labels(const RowsView& rows, std::span<const std::int64_t> classes, std::int32_t tolerance,
                         const Engine& exact, std::int64_t* out, std::size_t n_threads) const {
-  walker_.for_each_block(rows.n_rows, n_threads, [&](std::size_t first, std::size_t n) {
+  const std::size_t most = std::max(kSumsAtOnce / n_classes_, kLeastRows);
+  for_each_range(rows.n_rows, most, n_threads, [&](std::size_t first, std::size_t n) {
     thread_local std::vector<std::int32_t> sums, n_trees, leaders;
     thread_local std::vector<std::uint8_t> decided;
     sums.resize(n * n_classes_);
@@ -126,55 +133,86 @@ void LeaderExit::labels(const RowsView& rows, std::span<const std::int64_t> clas
 }
 
 void LeaderExit::run_block(const RowsView& rows, std::size_t first, std::size_t n, const LeaderOutcome& outcome) const {
-  Scratch& scratch = Scratch::of_this_thread();
-  Buffers& buffers = Buffers::of_this_thread();
-  walker_.load(rows, first, n, scratch);
-  buffers.ids.resize(n);
-  std::iota(buffers.ids.begin(), buffers.ids.end(), 0u);
-  buffers.exits.resize(n / kChunk + 1);
-  buffers.first.resize(n);
-  buffers.second.resize(n);
-  buffers.sums.resize(n * width_);
-  for (std::size_t row = 0; row < n; ++row) {
-    std::copy(start_.begin(), start_.end(), buffers.sums.begin() + row * width_);
-  }
-  AliveRows alive{scratch,
-                  walker_.columns().stride(),
-                  walker_.columns().pad() + 1,
-                  width_,
-                  scratch.keys.data(),
-                  buffers.ids.data(),
-                  buffers.sums.data(),
-                  buffers.exits.data(),
-                  n};
-  if (walker_.worth_columns(alive.n)) walker_.index_columns(scratch);
-  std::size_t round = 0;
-  while (round < n_rounds_ && alive.n > AliveRows::kFew) {
-    alive.fit_block();
-    for (std::size_t t = 0; t < trees_per_round_; ++t) {
-      const Tree& tree = plan_[round * trees_per_round_ + t];
-      walker_.walk(tree, scratch);
-      if (vector_leaves_) {
-        kernels().sums.add_int_vectors(table_.data(), width_, scratch.payload.data(), alive.n, alive.sums);
-      } else {
-        for (std::size_t at = 0; at < alive.n; ++at) add(tree, scratch.payload[at], alive.sums + at * width_);
-      }
+  if (n <= AliveRows::kFew) {
+    Scratch& scratch = Scratch::of_this_thread();
+    AlignedVector<std::int32_t>& sums = sums_of_this_thread();
+    for (std::size_t row = 0; row < n; ++row) {
+      walker_.load_row(rows, first + row, kLanes, scratch);
+      sums.assign(start_.begin(), start_.end());
+      finish_row(scratch.keys.data(), 0, sums.data(), row, outcome);
     }
-    ++round;
-    if (!may_stop(round)) continue;
-    kernels().sums.top_two(alive.sums, width_, alive.n, buffers.first.data(), buffers.second.data());
-    std::size_t n_exits = 0;
-    std::fill(buffers.exits.begin(), buffers.exits.end(), 0u);
+    return;
+  }
+  const auto enter = [&](AliveRows& alive) {
+    if (n_entered_ == 0) return;
+    if (walker_.worth_columns(alive.n)) walker_.index_columns(alive.scratch);
+    for (std::size_t round = 0; round < n_entered_ && alive.n > 0; ++round) take_round(alive, round, outcome);
+    alive.scratch.block.drop_columns();
+  };
+  const auto finish = [&](AliveRows& alive) {
+    if (walker_.worth_columns(alive.n)) walker_.index_columns(alive.scratch);
+    std::size_t round = n_entered_;
+    while (round < n_rounds_ && alive.n > AliveRows::kFew) take_round(alive, round++, outcome);
+    AlignedVector<std::int32_t>& sums = sums_of_this_thread();
+    sums.resize(width_);
     for (std::size_t at = 0; at < alive.n; ++at) {
-      if (!stops(round, buffers.first[at], buffers.second[at])) continue;
-      record(alive.sums + at * width_, round, true, alive.ids[at], outcome);
-      alive.exits[at / kChunk] |= std::uint64_t{1} << (at % kChunk);
-      ++n_exits;
+      for (std::size_t k = 0; k < width_; ++k) sums[k] = alive.sum(at, k);
+      finish_row(alive.keys + at * alive.stride, round, sums.data(), alive.ids[at], outcome);
     }
-    if (n_exits > 0) alive.remove(n_exits);
+  };
+  run_in_lots(walker_, rows, first, n, {start_, vector_leaves_}, enter, finish);
+}
+
+void LeaderExit::take_round(AliveRows& alive, std::size_t round, const LeaderOutcome& outcome) const {
+  Scratch& scratch = alive.scratch;
+  alive.fit_block();
+  for (std::size_t t = 0; t < trees_per_round_; ++t) {
+    const Tree& tree = plan_[round * trees_per_round_ + t];
+    walker_.walk(tree, scratch);
+    const std::uint32_t* payload = scratch.payload.data();
+    if (vector_leaves_) {
+      kernels().sums.add_int_vectors(table_.data(), width_, payload, alive.n, alive.sums);
+    } else {
+      std::int32_t* sums = alive.sums + static_cast<std::size_t>(tree.output) * alive.sum_apart;
+      for (std::size_t at = 0; at < alive.n; ++at) sums[at] += static_cast<std::int32_t>(payload[at]);
+    }
   }
-  for (std::size_t at = 0; at < alive.n; ++at) {
-    finish_row(alive.keys + at * alive.stride, round, alive.sums + at * width_, alive.ids[at], outcome);
+  if (may_stop(round + 1)) stop(alive, round + 1, outcome);
+}
+
+void LeaderExit::stop(AliveRows& alive, std::size_t n_rounds, const LeaderOutcome& outcome) const {
+  if (!rule_.need.empty()) {
+    test_votes(alive, n_rounds);
+  } else if (vector_leaves_) {
+    kernels().sums.test_leads(alive.sums, width_, alive.n, rule_.lead[n_rounds], alive.exits);
+  } else {
+    kernels().sums.test_leads_of(alive.sums, width_, alive.sum_apart, alive.n, rule_.lead[n_rounds], alive.exits);
+  }
+  std::size_t n_exits = 0;
+  thread_local std::vector<std::int32_t> sums;
+  sums.resize(width_);
+  for (std::size_t begin = 0; begin < alive.n; begin += kChunk) {
+    for (std::uint64_t left = alive.exits[begin / kChunk]; left != 0; left &= left - 1, ++n_exits) {
+      const std::size_t at = begin + static_cast<std::size_t>(std::countr_zero(left));
+      for (std::size_t k = 0; k < n_classes_; ++k) sums[k] = alive.sum(at, k);
+      record(sums.data(), n_rounds, true, alive.ids[at], outcome);
+    }
+  }
+  if (n_exits > 0) alive.remove(n_exits);
+}
+
+// Marks the rows whose leader has as many votes as it needs.
+void LeaderExit::test_votes(AliveRows& alive, std::size_t n_rounds) const {
+  thread_local std::vector<std::int32_t> first, second;
+  first.resize(round_up(alive.n, kChunk));
+  second.resize(round_up(alive.n, kChunk));
+  kernels().sums.top_two(alive.sums, width_, alive.n, first.data(), second.data());
+  for (std::size_t begin = 0; begin < alive.n; begin += kChunk) {
+    std::uint64_t bits = 0;
+    for (std::size_t at = begin; at < std::min(begin + kChunk, alive.n); ++at) {
+      bits |= std::uint64_t{stops(n_rounds, first[at], second[at])} << (at - begin);
+    }
+    alive.exits[begin / kChunk] = bits;
   }
 }
 
@@ -189,9 +227,13 @@ void LeaderExit::finish_row(const std::uint32_t* keys, std::size_t round, std::i
     for (std::size_t i = 0; i < ahead && !decided; ++i, ++tree) {
       add(plan_[tree], payload[i], sums);
       if ((tree + 1) % trees_per_round_ != 0) continue;
-      std::int32_t first, second;
-      kernels().sums.top_two(sums, width_, 1, &first, &second);
-      decided = stops(++round, first, second);
+      if (!may_stop(++round)) continue;
+      std::int32_t first = sums[0], second = kNeverLeads;
+      for (std::size_t k = 1; k < n_classes_; ++k) {
+        second = std::max(second, std::min(first, sums[k]));
+        first = std::max(first, sums[k]);
+      }
+      decided = stops(round, first, second);
     }
   }
   record(sums, round, decided, row, outcome);

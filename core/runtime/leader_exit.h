@@ -52,6 +52,10 @@ class LeaderExit {
   bool stops(std::size_t round, std::int32_t first, std::int32_t second) const;
   void add(const Tree& tree, std::uint32_t payload, std::int32_t* sums) const;
   void run_block(const RowsView& rows, std::size_t first, std::size_t n, const LeaderOutcome& outcome) const;
+  // Evaluates round `round`, counted from 0, of all rows, and removes those that stop after it.
+  void take_round(AliveRows& alive, std::size_t round, const LeaderOutcome& outcome) const;
+  void stop(AliveRows& alive, std::size_t n_rounds, const LeaderOutcome& outcome) const;
+  void test_votes(AliveRows& alive, std::size_t n_rounds) const;
   void finish_row(const std::uint32_t* keys, std::size_t round, std::int32_t* sums, std::size_t row,
                   const LeaderOutcome& outcome) const;
   void record(const std::int32_t* sums, std::size_t round, bool decided, std::size_t row,
@@ -59,11 +63,12 @@ class LeaderExit {
 
   std::size_t n_features_, n_classes_;
   bool vector_leaves_;
-  std::size_t width_;                  // sums per row: the classes, padded with sums that never lead
+  std::size_t width_;                  // sums per row: the classes, with vectors padded with sums that never lead
   AlignedVector<std::int32_t> table_;  // distinct leaf vectors, [payload][width_]
   Walker walker_;
   std::vector<Tree> plan_;
   std::size_t trees_per_round_, n_rounds_;
+  std::size_t n_entered_;  // rounds that rows evaluate before they are gathered
   std::vector<std::int32_t> start_;
   LeaderRule rule_;
 };

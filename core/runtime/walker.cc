@@ -1,6 +1,10 @@
 // Loads blocks of rows, spreads them over threads, and calls the kernels.
 #include "runtime/walker.h"
 
+#ifndef _WIN32
+#include <unistd.h>
+#endif
+
 #include "runtime/interrupt.h"
 
 namespace scurry {
@@ -13,6 +17,19 @@ template <class T>
 T* grow_to(AlignedVector<T>& buffer, std::size_t n) {
   if (buffer.size() < n) buffer.resize(n);
   return buffer.data();
+}
+
+// Bytes of the second-level cache of this machine, as far as it says.
+std::size_t second_cache() {
+  static const std::size_t bytes = [] {
+    long found = 0;
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    found = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+    constexpr long kUsual = 1 << 20, kLeast = 1 << 18, kMost = 1 << 22;
+    return static_cast<std::size_t>(found <= 0 ? kUsual : std::clamp(found, kLeast, kMost));
+  }();
+  return bytes;
 }
 
 template <class Node>
@@ -64,6 +81,17 @@ void Walker::load(const RowsView& rows, std::size_t first, std::size_t n, Scratc
   const bool has_missing = columns_.encode(rows, first, n, keys, ahead);
   std::fill(keys + n * stride, keys + padded * stride, 0u);
   scratch.block = {keys, nullptr, 0, padded, has_missing};
+}
+
+// Keys of a block should stay in the second-level cache while all trees are walked, beside what is made of them. If a
+// tree is too large for the first-level cache, fetching its nodes takes longer than fetching keys, and more rows should
+// share it.
+std::size_t Walker::block_rows(std::size_t row_bytes) const {
+  constexpr std::size_t kLargeTree = 32 * 1024, kMinRows = 512, kMaxRows = 4096, kMaxRowsOfLarge = 32768;
+  const std::size_t few = std::clamp(rows_in(second_cache() / 4), kMinRows, kMaxRows);
+  if (trees_.bytes() / trees().size() <= kLargeTree) return few;
+  const std::size_t all_bytes = columns_.stride() * sizeof(std::uint32_t) + row_bytes;
+  return std::clamp(4 * second_cache() / all_bytes / kChunk * kChunk, few, kMaxRowsOfLarge);
 }
 
 double Walker::cost_of_tree(std::size_t n) const {

@@ -55,6 +55,8 @@ class Walker {
   // Whether a by-column copy pays for n rows that stop soon. They hardly use it, and every row that is moved has to be
   // moved there too, but a rank is only a byte.
   bool worth_columns(std::size_t n) const;
+  // Whether that copy is one of ranks.
+  bool has_ranks() const { return ranked() != nullptr; }
   // Makes the by-column copy of the block that walks are fastest with: keys, or ranks in symmetric and sliced trees. It
   // pays from half a chunk of rows on.
   void index_columns(Scratch& scratch) const;
@@ -83,14 +85,13 @@ class Walker {
     return std::max(kChunk, bytes / (columns_.stride() * sizeof(std::uint32_t)) / kChunk * kChunk);
   }
 
-  // Calls work(first, n) for blocks of rows, on several threads. An exception in any thread is rethrown.
+  // Calls work(first, n) for blocks of rows, on several threads. `row_bytes` is what the work keeps of each row. An
+  // exception in any thread is rethrown.
   template <class Work>
-  void for_each_block(std::size_t n_rows, std::size_t n_threads, Work work) const;
+  void for_each_block(std::size_t n_rows, std::size_t n_threads, std::size_t row_bytes, Work work) const;
 
  private:
-  // Keys of a block should stay in the second-level cache while all trees are walked.
-  static constexpr std::size_t kBlockBytes = 512 * 1024, kMinBlockRows = 512, kMaxBlockRows = 4096;
-
+  std::size_t block_rows(std::size_t row_bytes) const;
   // What the ranks of rows are made by, if trees are evaluated with ranks.
   const RankedColumns* ranked() const {
     return symmetric_ ? &symmetric_->ranks() : sliced_ ? &sliced_->ranks() : nullptr;
@@ -118,8 +119,8 @@ void for_each_range(std::size_t n_rows, std::size_t max_rows, std::size_t n_thre
 }
 
 template <class Work>
-void Walker::for_each_block(std::size_t n_rows, std::size_t n_threads, Work work) const {
-  for_each_range(n_rows, std::clamp(rows_in(kBlockBytes), kMinBlockRows, kMaxBlockRows), n_threads, work);
+void Walker::for_each_block(std::size_t n_rows, std::size_t n_threads, std::size_t row_bytes, Work work) const {
+  for_each_range(n_rows, block_rows(row_bytes), n_threads, work);
 }
 
 }  // namespace scurry

@@ -291,9 +291,9 @@ Trouble read_column(const Column& column, const Reading& reading, Out* out) {
   return read_category_numbers(column, reading, out);
 }
 
-template <class Out>
-void translate_codes(const Column& codes, const double* table, std::size_t n_codes, Out* out) {
-  const double missing = table[n_codes];
+template <class In, class Out>
+void translate_codes(const Column& codes, const In* table, std::size_t n_codes, Out* out) {
+  const In missing = table[n_codes];
   with_values(codes, [&](auto get) {
     for (std::size_t row = 0; row < codes.n_rows; ++row) {
       const auto code = static_cast<std::size_t>(get(row));  // one below zero becomes one beyond the table
@@ -306,5 +306,6 @@ template Trouble read_column(const Column&, const Reading&, float*);
 template Trouble read_column(const Column&, const Reading&, double*);
 template void translate_codes(const Column&, const double*, std::size_t, float*);
 template void translate_codes(const Column&, const double*, std::size_t, double*);
+template void translate_codes(const Column&, const std::uint8_t*, std::size_t, std::uint8_t*);
 
 }  // namespace scurry

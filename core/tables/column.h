@@ -86,7 +86,7 @@ template <class Out>
 Trouble read_column(const Column& column, const Reading& reading, Out* out);
 
 // Writes what `table` has for each code of the column; its entry `n_codes`, the last, is for others: missing values.
-template <class Out>
-void translate_codes(const Column& codes, const double* table, std::size_t n_codes, Out* out);
+template <class In, class Out>
+void translate_codes(const Column& codes, const In* table, std::size_t n_codes, Out* out);
 
 }  // namespace scurry

@@ -62,8 +62,18 @@ class ArrowTable:
     @property
     def formats(self) -> tuple[str, ...]: ...
     def read(
-        self, order: NDArray[np.int64], recipes: list[Categories | None], out: NDArray[Any]
+        self,
+        order: NDArray[np.int64],
+        recipes: list[Categories | None],
+        out: NDArray[Any],
+        *,
+        ranks: ByteRanks | None = None,
     ) -> tuple[int, str, Any] | None: ...
+
+class ByteRanks:
+    def __init__(self, forest: ForestArrays) -> None: ...
+    @property
+    def available(self) -> bool: ...
 
 class Categories:
     def __init__(self, values: list[Any], *, numbers: str, missing_code: float = ...) -> None: ...
@@ -542,4 +552,5 @@ def read_columns(
     *,
     dictionary: bool = False,
     codes: bool = False,
+    ranks: ByteRanks | None = None,
 ) -> tuple[int, str, Any] | None: ...

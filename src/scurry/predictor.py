@@ -17,7 +17,7 @@ from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, RowCall, as_rows, in_blocks, thread_count
 from scurry.forest.storage import digest, read_container, write_container
 from scurry.formatting import align
-from scurry.importers import from_model
+from scurry.importers import import_for
 from scurry.plan import Plan
 from scurry.runners import runner_of
 from scurry.runners.cells import CellRunner
@@ -25,6 +25,7 @@ from scurry.runners.receipts import Receipt, find_trees, write_receipt
 from scurry.runners.runner import NO_LIMIT, AbortFlag, Budget, Run, Runner
 from scurry.runners.sentinels import TopKRunner
 from scurry.runners.steps import Answer, StepRunner
+from scurry.skops import check_trusted
 
 # Promises and features that are bought one at a time are loaded at first use: most processes only predict.
 if TYPE_CHECKING:
@@ -193,10 +194,21 @@ class Predictor:
         return runner_of(self.forest, self.plan)
 
     def _work(
-        self, X: Any, n_threads: int | None, max_steps: int | None, time_us: float | None, abort: AbortFlag | None
+        self,
+        X: Any,
+        n_threads: int | None,
+        max_steps: int | None,
+        time_us: float | None,
+        abort: AbortFlag | None,
+        *,
+        as_bytes: bool = False,
     ) -> tuple[NDArray[Any], int, Budget]:
-        """Check the arguments of a prediction; return what runners are called with."""
-        rows, threads = as_rows(self.forest, X), 1 if n_threads == 1 else thread_count(n_threads)
+        """Check the arguments of a prediction; return what runners are called with, bytes if they may be."""
+        if as_bytes and type(X) is not np.ndarray and self._runner.reads_bytes:
+            rows = self.forest.engine_rows(X)
+        else:
+            rows = as_rows(self.forest, X)
+        threads = 1 if n_threads == 1 else thread_count(n_threads)
         if max_steps is None and time_us is None and abort is None:
             return rows, threads, NO_LIMIT  # the common case, which single rows have to pay for in full
         budget = Budget.of(max_steps, time_us, abort)
@@ -244,7 +256,7 @@ class Predictor:
             limits: dict[str, Any] = {"max_steps": max_steps, "time_us": time_us, "abort": abort}
             if (answers := in_blocks(X, lambda rows: self.predict(rows, n_threads, **limits))) is not None:
                 return answers
-        work = self._work(X, n_threads, max_steps, time_us, abort)
+        work = self._work(X, n_threads, max_steps, time_us, abort, as_bytes=groups is None)
         return self._runner.labels(*work) if groups is None else self._rank(work, groups).labels
 
     def predict_proba(
@@ -277,7 +289,7 @@ class Predictor:
             limits: dict[str, Any] = {"max_steps": max_steps, "time_us": time_us, "abort": abort}
             if (answers := in_blocks(X, lambda rows: self.predict_proba(rows, n_threads, **limits))) is not None:
                 return answers
-        return self._runner.probabilities(*self._work(X, n_threads, max_steps, time_us, abort))
+        return self._runner.probabilities(*self._work(X, n_threads, max_steps, time_us, abort, as_bytes=True))
 
     def one_row(self, answer: str = "label") -> Callable[[Any], Any]:
         """Return a function that answers for one row, several times as fast as `predict`.
@@ -590,8 +602,7 @@ def load(path: str | PathLike[str], *, trusted: Sequence[str] = ()) -> Forest | 
     ...     scurry.load(os.path.join(folder, "stump.scurry")).digest == forest.digest
     True
     """
-    if isinstance(trusted, str) or not all(isinstance(name, str) for name in trusted):
-        raise InputError(f"trusted must be a list of names of types, got {trusted!r}", argument="trusted")
+    check_trusted(trusted)
     container = read_container(path)
     if container.kind == "visit":
         raise FormatError(f"{path} holds a visit; use scurry.Visit.load(path, predictor)")
@@ -609,8 +620,8 @@ def load(path: str | PathLike[str], *, trusted: Sequence[str] = ()) -> Forest | 
         return Predictor(forest, plan)
 
 
-def read_forest(model: Any) -> Forest:
-    """Return the forest of a model that a verb got, as `scurry.from_model` does.
+def read_forest(model: Any, X: Any) -> Forest:
+    """Return the forest of a model that a verb got, for rows like `X`, as `scurry.from_model` does.
 
     A `Predictor` is no model: its plan would be dropped. The error says how to ask for that.
     """
@@ -619,4 +630,4 @@ def read_forest(model: Any) -> Forest:
             "model is a Predictor, which a verb made already; pass its forest, predictor.forest, for a new plan of it",
             argument="model",
         )
-    return from_model(model)
+    return import_for(model, X)

@@ -1,22 +1,20 @@
-"""How the pruning papers' benchmarks choose within budgets, compare curves and read error levels."""
+"""How the pruning papers' benchmarks choose within budgets, and what they keep."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
 
-
-@pytest.fixture(autouse=True)
-def _benchmarks_on_path(monkeypatch):
-    monkeypatch.syspath_prepend(str(FOLDER))
-    monkeypatch.syspath_prepend(str(FOLDER / "papers"))
+import cost_curves  # noqa: E402
+from cost_curves import BUDGETS, Curve, Task, forget, kept, look_up, of_points, pruned, within  # noqa: E402
+from scurry.growing import BudgetedForestClassifier  # noqa: E402
 
 
 def test_the_least_error_within_each_budget_is_offered():
-    from cost_curves import BUDGETS, of_points
-
     points = [
         {"cost": cost, "error": error, "test_cost": 10 * cost, "test_error": 10 * error}
         for cost, error in ((1.0, 0.5), (2.0, 0.6), (4.0, 0.2))
@@ -30,71 +28,36 @@ def test_the_least_error_within_each_budget_is_offered():
             assert (cost, error) == ((10.0, 5.0) if budget < 4.0 - 1e-9 else (40.0, 2.0))
 
 
-def test_comparison_counts_budgets_that_both_have():
-    from cost_curves import BUDGETS, Curve, comparison
-
-    errors = np.linspace(0.5, 0.1, len(BUDGETS))
-    other = errors + 0.1
-    other[:5], other[-1] = np.nan, 0.05
-    rows = comparison({"exact": Curve([], errors.tolist()), "rival": Curve([], other.tolist())})
-    assert rows == [["rival", "14 of 15", "+0.0900", "+0.0500 at 100%"]]
-
-
-def test_levels_are_read_from_the_cheap_end():
-    from ensemble_pruning import _share_at
-
-    curve = np.array([[10.0, 0.1], [8.0, 0.12], [6.0, 0.1], [4.0, 0.2], [0.0, 0.5]])
-    assert _share_at(curve, 0.1) == pytest.approx(60)
-    assert _share_at(curve, 0.15) == pytest.approx(50)
-    assert _share_at(curve, 0.5) == pytest.approx(0)
-    assert np.isnan(_share_at(curve, 0.05))
-
-
 def test_budgets_in_units_of_cost_are_met_by_shares_of_the_unpruned_cost():
-    from cost_curves import BUDGETS, Curve, _within
-
     curve = Curve([0.0] * len(BUDGETS), [1 - share for share in BUDGETS.tolist()])
-    assert np.isnan(_within(curve, 10.0, 0.4))
-    assert _within(curve, 10.0, 0.5) == pytest.approx(0.95)
-    assert _within(curve, 10.0, 2.9) == pytest.approx(0.75)
-    assert _within(curve, 10.0, 99.0) == pytest.approx(0.0)
+    assert np.isnan(within(curve, 10.0, 0.9))
+    assert within(curve, 10.0, 1.0) == pytest.approx(0.9)
+    assert within(curve, 10.0, 2.9) == pytest.approx(0.8)
+    assert within(curve, 10.0, 99.0) == pytest.approx(0.0)
 
 
-def test_points_of_a_figure_are_distinct_and_ordered_by_cost():
-    from cost_curves import Curve, _distinct
-
-    nan = float("nan")
-    drawn = _distinct(Curve([nan, 2.0, 1.0, 2.0], [nan, 0.2, 0.4, 0.2]))
-    assert drawn.tolist() == [[1.0, 2.0], [0.4, 0.2]]
-
-
-def test_two_classes_are_the_most_common_one_and_the_rest():
-    from ensemble_pruning import _two_classes
-
-    from cost_curves import Task
-
-    X = np.zeros((4, 1), np.float32)
-    task = Task((X, np.array([3, 1, 3, 2])), (X, np.array([3, 3, 1, 1])), (X, np.array([2, 2, 2, 3])), {})
-    told = _two_classes(task)
-    assert told.train[1].tolist() == [True, False, True, False]
-    assert told.validation[1].tolist() == [True, True, False, False]
-    assert told.test[1].tolist() == [False, False, False, True]
+def test_every_method_stays_within_its_budgets():
+    """On the rows that prices are counted on, which here are the test rows too."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 6)).astype(np.float32)
+    y = (X[:, :3].sum(axis=1) > 0).astype(int)
+    forest = BudgetedForestClassifier(5, random_state=0).fit(X[:100], y[:100]).forest_
+    rows = (X[100:], y[100:])
+    curves = pruned(forest, Task((X[:100], y[:100]), rows, rows, {}), ("ccp", "greedy-prune"))
+    assert set(curves) == {"exact", "λ alone", "ccp", "greedy-prune"}
+    full_cost = curves["exact"].costs[-1]
+    for curve in curves.values():
+        assert (np.array(curve.costs) <= full_cost * BUDGETS * (1 + 1e-9)).all()
+    # What lies between two prunings of the hull is found by refining alone.
+    assert (np.array(curves["exact"].costs) >= np.array(curves["λ alone"].costs) - 1e-9).all()
 
 
-def test_a_ranking_is_judged_batch_by_batch(monkeypatch):
-    import budgetprune
-
-    import scurry
-
-    monkeypatch.setattr(budgetprune, "BATCH", 2)
-    stump = {
-        "feature": [0, -1, -1],
-        "threshold": [0.5, 0, 0],
-        "left": [1, -1, -1],
-        "right": [2, -1, -1],
-        "value": [[0.5, 0.5], [0.9, 0.1], [0.1, 0.9]],
-    }
-    forest = scurry.Forest.from_trees([stump], n_features=1, classes=[False, True])
-    X = np.array([[0], [1], [1], [0]], np.float32)
-    assert budgetprune._ranking_loss(forest, (X, np.array([False, True, True, False]))) == pytest.approx(0)
-    assert budgetprune._ranking_loss(forest, (X, np.array([True, False, True, False]))) == pytest.approx(0.25)
+def test_results_are_computed_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(cost_curves, "KEPT", tmp_path)
+    assert look_up("a-1") is None
+    calls = []
+    for _ in range(2):
+        assert kept("a-1", lambda: calls.append(1) or {"value": 3}) == {"value": 3}
+    assert calls == [1]
+    forget("a-")
+    assert look_up("a-1") is None

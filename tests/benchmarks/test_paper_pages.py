@@ -9,17 +9,31 @@ import pytest
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
-from paper_claims import CLOSE, EXPLAINED, FOLDER, NOT_RUN, UNEXPLAINED, Claim, Result, count_verdicts  # noqa: E402
-from paper_pages import PAGES, write_page  # noqa: E402
+from paper_claims import (  # noqa: E402
+    CLOSE,
+    EXPLAINED,
+    FOLDER,
+    NOT_RUN,
+    UNDECIDED,
+    UNEXPLAINED,
+    Claim,
+    Result,
+    Table,
+    count_verdicts,
+)
+from paper_pages import PAGES, write_files, write_page  # noqa: E402
+from paper_pictures import Line, Picture  # noqa: E402
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
 def test_pages_are_what_results_say(path):
-    assert (PAGES / f"{path.stem}.md").read_text(encoding="utf-8") == write_page(Result.load(path))
+    for name, text in write_files(Result.load(path)).items():
+        assert (PAGES / name).read_text(encoding="utf-8") == text
 
 
-def test_every_page_has_a_result():
-    assert {page.stem for page in PAGES.glob("*.md")} == {path.stem for path in FOLDER.glob("*.json")}
+def test_every_page_and_picture_has_a_result():
+    written = {name for path in FOLDER.glob("*.json") for name in write_files(Result.load(path))}
+    assert {page.name for page in PAGES.iterdir()} == written
 
 
 def test_verdicts_follow_from_the_numbers():
@@ -33,10 +47,60 @@ def test_verdicts_follow_from_the_numbers():
         Claim("T", "said and seen", None, (1.0,) * 20),
         Claim("T", "said and seen in half", None, (1.0, 0.0)),
         Claim("T", "no data", 1.0, why="not published"),
+        Claim("T", "said to be better, and is", None, near, above=0.5),
+        Claim("T", "said to be better, and may be", None, near, above=1.0),
+        Claim("T", "said to be better, and is not", None, near, above=2.0),
+        Claim("T", "in the interval of figures drawn again", 1.05, (1.5,), resampled=(1.0, 1.4, 1.6, 2.0), n_repeats=9),
+        Claim("T", "outside of it", 0.8, (1.5,), resampled=(1.0, 1.4, 1.6, 2.0), n_repeats=9),
     ]
     verdicts = [CLOSE, UNEXPLAINED, EXPLAINED, CLOSE, UNEXPLAINED, CLOSE, UNEXPLAINED, NOT_RUN]
+    verdicts += [CLOSE, UNDECIDED, UNEXPLAINED, CLOSE, UNEXPLAINED]
     assert [claim.verdict for claim in claims] == verdicts
-    assert count_verdicts(claims) == {CLOSE: 3, EXPLAINED: 1, UNEXPLAINED: 3, NOT_RUN: 1}
+    assert count_verdicts(claims) == {CLOSE: 5, EXPLAINED: 1, UNEXPLAINED: 5, UNDECIDED: 1, NOT_RUN: 1}
+
+
+def test_a_published_mean_that_scatters_as_much_widens_an_interval_of_figures_drawn_again():
+    drawn = tuple(np.random.default_rng(0).normal(3.0, 0.1, 1000))
+    alone, beside = (Claim("T", "x", 3.0, (3.0,), resampled=drawn, n_repeats=10, n_published=n) for n in (None, 10))
+    width = alone.interval[1] - alone.interval[0]
+    assert width == pytest.approx(4 * 0.1 * 0.98, rel=0.1)
+    assert beside.interval[1] - beside.interval[0] == pytest.approx(np.sqrt(2) * width)
+
+
+def test_results_are_read_as_they_were_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("paper_claims.FOLDER", tmp_path)
+    claim = Claim("T", "x", 1.0, (1.5,), resampled=(1.0, 2.0), n_repeats=9)
+    picture = Picture(
+        "curve", "T", "Curve", "cost", "error", (Line("ours", (0.0, 1.0), (2.0, 3.0), (1.0, 2.0), (3.0, 4.0)),)
+    )
+    table = Table("More", ("a", "b"), (("1", "2"),), "Said.")
+    further = {"readings": (claim,), "pictures": (picture,), "tables": (table,)}
+    result = Result("p", "P", "scurry reproduce p", (claim,), ("Note.",), **further)
+    again = Result.load(result.store())
+    assert again.tables == (table,)
+    assert (again.claims, again.readings, again.pictures) == ((claim,), (claim,), (picture,))
+    page = write_page(again)
+    assert "![Curve](p-curve.svg)" in page
+    assert page.count("| x | 1.00 % | 1.50 % | 9 |") == 2
+    assert "## More\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n\nSaid.\n" in page
+
+
+def test_pictures_hold_every_line_within_their_axes():
+    line = Line("ours", (0.0, 3.0, 7.0), (0.12, 0.31, 0.2), color=1)
+    svg = Picture("a", "T", "Title", "cost", "error", (line, Line("points", (1.0,), (0.25,), marks=True))).svg()
+    first = next(part for part in svg.splitlines() if "#1f6fb2" in part)
+    points = [tuple(map(float, pair.split(","))) for pair in first.split('"')[1].split()]
+    assert len(points) == 3
+    assert all(70 <= x <= 540 and 46 <= y <= 360 for x, y in points)
+    assert points[0][0] < points[1][0] < points[2][0]
+    assert points[1][1] < points[2][1] < points[0][1]
+    for text in ("Title", "cost", "error", "ours", "points"):
+        assert f">{text}<" in svg
+
+
+def test_pictures_can_have_names_on_an_axis():
+    svg = Picture("a", "T", "Title", "", "NMA", (Line("x", (0.0, 1.0), (0.5, 0.6)),), x_names=("adult", "magic")).svg()
+    assert svg.index(">adult<") < svg.index(">magic<")
 
 
 def test_the_interval_holds_a_published_mean_in_95_of_100_cases():

@@ -1,6 +1,7 @@
 """The speed benchmark counts changed labels, hides no engine, and computes the ratios it prints."""
 
 import importlib
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -98,3 +99,36 @@ def test_a_cell_without_scurry_is_shown(bench):
     result = bench.timing.Result({"oneDAL": speed(bench, 1e3, 1e3, 1e3, 9.0)}, {"scurry": "refuses it: why"}, None)
     assert "- scurry: refuses it: why" in bench.tables.cell_text("a cell", result)
     assert "| x/y " in bench.tables.summary_text({"x/y": result})
+
+
+def test_figures_are_kept_by_machine_and_instruction_set(bench, tmp_path, monkeypatch):
+    import peers
+
+    (tmp_path / "results").mkdir()
+    monkeypatch.setattr(peers, "FOLDER", tmp_path)
+    header = {"cpu": "A Chip (R) 9", "n_cores": 2, "kernels": "avx512", "date": "2026-01-01", "commit": "abc"}
+    header |= {"load_average_at_start": 0.0, "n_repeats": 3, "versions": {}}
+    first, second = bench.cells.CELLS[:2]
+    for cell, rate in ((second, 1e3), (first, 2e3), (second, 3e3)):
+        speeds = {"scurry": speed(bench, rate, rate, rate, 1.0), "oneDAL": speed(bench, 5.0, 5.0, 5.0, 9.0)}
+        smaller = {"avx2": speed(bench, rate / 2, rate / 2, rate / 2, 1.0)}
+        peers._store(cell, header, bench.timing.Result(speeds, {"lleaves": "no"}, None, smaller))
+    assert sorted(path.name for path in (tmp_path / "results").iterdir()) == [
+        "speed-a-chip-r-9-avx2.json",
+        "speed-a-chip-r-9-avx512.json",
+    ]
+    for level, share in (("avx512", 1), ("avx2", 0.5)):
+        stored = json.loads((tmp_path / "results" / f"speed-a-chip-r-9-{level}.json").read_text())
+        assert stored["instruction_set"] == level
+        assert list(stored["cells"]) == [first.name, second.name]
+        rates = [cell["speeds"]["scurry"]["rows_per_cpu_s"] for cell in stored["cells"].values()]
+        assert rates == [2e3 * share, 3e3 * share]
+        assert stored["cells"][first.name]["speeds"]["oneDAL"]["rows_per_cpu_s"] == 5.0
+        assert stored["cells"][first.name]["refused"] == {"lleaves": "no"}
+
+
+def test_a_smaller_instruction_set_runs_in_a_process_of_its_own(bench, task):
+    result = bench.timing.compare(task, n_repeats=1, n_row_calls=2, smaller=["portable"])
+    assert result.smaller["portable"].n_changed == 0
+    assert result.smaller["portable"].rows_per_cpu_s > 0
+    assert "portable" not in result.speeds

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import scurry
 from scurry import _core
 from scurry.forest import reference
 from scurry.runners.cells import CellRunner
@@ -107,6 +108,18 @@ def test_outputs_of_the_wrong_size_are_refused(runner):
             runner._native.run(rows, sums, trees, sides, cells, 1)
     with pytest.raises(ValueError, match="columns"):
         runner._native.run(rows[:, :2].copy(), three, three, sides, three, 1)
+
+
+@pytest.mark.parametrize("n_leaves", [8, 70])
+def test_labels_are_the_same_whether_trees_are_saved_or_not(n_leaves):
+    """All trees are evaluated where that takes less time, which depends on the trees and the number of rows."""
+    forest = bounded_forest(5, n_trees=40, n_leaves=n_leaves, n_features=9)
+    rows, runner = all_inputs(forest, 3000), CellRunner(forest, find_cells(forest, n_cells=30))
+    expected = reference.predict(forest, rows)
+    one_row = scurry.Predictor(forest, scurry.Plan(order=np.arange(40, dtype=np.int32), stop=runner.rule)).one_row()
+    for size in (1, 3, 40, 3000):
+        np.testing.assert_array_equal(runner.labels(rows[:size], 1, None), expected[:size])
+    assert [one_row(row) for row in rows[:50]] == expected[:50].tolist()
 
 
 @pytest.mark.parametrize("input_dtype", ["float32", "float64"])

@@ -84,31 +84,20 @@ def test_features_that_no_node_reads(n_features, input_dtype):
 
 
 @pytest.mark.parametrize("comparison", ["<=", "<"])
-def test_thresholds_that_no_float_separates(comparison):
-    """Some columns have float64 thresholds within one float32, whose keys are ranks; others have none."""
-    base = complete_forest()
-    close = 1 + RNG.integers(0, 9, base.n_nodes) * 1e-12
-    threshold = np.where(base.feature < 3, close, base.threshold)
-    forest = complete_forest(threshold=threshold, input_dtype="float64", comparison=comparison)
-    rows = adversarial_rows(forest, RNG.normal(size=(50, 6)), 300)
-    rows[:, :3] = np.where(RNG.random((300, 3)) < 0.5, RNG.choice(close, (300, 3)), rows[:, :3])
-    assert_equals_reference(forest, rows)
-    assert_equals_reference(forest, np.asfortranarray(rows))
-    with np.errstate(over="ignore"):
-        assert_equals_reference(forest, rows.astype(np.float32))
-
-
-@pytest.mark.parametrize("comparison", ["<=", "<"])
 def test_numbers_around_thresholds_between_floats(comparison):
     """A number that is no float is told from its float neighbours only by a threshold between the same two floats."""
     base = complete_forest(depth=7)
     floats = np.r_[RNG.normal(size=200), 0.0, 1e-45, -1e-45, 3.4028234e38, -3.4028234e38].astype(np.float32)
-    least = np.nextafter(floats, np.float32(np.inf)).astype(np.float64)  # one threshold in each gap at most: no ranks
+    with np.errstate(over="ignore"):
+        least = np.nextafter(floats, np.float32(np.inf)).astype(np.float64)
+    # One threshold in each gap at most: no ranks.
     within = np.where(np.isfinite(least), (floats + least) / 2, 1e300)
     threshold = RNG.choice(np.r_[within, -1e300, -1e-60, 1e-60], base.n_nodes)
     forest = complete_forest(depth=7, threshold=threshold, input_dtype="float64", comparison=comparison)
     near = np.r_[threshold, np.nextafter(threshold, np.inf), np.nextafter(threshold, -np.inf), floats, least]
-    near = np.r_[near, near.astype(np.float32), 0.0, -0.0, 1e-70, -1e-70, np.inf, -np.inf, np.nan, RNG.normal(size=99)]
+    with np.errstate(over="ignore"):
+        near = np.r_[near, near.astype(np.float32)]
+    near = np.r_[near, 0.0, -0.0, 1e-70, -1e-70, np.inf, -np.inf, np.nan, RNG.normal(size=99)]
     assert_equals_reference(forest, RNG.choice(near, (600, forest.n_features)))
     assert_equals_reference(forest, RNG.choice(near, (1, forest.n_features)))
 
@@ -126,6 +115,21 @@ def test_thresholds_at_infinity(comparison, input_dtype):
     assert_equals_reference(forest, rows)
     for row in rows[:20]:
         assert_equals_reference(forest, row[None])
+
+
+@pytest.mark.parametrize("comparison", ["<=", "<"])
+def test_thresholds_that_no_float_separates(comparison):
+    """Some columns have float64 thresholds within one float32, whose keys are ranks; others have none."""
+    base = complete_forest()
+    close = 1 + RNG.integers(0, 9, base.n_nodes) * 1e-12
+    threshold = np.where(base.feature < 3, close, base.threshold)
+    forest = complete_forest(threshold=threshold, input_dtype="float64", comparison=comparison)
+    rows = adversarial_rows(forest, RNG.normal(size=(50, 6)), 300)
+    rows[:, :3] = np.where(RNG.random((300, 3)) < 0.5, RNG.choice(close, (300, 3)), rows[:, :3])
+    assert_equals_reference(forest, rows)
+    assert_equals_reference(forest, np.asfortranarray(rows))
+    with np.errstate(over="ignore"):
+        assert_equals_reference(forest, rows.astype(np.float32))
 
 
 @pytest.mark.parametrize("n_columns", [1, 2, 3, 5, 8, 9, 17, 26, 40, 130])

@@ -274,6 +274,32 @@ def test_leader(trees_per_round):
         np.testing.assert_array_equal(got[3], rounds[:size] < n_rounds - 1)
 
 
+@pytest.mark.parametrize("n_features", [6, 60])
+@pytest.mark.parametrize("n_classes", [3, 8, 9, 20])
+def test_leaders_of_many_rows(n_classes, n_features):
+    """Vectors of every width; rows that stop in their first trees, and so many others that they are gathered twice."""
+    rng, n_trees = np.random.default_rng(n_classes), 12
+    forest = complete_forest(n_trees=n_trees, n_columns=n_classes, depth=7, n_features=n_features)
+    assert forest.engine.loop == "walked"
+    increments = rng.integers(0, 40, forest.value.shape).astype(np.int32)
+    lead = np.r_[INT.max, INT.max, rng.integers(10, 90, n_trees - 2), INT.max].astype(np.int32)
+    native = leader_exit(forest, increments=increments, lead=lead)
+    rows = rng.normal(size=(9000, n_features)).astype(np.float32)
+    rows[::70] = np.nan
+    sums = np.cumsum(increments[forest.apply(rows)], axis=1)
+    two = np.sort(sums, axis=2)[:, :, -2:]
+    stop = two[:, :, 1] - two[:, :, 0] >= lead[1:]
+    stop[:, -1] = True
+    stops_at = stop.argmax(axis=1)
+    assert len(np.unique(stops_at)) > 5
+    for n_threads in (1, 2):
+        found, trees, leaders = (np.empty(shape, np.int32) for shape in ((9000, n_classes), 9000, 9000))
+        native.run(rows, found, trees, leaders, np.empty(9000, np.uint8), n_threads)
+        np.testing.assert_array_equal(trees, stops_at + 1)
+        np.testing.assert_array_equal(found, sums[np.arange(9000), stops_at])
+        np.testing.assert_array_equal(leaders, found.argmax(axis=1))
+
+
 def leader_exit(forest: Forest, **changes):
     """One tree a round, whose leaves add nothing; `changes` replace arguments."""
     parts = {

@@ -178,6 +178,43 @@ def test_exits_count_the_same_trees():
     np.testing.assert_array_equal(run.trees, stops.argmax(axis=1) + 1)
 
 
+@pytest.mark.parametrize("n_outputs", [3, 7, 9, 17])
+def test_leaders_stop_after_the_same_rounds(n_outputs):
+    """A tree of every class adds to its own sum; rows are so many that they are gathered several times."""
+    rng, n_rounds = np.random.default_rng(n_outputs), 15
+    forest = ragged_forest(n_rounds * n_outputs, 20, 12, n_outputs=n_outputs, seed=n_outputs)
+    assert forest.engine.loop == "sliced"
+    rows = rng.normal(size=(6000, forest.n_features)).astype(np.float32)
+    rows[::50] = np.nan
+    increments = rng.integers(-40, 41, forest.value.shape).astype(np.int32)
+    start = rng.integers(-9, 10, n_outputs).astype(np.int32)
+    lead = np.where(rng.random(n_rounds + 1) < 0.3, 2**31 - 1, rng.integers(20, 90, n_rounds + 1)).astype(np.int32)
+    lead[[0, -1]] = 2**31 - 1
+    native = _core.LeaderExit(
+        forest.arrays,
+        order=np.arange(forest.n_trees, dtype=np.int32),
+        trees_per_round=n_outputs,
+        increments=increments,
+        start=start,
+        lead=lead,
+        need=np.empty((0, 0), np.int32),
+    )
+    sums = increments[reference.apply(forest, rows)].reshape(len(rows), n_rounds, n_outputs).cumsum(axis=1) + start
+    two = np.sort(sums, axis=2)[:, :, -2:].astype(np.int64)
+    stops = two[:, :, 1] - two[:, :, 0] >= lead[1:]
+    stops[:, -1] = True
+    rounds = stops.argmax(axis=1)
+    assert len(np.unique(rounds)) > 5
+    final = sums[np.arange(len(rows)), rounds]
+    for size in (1, 5, 40, 6000):
+        shapes = (size, n_outputs), size, size
+        found, trees, leaders = (np.empty(shape, np.int32) for shape in shapes)
+        native.run(rows[:size], found, trees, leaders, np.empty(size, np.uint8), 1)
+        np.testing.assert_array_equal(found, final[:size])
+        np.testing.assert_array_equal(trees, (rounds[:size] + 1) * n_outputs)
+        np.testing.assert_array_equal(leaders, final[:size].argmax(axis=1))
+
+
 def test_sentinels_stop_the_same_rows():
     forest = ragged_forest(40, 30, seed=2, classes=None)
     rows = rows_for(forest, 900)

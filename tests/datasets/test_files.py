@@ -141,6 +141,39 @@ def test_file_fetched_by_hand(data_folder):
 
 
 @pytest.mark.parametrize(
+    ("name", "n_features", "labels"),
+    [
+        ("yahoo_ltr", 519, (0, 1, 2, 3, 4)),
+        ("scene15", 184 * 15, tuple(range(15))),
+        ("cifar10", 400, (0, 1)),
+    ],
+)
+def test_files_shaped_as_the_papers_have_them(name, n_features, labels, data_folder):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, n_features)).astype(np.float32), np.resize(labels, 30)
+    header = [*(f"f{at}" for at in range(n_features)), "target"]
+    lines = [",".join([*map(repr, row.tolist()), str(label)]) for row, label in zip(X, y, strict=True)]
+    (data_folder / f"{name}.csv").write_text("\n".join([",".join(header), *lines]) + "\n")
+    data = datasets.load(name)
+    np.testing.assert_array_equal(data.X, X)
+    assert data.y.tolist() == y.tolist()
+    assert data.feature_names == tuple(header[:-1])
+
+
+def test_a_file_with_the_rows_and_columns_of_miniboone(data_folder):
+    n_rows = 130_064
+    columns = {f"f{at}": Column(np.arange(n_rows, dtype=np.int32)) for at in range(50)}
+    labels = Column((np.arange(n_rows) < 36_499).astype(np.int8), np.array(["background", "signal"]))
+    write_npz(data_folder / "miniboone.npz", columns | {"target": labels})
+    data = datasets.load("miniboone")
+    assert data.X.shape == (n_rows, 50)
+    assert (data.y == "signal").sum() == 36_499
+    write_npz(data_folder / "miniboone.npz", {name: Column(column.values[:30]) for name, column in columns.items()})
+    with pytest.raises(FormatError, match="does not have the columns"):
+        datasets.load("miniboone")
+
+
+@pytest.mark.parametrize(
     ("platform", "variable", "expected"),
     [
         ("linux", {"XDG_CACHE_HOME": "/x"}, "/x/scurry"),

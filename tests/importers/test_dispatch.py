@@ -3,16 +3,22 @@
 import subprocess
 import sys
 
+import numpy as np
+import pandas as pd
 import pytest
 from lightgbm import LGBMClassifier
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier
 
+import scurry
 from scurry import Forest, from_model
 from scurry.errors import FormatError, InputError, UnsupportedModelError
+from scurry.importers import import_for
 
 X, y = load_iris(return_X_y=True)
 
@@ -76,3 +82,19 @@ def test_no_framework_is_imported_for_a_scurry_file(tmp_path):
         "print([name for name in ('xgboost', 'lightgbm') if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+@pytest.mark.parametrize("container", [np.asarray, pd.DataFrame], ids=["array", "frame"])
+def test_pipelines_are_imported_for_the_floats_that_calibrate(container):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(400, 3)).astype(np.float32)
+    y = rng.integers(0, 2, 400)
+    for dtype in (np.float32, np.float64):
+        X = container(rows.astype(dtype))
+        if hasattr(X, "columns"):
+            X.columns = list("abc")
+        pipeline = make_pipeline(StandardScaler(), DecisionTreeClassifier(random_state=0)).fit(X, y)
+        fast = scurry.early_exit(pipeline, X, promise=scurry.promises.Certain())
+        np.testing.assert_array_equal(fast.predict(X), pipeline.predict(X))
+        forest = scurry.from_model(pipeline)
+        assert import_for(forest, X) is forest

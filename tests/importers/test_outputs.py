@@ -119,9 +119,12 @@ class TestLabels:
         )
         self.check(model.fit(X, self.Y), exact=False)
 
-    def test_labels_without_a_model(self):
+    @pytest.mark.parametrize(
+        "inside", [RandomForestClassifier(2, random_state=0), HistGradientBoostingClassifier(max_iter=3)]
+    )
+    def test_labels_without_a_model(self, inside):
         with pytest.warns(UserWarning, match="Label 0 is present"):
-            model = OneVsRestClassifier(RandomForestClassifier(2)).fit(X, np.c_[np.ones(len(X), int), self.Y[:, :1]])
+            model = OneVsRestClassifier(inside).fit(X, np.c_[np.ones(len(X), int), self.Y[:, :1]])
         with pytest.raises(UnsupportedModelError, match="label 0 of this OneVsRestClassifier is on all training rows"):
             scurry.from_model(model, output="all")
         np.testing.assert_array_equal(scurry.from_model(model, output=1).predict(X), model.predict(X)[:, 1])

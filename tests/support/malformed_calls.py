@@ -184,8 +184,8 @@ def entries() -> tuple[Entry, ...]:
     s = scurry
     grown = {"n_estimators": 3, "random_state": 0}
     listed: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
-        "from_model": (s.from_model, {"model_or_path": model}),
-        "load": (s.load, {"path": folder / "fast.scurry"}),
+        "from_model": (s.from_model, {"model_or_path": model, "output": "all"}),
+        "load": (s.load, {"path": folder / "fast.scurry", "trusted": ["package.Type"]}),
         "early_exit": (s.early_exit, {"model": forest, "X_cal": X, "y_cal": y} | exits),
         "early_exit, minimean": (s.early_exit, {"model": forest, "X_cal": X, "method": "minimean"} | exits),
         "early_exit, fan": (
@@ -205,7 +205,7 @@ def entries() -> tuple[Entry, ...]:
         ),
         "Cascade": (s.Cascade, {"cheap": whole, "expensive": boosted, "min_certainty": 0.5}),
         "Cascade.run": (s.Cascade(whole, boosted, 0.5).run, {"X": X}),
-        "Cascade.load": (s.Cascade.load, {"path": folder / "both.scurry", "expensive": boosted}),
+        "Cascade.load": (s.Cascade.load, {"path": folder / "both.scurry", "expensive": boosted, "trusted": []}),
         "train_sizes": (
             with_one_thread(s.cascades.train_sizes),
             {"X": X, "y": y, "sizes": [(2, 3)], "random_state": 0},
@@ -237,6 +237,9 @@ def entries() -> tuple[Entry, ...]:
         "Forest.codes_of": (forest.codes_of, {"labels": y}),
         "Forest.encoder": (lambda X, rows=table: forest.encoder(X)(rows), {"X": table}),
         "Encoder": (s.Encoder, {"forest": forest, "X": table}),
+        "Outputs": (s.Outputs, {"forests": [forest, boosted], "is_multilabel": True}),
+        "Outputs.predict": (s.Outputs([forest, boosted]).predict, {"X": X}),
+        "Outputs.predict_proba": (s.Outputs([forest, boosted]).predict_proba, {"X": X}),
         "Forest.save": (forest.save, {"path": folder / "saved.scurry"}),
         "Plan": (lambda order, stop=None: s.Predictor(forest, s.Plan(order=order, stop=stop)).predict(X[:5]),
                  {"order": np.arange(7, dtype=np.int32)}),

@@ -20,6 +20,7 @@ from scurry.formatting import align, format_share
 from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, Promise
+from scurry.skops import check_trusted
 
 BATCH_SIZE = 1024
 
@@ -257,6 +258,7 @@ class Cascade:
         FormatError
             If the file holds no cascade.
         """
+        check_trusted(trusted)
         container = read_container(path)
         if container.kind != "cascade":
             raise FormatError(f"{path} holds a {container.kind}, not a cascade; use scurry.load")

@@ -352,14 +352,14 @@ class FeatureBudgetClassifier(BudgetedClassifier):
     def _certify(self, offer: Offer) -> Certificate:
         """Return where a forest comes from and what was measured."""
         held = self._calibration
-        full = float(self._costs.of_rows(self.forest_, held.rows).mean())
+        full, own = (float(self._costs.of_rows(forest, held.rows).mean()) for forest in (self.forest_, offer.forest))
         return Certificate(
             method="feature budget",
             why="the best found within the budget, judged on rows that did not grow it",
             n_calibration_rows=len(held.rows),
             measured=BudgetMeasurement(
                 candidate=offer.name,
-                cost=offer.cost,
+                cost=own,  # an offer's is that of its kind, fold by fold, if that is higher
                 full_cost=full,
                 error=offer.error,
                 recalls=offer.found,

@@ -106,6 +106,10 @@ def to_onnx(
     if opset not in OPSETS or isinstance(opset, bool):
         raise InputError(f"opset must be one of {', '.join(map(str, OPSETS))}, got {opset!r}", argument="opset")
     forest = _forest_of(model, check_flag("full_forest", full_forest))
+    if forest.raw_rows is not None and forest.raw_rows.missing_upto:
+        from scurry.importers.pipelines.pieces import spell_out
+
+        forest = spell_out(forest)
     writer = _Writer(forest, opset)
     data = write_graph(writer.graph(), "scurry", read_version())
     try:
@@ -140,7 +144,7 @@ class _Writer:
 
     def __init__(self, forest: Forest, opset: int) -> None:
         self._forest, self._opset = forest.as_sum("be written as ONNX"), opset
-        self._is_joined, forest = self._forest is not forest, self._forest
+        self._is_joined, forest = forest.wrapper is not None and forest.wrapper.decides, self._forest
         self._refuse()
         self._real = np.dtype(forest.score_dtype)
         self._dtype = FLOAT if forest.score_dtype == "float32" else DOUBLE

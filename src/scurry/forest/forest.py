@@ -17,10 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 from scurry import _core
 from scurry.checks import check_flag, check_instance, float_of
 from scurry.errors import FormatError, InputError
+from scurry.forest.cuts import cut_trees
 from scurry.forest.front import Front, RawRows
 from scurry.forest.members import pack_members, unpack_members
 from scurry.forest.one_row import RowCall
-from scurry.forest.rows import as_rows, in_blocks, thread_count
+from scurry.forest.rows import as_rows, for_engine, in_blocks, thread_count
 from scurry.forest.storage import (
     Container,
     container_bytes,
@@ -267,12 +268,27 @@ class Forest(TreeAnswers):
     @cached_property
     def engine(self) -> _core.Engine:
         """The native predictor of labels, probabilities and scores, built at its first use."""
-        return _core.Engine(self.arrays, classes=self.engine_labels, leaf_ids=False)
+        whole = _core.Engine(self.arrays, classes=self.engine_labels, leaf_ids=False)
+        cut = cut_trees(self) if whole.loop == "walked" else None
+        if cut is None:
+            return whole
+        parts = _core.Engine(self.replace(**cut).arrays, classes=self.engine_labels, leaf_ids=False)
+        return parts if parts.loop == "sliced" else whole
 
     @cached_property
     def leaf_engine(self) -> _core.Engine:
         """The native finder of leaves. Its own engine: leaf numbers would make that of `predict` larger."""
         return _core.Engine(self.arrays, classes=self.engine_labels, leaf_ids=True)
+
+    @cached_property
+    def byte_ranks(self) -> _core.ByteRanks | None:
+        """What makes the values of tables bytes, or None if a feature has too many thresholds or categories."""
+        ranks = _core.ByteRanks(self.arrays)
+        return ranks if ranks.available else None
+
+    def engine_rows(self, X: Any) -> NDArray[Any]:
+        """Return rows as the native engines made of `arrays` read them soonest: tables as bytes where they can be."""
+        return for_engine(self, X, lambda: self.byte_ranks)
 
     @cached_property
     def arrays(self) -> _core.ForestArrays:
@@ -327,7 +343,7 @@ class Forest(TreeAnswers):
             and (answers := in_blocks(X, lambda rows: self.predict(rows, n_threads))) is not None
         ):
             return answers
-        X = as_rows(self, X)
+        X = self.engine_rows(X)
         if self.wrapper is not None and self.wrapper.decides:
             decide = self.wrapper.values if self.classes is None else self.wrapper.codes
             decided: NDArray[Any] = decide(self, X, thread_count(n_threads))
@@ -357,7 +373,7 @@ class Forest(TreeAnswers):
             raise InputError("this forest is a regressor and has no probabilities; use predict")
         if (answers := in_blocks(X, lambda rows: self.predict_proba(rows, n_threads))) is not None:
             return answers
-        X = as_rows(self, X)
+        X = self.engine_rows(X)
         if self.wrapper is not None:
             return self.wrapper.probabilities(self, X, thread_count(n_threads))
         out = np.empty((len(X), self.n_classes))
@@ -411,7 +427,7 @@ class Forest(TreeAnswers):
         """
         if (answers := in_blocks(X, lambda rows: self.scores(rows, n_threads))) is not None:
             return answers
-        X = as_rows(self, X)
+        X = self.engine_rows(X)
         out = np.empty((len(X), self.n_outputs))
         self.engine.scores(X, out, thread_count(n_threads))
         return out

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry import skops
 from scurry.checks import check_choice, check_instance
 from scurry.errors import FormatError, InputError
-from scurry.forest import skops
 
 _WHAT = "a front, the transformers that rows pass through first,"
 
@@ -39,6 +40,8 @@ class RawRows:
         For features in which missing values are a category of their own: its code.
     known_only : tuple of int
         Features whose unknown categories are refused, as by an encoder with ``handle_unknown="error"``.
+    missing_upto : mapping of int to float
+        For features of which the pipeline makes missing values of small numbers, as a logarithm does: the largest one.
 
     Examples
     --------
@@ -56,18 +59,39 @@ class RawRows:
     known_only: tuple[int, ...] = ()
     wide_only: bool = False
     takes_sparse: bool = False
+    missing_upto: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.dtype is not None:
             check_choice("dtype", self.dtype, ("float32", "float64"))
 
-    def check(self, categories: Mapping[int, Any]) -> None:
-        """Check that the features that are named have categories."""
+    def check(self, categories: Mapping[int, Any], n_features: int) -> None:
+        """Check that the features that are named exist, and have categories or numbers."""
         named = {*self.missing_codes, *self.known_only}
         if not named <= set(categories):
             raise InputError(f"raw_rows names feature {min(named - set(categories))}, which has no categories")
         if any(code < 0 for code in self.missing_codes.values()):
             raise InputError("codes of missing values must not be negative")
+        for feature, limit in self.missing_upto.items():
+            if feature in categories or not 0 <= feature < n_features or not np.isfinite(limit):
+                raise InputError(f"missing_upto has {limit} for feature {feature}, which has no such numbers")
+
+    def blank(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Return rows in which the numbers of `missing_upto` are missing values; the same array if there are none."""
+        limits = self._limits
+        low = (rows if len(limits) == rows.shape[1] else rows[:, : len(limits)]) <= limits
+        if not np.count_nonzero(low):  # for one row much faster than `any`
+            return rows
+        rows = rows.copy(order="K")
+        rows[:, : len(limits)][low] = np.nan
+        return rows
+
+    @cached_property
+    def _limits(self) -> NDArray[np.float64]:
+        limits = np.full(max(self.missing_upto) + 1, np.nan)  # nothing is below it
+        for feature, limit in self.missing_upto.items():
+            limits[feature] = limit
+        return limits
 
     def refuse(self, dtype: Any, where: str) -> None:
         """Raise if numbers of this numpy dtype would be computed with in another precision."""
@@ -94,20 +118,24 @@ class RawRows:
             "known_only": list(self.known_only),
             "wide_only": self.wide_only,
         }
-        # Earlier versions wrote no such field, and their files keep their digest.
-        return stored | {"takes_sparse": True} if self.takes_sparse else stored
+        # Earlier versions wrote no such fields, and their files keep their digest.
+        stored |= {"takes_sparse": True} if self.takes_sparse else {}
+        limits = {str(feature): limit for feature, limit in self.missing_upto.items()}
+        return stored | {"missing_upto": limits} if limits else stored
 
     @classmethod
     def from_json(cls, stored: Any) -> RawRows:
         """Return what `to_json` wrote."""
         try:
             codes = {int(feature): int(code) for feature, code in stored["missing_codes"].items()}
+            limits = {int(feature): float(limit) for feature, limit in stored.get("missing_upto", {}).items()}
             return cls(
                 stored["dtype"],
                 codes,
                 tuple(int(feature) for feature in stored["known_only"]),
                 bool(stored["wide_only"]),
                 bool(stored.get("takes_sparse", False)),
+                limits,
             )
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise FormatError("raw_rows must have dtype, missing_codes and known_only") from error

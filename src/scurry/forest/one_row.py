@@ -70,7 +70,7 @@ class RowCall:
         # The same condition as in `as_rows`. What a wrapper answers, native code does not know.
         wanted = None if forest.raw_rows is None else forest.raw_rows.dtype
         is_native = forest.wrapper is None or (answer == "label" and not forest.wrapper.decides)
-        is_native = is_native and not forest.is_encoded
+        is_native = is_native and not forest.is_encoded and not (forest.raw_rows and forest.raw_rows.missing_upto)
         float32, float64 = (is_native and wanted in (None, name) for name in ("float32", "float64"))
         options = RowOptions(
             labels=None if classes is None or classes.dtype == np.int64 else tuple(_objects(classes)),

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry import _core
 from scurry.checks import check_count
 from scurry.errors import InputError
 from scurry.forest.front import dense
 from scurry.forest.structure import ForestFields
-from scurry.forest.tables import CodedRows, look_like_numbers, reader_of
+from scurry.forest.tables import ByteRows, CodedRows, look_like_numbers, reader_of
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_FEW_ROWS = 64  # of a table: numbers are as fast
 _CELLS_AT_ONCE = 2**22  # of a sparse matrix made dense: at most 32 MB
 
 
@@ -39,12 +41,38 @@ def as_rows(forest: ForestFields, X: Any) -> NDArray[Any]:
     ):
         rows = X
     elif not forest.is_encoded:
-        rows = _convert(forest, X)
+        rows = X if isinstance(X, ByteRows) else _convert(forest, X)
     else:
-        rows = X if isinstance(X, CodedRows) else _convert(forest, X).view(CodedRows)
+        rows = X if isinstance(X, CodedRows | ByteRows) else _convert(forest, X).view(CodedRows)
     if rows.shape[1] != forest.n_features:
         raise InputError(f"X has {rows.shape[1]} columns, the model was trained on {forest.n_features} features")
+    if forest.raw_rows is not None and forest.raw_rows.missing_upto:
+        return forest.raw_rows.blank(rows)
     return rows
+
+
+def for_engine(forest: ForestFields, X: Any, find_ranks: Callable[[], _core.ByteRanks | None]) -> NDArray[Any]:
+    """Return `X` as the native engines of a forest read it soonest: tables as bytes where they can be, else `as_rows`.
+
+    Parameters
+    ----------
+    forest : ForestFields
+    X : object
+    find_ranks : callable
+        Returns what makes values bytes, or None if the forest does not take bytes; called for tables only.
+    """
+    kind = type(X)  # looked at instead of X: frames take long to say that they have no such attribute
+    is_table = (
+        hasattr(kind, "__len__") and not issubclass(kind, np.ndarray | list | tuple) and not hasattr(kind, "tocsr")
+    )
+    if not is_table or len(X) < _FEW_ROWS or forest.front is not None or forest.wrapper is not None:
+        return as_rows(forest, X)
+    if (ranks := find_ranks()) is None:
+        return as_rows(forest, X)
+    rows = reader_of(forest).read(X, ranks=ranks)
+    if rows is None or isinstance(rows, ByteRows) or not forest.is_encoded:
+        return as_rows(forest, X) if rows is None else rows
+    return rows.view(CodedRows)
 
 
 def in_blocks(X: Any, answer: Callable[[Any], NDArray[Any]]) -> NDArray[Any] | None:
@@ -63,7 +91,9 @@ def in_blocks(X: Any, answer: Callable[[Any], NDArray[Any]]) -> NDArray[Any] | N
 
 def as_value(forest: ForestFields, feature: int, given: Any) -> float:
     """Return one value of a feature as the forest compares it, a category by its value; None is missing."""
-    return reader_of(forest).read_value(feature, given)
+    value = reader_of(forest).read_value(feature, given)
+    limits = {} if forest.raw_rows is None else forest.raw_rows.missing_upto
+    return np.nan if feature in limits and value <= limits[feature] else value
 
 
 def columns_read(forest: ForestFields, names: Sequence[str]) -> list[str]:

@@ -444,7 +444,7 @@ def _check_categories(forest: ForestFields, inner: NDArray[np.bool_]) -> None:
         raise InputError(f"categories names feature {outside[0]} of {forest.n_features}")
     if forest.raw_rows is not None:
         check_instance("raw_rows", forest.raw_rows, RawRows)
-        forest.raw_rows.check(forest.categories)
+        forest.raw_rows.check(forest.categories, forest.n_features)
     if forest.front is not None:
         check_instance("front", forest.front, Front)
     if forest.wrapper is not None:

@@ -319,7 +319,8 @@ def score_step(forest: TreeAnswers) -> float:
         values, start = np.abs(forest.leaf_values()).max(axis=1), float(np.abs(forest.base_score).max())
     largest = float(np.maximum.reduceat(np.where(forest.is_leaf, values, 0.0), forest.tree_offset[:-1]).sum()) + start
     room = _LARGEST_SUM - 2 * forest.n_trees
-    return float(2.0 ** -np.floor(np.log2(room / largest))) if largest > 0 else 1.0
+    # Scores may be so small that no normal number is a grid for all of int32; the smallest one does.
+    return float(2.0 ** -min(np.floor(np.log2(room / largest)), 1022.0)) if largest > 0 else 1.0
 
 
 def decision_slack(forest: TreeAnswers, step: float) -> int:

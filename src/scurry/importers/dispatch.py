@@ -6,11 +6,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, overload
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from scurry.checks import check_choice, check_instance
 from scurry.errors import FormatError, InputError, MissingDependencyError, UnsupportedModelError
-from scurry.forest import Forest
+from scurry.forest import Forest, as_frame
 from scurry.forest.storage import read_container
 from scurry.importers.outputs import Outputs, choose_output, import_outputs
 
@@ -105,6 +106,41 @@ def from_model(
     given = dict(categories or {})
     forest = _import(model_or_path, given, rows, output)
     return forest if feature_names is None and not given else _add_names(forest, feature_names, given)
+
+
+def import_for(model: Any, X: Any) -> Forest:
+    """Import a model for rows like `X`: a pipeline is folded for float32 if that is what their floats are.
+
+    Parameters
+    ----------
+    model : object
+        Whatever `from_model` reads.
+    X : array, DataFrame or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scurry.importers import import_for
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> X = np.linspace(0, 1, 300, dtype=np.float32)[:, None]
+    >>> pipeline = make_pipeline(StandardScaler(), DecisionTreeClassifier()).fit(X, np.arange(300) % 2)
+    >>> import_for(pipeline, X).raw_rows.dtype
+    'float32'
+    """
+    forest = from_model(model)
+    is_for_wide = forest.raw_rows is not None and forest.raw_rows.dtype == "float64"
+    if not is_for_wide or isinstance(model, Forest) or not _has_narrow_floats(X):
+        return forest
+    return from_model(model, rows="float32")
+
+
+def _has_narrow_floats(X: Any) -> bool:
+    frame = as_frame(X)
+    if frame is None:
+        return bool(getattr(X, "dtype", None) == np.float32)
+    return {str(dtype) for dtype in frame.schema.values() if dtype.is_float()} == {"Float32"}
 
 
 def _add_names(forest: Forest, feature_names: Sequence[str] | None, categories: Mapping[str, ArrayLike]) -> Forest:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_count
+from scurry.checks import check_count, check_flag, check_instance
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import Forest
 
@@ -41,7 +41,7 @@ class Outputs:
 
     Parameters
     ----------
-    forests : tuple of Forest
+    forests : sequence of Forest
         One for each target.
     is_multilabel : bool
         Whether targets are labels, each of which a row has or has not.
@@ -59,8 +59,11 @@ class Outputs:
     True
     """
 
-    def __init__(self, forests: tuple[Forest, ...], is_multilabel: bool = False) -> None:
-        self.forests, self.is_multilabel = forests, is_multilabel
+    def __init__(self, forests: Sequence[Forest], is_multilabel: bool = False) -> None:
+        check_instance("forests", forests, Sequence)
+        if not forests or not all(isinstance(forest, Forest) for forest in forests):
+            raise InputError("forests must be forests, one for each target", argument="forests")
+        self.forests, self.is_multilabel = tuple(forests), check_flag("is_multilabel", is_multilabel)
 
     def __len__(self) -> int:
         return len(self.forests)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,10 @@ from scurry.monitoring.shadow import Comparison, count_losses, take
 from scurry.predictor import Predictor
 from scurry.promises import Outcomes
 
-# Shadow rows that are evaluated together: few at the begin of a stream, so that an early alarm is not late; later an
+# Shadow rows that are judged together: few at the begin of a stream, so that an early alarm is not late; later an
 # eighth of those so far, because a handful of rows takes the full model almost as long as a few hundred.
-_LEAST_AT_ONCE, _MOST_AT_ONCE, _PART_AT_ONCE = 64, 512, 8
+LEAST_AT_ONCE, MOST_AT_ONCE, PART_AT_ONCE = 64, 1024, 8
+_FILED_AT_ONCE = 4096  # what no alarm waits for is done for more rows at once
 _MAX_REMEMBERED = 1 << 20  # ids of rows that were predicted, by which unknown ones are told apart
 
 
@@ -41,9 +43,11 @@ class Counting:
         self.needs_groups = self._by_query or self.compare.by_group
         self._needs_names = self.needs_groups or record.setup.promise.NEEDS_LABELS
         self._pending: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[Any] | None]] = []
-        self.n_pending, self._at_once = 0, _LEAST_AT_ONCE
+        self.n_pending, self._at_once = 0, LEAST_AT_ONCE
         self._none_before = self._draws.none_before(record.next_number)  # so that most small batches need no look
-        self._ids: dict[int, Any] = {}  # of pending rows, by number
+        # Rows that were judged but not filed: rows, numbers, answers, those of the full model, whether they changed.
+        self._judged: list[tuple[NDArray[Any], ...]] = []
+        self._ids: dict[int, Any] = {}  # of rows that are not filed, by number
         self._drawn_ids: set[Any] = set()  # the same ids
         self._remembered: set[Any] = set()
         # Whether every id that was ever predicted is remembered or waits: else an unknown one may be an old one.
@@ -82,8 +86,7 @@ class Counting:
         self.record.n_rows += len(rows)
         if stop <= self._none_before:
             return False
-        drawn = self._draws.between(start, stop)
-        self._none_before = self._draws.none_before(stop)
+        drawn, self._none_before = self._draws.draw(start, stop)
         if not len(drawn):
             return False
         chosen, numbers = drawn - start, drawn
@@ -131,18 +134,18 @@ class Counting:
         """Return whether an alarm and whether a change is found."""
         return self._evidence.look()
 
-    def evaluate(self) -> None:
-        """Evaluate the shadow rows drawn so far by the full model, count them and keep them."""
+    def judge(self) -> None:
+        """Evaluate the shadow rows drawn so far by the full model, and count what they lose."""
         if not self._pending:
             return
         pending, record = self._pending, self.record
-        setup, promise = record.setup, record.setup.promise
-        rows = np.concatenate([some for some, _, _ in pending]).astype(setup.row_dtype, copy=False)
+        promise = record.setup.promise
+        rows = np.concatenate([some for some, _, _ in pending]).astype(record.setup.row_dtype, copy=False)
         numbers = np.concatenate([some for _, some, _ in pending])
         known = [answers for _, _, answers in pending if answers is not None]
         answers = np.concatenate(known) if len(known) == len(pending) else None
         outcomes = self.compare.observe(self.compare.restore(rows), numbers, answers)
-        trees, changed = self.compare.count_trees(rows, numbers), promise.changed(outcomes)
+        changed = promise.changed(outcomes)
         # From here on nothing fails, so that rows are counted once or, if the model cannot answer them, not at all.
         self._pending, self.n_pending = [], 0
         if not promise.NEEDS_LABELS:
@@ -154,22 +157,38 @@ class Counting:
             n_changed = int((np.add.reduceat(changed, np.flatnonzero(is_first)) > 0).sum())
         record.n_shadow += n_shadow
         record.n_changed += n_changed
-        self._at_once = min(max(record.n_shadow // _PART_AT_ONCE, _LEAST_AT_ONCE), _MOST_AT_ONCE)
+        self._at_once = min(max(record.n_shadow // PART_AT_ONCE, LEAST_AT_ONCE), MOST_AT_ONCE)
+        self._judged.append((rows, numbers, outcomes.answers, outcomes.full, changed))
+        if sum(len(judged[0]) for judged in self._judged) >= _FILED_AT_ONCE:
+            self._file()
+
+    def evaluate(self) -> None:
+        """Judge the shadow rows drawn so far, and file all that were judged."""
+        self.judge()
+        self._file()
+
+    def _file(self) -> None:
+        """Note where and of which class the rows are that were judged, and keep them."""
+        if not self._judged:
+            return
+        record, setup = self.record, self.record.setup
+        rows, numbers, answers, full, changed = (np.concatenate(column) for column in zip(*self._judged, strict=True))
+        trees = self.compare.count_trees(rows, numbers)
+        self._judged = []
         _tally(record.by_trees, trees, changed)
         if setup.classes:
-            codes = self._forest.codes_of(outcomes.full)
+            codes = self._forest.codes_of(full)
             _tally(record.by_class, codes, changed)
             if self._ids:
-                ours = self._forest.codes_of(outcomes.answers)
+                ours, origin = self._forest.codes_of(answers), int(record.origin)
                 for at, number in enumerate(numbers.tolist()):
                     if number in self._ids:
-                        record.waiting[self._ids.pop(number)] = Waiting(
-                            number, int(ours[at]), int(codes[at]), int(record.origin)
-                        )
+                        name = self._ids.pop(number)
+                        record.waiting[name] = Waiting(number, int(ours[at]), int(codes[at]), origin)
                 self._drawn_ids = set(self._ids.values())
         if setup.max_kept:
             origins, labels = np.full(len(rows), record.origin, np.uint64), np.full(len(rows), UNKNOWN, np.int32)
-            record.keep(Kept(np.asarray(rows), numbers, origins, changed, trees, labels))
+            record.keep(Kept(rows, numbers, origins, changed, trees, labels))
 
     def _choose_rows(
         self, unit_of: NDArray[np.int64], drawn: NDArray[np.int64], start: int
@@ -197,22 +216,21 @@ class Counting:
         return names
 
     def _count(self, outcomes: Outcomes, numbers: NDArray[np.int64]) -> None:
+        """Count rows, whose numbers ascend, in the epochs that they belong to."""
         record, now = self.record, time.time()
         setup = record.setup
-        first, last = int(numbers.min()) // setup.rows_per_epoch, int(numbers.max()) // setup.rows_per_epoch
-        for epoch in range(first, last + 1):
-            some = outcomes
-            if first < last:
-                is_inside = numbers // setup.rows_per_epoch == epoch
-                if not is_inside.any():
-                    continue
-                some = take(outcomes, is_inside)
+        epochs = numbers // setup.rows_per_epoch
+        edges = [0, *(np.flatnonzero(epochs[1:] != epochs[:-1]) + 1).tolist(), len(epochs)]
+        for start, end in pairwise(edges):
+            some = outcomes if end - start == len(epochs) else take(outcomes, slice(start, end))
+            epoch = int(epochs[start])
             record.add(epoch, count_losses(setup.promise, setup.parts, some), now)
             self._evidence.touch(epoch)
 
     def _count_labels(self, found: list[tuple[Waiting, int]]) -> None:
         """Count rows whose labels have come, and note them on the rows that are kept."""
         record, forest = self.record, self._forest
+        found = sorted(found, key=lambda pair: pair[0].number)
         classes = np.asarray(forest.classes)
         numbers = np.array([row.number for row, _ in found], np.int64)
         codes = np.array([(row.answer, row.full, label) for row, label in found], np.int64)

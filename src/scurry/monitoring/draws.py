@@ -41,13 +41,18 @@ class Draws:
 
     def between(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the numbers of the shadow rows from `start` to before `stop`, ascending."""
+        return self.draw(start, stop)[0]
+
+    def draw(self, start: int, stop: int) -> tuple[NDArray[np.int64], int]:
+        """Return `between` and what `none_before` says of `stop`."""
         first, last = start // BLOCK, (stop - 1) // BLOCK
         if first == last:  # the common case, for which nothing is joined
             numbers = self._draw(first)
-            return numbers[numbers.searchsorted(start) : numbers.searchsorted(stop)]
+            begin, end = numbers.searchsorted((start, stop)).tolist()
+            return numbers[begin:end], int(numbers[end]) if end < len(numbers) else (first + 1) * BLOCK
         parts = [self._draw(block) for block in range(first, last + 1)]
         numbers = np.concatenate([np.empty(0, np.int64), *parts])
-        return numbers[(numbers >= start) & (numbers < stop)]
+        return numbers[(numbers >= start) & (numbers < stop)], self.none_before(stop)
 
     def none_before(self, start: int) -> int:
         """Return a number up to which no row from `start` on is drawn: that of the next one, or the end of a block."""

@@ -165,7 +165,7 @@ def _compare(
     quantiles: NDArray[np.float64],
     missing: float,
     limit: float,
-    categories: Sequence[Any],
+    categories: Sequence[Any] | NDArray[Any],
 ) -> Drift:
     is_missing = np.isnan(values)
     share = float(is_missing.mean())

@@ -172,23 +172,25 @@ class Record:
         self.alarm_number: int | None = None
         self.change_number: int | None = None
         self._kept = [Kept.empty(setup)]
+        self._n_more = 0  # rows behind the first part, which `kept` joins
 
     @property
     def kept(self) -> Kept:
         """The shadow rows that are kept, by their numbers."""
         if len(self._kept) > 1:
-            self._kept = [Kept.join(self._kept, self.setup.max_kept)]
+            self.replace_kept(Kept.join(self._kept, self.setup.max_kept))
         return self._kept[0]
 
     def keep(self, rows: Kept) -> None:
         """Keep rows, and forget the oldest ones if there are too many."""
         self._kept.append(rows)
-        if sum(map(len, self._kept)) > 2 * self.setup.max_kept:
-            self._kept = [self.kept]
+        self._n_more += len(rows)
+        if self._n_more > self.setup.max_kept:
+            self.replace_kept(self.kept)
 
     def replace_kept(self, kept: Kept) -> None:
         """Replace all rows that are kept."""
-        self._kept = [kept]
+        self._kept, self._n_more = [kept], 0
 
     @property
     def is_raised(self) -> bool:
@@ -386,7 +388,8 @@ class Record:
         if container.has_array("waiting_origins"):
             origins = container.array("waiting_origins", np.uint64)
         record.waiting = {
-            name: Waiting(*map(int, row), int(origin)) for name, row, origin in zip(ids, waiting, origins, strict=True)
+            name: Waiting(int(number), int(answer), int(full), int(origin))
+            for name, (number, answer, full), origin in zip(ids, waiting, origins, strict=True)
         }
         n_classes = len(setup.classes)
         if ((kept.labels < UNKNOWN) | (kept.labels >= n_classes)).any() or (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,8 @@ from scurry.monitoring.betting import Counts, Part
 from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import Labels, Outcomes, Promise, Values
+
+_ARRAYS = tuple(f.name for f in fields(Outcomes) if f.name != "classes")
 
 
 def find_parts(promise: Promise) -> tuple[Part, ...]:
@@ -44,10 +46,14 @@ def count_losses(promise: Promise, parts: Sequence[Part], outcomes: Outcomes) ->
     return counts
 
 
-def take(outcomes: Outcomes, chosen: NDArray[Any]) -> Outcomes:
-    """Return the outcomes of some rows: a mask, or indices."""
-    arrays = {f.name: getattr(outcomes, f.name) for f in fields(outcomes) if f.name != "classes"}
-    return replace(outcomes, **{name: array[chosen] for name, array in arrays.items() if array is not None})
+def take(outcomes: Outcomes, chosen: NDArray[Any] | slice) -> Outcomes:
+    """Return the outcomes of some rows: a mask, indices or a slice."""
+    known: dict[str, Any] = {}
+    for name in _ARRAYS:
+        array = getattr(outcomes, name)
+        if array is not None:
+            known[name] = array[chosen]
+    return Outcomes(classes=outcomes.classes, **known)
 
 
 @dataclass(frozen=True, eq=False)

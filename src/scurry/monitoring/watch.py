@@ -37,7 +37,7 @@ class Watch:
     """A predictor whose promise is tested while it predicts; `scurry.watch` makes it. Safe to use from several threads.
 
     A random share of the rows, the shadow rows, is evaluated by the full model too. Which rows these are depends on the
-    seed and on the numbers of rows alone. They are evaluated together, 64 to 512 at a time,
+    seed and on the numbers of rows alone. They are evaluated together, 64 to 1024 at a time,
     and at the latest when `state` is read.
 
     Parameters
@@ -475,7 +475,7 @@ class Watch:
         with self._lock:
             if not self._counting.draw(rows, ids, groups, answers):
                 return
-            self._counting.evaluate()
+            self._counting.judge()
             raised = self._raise_alarm()
         self._act(raised)
 
@@ -502,6 +502,7 @@ class Watch:
             record.change_number = latest
         if was_raised or not record.is_raised:
             return None
+        self._counting.evaluate()  # what follows reads all that is known
         self._active = self._find_active()
         return read_state(record)
 
@@ -527,10 +528,10 @@ class Watch:
 def _check_share(share: Any) -> float:
     if not is_number(share) or not 0.0 < share <= 1.0:
         hint = ""
-        if is_number(share):
-            hint = (
-                "; with 0 nothing would be watched" if share == 0 else f". Did you mean {share / 100:g} ({share:g} %)?"
-            )
+        if is_number(share) and share == 0:
+            hint = "; with 0 nothing would be watched"
+        elif is_number(share) and 1 < share <= 100:
+            hint = f". Did you mean {share / 100:g} ({share:g} %)?"
         raise InputError(f"share must be in (0, 1], got {share!r}{hint}", argument="share")
     return float(share)
 

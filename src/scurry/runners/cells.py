@@ -93,6 +93,8 @@ def join_router(forest: Forest, rule: CellRule) -> Forest:
 class CellRunner:
     """Runs the native early exit by cell of a two-class forest."""
 
+    reads_bytes = False
+
     def __init__(self, forest: Forest, rule: CellRule) -> None:
         self.forest, self.rule = forest, rule
         self._threshold, self._slack = rule.sum_threshold(forest), decision_slack(forest, rule.step)

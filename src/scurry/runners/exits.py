@@ -31,6 +31,8 @@ _ROWS_AT_ONCE = 1 << 14  # leaves of so many rows in all trees are held while no
 class FullRunner:
     """Evaluates every tree: the forest itself."""
 
+    reads_bytes = True
+
     def __init__(self, forest: Forest) -> None:
         self.forest = forest
 
@@ -72,6 +74,7 @@ class ExitRunner:
         self._packed = PackedVotes.of(forest, rule)
         self.scale = ScoreScale.of_two_classes(forest, rule, self._packed)
         self._score_map = score_map
+        self.reads_bytes = len(rule.weights) == 1 and not rule.shuffles_rows  # rows draw nothing by their values
 
     def _lower(
         self, increments: NDArray[np.int32], lower: NDArray[np.int32], upper: NDArray[np.int32]
@@ -229,6 +232,8 @@ class ExitRunner:
 
 class LeaderRunner:
     """Runs the native early exit of a forest with a score per class."""
+
+    reads_bytes = True
 
     def __init__(self, forest: Forest, order: NDArray[np.int32], rule: LeaderRule, score_map: ScoreMap | None) -> None:
         self.forest, self.order, self.rule = forest, order, rule

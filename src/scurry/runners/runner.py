@@ -168,7 +168,19 @@ class Run:
 
 
 class Runner(Protocol):
-    """Runs one kind of plan. Rows are a checked matrix; only plans that stop after any step look at the budget."""
+    """Runs one kind of plan. Rows are a checked matrix; only plans that stop after any step look at the budget.
+
+    Attributes
+    ----------
+    reads_bytes : bool
+        Whether rows may be what `Forest.engine_rows` returns: nothing but engines of the forest itself reads them, and
+        nothing is drawn by their values.
+    """
+
+    @property
+    def reads_bytes(self) -> bool:
+        """Whether rows may be bytes."""
+        ...
 
     def labels(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[Any]:
         """Return the label of each row, or a regressor's value."""

@@ -20,6 +20,8 @@ from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run
 class SentinelRunner:
     """Runs the native sentinel exit of a regressor, or of a forest with two classes."""
 
+    reads_bytes = True
+
     def __init__(self, forest: Forest, order: NDArray[np.int32], rule: SentinelRule) -> None:
         self.forest, self.order, self.rule = forest, order, rule
         self._trees_at = np.append(rule.sentinels, np.int32(forest.n_trees)).astype(np.int32)
@@ -79,6 +81,8 @@ class SentinelRunner:
 
 class TopKRunner:
     """Ranks the documents of queries with native sentinels. Rows alone have no answer: it depends on their query."""
+
+    reads_bytes = False
 
     def __init__(self, forest: Forest, order: NDArray[np.int32], rule: TopKRule) -> None:
         self.forest, self.order, self.rule = forest, order, rule

@@ -40,6 +40,8 @@ class Answer(NamedTuple):
 class StepRunner:
     """Runs the native walk of a forest, step by step."""
 
+    reads_bytes = False
+
     def __init__(self, forest: Forest, steps: NDArray[np.int32], rule: StepRule) -> None:
         forest.refuse_wrapper("answer after any step")
         self.forest, self.n_steps = forest, len(steps)

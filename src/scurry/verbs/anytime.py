@@ -84,7 +84,7 @@ def anytime(
     check_choice("objective", objective, OBJECTIVES)
     if objective == "time" and order != "auto":
         raise InputError(f'objective="time" needs order="auto", got {order!r}: the other orders know only steps')
-    forest = read_forest(model)
+    forest = read_forest(model, X_order)
     if forest.wrapper is not None and forest.wrapper.decides:
         forest = forest.as_sum("answer after any step")
     rows = as_rows(forest, X_order)

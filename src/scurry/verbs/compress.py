@@ -116,7 +116,7 @@ def compress(
     >>> measured.n_nodes < measured.full_nodes / 8
     True
     """
-    forest = read_forest(model).as_sum("be compressed")
+    forest = read_forest(model, X_cal).as_sum("be compressed")
     check_random_state(random_state)
     limit = None if max_bytes is None else check_count("max_bytes", max_bytes)
     asked = _check_promise(forest, read_promise(promise, forest.classes), limit, y_cal)

@@ -26,10 +26,11 @@ from scurry.verbs.planners.by_scores import (
     plan_by_scores,
     spent_by,
     split_to_choose,
+    split_to_fit,
 )
 from scurry.verbs.planners.by_values import plan_by_values, summed
 from scurry.verbs.planners.by_votes import plan_by_votes, plan_without_rows
-from scurry.verbs.planners.score_maps import with_score_map
+from scurry.verbs.planners.score_maps import with_quality, with_score_map
 from scurry.verbs.planners.sentinels import can_refit
 
 
@@ -153,7 +154,7 @@ def early_exit(
     >>> bool((run.labels != model.predict(X[8000:])).mean() < 0.02), run.mean_trees < 40
     (True, True)
     """
-    forest = read_forest(model)
+    forest = read_forest(model, X_cal)
     options = ExitOptions(
         promise=read_promise(promise, forest.classes, confidence),
         max_disagreement=max_disagreement,
@@ -227,6 +228,8 @@ def _choose_plan(calibration: Calibration) -> Plan:
         spent = {method: spent_by(_try_plan(method, choosing)) for method in methods}
         best = min(spent, key=lambda method: spent[method])  # the first if so few rows do not tell
         plan, where = _plan_by(best, certifying), "rows that fitted none of them"
+        if best == "sentinels":  # the rows that certify have no labels there, so that no method can look at them
+            plan = with_quality(calibration, split_to_fit(calibration)[2], plan)
     else:
         plans = {method: _plan_by(method, calibration) for method in methods}
         spent = {method: spent_by(plan) for method, plan in plans.items()}

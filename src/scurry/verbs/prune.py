@@ -102,7 +102,7 @@ def prune(
     (6.0, 0.1697, 0.0026, 146)
     """
     check_choices(errors, method, lambdas)
-    forest = read_forest(model).as_sum("be pruned")
+    forest = read_forest(model, X_val).as_sum("be pruned")
     for name, given in (("class_weight", class_weight), ("error_costs", error_costs)):
         if given is not None and adds_scores(forest) and (y_val is None or not forest.is_classifier):
             raise InputError(

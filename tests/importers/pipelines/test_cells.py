@@ -6,7 +6,7 @@ import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler, TargetEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 import scurry
@@ -74,3 +74,19 @@ def test_goes_left_is_what_the_forest_does():
     outputs = np.array([[0.5], [0.6], [1.5], [np.nan]])
     expected = [[forest.goes_left(node, value) for node in nodes] for value in outputs[:, 0].tolist()]
     assert goes_left(forest, nodes, outputs).tolist() == expected
+
+
+@pytest.mark.parametrize("missing", [None, np.nan])
+@pytest.mark.parametrize(
+    "encoder",
+    [OneHotEncoder(), OneHotEncoder(handle_unknown="ignore"), OrdinalEncoder(), TargetEncoder(random_state=0)],
+    ids=["one-hot", "one-hot, ignore", "ordinal", "target"],
+)
+def test_none_is_told_from_nan_as_encoders_tell_it(encoder, missing):
+    texts = ["a", missing, "b", "c", missing, "a"] * 20
+    frame = pd.DataFrame({"x": pd.Series(texts, dtype=object)})
+    y = frame.x.isna() ^ (frame.x == "c")
+    pipeline = make_pipeline(encoder, DecisionTreeClassifier(random_state=0)).fit(frame, y)
+    forest = scurry.from_model(pipeline)
+    assert forest.front is None
+    np.testing.assert_array_equal(forest.predict(frame), pipeline.predict(frame))

@@ -10,7 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
-from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -26,7 +31,9 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import scurry
 from scurry.errors import InputError
+from scurry.forest.rows import as_value
 from scurry.importers.pipelines.fold import _largest_left
+from scurry.importers.pipelines.pieces import spell_out
 from support.pipelines import accepted, draw_case, hostile_table
 
 RNG = np.random.default_rng(0)
@@ -212,3 +219,47 @@ def test_regressors_keep_their_values():
     X = RNG.lognormal(size=(200, 2))
     pipeline = make_pipeline(FunctionTransformer(np.log1p), DecisionTreeRegressor()).fit(X, X.sum(axis=1))
     np.testing.assert_array_equal(scurry.from_model(pipeline).predict(X), pipeline.predict(X))
+
+
+@pytest.mark.parametrize("rows", ["float64", "float32"])
+def test_logarithms_make_missing_values(rows, tmp_path):
+    """No tree grows; rows, tables, single values and exports know which numbers are missing."""
+    X = RNG.lognormal(size=(300, 3)).astype(rows)
+    X[::7, 0] = np.nan
+    model = HistGradientBoostingClassifier(max_iter=6, max_leaf_nodes=6)
+    pipeline = make_pipeline(FunctionTransformer(np.log), model).fit(X, np.nan_to_num(X[:, 0] * X[:, 1]) > 1)
+    forest, alone = scurry.from_model(pipeline, rows=rows), scurry.from_model(pipeline[-1])
+    assert forest.n_nodes == alone.n_nodes
+    assert set(forest.raw_rows.missing_upto) <= {0, 1, 2}
+    assert forest.raw_rows.missing_upto
+    hard = RNG.choice([-5, -1e-40, -1e-320, -0.0, 0.0, 1e-320, 0.3, 1.0, 2.5, np.nan], (400, 3)).astype(rows)
+    with np.errstate(all="ignore"):
+        wanted = pipeline.predict(hard)
+    frame = pd.DataFrame(hard, columns=list("abc"))
+    forest.save(tmp_path / "forest.scurry")
+    for model in (forest, scurry.load(tmp_path / "forest.scurry"), scurry.Predictor.full(forest)):
+        for same in (hard, np.asfortranarray(hard), frame):
+            np.testing.assert_array_equal(model.predict(same), wanted)
+    call = forest.one_row()
+    assert [call(row) for row in hard[:30]] == wanted[:30].tolist()
+    assert np.isnan(as_value(forest, min(forest.raw_rows.missing_upto), -5.0))
+    spelled = spell_out(forest)
+    np.testing.assert_array_equal(spelled.predict(hard), wanted)
+    again = scurry.from_model(scurry.export.to_onnx(forest, tmp_path / "model.onnx").path)
+    np.testing.assert_array_equal(again.predict(hard), wanted)
+    scurry.export.to_c(forest, tmp_path / "c", layout="float32")
+    if rows == "float32":  # C reads floats
+        assert scurry.export.verify(tmp_path / "c", hard).n_wrong_leaves == 0
+    with pytest.raises(InputError, match="an order of steps cannot be exported for this pipeline"):
+        scurry.export.to_c(scurry.anytime(forest, X, pipeline.predict(X), order="depth-ie"), tmp_path / "steps")
+
+
+def test_members_that_take_the_same_low_numbers_for_missing():
+    X = RNG.lognormal(size=(300, 2))
+    y = X[:, 0] * X[:, 1] > 1
+    models = [(f"m{at}", HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=4 + at)) for at in range(3)]
+    pipeline = make_pipeline(FunctionTransformer(np.log1p), VotingClassifier(models, voting="soft")).fit(X, y)
+    forest = scurry.from_model(pipeline)
+    hard = RNG.choice([-5.0, -1.0, np.nextafter(-1, -2), 0.0, 0.3, 1.0, 2.5, np.nan], (400, 2))
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(forest.predict(hard), pipeline.predict(hard))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import scurry
 from scurry.forest import reference
 from scurry.importers.pipelines.cells import Cells, Source
-from scurry.importers.pipelines.pieces import Questions, Rewriter
+from scurry.importers.pipelines.pieces import Questions, Rewriter, spell_out
 from scurry.importers.pipelines.probes import values_of
 from scurry.importers.pipelines.traces import CannotFoldError, Trace
 
@@ -61,6 +61,9 @@ def test_rewritten_trees_give_the_same_answers(changes, starts, missing, feature
     expected = [expected_value(changes, starts, missing, features, row) for row in rows]
     assert forest.predict(floats).tolist() == expected
     assert reference.predict(forest, floats).tolist() == expected
+    spelled = spell_out(forest)
+    assert not spelled.raw_rows.missing_upto
+    assert spelled.predict(floats).tolist() == expected
 
 
 def test_a_question_that_changes_once_keeps_its_node():
@@ -70,6 +73,13 @@ def test_a_question_that_changes_once_keeps_its_node():
     assert forest.threshold[2] == np.inf
     assert forest.left[1] == 4
     assert not forest.default_left[1]
+
+
+def test_numbers_that_go_as_missing_ones_do_are_missing():
+    forest = rewrite([{-9, 3}, {-9}, {4}], [False, True, True], [False, True, True], [0, 0, 1])
+    assert forest.raw_rows.missing_upto == {0: -9 * 5e-324}
+    assert forest.n_nodes == 7
+    assert spell_out(forest).n_nodes > 7
 
 
 def test_trees_may_not_grow_without_end():

@@ -274,6 +274,15 @@ def test_rows_compare_certify_or_fit(forest):
     assert {tuple(row) for row in certifying.fit_rows} == {tuple(row) for part in parts[:2] for row in part}
 
 
+def test_scores_that_are_hardly_numbers():
+    """Sums below the smallest normal number have a grid too."""
+    base = complete_forest(n_trees=5, depth=3, n_features=3, n_columns=2)
+    forest = base.replace(value=base.value * 1e-310, aggregation="sum")
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    fast = scurry.early_exit(forest, X, max_disagreement=0.1, method="qwyc", random_state=0)
+    assert (fast.predict(X) != forest.predict(X)).mean() <= 0.1
+
+
 def test_the_choice_says_that_it_came_before_the_certificate():
     assert "certified on other rows, which may take more" in by_scores.explain_choice(
         "trees", {"qwyc": 33.4, "sentinels": 11.5}

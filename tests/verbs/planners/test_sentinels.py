@@ -74,11 +74,14 @@ def test_costs_and_kept_scores(rows):
 def test_auto_takes_sentinels_where_they_save_most(rows):
     X, y = rows
     model = models()["lightgbm"].fit(X[:N], y[:N])
-    fast = scurry.early_exit(model, X[N:], max_disagreement=0.02)
+    fast = scurry.early_exit(model, X[N:], y[N:], max_disagreement=0.02)
     spent = {m: scurry.early_exit(model, X[N:], max_disagreement=0.02, method=m).certificate.measured.mean_trees
              for m in ("qwyc", "sentinels")}  # fmt: skip
     assert fast.certificate.method == "sentinels"
     assert "qwyc" in fast.certificate.why
+    measured = fast.certificate.measured
+    assert 0.5 < measured.fast_auc <= 1
+    assert abs(measured.fast_auc - measured.full_auc) < 0.1
     assert spent["sentinels"] < spent["qwyc"]
 
 

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_choice, check_number
 from scurry.errors import InputError, warn
+from scurry.export.c.candidates import MIN_AGREEMENT, Candidate, Sizes, choose, list_candidates
 from scurry.export.c.selftest import make_selftest
 from scurry.export.c.source import name_answer
-from scurry.export.candidates import MIN_AGREEMENT, Candidate, Sizes, choose, list_candidates
 from scurry.export.columns import INPUTS, check_integers
 from scurry.export.replay import in_percent
 from scurry.forest import Forest, as_rows
 from scurry.importers import from_model
+from scurry.plan import StepRule
 from scurry.predictor import Predictor
 from scurry.promises import Labels, Values
 from scurry.version import read_version
@@ -160,6 +161,7 @@ def to_c(
     check_name(name)
     if not isinstance(pred, Predictor):
         pred = Predictor.full(pred if isinstance(pred, Forest) else from_model(pred))
+    pred = _spell_out(pred)
     if flash_budget is not None:
         check_number("flash_budget", flash_budget, above=0)
     check_choice("inputs", inputs, INPUTS)
@@ -188,6 +190,22 @@ def to_c(
         )
         _write(export, pred, chosen, rows)
     return export
+
+
+def _spell_out(pred: Predictor) -> Predictor:
+    """Return the predictor of a forest that needs nobody to make missing values of low numbers before."""
+    raw = pred.forest.raw_rows
+    if raw is None or not raw.missing_upto:
+        return pred
+    from scurry.importers.pipelines.pieces import spell_out
+
+    if isinstance(pred.plan.stop, StepRule):
+        raise InputError(
+            "an order of steps cannot be exported for this pipeline, whose function makes missing values of low "
+            "numbers: its trees grow by nodes that test for them. Export the forest, or an early exit",
+            argument="pred",
+        )
+    return Predictor(spell_out(pred.forest), pred.plan)
 
 
 def _warn_of_agreement(chosen: Candidate, options: list[Candidate], flash_budget: int) -> None:

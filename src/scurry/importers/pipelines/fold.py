@@ -272,7 +272,11 @@ def same_answers(one: Forest, other: Forest) -> bool:
     names = ("feature", "left", "right", "default_left", "category_set", "category_bits")
     if one.n_nodes != other.n_nodes or not all(np.array_equal(getattr(one, n), getattr(other, n)) for n in names):
         return False
+    limits, others = ({} if f.raw_rows is None else f.raw_rows.missing_upto for f in (one, other))
+    if limits.keys() != others.keys():
+        return False
+    wide = np.append(one.threshold, [limits[at] for at in limits])
     with np.errstate(over="ignore"):
-        rounded = one.threshold.astype(np.float32)
-    rounded = np.where(rounded > one.threshold, np.nextafter(rounded, np.float32(-np.inf)), rounded)
-    return bool((rounded == other.threshold).all())
+        rounded = wide.astype(np.float32)
+    rounded = np.where(rounded > wide, np.nextafter(rounded, np.float32(-np.inf)), rounded)
+    return bool((rounded == np.append(other.threshold, [others[at] for at in limits])).all())

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.errors import InputError
 from scurry.forest import Forest, RawRows
+from scurry.forest.structure import NODE_ARRAYS
 from scurry.importers.pipelines.cells import Cells, Column, Source, goes_left
-from scurry.importers.pipelines.probes import Keys, values_of
+from scurry.importers.pipelines.probes import Keys, keys_of, values_of
 from scurry.importers.pipelines.traces import CannotFoldError
 
 _MAX_GROWTH = 8.0
@@ -41,6 +43,29 @@ class Questions:
     changes: list[Keys]
     missing: NDArray[np.bool_]
 
+    def blank_low_numbers(self, dtype: str) -> tuple[Questions, dict[int, float]]:
+        """Return simpler questions, and for some columns a number: those up to it are then missing values.
+
+        A logarithm makes missing values of negative numbers. Each question about it has the same answer for these and
+        for missing values, and may have another one for the numbers that follow. If rows have missing values instead,
+        it changes once less.
+        """
+        starts, changes, limits = self.starts.copy(), list(self.changes), dict[int, float]()
+        for column in np.unique(self.column).tolist():
+            asked = np.flatnonzero(self.column == column).tolist()
+            several = [int(changes[one][0]) for one in asked if len(changes[one]) > 1]
+            if not several or (starts[asked] != self.missing[asked]).any():
+                continue
+            limit = min(several)
+            value = float(values_of(np.array([limit]), dtype)[0])
+            if np.isinf(value) or any(len(changes[one]) and changes[one][0] < limit for one in asked):
+                continue
+            limits[column] = value
+            for one in asked:
+                if len(changes[one]) and changes[one][0] == limit:
+                    starts[one], changes[one] = ~starts[one], changes[one][1:]
+        return replace(self, starts=starts, changes=changes), limits
+
 
 @dataclass(frozen=True)
 class _Known:
@@ -67,7 +92,8 @@ class Rewriter:
     """
 
     def __init__(self, source: Source, cells: Cells, questions: Questions, dtype: str) -> None:
-        self._source, self._cells, self._questions, self._dtype = source, cells, questions, dtype
+        self._source, self._cells, self._dtype = source, cells, dtype
+        self._questions, self._limits = questions.blank_low_numbers(dtype)
         forest = source.forest
         n = forest.n_nodes
         self._fields: dict[str, NDArray[Any]] = {
@@ -114,7 +140,10 @@ class Rewriter:
             integer_dtype=None,
             comparison="<=",
             raw_rows=RawRows(
-                self._dtype, missing, tuple(place[at] for at, column in columns.items() if column.unknown is None)
+                self._dtype,
+                missing,
+                tuple(place[at] for at, column in columns.items() if column.unknown is None),
+                missing_upto={place[at]: limit for at, limit in self._limits.items()},
             ),
         )
 
@@ -155,24 +184,75 @@ class Rewriter:
 
     def _rewrite(self, trees: Sequence[int]) -> NDArray[np.int64]:
         """Write some trees anew, with several nodes for an answer that changes more than once; return the offsets."""
-        forest = self._source.forest
-        parts: list[dict[str, NDArray[Any]]] = []
-        limit = _MAX_GROWTH * forest.n_nodes + 1024
-        chosen, size = set(trees), 0
-        for tree in range(forest.n_trees):
-            first, last = forest.tree_offset[tree : tree + 2].tolist()
-            if tree in chosen:
-                copied = _Copier(self._questions, self._fields, first, int(limit) - size, self._dtype).arrays()
-            else:
-                copied = {name: values[first:last] for name, values in self._fields.items()}
-                for side in ("left", "right"):
-                    copied[side] = np.where(copied[side] < 0, -1, copied[side] - first).astype(np.int32)
+        self._fields, offset = _copy_trees(self._source.forest, self._fields, self._questions, trees, self._dtype)
+        return offset
+
+
+def spell_out(forest: Forest) -> Forest:
+    """Return a forest whose nodes know which numbers are missing values (`RawRows.missing_upto`), for other programs.
+
+    It is larger, because a node that sends missing values right needs another one for low numbers.
+
+    Parameters
+    ----------
+    forest : Forest
+
+    Returns
+    -------
+    Forest
+        The same one if it needs nothing.
+
+    Raises
+    ------
+    InputError
+        If it would be too large.
+    """
+    raw = forest.raw_rows
+    if raw is None or not raw.missing_upto:
+        return forest
+    nodes = np.flatnonzero(np.isin(forest.feature, list(raw.missing_upto)) & (forest.left >= 0))
+    of_node = np.full(forest.n_nodes, -1)
+    of_node[nodes] = np.arange(len(nodes))
+    column, missing = forest.feature[nodes].astype(np.intp), forest.default_left[nodes]
+    limit = keys_of(np.array([raw.missing_upto[at] for at in column.tolist()], forest.input_dtype))
+    last = keys_of(forest.threshold[nodes].astype(forest.input_dtype))
+    # Up to the limit as missing values, then left up to the threshold.
+    changes = [
+        np.array([*([] if is_left == (low < key) else [low]), *([key] if low < key else [])], np.int64)
+        for is_left, low, key in zip(missing.tolist(), limit.tolist(), last.tolist(), strict=True)
+    ]
+    fields = {name: getattr(forest, name).copy() for name in (*NODE_ARRAYS, "value")}
+    swap = nodes[~missing]
+    fields["left"][swap], fields["right"][swap] = fields["right"][swap], fields["left"][swap]
+    questions = Questions(of_node, column, missing, changes, missing)
+    try:
+        fields, offset = _copy_trees(forest, fields, questions, range(forest.n_trees), forest.input_dtype)
+    except CannotFoldError as error:
+        raise InputError(f"this forest cannot be written for other programs: {error}") from error
+    return forest.replace(**fields, tree_offset=offset, raw_rows=replace(raw, missing_upto={}))
+
+
+def _copy_trees(
+    forest: Forest, fields: dict[str, NDArray[Any]], questions: Questions, trees: Sequence[int], dtype: str
+) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
+    """Return the fields with some trees written anew, and the offsets of all."""
+    parts: list[dict[str, NDArray[Any]]] = []
+    limit = _MAX_GROWTH * forest.n_nodes + 1024
+    chosen, size = set(trees), 0
+    for tree in range(forest.n_trees):
+        first, last = forest.tree_offset[tree : tree + 2].tolist()
+        if tree in chosen:
+            copied = _Copier(questions, fields, first, int(limit) - size, dtype).arrays()
+        else:
+            copied = {name: values[first:last] for name, values in fields.items()}
             for side in ("left", "right"):
-                copied[side] = np.where(copied[side] < 0, -1, copied[side] + size).astype(np.int32)
-            size += len(copied["left"])
-            parts.append(copied)
-        self._fields = {name: np.concatenate([part[name] for part in parts]) for name in self._fields}
-        return np.concatenate([[0], np.cumsum([len(part["left"]) for part in parts])]).astype(np.int64)
+                copied[side] = np.where(copied[side] < 0, -1, copied[side] - first).astype(np.int32)
+        for side in ("left", "right"):
+            copied[side] = np.where(copied[side] < 0, -1, copied[side] + size).astype(np.int32)
+        size += len(copied["left"])
+        parts.append(copied)
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in fields}
+    return joined, np.concatenate([[0], np.cumsum([len(part["left"]) for part in parts])]).astype(np.int64)
 
 
 class _Copier:

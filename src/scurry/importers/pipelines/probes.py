@@ -95,7 +95,9 @@ class Probe:
             return stacked
         import pandas as pd
 
-        return pd.DataFrame(dict(zip(self.names, columns, strict=True)), copy=False)
+        # With its dtype said: pandas would make texts of objects, and None, which encoders tell from NaN, would be NaN.
+        series = [pd.Series(values, dtype=values.dtype, copy=False) for values in columns]
+        return pd.DataFrame(dict(zip(self.names, series, strict=True)), copy=False)
 
     def ask(self, given: Mapping[int, NDArray[Any]], transform: Stage | None = None) -> NDArray[Any]:
         """Return the outputs for columns of values; row i has value i of each column."""

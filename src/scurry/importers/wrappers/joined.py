@@ -102,10 +102,23 @@ def _share_raw_rows(forests: Sequence[Forest], kind: str) -> Sequence[Forest]:
     if not given:
         return forests
     dtypes = {raw.dtype for raw in given} - {None}
-    if len(dtypes) > 1 or len({(*raw.missing_codes.items(), -1, *raw.known_only) for raw in given}) > 1:
+    limits = {feature: limit for raw in given for feature, limit in raw.missing_upto.items()}
+    same_limits = all(_follows(forest, feature, limit) for forest in forests for feature, limit in limits.items())
+    about = {(*raw.missing_codes.items(), -1, *raw.known_only) for raw in given}
+    if len(dtypes) > 1 or len(about) > 1 or not same_limits:
         raise UnsupportedModelError(f"the pipelines in this {kind} take different rows; import them one by one")
-    shared = replace(given[0], dtype=next(iter(dtypes), None), wide_only=any(raw.wide_only for raw in given))
+    wide_only = any(raw.wide_only for raw in given)
+    shared = replace(given[0], dtype=next(iter(dtypes), None), wide_only=wide_only, missing_upto=limits)
     return [forest.replace(raw_rows=shared) for forest in forests]
+
+
+def _follows(forest: Forest, feature: int, limit: float) -> bool:
+    """Return whether numbers up to a limit go where missing values go, at every node of a feature."""
+    known = {} if forest.raw_rows is None else forest.raw_rows.missing_upto
+    if feature in known:
+        return known[feature] == limit
+    at = (forest.feature == feature) & (forest.left >= 0)
+    return bool((forest.default_left[at] & (forest.threshold[at] >= limit)).all())
 
 
 def _same_categories(one: Forest, other: Forest) -> bool:

@@ -10,7 +10,7 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import FunctionTransformer
 
 from scurry.errors import FormatError, InputError, UnsupportedModelError
-from scurry.forest.skops import check_sizes, dump_estimator, load_estimator
+from scurry.skops import check_sizes, dump_estimator, load_estimator
 
 pytest.importorskip("skops.io")
 FITTED = PCA(1).fit([[0.0, 1.0], [1.0, 3.0], [2.0, 4.0]])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 import zipfile
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from numpy.lib import format as npy
@@ -75,6 +75,13 @@ def load_estimator(data: bytes, trusted: Collection[str], purpose: str, advice: 
     except Exception as error:  # whatever a broken file makes of skops, json and numpy
         raise FormatError(f"{purpose} is not readable by skops: {error}") from error
     raise UnsupportedModelError(f"{purpose} holds types that are not trusted: {', '.join(untrusted)}. {advice}")
+
+
+def check_trusted(trusted: Any) -> None:
+    """Raise unless `trusted` is a list of names of types."""
+    is_listed = isinstance(trusted, Sequence) and not isinstance(trusted, str)
+    if not is_listed or not all(isinstance(name, str) for name in trusted):
+        raise InputError(f"trusted must be a list of names of types, got {trusted!r}", argument="trusted")
 
 
 def check_sizes(data: bytes, purpose: str) -> None:

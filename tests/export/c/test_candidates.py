@@ -9,7 +9,7 @@ import scurry
 from scurry import Predictor
 from scurry.errors import InfeasibleError, InputError
 from scurry.export import LAYOUTS, to_c
-from scurry.export.candidates import MIN_AGREEMENT, Candidate, Sizes, choose, list_candidates
+from scurry.export.c.candidates import MIN_AGREEMENT, Candidate, Sizes, choose, list_candidates
 from support.anytime_oracle import anytime_of
 from support.strategies import complete_forest
 

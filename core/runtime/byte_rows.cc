@@ -1,0 +1,122 @@
+// Finds the thresholds of every feature, and ranks values among them.
+#include "runtime/byte_rows.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "runtime/columns.h"
+
+namespace scurry {
+namespace {
+
+constexpr std::size_t kMostThresholds = 254, kMostFeatures = 1024;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// What nodes ask of a feature.
+struct Asked {
+  std::vector<double> thresholds;
+  bool numbers = false, categories = false;
+
+  bool add(double threshold) {
+    const auto at = std::lower_bound(thresholds.begin(), thresholds.end(), threshold);
+    if (at == thresholds.end() || *at != threshold) thresholds.insert(at, threshold);
+    return thresholds.size() <= kMostThresholds;
+  }
+};
+
+// Whether a set holds codes that are no bytes.
+bool has_large_codes(const ForestView& forest, std::int32_t set) {
+  const auto first = static_cast<std::size_t>(forest.category_offset[static_cast<std::size_t>(set)]);
+  const auto last = static_cast<std::size_t>(forest.category_offset[static_cast<std::size_t>(set) + 1]);
+  const std::span<const std::uint32_t> words = forest.category_bits.subspan(first, last - first);
+  constexpr std::size_t kLastWord = kOtherByte / 32;
+  if (words.size() <= kLastWord) return false;
+  return (words[kLastWord] >> (kOtherByte % 32)) != 0 ||
+         std::any_of(words.begin() + kLastWord + 1, words.end(), [](std::uint32_t word) { return word != 0; });
+}
+
+bool collect(const ForestView& forest, std::vector<Asked>& asked) {
+  // The number before those that count as zero, which are missing at some nodes.
+  const double before_zero = forest.float32_input
+                                 ? static_cast<double>(std::nextafterf(-1e-35f, -std::numeric_limits<float>::infinity()))
+                                 : std::nextafter(-kZeroThreshold, -kInfinity);
+  for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
+    if (forest.left[node] < 0) continue;
+    Asked& of_feature = asked[static_cast<std::size_t>(forest.feature[node])];
+    if (forest.category_set[node] >= 0) {
+      of_feature.categories = true;
+      if (has_large_codes(forest, forest.category_set[node])) return false;
+    } else {
+      of_feature.numbers = true;
+      if (!of_feature.add(last_left(forest, node))) return false;
+      if (static_cast<MissingKind>(forest.missing[node]) == MissingKind::kNanAndZero &&
+          !(of_feature.add(before_zero) && of_feature.add(kZeroThreshold))) {
+        return false;
+      }
+    }
+    if (of_feature.numbers && of_feature.categories) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+ByteRanks::ByteRanks(const ForestView& forest)
+    : n_features_(forest.n_features),
+      float32_(forest.float32_input),
+      truncate_categories_(forest.truncate_categories) {
+  if (n_features_ > kMostFeatures) return;
+  std::vector<Asked> asked(n_features_);
+  if (!collect(forest, asked)) return;
+  for (const auto& [thresholds, numbers, categories] : asked) {
+    Feature feature{static_cast<std::uint32_t>(thresholds_.size()), static_cast<std::uint32_t>(thresholds.size()),
+                    static_cast<std::uint32_t>(std::bit_ceil(thresholds.size() + 1)), categories};
+    thresholds_.insert(thresholds_.end(), thresholds.begin(), thresholds.end());
+    thresholds_.resize(feature.first + feature.n_padded, kInfinity);
+    features_.push_back(feature);
+  }
+}
+
+double ByteRanks::value_of(std::size_t feature, std::uint8_t byte) const {
+  const Feature& of = features_[feature];
+  if (byte == kMissingByte) return std::numeric_limits<double>::quiet_NaN();
+  if (of.is_category) return byte == kOtherByte ? -1.0 : byte;
+  return byte < of.n ? thresholds_[of.first + byte] : kInfinity;
+}
+
+template <class T>
+void ByteRanks::rank(std::size_t feature, const T* x, std::size_t n, std::uint8_t* ranks) const {
+  const Feature& of = features_[feature];
+  if (of.is_category) {
+    for (std::size_t row = 0; row < n; ++row) {
+      const double given = static_cast<double>(x[row]);
+      const double code = truncate_categories_ ? std::trunc(given) : std::floor(given);
+      const bool is_byte = code >= 0 && code < kOtherByte;
+      ranks[row] = given != given ? kMissingByte : is_byte ? static_cast<std::uint8_t>(code) : kOtherByte;
+    }
+    return;
+  }
+  constexpr std::size_t kTogether = 8;  // so that searches overlap
+  const double* thresholds = thresholds_.data() + of.first;
+  for (std::size_t first = 0; first < n; first += kTogether) {
+    const std::size_t n_left = std::min(kTogether, n - first);
+    double value[kTogether] = {};
+    std::uint32_t below[kTogether] = {};  // how many thresholds are below each value
+    for (std::size_t i = 0; i < n_left; ++i) value[i] = static_cast<double>(x[first + i]);
+    for (std::uint32_t half = of.n_padded / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
+      for (std::size_t i = 0; i < kTogether; ++i) below[i] += thresholds[below[i] + half - 1] < value[i] ? half : 0;
+    }
+    for (std::size_t i = 0; i < n_left; ++i) {
+      ranks[first + i] = value[i] != value[i] ? kMissingByte : static_cast<std::uint8_t>(below[i]);
+    }
+  }
+}
+
+template void ByteRanks::rank(std::size_t, const float*, std::size_t, std::uint8_t*) const;
+template void ByteRanks::rank(std::size_t, const double*, std::size_t, std::uint8_t*) const;
+
+}  // namespace scurry
