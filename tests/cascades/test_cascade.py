@@ -146,7 +146,7 @@ def test_what_a_cascade_cannot_do_names_the_way_out(tmp_path):
     with pytest.raises(InputError, match="random share of the rows that it keeps"):
         scurry.watch(both)
     with pytest.raises(InputError, match=r"call cascade\.predict\(part\)"):
-        scurry.batch.score("rows.parquet", both, tmp_path)
+        scurry.batch.Scoring(predictor=both)
     with pytest.raises(InputError, match=r"cascade\.summary\(\)"):
         scurry.report.write(both, tmp_path / "page.html", X)
     assert copy.copy(both).min_certainty == 0.5

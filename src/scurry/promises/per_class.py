@@ -207,7 +207,7 @@ class Recall(Promise):
         found = _RECALL.fullmatch(text)
         if found is None:
             return None
-        others = {} if found[3] is None else {"max_changed": read_rate(found[3])}
+        others: dict[str, Any] = {} if found[3] is None else {"max_changed": read_rate(found[3])}
         return cls(find_class(found[1], classes), read_rate(found[2]), **others)
 
 
