@@ -93,7 +93,7 @@ def early_exit(
         # The promise has the confidence.
         confidence = options.pop("confidence", DEFAULT_CONFIDENCE)
         options["promise"] = read_promise(text, forest.classes, confidence)
-    asked = ExitOptions(**options)
+    asked = ExitOptions(**options)  # type: ignore[arg-type]  # a text was read above
     if asked.asked.NEEDS_LABELS:
         raise InputError(
             f"{type(asked.asked).__name__} compares answers with known labels, and files are read without theirs. Call "

@@ -312,10 +312,10 @@ class PruningPath:
             return self.point(max_cost=max_cost, max_error=max_error).forest
         if max_cost is not None or max_error is not None:
             raise InputError("give a promise or a budget, not both; a promise has its budget", argument="promise")
-        promise = read_promise(promise)
-        if not isinstance(promise, Cost):
+        asked = read_promise(promise)
+        if not isinstance(asked, Cost):
             raise InputError(f"a pruning promises scurry.promises.Cost(max_cost), got {promise!r}", argument="promise")
-        return certify_cost(self._candidates(promise), promise, X_cal, self.problem.costs, self.validation, self.method)
+        return certify_cost(self._candidates(asked), asked, X_cal, self.problem.costs, self.validation, self.method)
 
     def _candidates(self, promise: Cost) -> list[Candidate]:
         """Return prunings within the budget of a promise, by rising cost on the rows that the path was made with."""
