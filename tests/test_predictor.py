@@ -215,7 +215,7 @@ class TestLoad:
         assert isinstance(scurry.load(tmp_path / "exit.scurry"), Predictor)
 
     def test_other_kinds_are_refused(self, tmp_path):
-        from scurry.forest.storage import write_container
+        from scurry.forest.files.storage import write_container
 
         write_container(tmp_path / "x.scurry", "grove", *FOREST.to_parts())
         with pytest.raises(FormatError, match="holds a 'grove', which this version"):

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "packed/packed_forest.h"
 #include "runtime/forest_view.h"
 #include "runtime/interrupt.h"
 
@@ -29,6 +30,7 @@ void bind_grow(nb::module_& m);
 void bind_margins(nb::module_& m);
 void bind_one_row(nb::module_& m);
 void bind_orders(nb::module_& m);
+void bind_packed(nb::module_& m);
 void bind_prefix(nb::module_& m);
 void bind_score_map(nb::module_& m);
 void bind_tables(nb::module_& m);
@@ -62,9 +64,15 @@ nb::object array_of(std::vector<T>&& values, std::size_t n_columns = 0) {
   return nb::cast(nb::ndarray<nb::numpy, T>(owned->data(), {owned->size() / n_columns, n_columns}, owner));
 }
 
+// A packed forest and the arrays that it reads, kept alive.
+struct HeldPacked {
+  nb::object arrays;
+  PackedForest forest;
+};
+
 // The arrays of a forest, kept alive, and the view of them that the core works with.
 struct ForestArrays {
-  nb::object arrays;
+  nb::object arrays, packed;
   ForestView view;
 };
 

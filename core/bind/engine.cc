@@ -7,6 +7,10 @@
 #include <cmath>
 #include <string>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include "bind/one_row.h"
 
 namespace scurry {
@@ -36,8 +40,9 @@ std::span<const T> field(const nb::dict& arrays, const char* name) {
   return span_of(as_it_is<Array<T>>(arrays, name));
 }
 
-ForestArrays make_forest(const nb::dict& arrays, const nb::dict& header) {
+ForestArrays make_forest(const nb::dict& arrays, const nb::dict& header, nb::object packed) {
   ForestView view;
+  if (!packed.is_none()) view.packed = &nb::cast<const HeldPacked&>(packed).forest;
   view.tree_offset = field<std::int64_t>(arrays, "tree_offset");
   view.feature = field<std::int32_t>(arrays, "feature");
   view.threshold = field<double>(arrays, "threshold");
@@ -69,7 +74,14 @@ ForestArrays make_forest(const nb::dict& arrays, const nb::dict& header) {
                   {"identity", "logistic", "softmax", "logistic-each", "exp", "signed-square", "log1p-exp", "step"});
   view.link_scale = nb::cast<double>(header["link_scale"]);
   view.decision_threshold = nb::cast<double>(header["decision_threshold"]);
-  return {arrays, view};
+  return {arrays, std::move(packed), view};
+}
+
+// Returns what lowering has freed to the system: a process that predicts from a packed file has little else.
+void give_back_memory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 // `answer` is "label", "value" or "probabilities".
@@ -102,15 +114,19 @@ nb::object one_row(nb::handle self, const std::string& answer, nb::object labels
 
 void bind_engine(nb::module_& m) {
   nb::class_<ForestArrays>(m, "ForestArrays")
-      .def("__init__", [](ForestArrays* self, const nb::dict& arrays, const nb::dict& header) {
-        new (self) ForestArrays(make_forest(arrays, header));
-      });
+      .def(
+          "__init__",
+          [](ForestArrays* self, const nb::dict& arrays, const nb::dict& header, nb::object packed) {
+            new (self) ForestArrays(make_forest(arrays, header, std::move(packed)));
+          },
+          "arrays"_a, "header"_a, "packed"_a = nb::none());
   nb::class_<Engine>(m, "Engine")
       .def(
           "__init__",
           [](Engine* self, const ForestArrays& forest, const Array<std::int64_t>& classes, bool leaf_ids) {
             nb::gil_scoped_release release;
             new (self) Engine(forest.view, vector_of(classes), leaf_ids);
+            if (forest.view.packed != nullptr) give_back_memory();
           },
           "forest"_a, nb::kw_only(), "classes"_a, "leaf_ids"_a)
       .def("labels",

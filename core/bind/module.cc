@@ -16,6 +16,7 @@ NB_MODULE(_core, m) {
   scurry::bind_margins(m);
   scurry::bind_one_row(m);
   scurry::bind_orders(m);
+  scurry::bind_packed(m);
   scurry::bind_prefix(m);
   scurry::bind_score_map(m);
   scurry::bind_tables(m);

@@ -31,9 +31,16 @@ Missing missing_of(const ForestView& forest, std::size_t node) {
   return Missing::kNan;
 }
 
+// The next float below one that is not -inf. (nextafterf is a call, and every threshold is rounded.)
+float float_below(float x) {
+  if (x == 0.0f) return -std::numeric_limits<float>::denorm_min();
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  return std::bit_cast<float>(x > 0.0f ? bits - 1 : bits + 1);
+}
+
 float round_down(double x) {
   const float nearest = static_cast<float>(x);
-  return static_cast<double>(nearest) > x ? std::nextafterf(nearest, -std::numeric_limits<float>::infinity()) : nearest;
+  return static_cast<double>(nearest) > x ? float_below(nearest) : nearest;
 }
 
 // The key of the largest float that is not above a number.
@@ -93,9 +100,12 @@ void Columns::collect(const ForestView& forest, Sets sets) {
     if (sets == Sets::kCodes) return Entry(kCodes, feature, missing, -1, false);
     return Entry(kSet, feature, missing, forest.category_set[node], forest.default_left[node] != 0);
   };
+  // Splits of one column follow each other in a packed forest, and often in others: the tree is not searched for them.
+  auto last = index.end();
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     if (forest.left[node] < 0) continue;
-    index.try_emplace(entry_of(node), 0);
+    const auto entry = entry_of(node);
+    if (last == index.end() || last->first != entry) last = index.try_emplace(entry, 0).first;
     // Too many sets, or sets of too many codes: they would take more time and space than looking codes up.
     const std::int32_t set = sets == Sets::kColumns ? forest.category_set[node] : -1;
     if (set < 0) continue;
@@ -131,7 +141,9 @@ void Columns::collect(const ForestView& forest, Sets sets) {
   node_column_.assign(forest.n_nodes(), pad_);
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     if (forest.left[node] < 0) continue;
-    node_column_[node] = index.find(entry_of(node))->second;
+    const auto entry = entry_of(node);
+    if (last == index.end() || last->first != entry) last = index.find(entry);
+    node_column_[node] = last->second;
     columns_[node_column_[node]].is_read = true;
   }
 }

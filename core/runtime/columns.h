@@ -93,7 +93,7 @@ class Columns {
   bool is_marked(const ForestView& forest, std::size_t node) const {
     return columns_[node_column_[node]].mixed && forest.default_left[node] != 0;
   }
-  void forget_nodes() { node_column_ = {}; }
+  void forget_nodes() { std::vector<std::uint32_t>().swap(node_column_); }  // `= {}` would keep the memory
 
   // Writes keys[row * stride() + column] for rows [first, first + n). Returns whether a walk has to read marks. The
   // rows `ahead` of these are prefetched where that pays (0: none). Rows may be bytes if the forest takes them.

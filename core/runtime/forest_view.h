@@ -1,10 +1,16 @@
 // ForestView: pointers into the arrays of a forest that Python holds, valid while an Engine is built; RowsView
 // likewise.
+//
+// Arrays are read by entries. In a forest as Python has it, these are its nodes. In a packed one they are the rows of two
+// tables, distinct leaves and then distinct splits, and read_tree() says which entry each node of a tree has. So what is
+// derived from splits and leaves is derived once for each that is distinct.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+
+#include "packed/packed_forest.h"
 
 namespace scurry {
 
@@ -35,11 +41,26 @@ struct ForestView {
   Link link = Link::kIdentity;
   double link_scale = 1.0;
   double decision_threshold = 0.0;
+  const PackedForest* packed = nullptr;
 
   std::size_t n_trees() const { return tree_offset.size() - 1; }
-  std::size_t n_nodes() const { return feature.size(); }
+  std::size_t n_nodes() const { return feature.size(); }  // entries, if it is packed
   std::size_t n_outputs() const { return base_score.size(); }
 };
+
+// Reads the nodes of a tree, packed or not.
+inline void read_tree(const ForestView& forest, std::size_t tree, TreeNodes& out) {
+  if (forest.packed != nullptr) return forest.packed->read(tree, out);
+  const std::int64_t first = forest.tree_offset[tree];
+  out.resize(static_cast<std::size_t>(forest.tree_offset[tree + 1] - first));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::size_t node = static_cast<std::size_t>(first) + i;
+    const bool is_leaf = forest.left[node] < 0;
+    out.entry[i] = static_cast<std::uint32_t>(node);
+    out.left[i] = is_leaf ? 0 : static_cast<std::uint32_t>(forest.left[node] - first);
+    out.right[i] = is_leaf ? 0 : static_cast<std::uint32_t>(forest.right[node] - first);
+  }
+}
 
 // The rows of a matrix of floats, doubles or bytes (runtime/byte_rows.h), with any strides (in elements).
 struct RowsView {

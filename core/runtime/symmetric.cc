@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::size_t kMaxColumns = 4096;
 
-bool ask_the_same(const ForestView& forest, std::int32_t a, std::int32_t b) {
+bool ask_the_same(const ForestView& forest, std::uint32_t a, std::uint32_t b) {
+  if (a == b) return true;
   return forest.feature[a] == forest.feature[b] && forest.category_set[a] == forest.category_set[b] &&
          (forest.category_set[a] >= 0 || forest.threshold[a] == forest.threshold[b]) &&
          forest.default_left[a] == forest.default_left[b] && forest.missing[a] == forest.missing[b];
@@ -21,30 +22,32 @@ struct Symmetric::Lowering {
   const ForestView& forest;
   const Columns& columns;
   Symmetric& out;
-  std::vector<std::vector<std::int32_t>> questions;  // one node for each level of each tree, tree after tree
+  std::vector<std::vector<std::uint32_t>> questions;  // one entry for each level of each tree, tree after tree
+  TreeNodes nodes;
 
   // Reads a tree level by level. Returns whether it is symmetric.
   bool read(std::size_t tree, const std::vector<std::uint32_t>& payload_of_node) {
-    std::vector<std::int32_t> level{static_cast<std::int32_t>(forest.tree_offset[tree])};
-    std::vector<std::int32_t>& asked = questions.emplace_back();
-    while (forest.left[level[0]] >= 0) {
+    read_tree(forest, tree, nodes);
+    std::vector<std::uint32_t> level{0};
+    std::vector<std::uint32_t>& asked = questions.emplace_back();
+    while (nodes.left[level[0]] != 0) {
       if (asked.size() == kMaxDepth) return false;
-      asked.push_back(level[0]);
+      asked.push_back(nodes.entry[level[0]]);
       // The right children follow the left ones: the place of a node is then the number of the answers so far.
-      std::vector<std::int32_t> next;
-      for (const std::int32_t node : level) {
-        if (forest.left[node] < 0 || !ask_the_same(forest, node, level[0])) return false;
-        next.push_back(forest.left[node]);
+      std::vector<std::uint32_t> next;
+      for (const std::uint32_t node : level) {
+        if (nodes.left[node] == 0 || !ask_the_same(forest, nodes.entry[node], asked.back())) return false;
+        next.push_back(nodes.left[node]);
       }
-      for (const std::int32_t node : level) next.push_back(forest.right[node]);
+      for (const std::uint32_t node : level) next.push_back(nodes.right[node]);
       level.swap(next);
     }
-    for (const std::int32_t node : level) {
-      if (forest.left[node] >= 0) return false;
+    for (const std::uint32_t node : level) {
+      if (nodes.left[node] != 0) return false;
     }
     const auto depth = static_cast<std::uint32_t>(asked.size());
     out.trees_.push_back({0, depth, static_cast<std::uint32_t>(out.payloads_.size())});
-    for (const std::int32_t leaf : level) out.payloads_.push_back(payload_of_node[leaf]);
+    for (const std::uint32_t leaf : level) out.payloads_.push_back(payload_of_node[nodes.entry[leaf]]);
     return true;
   }
 
@@ -52,7 +55,7 @@ struct Symmetric::Lowering {
     std::vector<Question> all;
     for (std::size_t t = 0; t < questions.size(); ++t) {
       out.trees_[t].first_test = static_cast<std::uint32_t>(all.size());
-      for (const std::int32_t node : questions[t]) {
+      for (const std::uint32_t node : questions[t]) {
         Question asked{columns.column_of_node(node)};
         if (forest.category_set[node] >= 0) {
           const std::int64_t* words = &forest.category_offset[forest.category_set[node]];
@@ -91,7 +94,7 @@ std::optional<Symmetric> Symmetric::find(const ForestView& forest, const Columns
                                          const std::vector<std::uint32_t>& payload_of_node) {
   if (columns.has_mixed()) return std::nullopt;  // a missing value would need two ranks
   std::optional<Symmetric> found(std::in_place);
-  Lowering lowering{forest, columns, *found, {}};
+  Lowering lowering{forest, columns, *found, {}, {}};
   for (std::size_t tree = 0; tree < forest.n_trees(); ++tree) {
     if (!lowering.read(tree, payload_of_node)) return std::nullopt;
   }

@@ -42,7 +42,7 @@ struct Tree {
 
 // What the payload of a leaf means is up to the user of the trees.
 struct Leaves {
-  std::vector<std::uint32_t> payload_of_node;  // by the forest's node index; read at leaves only
+  std::vector<std::uint32_t> payload_of_node;  // by entry of the forest, see ForestView; read at leaves only
   bool mergeable = true;                       // equal siblings may become one leaf
   bool keep_origins = false;                   // Trees::take_origins() will be called
 };
@@ -67,8 +67,7 @@ class Trees {
 
  private:
   template <class Node>
-  void lower(const ForestView& forest, const Columns& columns, const Leaves& leaves,
-             const std::vector<std::uint8_t>& is_leaf, std::vector<Node>& nodes);
+  void lower(const ForestView& forest, const Columns& columns, const Leaves& leaves, std::vector<Node>& nodes);
 
   std::vector<NarrowNode> narrow_;
   std::vector<WideNode> wide_;

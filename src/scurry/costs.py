@@ -16,7 +16,7 @@ from scurry import _core
 from scurry.checks import check_instance, check_number, check_numbers
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.forest.storage import Container
+from scurry.forest.files.storage import Container
 
 _MAX_GROUPS = 1_000_000  # every number up to the largest is a group, used or not
 

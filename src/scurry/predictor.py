@@ -15,7 +15,7 @@ from scurry.checks import RandomState, check_count, check_instance
 from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, RowCall, as_rows, in_blocks, thread_count
-from scurry.forest.storage import digest, read_container, write_container
+from scurry.forest.files.storage import digest, read_container, write_container
 from scurry.formatting import align
 from scurry.importers import import_for
 from scurry.plan import Plan
@@ -543,13 +543,21 @@ class Predictor:
         ----------
         path : str or path
         """
-        write_container(path, "predictor", *self.forest.with_front(*self.to_parts()))
+        write_container(path, "predictor", *self.forest.with_front(*self.to_packed_parts()))
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a header for JSON and arrays, of the forest and of the plan."""
-        forest_header, forest_arrays = self.forest.to_parts()
+        return self._with_plan(*self.forest.to_parts())
+
+    def to_packed_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return a header for JSON and arrays, of the forest, packed, and of the plan."""
+        return self._with_plan(*self.forest.to_packed_parts())
+
+    def _with_plan(
+        self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]
+    ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         plan_header, plan_arrays = self.plan.to_parts()
-        return forest_header | {"plan": plan_header}, forest_arrays | plan_arrays
+        return header | {"plan": plan_header}, arrays | plan_arrays
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Predictor, (self.forest, self.plan)  # everything else is made anew at the first prediction

@@ -20,6 +20,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 import scurry
 from attack.findings import Findings
 from scurry.errors import ScurryError
+from scurry.forest.files.storage import container_bytes
 from support import ubjson_writer
 from support.anytime_oracle import anytime_of
 from support.mutations import changed_document, changed_lines, members, mutated, rewritten
@@ -72,6 +73,9 @@ def originals() -> dict[str, bytes]:
         folder = Path(name)
         for file, model in scurries.items():
             model.save(folder / file)
+        (folder / "plain.scurry").write_bytes(container_bytes("forest", *forest.to_parts()))
+        for path in GOLDEN.glob("format/v1-*.scurry"):  # version 1, which has to be read for ever
+            (folder / path.name).write_bytes(path.read_bytes())
         _visited().start_row({0: 1.0}).save(folder / "visit.scurry")
         boosted.booster_.save_model(folder / "lightgbm.txt")
         of_frame.booster_.save_model(folder / "categories.txt")
@@ -182,6 +186,7 @@ def _predict(path: Path) -> str:
         model.predict_proba(rows)
     if model is not forest:
         assert len(model.run(rows).scores) == len(rows)
+    assert len(forest.left) == len(forest.value) == forest.n_nodes  # packed trees can be unpacked
     return "accepted"
 
 

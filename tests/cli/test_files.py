@@ -62,7 +62,7 @@ def test_skops_types_that_are_not_trusted(fail, tmp_path):
     (tmp_path / "broken.skops").write_bytes(
         (tmp_path / "odd.skops").read_bytes().replace(b'"__class__"', b'"__clown__"')
     )
-    assert "broken.skops is not a readable skops file" in fail("inspect", tmp_path / "broken.skops")
+    assert "broken.skops is not readable by skops" in fail("inspect", tmp_path / "broken.skops")
 
 
 def test_a_model_without_names_takes_columns_as_they_come(run, fail, table, tmp_path):

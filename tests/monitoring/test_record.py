@@ -8,7 +8,7 @@ import pytest
 
 import scurry
 from scurry.errors import FormatError, InputError, MissingFileError
-from scurry.forest.storage import container_bytes, container_of
+from scurry.forest.files.storage import container_bytes, container_of
 from scurry.monitoring.draws import Draws
 from scurry.monitoring.record import KIND, Record
 from scurry.promises import Accuracy

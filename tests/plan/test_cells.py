@@ -8,7 +8,7 @@ import pytest
 import scurry
 from scurry import Forest, Plan, Predictor
 from scurry.errors import FormatError, InputError
-from scurry.forest.storage import write_container
+from scurry.forest.files.storage import write_container
 from scurry.plan import CellRule
 from support.bounded_forests import all_inputs, bounded_forest
 

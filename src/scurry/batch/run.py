@@ -25,7 +25,7 @@ from scurry.batch.watching import WatchedFiles, check_watch
 from scurry.checks import Progress, check_count
 from scurry.errors import FormatError, InputError, OutputError, ScurryError
 from scurry.forest import Forest, float_columns, text_columns, thread_count
-from scurry.forest.storage import replacing
+from scurry.forest.files.storage import replacing
 from scurry.monitoring import Watch
 from scurry.predictor import Predictor
 

@@ -15,7 +15,7 @@ from scurry.cascades.expensive import Expensive
 from scurry.checks import Progress, check_count, check_instance, check_progress, float_of
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
-from scurry.forest.storage import container_bytes, container_of, read_container, write_container
+from scurry.forest.files.storage import container_bytes, container_of, read_container, write_container
 from scurry.formatting import align, format_share
 from scurry.plan import Plan
 from scurry.predictor import Predictor
@@ -230,9 +230,9 @@ class Cascade:
         ----------
         path : str or path
         """
-        arrays = {"cheap": _as_bytes("predictor", *self.cheap.forest.with_front(*self.cheap.to_parts()))}
+        arrays = {"cheap": _as_bytes("predictor", *self.cheap.forest.with_front(*self.cheap.to_packed_parts()))}
         if self.router is not None:
-            arrays["router"] = _as_bytes("forest", *self.router.to_parts())
+            arrays["router"] = _as_bytes("forest", *self.router.to_packed_parts())
         certificate = None if self.certificate is None else self.certificate.to_json()
         write_container(path, "cascade", {"min_certainty": self.min_certainty, "certificate": certificate}, arrays)
 

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from scurry.compression.refit import refit
 from scurry.compression.sharing import share_counts, share_probabilities, share_thresholds, share_values
-from scurry.compression.size import id_bits, n_distinct_splits
+from scurry.compression.size import n_distinct_splits
 from scurry.compression.weakest_links import keep_share, keep_trees, split_levels
 from scurry.forest import Forest
+from scurry.forest.files.values import id_bits
 
 _MOST_BITS, _FEW_BITS, _LEAST_BITS = 15, 12, 8
 _RATIO, _LEAST_SHARE = 0.8, 0.004  # each candidate keeps so much of the nodes of the one before

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from scurry.checks import check_instance, check_number, check_numbers
-from scurry.compression.size import average_leaves
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
+from scurry.forest.files.values import average_leaves
 
 FloatArray = NDArray[np.float64]
 _N_STEPS = 12
@@ -80,7 +80,7 @@ def refit(forest: Forest, rows: Any, scores: FloatArray, *, ridge: float | None 
     if forest.is_classifier and forest.link == "identity" and forest.aggregation != "sum" and values.shape[1] > 1:
         values = np.maximum(values, 0.0)
         values /= values.sum(axis=1, keepdims=True)
-    return forest.replace(value=average_leaves(forest, values))
+    return forest.replace(value=average_leaves(forest, values, forest.cover))
 
 
 def _solve(leaves: NDArray[np.int32], wanted: FloatArray, ridge: float) -> tuple[NDArray[np.int32], FloatArray]:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.checks import check_count, check_instance
-from scurry.compression.size import add_up, average_leaves, leaf_counts
 from scurry.forest import Forest
+from scurry.forest.files.values import add_up, average_leaves, leaf_counts
 
 FloatArray = NDArray[np.float64]
 _N_ROUNDS = 12  # of Lloyd's algorithm

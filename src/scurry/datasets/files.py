@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry.errors import FormatError, require_extra
-from scurry.forest.storage import replacing
+from scurry.forest.files.storage import replacing
 
 UCI_URL = "https://archive.ics.uci.edu/static/public/{}/data.csv"
 _TIMEOUT_SECONDS = 60

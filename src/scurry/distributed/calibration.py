@@ -89,11 +89,12 @@ def early_exit(
     """
     forest = from_model(model)
     check_count("max_fit_rows", max_fit_rows)
-    if isinstance(text := options.get("promise"), str):
+    given: dict[str, Any] = {**options}
+    if isinstance(given.get("promise"), str):
         # The promise has the confidence.
-        confidence = options.pop("confidence", DEFAULT_CONFIDENCE)
-        options["promise"] = read_promise(text, forest.classes, confidence)
-    asked = ExitOptions(**options)  # type: ignore[arg-type]  # a text was read above
+        confidence = given.pop("confidence", DEFAULT_CONFIDENCE)
+        given["promise"] = read_promise(given["promise"], forest.classes, confidence)
+    asked = ExitOptions(**given)
     if asked.asked.NEEDS_LABELS:
         raise InputError(
             f"{type(asked.asked).__name__} compares answers with known labels, and files are read without theirs. Call "

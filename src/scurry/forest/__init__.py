@@ -1,8 +1,8 @@
 """Forest: what a trained model is, and the functions that turn any table into the rows it reads."""
 
+from scurry.forest.files.members import as_member
 from scurry.forest.forest import Forest
 from scurry.forest.front import Front, RawRows
-from scurry.forest.members import as_member
 from scurry.forest.one_row import RowCall
 from scurry.forest.rows import as_rows, as_value, columns_read, float_columns, in_blocks, text_columns, thread_count
 from scurry.forest.tables import Encoder, as_frame, count_rows, take_rows

@@ -5,8 +5,7 @@ Importers make it, algorithms read it, the native engine is lowered from it. Not
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
 from typing import Any, Self
@@ -15,39 +14,32 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry import _core
-from scurry.checks import check_flag, check_instance, float_of
-from scurry.errors import FormatError, InputError
+from scurry.checks import check_flag
+from scurry.errors import InputError
 from scurry.forest.cuts import cut_trees
+from scurry.forest.files.packed import Packed
+from scurry.forest.files.storage import container_bytes, container_of, write_container
+from scurry.forest.files.stored import StoredForest
+from scurry.forest.files.values import average_leaves
 from scurry.forest.front import Front, RawRows
-from scurry.forest.members import pack_members, unpack_members
 from scurry.forest.one_row import RowCall
 from scurry.forest.rows import as_rows, for_engine, in_blocks, thread_count
-from scurry.forest.storage import (
-    Container,
-    container_bytes,
-    container_of,
-    digest,
-    pack_values,
-    write_container,
-)
 from scurry.forest.structure import (
     ARRAYS,
     HEADER,
     NODE_ARRAYS,
     check_fields,
     fill_arrays,
-    freeze,
     join_trees,
 )
 from scurry.forest.tables import Encoder
-from scurry.forest.tree_answers import TreeAnswers
 from scurry.forest.wrappers import Wrapper
 
 # What a leaf holds in arrays that only splits read.
 _AT_LEAVES = {"feature": -1, "threshold": 0.0, "default_left": False, "missing": 0, "category_set": -1}
 
 
-class Forest(TreeAnswers):
+class Forest(StoredForest):
     """A tree ensemble as flat, read-only arrays over all trees.
 
     Nodes of tree ``t`` are ``tree_offset[t]:tree_offset[t + 1]``, its root first, children after their parent.
@@ -176,35 +168,37 @@ class Forest(TreeAnswers):
             "category_bits": category_bits,
         }
         self.__dict__.update(fill_arrays(given))
-        try:
-            self.n_features = operator.index(n_features)
-        except TypeError as error:
-            raise InputError(f"n_features must be a whole number, got {n_features!r}", argument="n_features") from error
-        self.classes = None if classes is None else freeze(classes, None, "classes")
-        self.aggregation, self.comparison = aggregation, comparison
-        self.input_dtype, self.score_dtype = input_dtype, score_dtype
-        self.integer_dtype = input_dtype if integer_dtype is None else integer_dtype
-        self.link, self.link_scale = link, float_of(link_scale)
-        self.label_from, self.decision_threshold = label_from, float_of(decision_threshold)
-        self.category_rounding, self.encode_numbers = category_rounding, check_flag("encode_numbers", encode_numbers)
-        if isinstance(feature_names, str):
-            raise InputError(f"feature_names must be a list of names, got {feature_names!r}", argument="feature_names")
-        self.feature_names = None if feature_names is None else tuple(map(str, feature_names))
-        known = {} if categories is None else categories
-        check_instance("categories", known, Mapping)
-        self.categories = {operator.index(f): freeze(values, None, f"categories[{f}]") for f, values in known.items()}
-        self.raw_rows, self.front, self.wrapper = raw_rows, front, wrapper
-        self.is_encoded = self.encode_numbers or front is not None
-        self.__dict__["_node_depth"] = check_fields(self)  # the last field: from here on nothing can be set
+        self._set_header(
+            n_features=n_features,
+            classes=classes,
+            aggregation=aggregation,
+            input_dtype=input_dtype,
+            score_dtype=score_dtype,
+            comparison=comparison,
+            link=link,
+            link_scale=link_scale,
+            label_from=label_from,
+            decision_threshold=decision_threshold,
+            category_rounding=category_rounding,
+            feature_names=feature_names,
+            categories=categories,
+            encode_numbers=encode_numbers,
+            integer_dtype=integer_dtype,
+            raw_rows=raw_rows,
+            front=front,
+            wrapper=wrapper,
+        )
+        self.__dict__["_node_depth"] = check_fields(self)
+        self._seal()
 
     def __setattr__(self, name: str, value: object) -> None:
-        if "_node_depth" in self.__dict__:
+        if "_is_sealed" in self.__dict__:
             raise AttributeError(f"a Forest is immutable; build a new one instead of setting {name!r}")
         super().__setattr__(name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The content of a file, checked as one. A front goes from process to process as it is.
-        return _received, (container_bytes("forest", *self.to_parts()), self.front)
+        return _received, (container_bytes("forest", *self.to_packed_parts()), self.front)
 
     def __deepcopy__(self, memo: object) -> Self:
         return self  # immutable: a copy would only take memory, and build its engine again
@@ -256,24 +250,22 @@ class Forest(TreeAnswers):
         )
 
     @cached_property
-    def digest(self) -> str:
-        """SHA-256 of everything a saved forest holds, as hex."""
-        return digest(*self.to_parts())
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of all arrays."""
-        return sum(self.__dict__[name].nbytes for name in ARRAYS)
-
-    @cached_property
     def engine(self) -> _core.Engine:
         """The native predictor of labels, probabilities and scores, built at its first use."""
-        whole = _core.Engine(self.arrays, classes=self.engine_labels, leaf_ids=False)
+        whole = _core.Engine(self._lowered_from, classes=self.engine_labels, leaf_ids=False)
         cut = cut_trees(self) if whole.loop == "walked" else None
         if cut is None:
             return whole
         parts = _core.Engine(self.replace(**cut).arrays, classes=self.engine_labels, leaf_ids=False)
         return parts if parts.loop == "sliced" else whole
+
+    @property
+    def _lowered_from(self) -> _core.ForestArrays:
+        packed: Packed | None = self.__dict__.get("_packed")
+        if packed is None:
+            return self.arrays
+        # Distinct splits and leaves are lowered once, however many nodes have them.
+        return _core.ForestArrays(packed.entries(), self._header_of_core, packed.native)
 
     @cached_property
     def leaf_engine(self) -> _core.Engine:
@@ -293,8 +285,11 @@ class Forest(TreeAnswers):
     @cached_property
     def arrays(self) -> _core.ForestArrays:
         """The forest as the native core reads it."""
-        header = {name: getattr(self, name) for name in HEADER} | {"n_classes": self.n_classes}
-        return _core.ForestArrays({name: self.__dict__[name] for name in ARRAYS}, header)
+        return _core.ForestArrays({name: getattr(self, name) for name in ARRAYS}, self._header_of_core)
+
+    @property
+    def _header_of_core(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in HEADER} | {"n_classes": self.n_classes}
 
     def encoder(self, X: Any) -> Encoder:
         """Return a function that turns tables like `X` into the matrix that this forest reads.
@@ -520,8 +515,8 @@ class Forest(TreeAnswers):
             own["integer_dtype"] = self.integer_dtype
         return type(self)(**own | fields)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the forest to a ``.scurry`` file that executes nothing when loaded.
+    def save(self, path: str | PathLike[str], *, inner_values: bool = True) -> None:
+        """Write the forest to a packed ``.scurry`` file that executes nothing when loaded.
 
         A front is stored by skops; a file with types that skops does not trust is loaded by
         ``scurry.load(path, trusted=[…])``.
@@ -529,8 +524,20 @@ class Forest(TreeAnswers):
         Parameters
         ----------
         path : str or path
+        inner_values : bool, default True
+            Whether values of inner nodes, and covers, are kept as they are. Only `scurry.anytime`, `scurry.prune` and
+            `scurry.compress` read them. With False, inner nodes have the mean of their leaves, and covers are not
+            known, which takes no bytes: it halves the file of a boosted model. Random forests whose file has counts of
+            training rows keep everything, because it takes no bytes either.
         """
-        write_container(path, "forest", *self.with_front(*self.to_parts()))
+        kept = self if check_flag("inner_values", inner_values) else self._with_means_of_leaves()
+        write_container(path, "forest", *self.with_front(*kept.to_packed_parts()))
+
+    def _with_means_of_leaves(self) -> Self:
+        if self.to_packed_parts()[0].get("packed", {}).get("cover") == "counts":
+            return self
+        unknown = np.full(self.n_nodes, np.nan)
+        return self.replace(value=average_leaves(self, self.value, unknown), cover=unknown)
 
     def with_front(
         self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]
@@ -568,53 +575,6 @@ class Forest(TreeAnswers):
         if not self.wrapper.adds_up:
             self.refuse_wrapper(purpose)
         return self.replace(wrapper=None)
-
-    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the forest as a JSON header and named arrays."""
-        header = {name: getattr(self, name) for name in HEADER} | {
-            "feature_names": self.feature_names,
-            "classes": None if self.classes is None else pack_values(self.classes),
-            "categories": {str(f): pack_values(values) for f, values in self.categories.items()},
-        }
-        if self.integer_dtype != self.input_dtype:  # only then, so that other forests keep their digest
-            header["integer_dtype"] = self.integer_dtype
-        if self.raw_rows is not None:
-            header["raw_rows"] = self.raw_rows.to_json()
-        arrays = {name: getattr(self, name) for name in ARRAYS}
-        if self.wrapper is not None:
-            header["wrapper"], of_members = pack_members(self.wrapper)
-            arrays |= of_members
-        return header, arrays
-
-    @classmethod
-    def from_container(cls, container: Container, trusted: Collection[str] = ()) -> Self:
-        """Return the forest of a ``.scurry`` file, be it saved alone or with a plan.
-
-        `trusted` are types of a front to trust besides those that skops trusts.
-        """
-        with container.reading("forest"):
-            classes, names = container.field("classes", dict | None), container.field("feature_names", list | None)
-            if names is not None and not all(isinstance(name, str) for name in names):
-                raise FormatError("feature_names must be texts")
-            packed = container.field("categories", dict) | ({} if classes is None else {"classes": classes})
-            values = container.values(packed)
-            fields: dict[str, Any] = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
-            fields |= {name: container.field(name, kind) for name, kind in HEADER.items()}
-            return cls(
-                **fields,
-                wrapper=unpack_members(container, fields, cls),
-                integer_dtype=container.field("integer_dtype", str) if "integer_dtype" in container.header else None,
-                raw_rows=RawRows.from_json(container.header["raw_rows"]) if "raw_rows" in container.header else None,
-                front=(
-                    Front.from_parts(container.header["front"], container.array("front", np.uint8), trusted)
-                    if "front" in container.header
-                    else None
-                ),
-                feature_names=names,
-                classes=values.pop("classes", None),
-                # -1 is no feature: the checks refuse it by their own message.
-                categories={int(f) if f.isdecimal() and len(f) < 11 else -1: one for f, one in values.items()},
-            )
 
 
 def _received(data: bytes, front: Front | None = None) -> Forest:

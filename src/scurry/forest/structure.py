@@ -107,7 +107,12 @@ class ForestFields:
     @property
     def n_nodes(self) -> int:
         """Number of nodes over all trees, leaves included."""
-        return len(self.feature)
+        return int(self.tree_offset[-1])
+
+    @property
+    def n_columns(self) -> int:
+        """Number of values of a node: one for each output, or 1 if each tree serves a single one."""
+        return int(self.value.shape[1])
 
     @property
     def n_outputs(self) -> int:
@@ -140,7 +145,7 @@ class ForestFields:
     @property
     def node_depth(self) -> NDArray[np.int32]:
         """Edges from the root to each node, shape (n_nodes,)."""
-        depth: NDArray[np.int32] = self.__dict__["_node_depth"]
+        depth: NDArray[np.int32] = getattr(self, "_node_depth")  # noqa: B009
         return depth
 
     @cached_property
@@ -322,22 +327,44 @@ def check_fields(forest: ForestFields) -> NDArray[np.int32]:
 
     The native core trusts what has passed here: it follows indices without looking at them again.
     """
+    _check_shapes(forest)
+    check_header(forest)
+    inner = forest.left >= 0
+    _check_nodes(forest, inner)
+    sets, n_sets = forest.category_set[inner], len(forest.category_offset) - 1
+    if len(sets) and (sets.min() < -1 or sets.max() >= n_sets):
+        raise InputError(f"category_set must be -1 or name one of the {n_sets} sets")
+    if forest.wrapper is not None:
+        forest.wrapper.check(forest)
+    return _node_depths(forest, inner)
+
+
+class Expanded:
+    """An array of a packed forest, expanded with all others when one of them is first asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, forest: Any, _: object = None) -> Any:
+        """Return the array; once it is there, Python finds it in the forest itself and does not ask here."""
+        return self if forest is None else forest.expand()[self._name]
+
+
+def check_header(forest: ForestFields) -> None:
+    """Check what does not depend on single nodes."""
     for name, allowed in CHOICES.items():
         check_choice(name, getattr(forest, name), allowed)
     check_choice("integer_dtype", forest.integer_dtype, CHOICES["input_dtype"])
-    _check_shapes(forest)
+    _check_lists(forest)
     _check_header(forest)
-    inner = forest.left >= 0
-    _check_nodes(forest, inner)
-    _check_categories(forest, inner)
-    return _node_depths(forest, inner)
+    _check_sets(forest)
 
 
 def _check_shapes(forest: ForestFields) -> None:
     offset = forest.tree_offset
     if offset.ndim != 1 or len(offset) < 2:
         raise InputError("tree_offset must have n_trees + 1 entries and at least one tree")
-    n_nodes, n_trees = forest.feature.size, len(offset) - 1
+    n_nodes = forest.feature.size
     if n_nodes > MAX_NODES:
         raise InputError(f"a forest can have at most {MAX_NODES} nodes, got {n_nodes}")
     if offset[0] != 0 or offset[-1] != n_nodes or (np.diff(offset) <= 0).any():
@@ -347,6 +374,10 @@ def _check_shapes(forest: ForestFields) -> None:
             raise InputError(f"{name} has shape {getattr(forest, name).shape}, expected ({n_nodes},)")
     if forest.value.ndim != 2 or forest.value.shape[0] != n_nodes or forest.value.shape[1] < 1:
         raise InputError(f"value has shape {forest.value.shape}, expected ({n_nodes}, n_outputs)")
+
+
+def _check_lists(forest: ForestFields) -> None:
+    n_trees = forest.n_trees
     if forest.tree_output.shape != (n_trees,):
         raise InputError(f"tree_output has shape {forest.tree_output.shape}, expected ({n_trees},)")
     if forest.base_score.ndim != 1 or len(forest.base_score) < 1:
@@ -365,7 +396,7 @@ def _check_header(forest: ForestFields) -> None:
             "times: columns of a table are found by name",
             argument="feature_names",
         )
-    n_outputs, n_columns, output = len(forest.base_score), forest.value.shape[1], forest.tree_output
+    n_outputs, n_columns, output = len(forest.base_score), forest.n_columns, forest.tree_output
     if (output >= 0).any():
         if (output < 0).any() or output.max() >= n_outputs or n_columns != 1:
             raise InputError("tree_output must name an output for every tree, and value then has one column")
@@ -428,7 +459,7 @@ def _check_nodes(forest: ForestFields, inner: NDArray[np.bool_]) -> None:
         raise InputError("cover must not be negative")
 
 
-def _check_categories(forest: ForestFields, inner: NDArray[np.bool_]) -> None:
+def _check_sets(forest: ForestFields) -> None:
     offset, bits = forest.category_offset, forest.category_bits
     if offset.ndim != 1 or bits.ndim != 1 or len(offset) < 1:
         raise InputError(f"category_offset and category_bits must be lists, got {offset.shape} and {bits.shape}")
@@ -436,9 +467,6 @@ def _check_categories(forest: ForestFields, inner: NDArray[np.bool_]) -> None:
         raise InputError("category_offset must rise from 0 to the length of category_bits")
     if np.diff(offset).max(initial=0) > MAX_CATEGORY_WORDS:
         raise InputError(f"a category set has categories above {32 * MAX_CATEGORY_WORDS - 1}")
-    sets = forest.category_set[inner]
-    if len(sets) and (sets.min() < -1 or sets.max() >= len(offset) - 1):
-        raise InputError(f"category_set must be -1 or name one of the {len(offset) - 1} sets")
     outside = [f for f in forest.categories if not 0 <= f < forest.n_features]
     if outside:
         raise InputError(f"categories names feature {outside[0]} of {forest.n_features}")
@@ -449,7 +477,6 @@ def _check_categories(forest: ForestFields, inner: NDArray[np.bool_]) -> None:
         check_instance("front", forest.front, Front)
     if forest.wrapper is not None:
         check_instance("wrapper", forest.wrapper, Wrapper)
-        forest.wrapper.check(forest)
 
 
 def _node_depths(forest: ForestFields, inner: NDArray[np.bool_]) -> NDArray[np.int32]:

@@ -200,7 +200,7 @@ class TreeAnswers(ForestFields, ABC):
         """Whether the votes of all trees count alike. Where leaves are added up, each has a weight of its own."""
         if self.wrapper is not None and self.wrapper.decides:
             return False
-        return self.is_classifier and self.value.shape[1] == self.n_classes and self.aggregation != "sum"
+        return self.is_classifier and self.n_columns == self.n_classes and self.aggregation != "sum"
 
     @property
     def has_probabilities(self) -> bool:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scurry.checks import check_choice, check_instance
 from scurry.errors import FormatError, InputError, MissingDependencyError, UnsupportedModelError
 from scurry.forest import Forest, as_frame
-from scurry.forest.storage import read_container
+from scurry.forest.files.storage import read_container
 from scurry.importers.outputs import Outputs, choose_output, import_outputs
 
 _ACCEPTED = (

@@ -199,7 +199,7 @@ def _compare(
     return Drift(name, distance, limit, text)
 
 
-def _name_categories(codes: NDArray[np.float64], categories: Any) -> str:
+def _name_categories(codes: NDArray[np.float64], categories: Sequence[Any] | NDArray[Any]) -> str:
     """Return the categories that these codes stand for as a text, the most frequent first."""
     found, counts = np.unique(codes, return_counts=True)
     is_known = (found >= 0) & (found < len(categories))

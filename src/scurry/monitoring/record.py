@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import FormatError, InputError
-from scurry.forest.storage import Container, pack_values, read_container, unpack_values, write_container
+from scurry.forest.files.storage import Container, pack_values, read_container, unpack_values, write_container
 from scurry.monitoring.betting import EPOCH, Counts, Part
 from scurry.promises import Promise
 

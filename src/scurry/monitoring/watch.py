@@ -16,7 +16,7 @@ from scurry.cascades import Cascade
 from scurry.checks import RandomState, check_confidence, check_count, check_instance, draw_seed, is_number
 from scurry.errors import InputError, warn
 from scurry.forest import as_rows, in_blocks
-from scurry.forest.storage import container_bytes, container_of
+from scurry.forest.files.storage import container_bytes, container_of
 from scurry.monitoring.counting import Counting
 from scurry.monitoring.explain import Explanation, explain
 from scurry.monitoring.recalibrate import find_active, recalibrate

@@ -12,7 +12,7 @@ from scurry.checks import check_instance
 from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
-from scurry.forest.storage import Container
+from scurry.forest.files.storage import Container
 from scurry.plan.cells import CellRule
 from scurry.plan.ranks import TopKRule
 from scurry.plan.rules import ExitRule, LeaderRule, StepRule, StopRule, SumRule

@@ -171,7 +171,7 @@ class SumRule(StopRule):
     def _check_sums(self, forest: Forest, values: NDArray[np.float64], start: NDArray[np.float64]) -> None:
         """Raise an error unless all sums of leaves' `values` fit 32 bits, whatever the order of the trees."""
         if self.kind == "votes":
-            if forest.value.shape[1] != forest.n_classes:
+            if forest.n_columns != forest.n_classes:
                 raise InputError("the plan counts votes, and a tree of this forest has no vote for every class")
             return
         with np.errstate(over="ignore"):

@@ -207,8 +207,8 @@ class Recall(Promise):
         found = _RECALL.fullmatch(text)
         if found is None:
             return None
-        others: dict[str, Any] = {} if found[3] is None else {"max_changed": read_rate(found[3])}
-        return cls(find_class(found[1], classes), read_rate(found[2]), **others)
+        asked = cls(find_class(found[1], classes), read_rate(found[2]))
+        return asked if found[3] is None else replace(asked, max_changed=read_rate(found[3]))
 
 
 def find_class(name: str, classes: Iterable[Any]) -> Any:

@@ -20,7 +20,7 @@ from scurry.forest import Forest, as_rows
 
 def adds_scores(forest: Forest) -> bool:
     """Return whether nodes have scores instead of class shares: regressors and boosted models."""
-    return not forest.is_classifier or forest.aggregation == "sum" or forest.value.shape[1] != forest.n_classes
+    return not forest.is_classifier or forest.aggregation == "sum" or forest.n_columns != forest.n_classes
 
 
 def with_mean_scores(forest: Forest, rows: NDArray[Any] | None = None) -> tuple[Forest, NDArray[np.float64]]:

@@ -314,7 +314,7 @@ class PruningPath:
             raise InputError("give a promise or a budget, not both; a promise has its budget", argument="promise")
         asked = read_promise(promise)
         if not isinstance(asked, Cost):
-            raise InputError(f"a pruning promises scurry.promises.Cost(max_cost), got {promise!r}", argument="promise")
+            raise InputError(f"a pruning promises scurry.promises.Cost(max_cost), got {asked!r}", argument="promise")
         return certify_cost(self._candidates(asked), asked, X_cal, self.problem.costs, self.validation, self.method)
 
     def _candidates(self, promise: Cost) -> list[Candidate]:

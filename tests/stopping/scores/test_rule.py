@@ -5,7 +5,7 @@ import pytest
 
 import scurry.stopping
 from scurry.errors import FormatError, InputError
-from scurry.forest.storage import read_container, write_container
+from scurry.forest.files.storage import read_container, write_container
 from scurry.stopping import MarginFit, fan, multiclass_qwyc, qwyc
 from support.margin_oracle import normal_scores
 

@@ -17,7 +17,7 @@ from xgboost import XGBClassifier
 
 import scurry
 from scurry.errors import FormatError, InputError
-from scurry.forest.storage import write_container
+from scurry.forest.files.storage import write_container
 from scurry.plan import ScoreMap
 from scurry.runners import stops_of
 from scurry.verbs.planners import score_maps

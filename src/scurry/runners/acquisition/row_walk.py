@@ -18,7 +18,7 @@ from scurry.checks import check_choice, check_number
 from scurry.costs import FeatureCosts
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.forest.storage import digest
+from scurry.forest.files.storage import digest
 from scurry.forest.tables import CodedRows
 from scurry.plan import Plan, StepRule
 from scurry.runners import runner_of

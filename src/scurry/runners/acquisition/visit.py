@@ -17,7 +17,7 @@ from scurry.checks import check_count
 from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, as_value
-from scurry.forest.storage import Container, read_container, write_container
+from scurry.forest.files.storage import Container, read_container, write_container
 from scurry.formatting import format_share
 from scurry.runners.acquisition.known import find_feature
 from scurry.runners.acquisition.ledger import Purchase

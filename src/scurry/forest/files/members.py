@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scurry import _core
 from scurry.errors import FormatError
-from scurry.forest.storage import Container
+from scurry.forest.files.storage import Container
+from scurry.forest.files.values import id_bits
 from scurry.forest.structure import HEADER, NODE_ARRAYS
 from scurry.forest.wrappers import Wrapper
 
@@ -33,12 +35,20 @@ def as_member(forest: Any, classes: ArrayLike | None) -> Any:
     return forest.replace(**_READS, classes=None if classes is None else np.asarray(classes, np.int64))
 
 
-def pack_members(wrapper: Wrapper) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return a wrapper as JSON, and the arrays of its members."""
+def pack_members(wrapper: Wrapper, packed: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return a wrapper as JSON, and the arrays of its members; packed, their values are numbers in a table."""
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in _OWN}
-    packed = _pack(wrapper, parts)
+    header = _pack(wrapper, parts)
+    if not wrapper.members:
+        return header, {}
     arrays = {f"member_{name}": np.concatenate([np.empty(0, _OWN[name]), *parts[name]]) for name in _OWN}
-    return packed, arrays if wrapper.members else {}
+    if packed:
+        values = arrays.pop("member_value")
+        ids, first = _core.distinct_rows(values.view(np.uint8).reshape(len(values), values.itemsize))
+        arrays["member_value_table"] = values[first]
+        arrays["member_value_id"] = _core.pack_bits(ids, id_bits(len(first)))
+        header["n_values"] = len(values)
+    return header, arrays
 
 
 def _pack(wrapper: Wrapper, parts: dict[str, list[NDArray[Any]]]) -> dict[str, Any]:
@@ -63,11 +73,27 @@ def unpack_members(
         return None
     stored = container.field("wrapper", dict)
     has_members = isinstance(stored.get("members"), list) and len(stored["members"]) > 0
-    parts = {name: container.array(f"member_{name}", _OWN[name]) for name in _OWN} if has_members else {}
+    parts = {name: container.array(f"member_{name}", _OWN[name]) for name in _own(container)} if has_members else {}
     try:
+        if has_members and "member_value_table" in container:
+            parts["value"] = _values(container, int(stored.pop("n_values")))
         return _Reader(parts, build).wrapper(stored, arrays)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, RecursionError) as error:
         raise FormatError(f"its wrapper is not one that scurry writes: {error}") from error
+
+
+def _own(container: Container) -> list[str]:
+    return [name for name in _OWN if name != "value" or "member_value_table" not in container]
+
+
+def _values(container: Container, n: int) -> NDArray[np.float64]:
+    table, packed = (
+        container.packed_array(f"member_value_{n}", t, 1) for n, t in (("table", ("<f8",)), ("id", ("|u1",)))
+    )
+    ids = _core.unpack_bits(packed, n, id_bits(len(table)))
+    if len(ids) and ids.max() >= len(table):
+        raise FormatError("its members have values that are not in their table")
+    return np.asarray(table[ids])
 
 
 class _Reader:

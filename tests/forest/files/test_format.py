@@ -1,7 +1,7 @@
 """Files of every version stay readable, and docs/format.md says enough to read them.
 
-``python tests/test_format.py FOLDER`` writes the files of the present version. Once a version is released its files in
-tests/golden/format never change.
+``python tests/forest/files/test_format.py FOLDER`` writes the files of the present version. Once a version is
+released its files in tests/golden/format never change.
 """
 
 import json
@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 import scurry
-from scurry.forest.storage import FORMAT_VERSION
+from scurry.forest.files.storage import FORMAT_VERSION
+from support import packed_reader
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "format"
+GOLDEN = Path(__file__).parents[2] / "golden" / "format"
 FILES = sorted(GOLDEN.glob("*.scurry"))
 KINDS = ("forest", "exit-votes", "exit-scores", "exit-pieces", "leader", "sentinels", "top-k", "anytime", "wrapped")
 
@@ -159,7 +160,7 @@ def test_old_files_answer_as_they_did(path):
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in FILES if path.stem not in ("v1-anytime", "v1-top-k")], ids=lambda path: path.stem
+    "path", [path for path in FILES if path.stem[3:] not in ("anytime", "top-k")], ids=lambda path: path.stem
 )
 def test_probabilities_of_old_files_agree_with_their_labels(path):
     """Files of early exits without a score map: what trees not evaluated give on average is added."""
@@ -183,8 +184,12 @@ def members(data: bytes) -> dict[str, bytes]:
     found, at = {}, 0
     while data[at : at + 4] == b"PK\x03\x04":
         version, flags, method, stamp, crc, size, again, n, e = struct.unpack_from("<HHHIIIIHH", data, at + 4)
-        assert (version, flags, method, stamp, size, e) == (20, 0, 0, 0x210000, again, 0)
-        name, start = data[at + 30 : at + 30 + n].decode("ascii"), at + 30 + n
+        assert (version, flags, method, stamp, size) == (20, 0, 0, 0x210000, again)
+        name, start = data[at + 30 : at + 30 + n].decode("ascii"), at + 30 + n + e
+        if e:
+            padding = data[at + 30 + n : start]
+            assert padding == b"\x35\xd9" + (e - 4).to_bytes(2, "little") + bytes(e - 4)
+            assert start % 64 == 0
         found[name], at = data[start : start + size], start + size
         assert zlib.crc32(found[name]) == crc
     assert data[at : at + 4] == b"PK\x01\x02"
@@ -211,9 +216,17 @@ def test_the_page_says_enough_to_read_them(path):
     assert list(arrays) == manifest["arrays"] == sorted(arrays)
     loaded, header = scurry.load(path), manifest["header"]
     forest = loaded if manifest["kind"] == "forest" else loaded.forest
+    page = (Path(__file__).parents[3] / "docs" / "format.md").read_text(encoding="utf-8")
+    for name in (*arrays, *header, *manifest, *(header.get("plan", {}).get("stop") or {}), *header.get("packed", {})):
+        assert f"`{name}`" in page or f"`{name.partition('_')[0]}_…`" in page, f"{name} is not documented"
+    assert ("layout" in header) == (manifest["version"] > 1)
+    if header.get("layout") == "packed":
+        arrays = unpacked(header, arrays)
     for name, values in arrays.items():
         if name == "plan_order":
             ours = loaded.plan.order
+        elif name.startswith("score_"):
+            ours = getattr(loaded.plan.score_map, name.removeprefix("score_"))
         elif name.startswith("member_"):
             of_members = [getattr(member, name.removeprefix("member_")).ravel() for member in forest.wrapper.members]
             ours = np.concatenate(of_members)
@@ -224,13 +237,24 @@ def test_the_page_says_enough_to_read_them(path):
     assert (forest.classes is None and header["classes"] is None) or (
         forest.classes.tolist() == header["classes"]["items"]
     )
-    page = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
-    for name in (*arrays, *header, *manifest, *(header.get("plan", {}).get("stop") or {})):
-        assert f"`{name}`" in page, f"{name} is not documented"
+
+
+def unpacked(header: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What docs/format.md says of a packed forest, taken literally."""
+    others = {
+        name: values for name, values in arrays.items() if name.startswith(("plan_", "stop_", "member_", "score_"))
+    }
+    if "member_value_table" in others:
+        table = others.pop("member_value_table")
+        ids = packed_reader.numbers(
+            others.pop("member_value_id"), header["wrapper"]["n_values"], packed_reader.bits(len(table))
+        )
+        others["member_value"] = table[ids]
+    return packed_reader.read(header, arrays) | others
 
 
 def test_the_page_is_about_the_present_version():
-    page = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "format.md").read_text(encoding="utf-8")
     assert f"This is **version {FORMAT_VERSION}**" in page
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from scurry import Forest, from_model, load
 from scurry.errors import FormatError, InputError, OutputError, ScurryError
-from scurry.forest import storage
-from scurry.forest.storage import read_container
+from scurry.forest.files import storage
+from scurry.forest.files.storage import read_container
 from support.mutations import members, mutated, rewritten
 
 STUMP = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
@@ -23,10 +23,14 @@ STUMP = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], 
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    path = tmp_path_factory.mktemp("saved") / "stump.scurry"
-    Forest.from_trees([STUMP], classes=["no", "yes"]).save(path)
-    return path.read_bytes()
+def saved():
+    """A forest as version 1 has it, one number for each node, which version 2 may have too."""
+    return storage.container_bytes("forest", *Forest.from_trees([STUMP], classes=["no", "yes"]).to_parts())
+
+
+@pytest.fixture(scope="module")
+def packed():
+    return storage.container_bytes("forest", *Forest.from_trees([STUMP], classes=["no", "yes"]).to_packed_parts())
 
 
 def manifest(data: bytes, **changes) -> bytes:
@@ -60,9 +64,18 @@ def test_round_trip_through_from_model(saved, tmp_path):
     assert from_model(str(path)).digest == load(path).digest
 
 
-def test_same_forest_same_bytes(saved, tmp_path):
+def test_same_forest_same_bytes(packed, tmp_path):
     Forest.from_trees([STUMP], classes=["no", "yes"]).save(tmp_path / "again.scurry")
-    assert (tmp_path / "again.scurry").read_bytes() == saved
+    assert (tmp_path / "again.scurry").read_bytes() == packed
+
+
+def test_contents_begin_at_multiples_of_64(saved, packed):
+    for data in (saved, packed):
+        for name, content in members(data).items():
+            start = data.index(content)
+            assert start % 64 == 0, name
+            if name.endswith(".npy"):
+                assert (start + 10 + int.from_bytes(content[8:10], "little")) % 64 == 0, name
 
 
 def test_failed_save_leaves_the_old_file(saved, tmp_path):
@@ -90,9 +103,9 @@ def test_who_reads_the_old_file_goes_on_reading_it(saved, tmp_path):
 def test_members_that_share_their_bytes(saved):
     """A small file could claim much memory. Newer versions of zipfile refuse such a file before its sizes are added."""
     with zipfile.ZipFile(io.BytesIO(saved)) as archive:
-        assert storage._read(archive, len(saved))[0] == "forest"
+        assert storage._read(archive, memoryview(saved))[0] == "forest"
         with pytest.raises(FormatError, match="claim more bytes than the file has"):
-            storage._read(archive, sum(member.file_size for member in archive.infolist()) - 1)
+            storage._read(archive, memoryview(saved)[: sum(member.file_size for member in archive.infolist()) - 1])
 
 
 def test_new_files_have_the_usual_permissions(tmp_path, monkeypatch):
@@ -122,9 +135,9 @@ def test_labels_that_are_objects_of_numpy(tmp_path):
         Forest.from_trees([STUMP], classes=[1.0, np.nan]).save(tmp_path / "f.scurry")
 
 
-def test_every_truncation(saved, tmp_path):
-    for length in range(0, len(saved), 7):
-        refused(tmp_path, saved[:length])
+def test_every_truncation(packed, tmp_path):
+    for length in range(0, len(packed), 11):
+        refused(tmp_path, packed[:length])
 
 
 def test_lies_of_all_kinds(saved, tmp_path):
@@ -189,18 +202,22 @@ def load_mutated(saved: bytes, seed: int, path) -> None:
     )
     if rows is not None:
         forest.predict(rows)
+    assert len(forest.left) == len(forest.value) == forest.n_nodes  # what was accepted can be unpacked
 
 
-@settings(max_examples=400, deadline=None)
+@pytest.mark.parametrize("layout", ["saved", "packed"])
+@settings(max_examples=250, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_mutations(saved, seed, tmp_path_factory):
-    load_mutated(saved, seed, tmp_path_factory.getbasetemp() / "mutated.scurry")
+def test_mutations(layout, seed, tmp_path_factory, request):
+    load_mutated(request.getfixturevalue(layout), seed, tmp_path_factory.getbasetemp() / "mutated.scurry")
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_mutations(saved, tmp_path):
+@pytest.mark.parametrize("layout", ["saved", "packed"])
+def test_a_hundred_thousand_mutations(layout, tmp_path, request):
+    data = request.getfixturevalue(layout)
     for seed in range(100_000):
-        load_mutated(saved, seed, tmp_path / "mutated.scurry")
+        load_mutated(data, seed, tmp_path / "mutated.scurry")
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     assert peak_bytes < 2 * 2**30
 

@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import math
+import mmap
 import os
 import re
 import stat
@@ -30,7 +31,7 @@ from numpy.typing import NDArray
 
 from scurry.errors import FormatError, InputError, MissingFileError, OutputError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 MAX_MEMBERS = 256  # several times what any kind of file has; more would only slow down reading a hostile one
 _MAX_MANIFEST_BYTES = 64 * 2**20
@@ -48,10 +49,15 @@ _SOME_JSON = re.compile(rb'(?:[^"]++|"(?:[^"\\]|\\.)*+"){1,4000}+', re.DOTALL)
 _MAX_BYTES_WITH_BRACKETS = 4 * 2**20
 # A double holds whole numbers up to 2**53; what is larger, or longer than any number we write, is no field of ours.
 _MAX_NUMBER = 2.0**1023
+_MAPPED_FROM = 2**16  # smaller files are read at once
+# On Windows, a file that is mapped cannot be replaced.
+_CAN_MAP = os.name == "posix"
+_ALIGNMENT, _BYTES_OF_A_MEMBER = 64, 30
+_PADDING = b"\x35\xd9"  # the extra field by which zipalign pads members
 _TIMESTAMP = (1980, 1, 1, 0, 0, 0)  # always the same, so that equal content gives equal files
 # Version 1.0 of the .npy format exactly as numpy writes it for these types; anything else raises an error unparsed.
 _NPY_HEADER = re.compile(
-    rb"\x93NUMPY\x01\x00..\{'descr': '(?P<dtype>\|[bu]1|<[fiu][48])', 'fortran_order': False, "
+    rb"\x93NUMPY\x01\x00..\{'descr': '(?P<dtype>\|[bu]1|<u2|<[fiu][48])', 'fortran_order': False, "
     rb"'shape': \((?P<shape>(?:\d{1,18},? ?){0,4})\), \} *\n",
     re.DOTALL,
 )
@@ -64,7 +70,7 @@ class Container:
         self, path: str, n_bytes: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]
     ) -> None:
         self.path, self.kind, self.header, self._arrays = path, kind, header, arrays
-        self._n_bytes = n_bytes
+        self.n_bytes = n_bytes
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
@@ -89,6 +95,16 @@ class Container:
             )
         return array
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._arrays
+
+    def packed_array(self, name: str, dtypes: tuple[str, ...], ndim: int) -> NDArray[Any]:
+        """Return the array `name`, which must have one of `dtypes` and `ndim` dimensions."""
+        array = self._arrays.get(name)
+        if array is None or array.dtype.str not in dtypes or array.ndim != ndim:
+            raise FormatError(f"array {name!r} is missing, or not of type {' or '.join(dtypes)} and {ndim} dimensions")
+        return array
+
     def field(self, name: str, kind: type | UnionType) -> Any:
         """Return the header's entry `name`, which must be a `kind`."""
         value = self.header.get(name)
@@ -102,7 +118,7 @@ class Container:
 
     def values(self, packed: dict[str, Any]) -> dict[str, NDArray[Any]]:
         """Return the arrays that `pack_values` wrote; all of them together must fit the size of the file."""
-        fits = sum(map(_size_of_values, packed.values())) <= 4 * self._n_bytes
+        fits = sum(map(_size_of_values, packed.values())) <= 4 * self.n_bytes
         return {name: unpack_values(values, fits) for name, values in packed.items()}
 
 
@@ -146,11 +162,21 @@ def _write(stream: BinaryIO, kind: str, header: dict[str, Any], arrays: dict[str
         "arrays": sorted(arrays),
     }
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(zipfile.ZipInfo(MANIFEST, _TIMESTAMP), json.dumps(manifest, allow_nan=False, indent=1))
+        _write_member(archive, MANIFEST, json.dumps(manifest, allow_nan=False, indent=1).encode())
         for name in sorted(arrays):
             buffer = io.BytesIO()
             npy.write_array(buffer, arrays[name], version=(1, 0), allow_pickle=False)
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy", _TIMESTAMP), buffer.getbuffer())
+            _write_member(archive, f"{name}.npy", buffer.getbuffer())
+
+
+def _write_member(archive: zipfile.ZipFile, name: str, content: bytes | memoryview) -> None:
+    """Write a member whose content begins at a multiple of 64 bytes, as a reader that maps the file needs it."""
+    member = zipfile.ZipInfo(name, _TIMESTAMP)
+    large = 20 if len(content) * 1.05 > zipfile.ZIP64_LIMIT else 0  # what zipfile adds then
+    start = archive.fp.tell() + _BYTES_OF_A_MEMBER + len(name) + large  # type: ignore[union-attr]
+    padding = (-start - len(_PADDING) - 2) % _ALIGNMENT
+    member.extra = _PADDING + padding.to_bytes(2, "little") + bytes(padding)
+    archive.writestr(member, content)
 
 
 def digest(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
@@ -177,7 +203,8 @@ def read_container(path: str | PathLike[str]) -> Container:
         if not stat.S_ISREG(os.stat(name).st_mode):
             raise FormatError(f"{name} is a folder or a device, not a .scurry file")
         with open(name, "rb") as stream:
-            return _open(name, stream, os.fstat(stream.fileno()).st_size)
+            n_bytes = os.fstat(stream.fileno()).st_size
+            return _open(name, _map(stream) if n_bytes >= _MAPPED_FROM and _CAN_MAP else stream.read())
     except FileNotFoundError as error:
         raise MissingFileError(f"{name} does not exist; name a file written by save") from error
     except (OSError, ValueError) as error:
@@ -188,13 +215,20 @@ def read_container(path: str | PathLike[str]) -> Container:
 
 def container_of(data: bytes) -> Container:
     """Return the container that `container_bytes` wrote."""
-    return _open("the data received", io.BytesIO(data), len(data))
+    return _open("the data received", data)
 
 
-def _open(name: str, stream: BinaryIO, n_bytes: int) -> Container:
+def _map(stream: BinaryIO) -> mmap.mmap:
+    """Return a file as memory that is read from it when it is used, and that processes share."""
+    return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _open(name: str, data: bytes | mmap.mmap) -> Container:
     try:
+        # Arrays keep what they need of a mapped file alive; it is closed with the last of them.
+        stream: Any = io.BytesIO(data) if isinstance(data, bytes) else data
         with zipfile.ZipFile(stream) as archive:
-            return Container(name, n_bytes, *_read(archive, n_bytes))
+            return Container(name, len(data), *_read(archive, memoryview(data)))
     except FormatError as error:
         raise FormatError(f"{name}: {error}") from error
     # What zipfile and json are known to raise on broken input: a fuzzer found most of them.
@@ -214,8 +248,8 @@ def _open(name: str, stream: BinaryIO, n_bytes: int) -> Container:
         raise FormatError(f"{name} uses a zip feature .scurry files never have: {error}") from error
 
 
-def _read(archive: zipfile.ZipFile, file_size: int) -> tuple[str, dict[str, Any], dict[str, NDArray[Any]]]:
-    members = archive.infolist()
+def _read(archive: zipfile.ZipFile, data: memoryview) -> tuple[str, dict[str, Any], dict[str, NDArray[Any]]]:
+    members, file_size = archive.infolist(), len(data)
     names = [member.filename for member in members]
     if len(members) > MAX_MEMBERS or len(set(names)) != len(names):
         raise FormatError(
@@ -233,10 +267,23 @@ def _read(archive: zipfile.ZipFile, file_size: int) -> tuple[str, dict[str, Any]
             raise FormatError(f"member {member.filename!r} is compressed or encrypted")
     if MANIFEST not in names or archive.getinfo(MANIFEST).file_size > _MAX_MANIFEST_BYTES:
         raise FormatError(f"it has no {MANIFEST} of acceptable size")
-    kind, header, listed = _manifest(archive.read(MANIFEST), file_size)
+    kind, header, listed = _manifest(bytes(_content(archive, MANIFEST, data)), file_size)
     if {f"{name}.npy" for name in listed} | {MANIFEST} != set(names):
         raise FormatError("its members are not those its manifest lists")
-    return kind, header, {name: _array(name, archive.read(f"{name}.npy")) for name in listed}
+    return kind, header, {name: _array(name, _content(archive, f"{name}.npy", data)) for name in listed}
+
+
+def _content(archive: zipfile.ZipFile, name: str, data: memoryview) -> memoryview:
+    """Return the content of a member where it lies, if its checksum is right."""
+    member = archive.getinfo(name)
+    at = member.header_offset
+    signature, n_name, n_extra = struct.unpack_from("<4s22xHH", data, at)
+    start = at + _BYTES_OF_A_MEMBER + n_name + n_extra
+    content = data[start : start + member.file_size]
+    is_named = data[at + _BYTES_OF_A_MEMBER : start - n_extra] == member.orig_filename.encode()
+    if signature != b"PK\x03\x04" or not is_named or zlib.crc32(content) != member.CRC:
+        raise FormatError(f"member {name!r} is damaged")
+    return content
 
 
 def _manifest(data: bytes, file_size: int) -> tuple[str, dict[str, Any], list[str]]:
@@ -294,7 +341,7 @@ def _refuse_constant(name: str) -> None:
     raise FormatError(f"its manifest has the number {name}, which JSON does not have")
 
 
-def _array(name: str, data: bytes) -> NDArray[Any]:
+def _array(name: str, data: memoryview) -> NDArray[Any]:
     header = _NPY_HEADER.match(data)
     if header is None or header.end() != 10 + int.from_bytes(data[8:10], "little"):
         raise FormatError(f"array {name!r} does not start as .scurry files' arrays do")

@@ -14,7 +14,7 @@ import pytest
 
 from scurry import Forest, Plan, Predictor, load
 from scurry.errors import FormatError, InputError, MissingFileError
-from scurry.forest.storage import container_bytes
+from scurry.forest.files.storage import container_bytes
 from scurry.plan import ExitRule, LeaderRule, SentinelRule, TopKRule
 
 STUMP = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
@@ -73,6 +73,15 @@ def saved(rule=None) -> bytes:
     subject = FOREST if rule is None else Predictor(FOREST, Plan(order=ORDER, stop=rule))
     header, arrays = subject.to_parts()
     return container_bytes("forest" if rule is None else "predictor", header, arrays)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _imported(tmp_path_factory):
+    """Modules that loading imports at its first use are no memory of a file."""
+    path = tmp_path_factory.mktemp("sound") / "sound.scurry"
+    for rule in (None, pieces(), sentinels()):
+        path.write_bytes(saved(rule))
+        load(path)
 
 
 def changed(data: bytes, *, header=None, manifest=None, raw_manifest=None, **arrays) -> bytes:

@@ -1,0 +1,166 @@
+"""Sizes of packed files, and what it takes to load them and predict.
+
+    python benchmarks/packed_files.py [--models FOLDER] [--only NAME …] [--json]
+
+Forests of 100 trees of unlimited depth (random_state 0) and LightGBM with 500 trees of 31 leaves, trained on three
+quarters of the rows, of covertype on 100,000. `--models` keeps the trained models between runs. Times are of the
+processor, the shortest of several processes; each has predicted from a small file before. Memory is what a process has
+resident after the first prediction, less what it had before it loaded the file; pages of the mapped file count.
+With `--json`, what was measured is written to benchmarks/results/packed-files.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import joblib
+import lightgbm as lgb
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import train_test_split
+
+import scurry
+from report import RESULTS, commit, machine
+from scurry.forest.files.storage import container_bytes, container_of
+
+MAX_BYTES = {
+    "magic": 3.6,
+    "adult": 2.2,
+    "letter": 2.1,
+    "covertype": 1.9,
+    "lightgbm-magic": 14.5,
+    "lightgbm-adult": 14.5,
+}
+MAX_BYTES_WITHOUT, MIN_RATIO, MAX_NS, MAX_RESIDENT = 6.6, 4.0, 15.0, 12.0
+_N_PROCESSES, _N_TIMES = 9, 7
+_PROGRAM = """
+import sys, time, numpy, scurry
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+small, path, n_features = sys.argv[1], sys.argv[2], int(sys.argv[3])
+row = numpy.zeros((1, n_features), numpy.float32)
+forest = scurry.load(small)
+forest.predict(numpy.zeros((1, forest.n_features), numpy.float32))
+before, start = resident(), time.process_time()
+forest = scurry.load(path)
+forest.predict(row)
+print(time.process_time() - start, resident() - before)
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", type=Path, help="folder in which trained models are kept")
+    parser.add_argument("--only", nargs="*", default=list(MAX_BYTES), choices=list(MAX_BYTES))
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    kept_at = RESULTS / "packed-files.json"
+    kept = json.loads(kept_at.read_text()) if kept_at.exists() else {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in arguments.only:
+            kept[name] = measure(name, arguments.models or Path(folder), Path(folder))
+            show(name, kept[name])
+            if arguments.json:
+                kept_at.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def rows_of(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    data = scurry.datasets.load(name.removeprefix("lightgbm-"))
+    X, size = np.asarray(data.X, np.float64), 100_000 if name == "covertype" else 0.75
+    return tuple(train_test_split(X, data.y, train_size=size, random_state=0, stratify=data.y))
+
+
+def model_of(path: Path, name: str, X: np.ndarray, y: np.ndarray) -> Any:
+    if path.exists():
+        return joblib.load(path)
+    if name.startswith("lightgbm-"):
+        model: Any = lgb.LGBMClassifier(n_estimators=500, num_leaves=31, random_state=0, n_jobs=1, verbose=-1)
+    else:
+        model = RandomForestClassifier(100, random_state=0)
+    joblib.dump(model.fit(X, y), path, compress=9)
+    return model
+
+
+def measure(name: str, models: Path, folder: Path) -> dict[str, Any]:
+    X, X_test, y, _ = rows_of(name)
+    path = models / f"{name}.joblib"
+    forest = scurry.from_model(model_of(path, name, X, y))
+    n, file = forest.n_nodes, folder / f"{name}.scurry"
+    start = time.process_time()
+    forest.save(file)
+    seconds = time.process_time() - start
+    found: dict[str, Any] = {
+        "commit": commit(),
+        "date": date.today().isoformat(),
+        "machine": machine(),
+        "seed": 0,
+        "n_nodes": n,
+        "bytes_per_node": round(file.stat().st_size / n, 3),
+        "joblib_ratio": round(path.stat().st_size / file.stat().st_size, 2),
+        "version_1_ratio": round(len(container_bytes("forest", *forest.to_parts())) / file.stat().st_size, 1),
+        "save_ns": round(seconds / n * 1e9, 1),
+    }
+    if name.startswith("lightgbm-"):
+        without = folder / "without.scurry"
+        forest.save(without, inner_values=False)
+        found["bytes_per_node_without_inner_values"] = round(without.stat().st_size / n, 3)
+        found["joblib_ratio_without_inner_values"] = round(path.stat().st_size / without.stat().st_size, 2)
+        np.testing.assert_array_equal(scurry.load(without).predict_proba(X_test), forest.predict_proba(X_test))
+    again = scurry.load(file)
+    rows = np.ascontiguousarray(X_test[:20_000], np.float32)
+    np.testing.assert_array_equal(again.predict_proba(rows), forest.predict_proba(rows))
+    found |= time_predictions(forest, again, rows[:4000])
+    runs = [start_process(file, folder, forest.n_features) for _ in range(_N_PROCESSES)]
+    found["load_and_predict_ns"] = round(min(seconds for seconds, _ in runs) / n * 1e9, 1)
+    found["resident_bytes_per_node"] = round(float(np.median([grown for _, grown in runs])) / n, 2)
+    found["engine_bytes_per_node"] = round((again.engine.node_bytes + again.engine.leaf_bytes) / n, 2)
+    assert again.is_packed
+    return found
+
+
+def time_predictions(plain: scurry.Forest, packed: scurry.Forest, rows: np.ndarray) -> dict[str, float]:
+    """Time the engines lowered from arrays and from the packed form, turn by turn."""
+    plain = scurry.Forest.from_container(container_of(container_bytes("forest", *plain.to_parts())))
+    times: dict[str, list[float]] = {"plain": [], "packed": []}
+    for _ in range(_N_TIMES):
+        for kind, forest in (("plain", plain), ("packed", packed)):
+            start = time.process_time()
+            forest.predict(rows)
+            times[kind].append(time.process_time() - start)
+    return {f"predict_us_{kind}": round(min(found) / len(rows) * 1e6, 3) for kind, found in times.items()}
+
+
+def start_process(file: Path, folder: Path, n_features: int) -> tuple[float, int]:
+    small = folder / "small.scurry"
+    if not small.exists():
+        leaf = {"feature": [-1], "threshold": [0], "left": [-1], "right": [-1], "value": [[0.7, 0.3]]}
+        scurry.Forest.from_trees([leaf], n_features=1).save(small)
+    arguments = [sys.executable, "-c", _PROGRAM, str(small), str(file), str(n_features)]
+    seconds, grown = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout.split()
+    return float(seconds), int(grown)
+
+
+def show(name: str, found: dict[str, Any]) -> None:
+    line = f"{name}: {found['bytes_per_node']} bytes a node (asked {MAX_BYTES[name]}), joblib {found['joblib_ratio']} ×"
+    if "bytes_per_node_without_inner_values" in found:
+        line += f", without inner values {found['bytes_per_node_without_inner_values']} (asked {MAX_BYTES_WITHOUT})"
+    else:
+        line += f" (asked {MIN_RATIO})"
+    print(
+        f"{line}; load and predict {found['load_and_predict_ns']} ns a node (asked {MAX_NS}), resident "
+        f"{found['resident_bytes_per_node']} bytes a node (asked {MAX_RESIDENT} for two classes); predict "
+        f"{found['predict_us_plain']} and {found['predict_us_packed']} µs a row",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()

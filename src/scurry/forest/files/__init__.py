@@ -1,0 +1,1 @@
+"""Files: the `.scurry` container, and forests in it."""
