@@ -172,3 +172,8 @@ def test_pages_install_scurry_the_same_way():
     for page in DOCUMENTS:
         installs = re.findall(r"^(?!scurry\.errors).*pip install ['\"]?([\w.]+)", page.read_text("utf-8"), re.MULTILINE)
         assert "scurry" not in installs, page
+
+
+def test_the_reference_names_everything_once():
+    names = re.findall(r"^   ([\w.]+)$", (TOP / "docs/api.rst").read_text("utf-8"), re.MULTILINE)
+    assert len(names) == len(set(names))

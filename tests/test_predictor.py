@@ -220,3 +220,9 @@ class TestLoad:
         write_container(tmp_path / "x.scurry", "grove", *FOREST.to_parts())
         with pytest.raises(FormatError, match="holds a 'grove', which this version"):
             scurry.load(tmp_path / "x.scurry")
+
+
+def test_a_summary_can_be_searched():
+    summary = Predictor.full(complete_forest(1, 1, 1, 2)).summary()
+    assert "forest" in summary
+    assert "AUC" not in summary

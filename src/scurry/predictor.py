@@ -578,6 +578,9 @@ class Summary:
     def __str__(self) -> str:
         return align(self.lines)
 
+    def __contains__(self, text: str) -> bool:
+        return text in str(self)
+
     __repr__ = __str__
 
 

@@ -1,14 +1,16 @@
 """Cascade: who answers which row, and what a file holds."""
 
+import copy
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestClassifier
 
 import scurry
+from scurry.cascades import Cascade
 from scurry.errors import FormatError, InputError
 
 NUMPY_ALONE = Path(__file__).parents[1] / "support" / "numpy_alone.py"
@@ -132,3 +134,19 @@ def test_misuse(cascade, wrong, message):
 def test_parts_that_make_no_cascade(wrong, message):
     with pytest.raises(InputError, match=message):
         scurry.Cascade(**({"cheap": CHEAP, "expensive": None, "min_certainty": 0.5} | wrong))
+
+
+def test_what_a_cascade_cannot_do_names_the_way_out(tmp_path):
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    forest = scurry.from_model(RandomForestClassifier(3, random_state=0).fit(X, X[:, 0] > 0))
+    both = Cascade(scurry.Predictor.full(forest), None, 0.5)
+    assert not hasattr(both, "predict_proba")
+    with pytest.raises(AttributeError, match=r"cascade\.cheap\.predict_proba"):
+        both.predict_proba(X)
+    with pytest.raises(InputError, match="random share of the rows that it keeps"):
+        scurry.watch(both)
+    with pytest.raises(InputError, match=r"call cascade\.predict\(part\)"):
+        scurry.batch.Scoring(predictor=both)
+    with pytest.raises(InputError, match=r"cascade\.summary\(\)"):
+        scurry.report.write(both, tmp_path / "page.html", X)
+    assert copy.copy(both).min_certainty == 0.5

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from scurry.batch.files import Fragment, arrow, convert_errors
 from scurry.batch.queries import join_queries, query_codes
+from scurry.cascades import Cascade
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, as_rows, columns_read
 from scurry.predictor import Predictor
@@ -86,6 +87,12 @@ class Scoring:
     groups: str | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.predictor, Cascade):
+            raise InputError(
+                "a cascade does not score files, because its expensive model is called in between; read the rows in "
+                "parts and call cascade.predict(part) for each",
+                argument="predictor",
+            )
         if not isinstance(self.predictor, Predictor):
             raise InputError(
                 f"predictor must be a Predictor or a Forest, got {type(self.predictor).__name__}; import a model with "

@@ -277,6 +277,14 @@ class Cascade:
                 certificate=None if certificate is None else Certificate.from_json(certificate),
             )
 
+    def __getattr__(self, name: str) -> Any:
+        if name == "predict_proba":
+            raise AttributeError(
+                "a cascade answers with labels: rows that are passed on get the expensive model's answer, which need "
+                "not have probabilities. cascade.cheap.predict_proba(X) has those of the cheap model"
+            )
+        raise AttributeError(f"'Cascade' object has no attribute {name!r}")
+
     def __repr__(self) -> str:
         return f"Cascade({self.cheap!r}, min_certainty={self.min_certainty:.4g})"
 

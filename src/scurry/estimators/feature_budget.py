@@ -38,6 +38,9 @@ class FeatureBudgetClassifier(BudgetedClassifier):
     features, BudgetRF and GreedyMiser are grown on the same rows. Each is pruned exactly (boosted trees stay whole),
     and rows that did not grow it decide which is best within a budget. An estimator that is fitted is only pruned.
 
+    Fitting grows and prunes many forests: expect a minute or more, also on a few hundred rows. ``candidates="given"``
+    prunes only the estimator that is passed, which is much faster.
+
     Parameters
     ----------
     estimator : estimator, Forest or None

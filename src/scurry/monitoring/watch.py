@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.cascades import Cascade
 from scurry.checks import RandomState, check_confidence, check_count, check_instance, draw_seed, is_number
 from scurry.errors import InputError, warn
 from scurry.forest import as_rows, in_blocks
@@ -82,7 +83,13 @@ class Watch:
         first_row: int = 0,
     ) -> Watch:
         """Return a watch that has seen no rows yet; `scurry.watch` explains the arguments."""
-        check_instance("predictor", predictor, Predictor, hint="; make one with scurry.early_exit(model, X_cal)")
+        hint = "; make one with scurry.early_exit(model, X_cal)"
+        if isinstance(predictor, Cascade):
+            hint = (
+                ". A cascade is not watched; send a random share of the rows that it keeps to the expensive model too, "
+                "and compare the answers"
+            )
+        check_instance("predictor", predictor, Predictor, hint=hint)
         promise, forest = predictor.promise, predictor.forest
         parts = () if promise is None else find_parts(promise)
         if promise is None or not parts:

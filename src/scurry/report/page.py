@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.cascades import Cascade
 from scurry.checks import check_instance
 from scurry.errors import InputError, OutputError, UnsupportedModelError
 from scurry.forest import Forest
@@ -203,6 +204,8 @@ def _find_full_model(subject: Predictor | Forest | PruningPath | Offers, origina
             return subject.full, "the full model"
         case Forest():
             return subject, "the full model"
+    if isinstance(subject, Cascade):
+        raise InputError("a report is about one forest; of a cascade print(cascade.summary()), or pass cascade.cheap")
     raise InputError(
         f"a report is about a Predictor, a PruningPath, Offers, a Forest or a fitted estimator of scurry, got "
         f"{type(subject).__name__}; make one with scurry.early_exit, scurry.anytime, scurry.prune or scurry.from_model"

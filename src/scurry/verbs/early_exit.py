@@ -55,12 +55,13 @@ def early_exit(
     gamma: float | None = None,
     random_state: RandomState = None,
 ) -> Predictor:
-    """Make a classifier stop evaluating trees once its label is clear enough.
+    """Make a model stop evaluating trees once its answer is clear enough.
 
     Parameters
     ----------
     model : estimator, booster, path or Forest
-        Whatever `scurry.from_model` reads; a classifier.
+        Whatever `scurry.from_model` reads: a classifier; with the promise `Values` also a regressor, and with `TopK`
+        a ranker.
     X_cal : array or DataFrame of shape (n_rows, n_features), optional
         Calibration rows: like those to be predicted, and not used to train the model. Labels are not needed. Without
         them, "minimax" and "minimixed" promise something for each row over random orders of the trees, and with
@@ -89,7 +90,8 @@ def early_exit(
         The largest share of rows whose label may change: 0.001 is one in a thousand.
     method : {"auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan", "sentinels"}
         "qwyc" and "fan" put thresholds on the running score. "sentinels" is for boosted trees with two classes: rows
-        stop after one of a few numbers of trees, by an estimate of the full score that was fitted for that number.
+        stop after one of a few numbers of trees, by an estimate of the full score that was fitted for that number. The
+        estimates can more than double the size of the file.
         The others stop a majority vote of the trees, and promise
         agreement with the full vote; the summary says how often that is the model's own label. "auto" takes the method
         that saves most on a part of the fitting rows that no method was fitted to, with a promise about the model's own

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scurry.errors import FormatError, InputError
+from scurry.errors import FormatError, InputError, ScurryWarning
 from scurry.stopping import AnswerRule, fit_plurality
 from scurry.stopping.guarantee import best_stake, loss_p_value
 from scurry.stopping.votes.answers import _shuffle
@@ -184,3 +184,25 @@ def test_bad_input_is_refused(answers, options, message):
 def test_weights_that_no_float_holds_are_refused():
     with pytest.raises(InputError, match="weights must be numbers"):
         fit_plurality([["a", "b"]] * 50, 0.1, weights=10**400)
+
+
+def test_too_few_questions_are_warned_of():
+    answers = sample_answers(np.random.default_rng(0), 100, 20, 4)
+    with pytest.warns(ScurryWarning, match=r"75 questions certify no rule .* pass 399 questions or more"):
+        rule, promise = fit_plurality(answers, 0.01, random_state=0)
+    assert promise.describe() == "Votes stop only where the outcome cannot change any more."
+    assert AnswerRule.from_parts(*rule.to_parts()).upper.tolist() == rule.upper.tolist()
+
+
+def test_none_is_no_answer():
+    with pytest.raises(InputError, match="None is no answer"):
+        fit_plurality([["a", None], ["b", "b"]], 0.1)
+    stopper = AnswerRule(3, 0.1, np.full((3, 4), 4, np.int32)).stopper()
+    with pytest.raises(InputError, match="None is no answer"):
+        stopper.update(None)
+    assert stopper.n_seen == 0
+
+
+def test_ragged_questions_are_told_to_be_cut():
+    with pytest.raises(InputError, match=r"Cut all of them to the shortest"):
+        fit_plurality([["a", "b"], ["b"]], 0.1)

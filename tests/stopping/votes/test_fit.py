@@ -96,3 +96,12 @@ def test_schwing_is_refused_where_it_fails(monkeypatch):
 def test_bad_input_says_what_is_wrong(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_promises_are_sentences():
+    tested = vote_fit.VotePromise(0.01, 0.95, 300, 0.004)
+    assert tested.describe() == (
+        "With confidence 0.95, at most 1 % of new rows get another outcome than the full vote's; 300 rows tested it."
+    )
+    each = vote_fit.VotePromise(0.01, 1.0, 0, 0.009)
+    assert each.describe() == "Each row gets another outcome than the full vote's with probability at most 1 %."

@@ -21,6 +21,7 @@ nothing from the tables but that they do not depend on the questions that test t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -29,8 +30,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc
 
 from scurry.checks import RandomState, check_confidence, check_count, check_number, check_random_state, check_rate
-from scurry.errors import InputError
-from scurry.stopping.guarantee import best_stake, certified_mean, last_certified, loss_p_value
+from scurry.errors import InputError, warn
+from scurry.stopping.guarantee import best_stake, certified_mean, last_certified, loss_p_value, rows_needed
 from scurry.stopping.sample import random_part
 from scurry.stopping.stored_rule import StoredRule
 from scurry.stopping.votes.fit import VotePromise
@@ -153,7 +154,7 @@ class AnswerStopper:
             A verifier's score, for example: above 0 and at most the rule's `max_weight`.
         """
         try:
-            votes = self.votes.get(answer, 0.0)
+            votes = self.votes.get(_check_given(answer), 0.0)
         except TypeError:
             raise InputError(
                 f"an answer must be hashable, got {answer!r}. Convert it to text or a tuple first", argument="answer"
@@ -238,6 +239,11 @@ def fit_plurality(
     -------
     PluralityFit
 
+    Warns
+    -----
+    ScurryWarning
+        If so few questions certify no rule that stops early. The rule then stops where the winner is certain.
+
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -284,6 +290,15 @@ def fit_plurality(
     rule = last_certified(candidates, p_value_of, confidence) if alpha > 0.0 else None
     if rule is None:
         # Stopping only where the winner is certain changes nothing, so it needs no test.
+        if alpha > 0.0:
+            n_tested = int(np.sum(~own))
+            needed = math.ceil(rows_needed(alpha, confidence) / (1 - _SHAPING_SHARE))
+            more = f"pass {needed} questions or more" if needed > n_questions else "allow more, or pass more questions"
+            warn(
+                f"{n_tested} questions certify no rule that stops early at max_disagreement={alpha:g}: this one stops "
+                f"only where the winner cannot change any more, which saves few answers. Pass a larger "
+                f"max_disagreement, or {more}"
+            )
         return PluralityFit(certain, VotePromise(alpha, 1.0, 0, 0.0))
     bound = certified_mean(tested.losses(rule), confidence, stakes=stakes_of(rule))
     return PluralityFit(rule, VotePromise(alpha, confidence, int(np.sum(~own)), bound))
@@ -415,18 +430,28 @@ def _check_answers(answers: Sequence[Sequence[Hashable]] | NDArray[Any]) -> NDAr
         if len(question) != n_voters or n_voters == 0:
             raise InputError(
                 f"every question needs the same number of answers, at least 1: question 0 has {n_voters}, question "
-                f"{i} has {len(question)}",
+                f"{i} has {len(question)}. Cut all of them to the shortest: [question[:n] for question in answers]",
                 argument="calibration_answers",
             )
         numbers: dict[Hashable, int] = {}
         try:
-            codes[i] = [numbers.setdefault(answer, len(numbers)) for answer in question]
+            codes[i] = [numbers.setdefault(_check_given(answer), len(numbers)) for answer in question]
         except TypeError:
             raise InputError(
                 f"question {i} has an answer that is not hashable. Convert answers to text or tuples first",
                 argument="calibration_answers",
             ) from None
     return codes
+
+
+def _check_given(answer: Hashable) -> Hashable:
+    """Return `answer`, unless it is None: nobody would know whether a `decision` of None is one."""
+    if answer is None:
+        raise InputError(
+            'None is no answer; leave such calls out, or let a text such as "no answer" stand for them',
+            argument="answer",
+        )
+    return answer
 
 
 def _check_answer_weights(weights: ArrayLike, shape: tuple[int, ...]) -> FloatArray:

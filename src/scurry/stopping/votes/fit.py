@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scurry.checks import RandomState, check_choice, check_confidence, check_count, check_random_state, check_rate
 from scurry.errors import InfeasibleError, InputError
+from scurry.formatting import format_percent
 from scurry.stopping.guarantee import certified_mean, last_certified, loss_p_value
 from scurry.stopping.sample import InMemory, Sample, Sums, random_part
 from scurry.stopping.votes.policy import MAX_VOTERS, FloatArray
@@ -47,6 +48,18 @@ class VotePromise(NamedTuple):
     confidence: float
     n_rows: int
     upper_bound: float
+
+    def describe(self) -> str:
+        """Return the promise as one plain sentence."""
+        if self.upper_bound == 0 and self.confidence == 1:
+            return "Votes stop only where the outcome cannot change any more."
+        at_most = f"at most {format_percent(self.max_disagreement)}"
+        if self.confidence == 1:
+            return f"Each row gets another outcome than the full vote's with probability {at_most}."
+        return (
+            f"With confidence {self.confidence:g}, {at_most} of new rows get another outcome than the full vote's; "
+            f"{self.n_rows:,} rows tested it."
+        )
 
 
 class VoteFit(NamedTuple):
