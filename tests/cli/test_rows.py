@@ -229,8 +229,7 @@ def test_queries(run, tmp_path):
         (("predict", tmp_path / "model.txt", rows, "--groups", "query"), "--groups is for plans that keep the top k"),
         (("early-exit", tmp_path / "model.txt", rows, "--promise", "top3<=5%"), "needed: TopK(3)"),
         (("early-exit", tmp_path / "model.txt", rows, "--groups", "quer"), "did you mean 'query'?"),
-        (("serve", fast), "serve the model with all trees"),
     ]:
-        output = () if arguments[0] == "serve" else ("-o", tmp_path / "out.scurry")
+        output = ("-o", tmp_path / "out.scurry")
         result = CliRunner().invoke(cli.load_program().app, [*map(str, arguments), *map(str, output)])
         assert message in " ".join(str(result.exception).split()), arguments
