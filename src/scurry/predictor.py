@@ -516,7 +516,7 @@ class Predictor:
         >>> while visit.next_feature is not None:
         ...     visit.give(visit.next_feature.name, 0.2)  # here a patient would be sent to the laboratory
         >>> visit.answer.label, visit.answer.cost, visit.answer.why
-        (0, 5.0, 'all 1 trees are evaluated')
+        (0, 5.0, 'the only tree is evaluated')
         """
         from scurry.runners.acquisition.known import read_known
         from scurry.runners.acquisition.visit import Visit
