@@ -170,3 +170,11 @@ def test_labels_are_compared_exactly():
     """numpy finds the int 2**53 + 1 equal to the float 2**53."""
     with pytest.raises(InputError, match="labels the model does not know"):
         label_codes(np.array([2.0**53, 0.0]), np.array([2**53 + 1]), "y")
+
+
+def test_offsets_whose_differences_overflow_are_refused():
+    largest = np.iinfo(np.int64).max
+    with pytest.raises(InputError, match="tree_offset must rise strictly"):
+        complete_forest(1, 2, 2, 2, tree_offset=[0, largest, -largest, -1, 7])
+    with pytest.raises(InputError, match="category_offset must rise"):
+        complete_forest(1, 2, 2, 2, category_offset=[0, largest, -largest, -1, 2], category_bits=[5, 6])

@@ -128,3 +128,13 @@ def test_estimates_that_mean_no_label_cannot_be_scaled():
     rule = decided_rule(regressor, np.zeros((9, 6)), spread=False)
     assert rule.with_scaled_thresholds(regressor, 2.0) is None
     assert rule.regions(regressor) is None
+
+
+def test_sentinels_whose_differences_overflow_are_refused():
+    forest = complete_forest(n_columns=1)
+    rule = random_rule(np.random.default_rng(0), forest, ORDER, np.zeros((9, 6)))
+    assert len(rule.sentinels) > 1
+    wrong = rule.sentinels.copy()
+    wrong[-2:] = np.iinfo(np.int32).max, np.iinfo(np.int32).min
+    with pytest.raises(InputError, match="sentinels must be rising"):
+        replace(rule, sentinels=wrong)

@@ -367,7 +367,7 @@ def _check_shapes(forest: ForestFields) -> None:
     n_nodes = forest.feature.size
     if n_nodes > MAX_NODES:
         raise InputError(f"a forest can have at most {MAX_NODES} nodes, got {n_nodes}")
-    if offset[0] != 0 or offset[-1] != n_nodes or (np.diff(offset) <= 0).any():
+    if offset[0] != 0 or offset[-1] != n_nodes or (offset[1:] <= offset[:-1]).any():
         raise InputError(f"tree_offset must rise strictly from 0 to the number of nodes ({n_nodes})")
     for name in NODE_ARRAYS:
         if getattr(forest, name).shape != (n_nodes,):
@@ -463,7 +463,7 @@ def _check_sets(forest: ForestFields) -> None:
     offset, bits = forest.category_offset, forest.category_bits
     if offset.ndim != 1 or bits.ndim != 1 or len(offset) < 1:
         raise InputError(f"category_offset and category_bits must be lists, got {offset.shape} and {bits.shape}")
-    if offset[0] != 0 or offset[-1] != len(bits) or (np.diff(offset) < 0).any():
+    if offset[0] != 0 or offset[-1] != len(bits) or (offset[1:] < offset[:-1]).any():
         raise InputError("category_offset must rise from 0 to the length of category_bits")
     if np.diff(offset).max(initial=0) > MAX_CATEGORY_WORDS:
         raise InputError(f"a category set has categories above {32 * MAX_CATEGORY_WORDS - 1}")

@@ -175,7 +175,7 @@ def check_sentinels(
     n = len(sentinels)
     if sentinels.ndim != 1 or {lane.shape, *(one.shape for one in others)} != {(n,)} or lanes.ndim != 2:
         raise InputError("lanes must be a matrix, and everything else needs one number for each sentinel")
-    if n and not (sentinels[0] > 0 and (np.diff(sentinels) > 0).all()):
+    if n and not (sentinels[0] > 0 and (sentinels[1:] > sentinels[:-1]).all()):  # differences may overflow
         raise InputError("sentinels must be rising numbers of trees, the first of them above 0")
     if n and not (lane.min() >= 0 and lane.max() < lanes.shape[1]):
         raise InputError(f"lane must be from 0 to {lanes.shape[1] - 1}")
