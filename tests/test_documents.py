@@ -72,8 +72,11 @@ def test_the_saved_file_predicts_the_same(readme):
 @pytest.mark.parametrize(
     "path",
     # The README's blocks are run above, those of export.md in tests/export.
-    [path for path in BLOCKS if BLOCKS[path] and path.name not in ("README.md", "export.md")],
-    ids=lambda path: path.stem,
+    [
+        pytest.param(path, marks=[pytest.mark.slow] if path.name == "what-to-promise.md" else [], id=path.stem)
+        for path in BLOCKS
+        if BLOCKS[path] and path.name not in ("README.md", "export.md")
+    ],
 )
 def test_the_code_of_documents_runs(path, tmp_path):
     run_blocks(path, tmp_path)

@@ -216,6 +216,7 @@ class TestPromises:
         assert model.score(X_new, y_new) > 0.7
         assert "found of each class" in str(model.summary())
 
+    @pytest.mark.slow
     def test_it_is_kept_as_often_as_stated(self):
         """Over draws from a known pool, whose mean cost is the truth."""
         rng, n_draws, n_broken, n_plain = np.random.default_rng(0), 60, 0, 0
