@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.compression.refit import refit
+from scurry.compression.leaf_values import refit
 from scurry.compression.sharing import share_counts, share_probabilities, share_thresholds, share_values
 from scurry.compression.size import n_distinct_splits
 from scurry.compression.weakest_links import keep_share, keep_trees, split_levels

@@ -21,7 +21,6 @@ from scurry.export.columns import INPUTS, check_integers
 from scurry.export.replay import in_percent
 from scurry.forest import Forest, as_rows
 from scurry.importers import from_model
-from scurry.plan import StepRule
 from scurry.predictor import Predictor
 from scurry.promises import Labels, Values
 from scurry.version import read_version
@@ -199,7 +198,7 @@ def _spell_out(pred: Predictor) -> Predictor:
         return pred
     from scurry.importers.pipelines.pieces import spell_out
 
-    if isinstance(pred.plan.stop, StepRule):
+    if pred.plan.by_step:
         raise InputError(
             "an order of steps cannot be exported for this pipeline, whose function makes missing values of low "
             "numbers: its trees grow by nodes that test for them. Export the forest, or an early exit",
