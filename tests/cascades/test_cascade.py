@@ -11,12 +11,15 @@ from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegress
 
 import scurry
 from scurry.cascades import Cascade
+from scurry.cascades.cascade import Expensive, check_answers
 from scurry.errors import FormatError, InputError
 
 NUMPY_ALONE = Path(__file__).parents[1] / "support" / "numpy_alone.py"
 X = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
 Y = np.where(X[:, 0] + X[:, 1] * X[:, 2] > 0, "yes", "no")
 CHEAP = scurry.Predictor.full(scurry.from_model(GradientBoostingClassifier(n_estimators=9, random_state=0).fit(X, Y)))
+NUMBERS = np.arange(20.0).reshape(10, 2)
+ROWS = np.array([1, 4, 7, 8, 9])
 
 
 def answer(rows):
@@ -150,3 +153,53 @@ def test_what_a_cascade_cannot_do_names_the_way_out(tmp_path):
     with pytest.raises(InputError, match=r"cascade\.summary\(\)"):
         scurry.report.write(both, tmp_path / "page.html", X)
     assert copy.copy(both).min_certainty == 0.5
+
+
+class Model:
+    def predict(self, X):
+        return np.asarray(NUMBERS)[:, 0]
+
+
+def test_it_is_called_in_batches():
+    sizes, done = [], []
+
+    def call(rows):
+        sizes.append(len(rows))
+        return rows[:, 0]
+
+    expensive = Expensive(call)
+    found = expensive.answer(NUMBERS, ROWS, 2, lambda *progress: done.append(progress))
+    np.testing.assert_array_equal(found, NUMBERS[ROWS, 0])
+    assert sizes == [2, 2, 1]
+    assert done == [(2, 5), (4, 5), (5, 5)]
+    assert expensive.us_per_row > 0
+    assert Expensive(call).us_per_row is None
+
+
+def test_models_and_functions_answer_and_arrays_do_not():
+    np.testing.assert_array_equal(Expensive(Model()).answer(NUMBERS, ROWS, None), NUMBERS[ROWS, 0])
+    assert not Expensive(np.zeros(3)).can_answer
+    assert not Expensive(None).can_answer
+    assert Expensive(["a", "b"]).recorded(2, "X_cal").tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_are_passed_on_as_frames(library):
+    frame = pytest.importorskip(library).DataFrame({"a": NUMBERS[:, 0], "b": NUMBERS[:, 1]})
+    seen = []
+
+    def call(rows):
+        seen.append(type(rows))
+        return rows["a"].to_numpy()
+
+    np.testing.assert_array_equal(Expensive(call).answer(frame, ROWS, 3), NUMBERS[ROWS, 0])
+    assert set(seen) == {type(frame)}
+
+
+def test_answers_must_be_one_for_each_row():
+    assert check_answers(np.array([["a"], ["b"]]), 2, "it").tolist() == ["a", "b"]
+    assert check_answers(np.array(["a", "bc"], object), 2, "it").dtype == "<U2"
+    with pytest.raises(InputError, match=r"it must have shape \(2,\), got \(3,\)"):
+        check_answers([1, 2, 3], 2, "it")
+    with pytest.raises(InputError, match="pass labels, not probabilities"):
+        check_answers(np.ones((2, 2)), 2, "it")

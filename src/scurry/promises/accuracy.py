@@ -15,7 +15,7 @@ from scurry.formatting import format_number
 from scurry.promises.kinds import Promise, read_rate
 from scurry.promises.outcomes import Count, Mean, Outcomes
 
-_FEW = 8.0  # expected losses below which losses alone are tested; see `scurry.stopping.paired`
+_FEW = 8.0  # expected losses below which losses alone are tested; see `scurry.stopping.guarantee`
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 import scurry
 from scurry.errors import InfeasibleError, InputError
 from scurry.promises import Accuracy
-from scurry.stopping.paired import certified_drop, paired_p_value
+from scurry.stopping.guarantee import certified_drop, paired_p_value
 from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.planners.by_accuracy import plan_by_accuracy
 
