@@ -19,10 +19,8 @@ from scurry.predictor import Predictor, read_forest
 from scurry.promises import (
     Accuracy,
     Certificate,
-    GroupTest,
     Labels,
     LabelsPerClass,
-    Mean,
     Outcomes,
     Promise,
     Recall,
@@ -32,16 +30,8 @@ from scurry.promises import (
     Values,
 )
 from scurry.promises.kinds import read_promise
-from scurry.stopping.guarantee import (
-    certified_drop,
-    certified_mean,
-    certified_rate,
-    loss_p_value,
-    paired_p_value,
-    rate_p_value,
-    split_risk,
-)
 from scurry.stopping.sample import InMemory
+from scurry.stopping.verdict import Verdict
 from scurry.verbs.assumptions import CheckedRows, check_rows
 
 _KINDS = (Labels, LabelsPerClass, Recall, Accuracy, Values)
@@ -204,7 +194,7 @@ def _walk(compressor: Compressor, trial: _Trial, max_bytes: int | None, progress
         # Sizes do not depend on the rows that test, so leaving out a candidate does not either.
         if not candidates or n_bytes < _WORTH * candidates[-1].n_bytes:
             outcomes = trial.compare(small)
-            tested = None if promise is None else judge_promise(promise, outcomes)
+            tested = None if promise is None else Verdict(promise, outcomes)
             # What changes no answer needs no proof.
             passes = tested is None or tested.passes or not step.split_bits
             has_failed = has_failed or not passes
@@ -427,79 +417,3 @@ def compare(forest: Forest, full: Answers, small: Answers, y: NDArray[Any] | Non
         y=y,
         classes=() if forest.classes is None else tuple(forest.classes.tolist()),
     )
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a test of a promise found.
-
-    Attributes
-    ----------
-    passes : bool
-    n_broken, n_gained : int
-        Rows that broke the promise, and rows that make up for some of them.
-    bound : float or None
-        What the test proves for new rows.
-    tests : tuple of GroupTest
-        Where the promise has several parts: the test of each.
-    """
-
-    passes: bool
-    n_broken: int
-    n_gained: int = 0
-    bound: float | None = None
-    tests: tuple[GroupTest, ...] = ()
-
-
-def judge_promise(promise: Promise, outcomes: Outcomes) -> Verdict:
-    """Test a promise on outcomes of rows that had no part in making the forest.
-
-    Without a confidence nothing is tested: it passes if these rows keep it.
-    """
-    mean = promise.mean(outcomes)
-    if mean is not None:
-        return _test_mean(promise, mean)
-    counts = promise.count(outcomes)
-    n_broken, n_gained = sum(count.n_broken for count in counts), sum(count.n_mended for count in counts)
-    if promise.confidence is None:
-        return Verdict(all(count.rate <= count.max_rate for count in counts), n_broken, n_gained)
-    risk = 1.0 - promise.confidence
-    if isinstance(promise, Accuracy):
-        (count,) = counts
-        p_value = paired_p_value(count.n_rows, n_broken, n_gained, promise.max_loss, risk=risk)
-        bound = certified_drop(count.n_rows, n_broken, n_gained, promise.confidence)
-        return Verdict(p_value <= risk, n_broken, n_gained, bound)
-    if len(counts) == 1:
-        (count,) = counts
-        p_value = rate_p_value(n_broken, count.n_rows, count.max_rate)
-        return Verdict(p_value <= risk, n_broken, bound=certified_rate(n_broken, count.n_rows, promise.confidence))
-    # The parts are about different rows, whose numbers do not depend on the candidate.
-    risks = split_risk([count.n_rows for count in counts], [count.max_rate for count in counts], risk).tolist()
-    passes = all(
-        rate_p_value(count.n_broken, count.n_rows, count.max_rate) <= own
-        for count, own in zip(counts, risks, strict=True)
-    )
-    tests = tuple(
-        GroupTest(
-            group=count.what,
-            max_rate=count.max_rate,
-            n_rows=count.n_rows,
-            n_broken=count.n_broken,
-            confidence=1.0 - own,
-            bound=certified_rate(count.n_broken, count.n_rows, 1.0 - own) if count.n_rows else 1.0,
-        )
-        for count, own in zip(counts, risks, strict=True)
-    )
-    return Verdict(passes, n_broken, tests=tests)
-
-
-def _test_mean(promise: Promise, mean: Mean) -> Verdict:
-    """Bet on each row's rise of cost, which lies in [-largest, largest]."""
-    rises = mean.values - mean.full_values
-    shares, repeats = np.unique(np.clip(0.5 + rises / (2 * mean.largest), 0.0, 1.0), return_counts=True)
-    n_worse, n_better = int((rises > 0).sum()), int((rises < 0).sum())
-    confidence = promise.confidence or 0.0
-    limit = 0.5 + mean.max_rise / (2 * mean.largest)
-    passes = loss_p_value(shares, limit, repeats=repeats) <= 1.0 - confidence
-    bound = 2 * mean.largest * (certified_mean(shares, confidence, repeats=repeats) - 0.5)
-    return Verdict(passes, n_worse, n_better, bound)
