@@ -252,6 +252,4 @@ def test_a_calibrated_model_answers_with_its_own_labels_and_probabilities():
     model = CalibratedClassifierCV(RandomForestClassifier(5, max_depth=3, random_state=0), cv=2).fit(POINTS, TWO)
     said = ask_cheap(scurry.Predictor.full(scurry.from_model(model)), None, POINTS)
     np.testing.assert_array_equal(said.answers, model.predict(POINTS))
-    np.testing.assert_allclose(
-        said.certainty, np.abs(np.diff(model.predict_proba(POINTS), axis=1)[:, 0]), atol=1e-6
-    )
+    np.testing.assert_allclose(said.certainty, np.abs(np.diff(model.predict_proba(POINTS), axis=1)[:, 0]), atol=1e-6)
