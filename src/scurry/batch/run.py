@@ -30,8 +30,6 @@ from scurry.monitoring import Watch
 from scurry.predictor import Predictor
 
 Outcome = int | None | BaseException
-
-
 """Of one fragment: the number of rows scored, None if the output was complete already, or what went wrong."""
 
 _IDENTITY = b"scurry.identity"  # key in the metadata of outputs; part of the format

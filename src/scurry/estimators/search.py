@@ -45,17 +45,15 @@ from scurry.pruning.path import PruningPath
 from scurry.pruning.problem import pose
 from scurry.pruning.row_charges import RowCharges
 
+Grow: TypeAlias = Callable[[NDArray[np.intp]], Forest]
 Grown: TypeAlias = tuple[str, Any, "NDArray[np.intp] | None"]  # name, model, and the features it was grown on
 
 KINDS = ("trees", "forests", "fewer features", "budgeted", "boosted")
+"""What `candidates` of `FeatureBudgetClassifier` may name, in addition to "given"."""
+
 GIVEN = "given"
 _LEAST_SHARE = 0.8  # of what forests cost that were judged: one that costs less is another kind of forest
 _N_BUDGETS = 24  # at which a candidate is judged, from nothing to the price of all features
-
-Grow: TypeAlias = Callable[[NDArray[np.intp]], Forest]
-
-
-"""What `candidates` of `FeatureBudgetClassifier` may name, in addition to "given"."""
 
 _N_TREES = 60
 _TREE_DEPTHS = (2, 3, 4, 5, 6)

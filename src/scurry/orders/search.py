@@ -58,7 +58,8 @@ STEEPNESS = 10.0
 WIDTH = 16
 WINDOW_STATES = 256
 MAX_SWEEPS = 4
-MAX_WORK = 2e10
+MAX_WORK = 2e10  # margins looked at by a beam, or by the refinement of an order; a few seconds
+ROWS_PER_CLASS = 1000  # that a sample keeps before the beam is narrowed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -205,11 +206,6 @@ def _check_costs(order: str, step_costs: tuple[float, float] | None) -> tuple[fl
     if costs.shape != (2,) or not np.isfinite(costs).all() or not (costs > 0).all():
         raise InputError(f"step_costs must be two positive numbers (same tree, other tree), got {step_costs!r}")
     return float(costs[0]), float(costs[1])
-
-
-"""Margins looked at by a beam, or by the refinement of an order; a few seconds."""
-ROWS_PER_CLASS = 1000
-"""Rows a sample keeps, per class, before the beam is narrowed."""
 
 
 def find_auto(ordering: OrderingSet, step_costs: tuple[float, float] = (1.0, 1.0)) -> NDArray[np.int32]:

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.checks import Progress, RandomState, check_count, check_numbers, check_progress, check_random_state
-from scurry.compression.path import Compressor, Step, list_steps
-from scurry.compression.size import packed_size
+from scurry.compression.path import Compressor, Step, list_steps, packed_size
 from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest, as_rows
 from scurry.formatting import format_bytes
