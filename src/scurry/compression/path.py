@@ -6,8 +6,9 @@ sqrt(s) of the trees stay, and of their nodes sqrt(s) again, those of the strong
 are refitted to the whole forest's scores. On five data sets this division of s was about the best there is: with all
 trees, the same accuracy took three to five times as many nodes.
 
-In a packed file a node takes one bit, and a few more for the number of its split or leaf. Distinct splits and leaves are
-stored once, in tables; nodes refer to them by numbers of as few bits as the tables need. So a forest becomes smaller by having fewer nodes, and by having fewer distinct splits and leaves.
+In a packed file a node takes one bit, and a few more for the number of its split or leaf. Distinct splits and leaves
+are stored once, in tables; nodes refer to them by numbers of as few bits as the tables need. So a forest becomes
+smaller by having fewer nodes, and by having fewer distinct splits and leaves.
 """
 
 from __future__ import annotations
