@@ -304,7 +304,8 @@ def compress(
     """Make a model smaller, with a promise about its answers.
 
     ROWS must be like the rows to predict, and the model must not be trained on them. Few labels may change with the
-    promise labels<=…; a forest becomes much smaller with accuracy<=…, which needs --label and works best with --fit-rows.
+    promise labels<=…; a forest becomes much smaller with accuracy<=…, which needs --label and works best with
+    --fit-rows.
     """
     from scurry import compress
 
