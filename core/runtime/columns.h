@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "runtime/aligned.h"
+#include "runtime/engine_parts.h"
 #include "runtime/forest_view.h"
 
 namespace scurry {
@@ -78,6 +79,10 @@ struct FloatColumns {
 class Columns {
  public:
   explicit Columns(const ForestView& forest, Sets sets = Sets::kCodes);
+  // Those of a file. They know nothing of nodes.
+  Columns(const ForestView& forest, const EngineParts& parts);
+
+  void store(StoredEngine& out) const;
 
   // Numeric columns come first, then sets, then a pad whose key is always 0, then categorical columns.
   std::uint32_t pad() const { return pad_; }
@@ -124,6 +129,7 @@ class Columns {
   void tabulate_sets(const ForestView& forest);
   void sort_thresholds(const ForestView& forest);
   void place_missing(const ForestView& forest);
+  void read_sets(std::size_t n_features, const EngineParts& parts);
   void describe_floats();
   void describe_bytes(const ForestView& forest);
 

@@ -54,6 +54,15 @@ NodeValues::NodeValues(const ForestView& forest)
       width_(padded_width(forest.n_columns)),
       base_score_(forest.base_score.begin(), forest.base_score.end()) {}
 
+NodeValues::NodeValues(const ForestView& forest, std::span<const double> values) : NodeValues(forest) {
+  require(are_payloads() ? values.empty() : !values.empty() && values.size() % width_ == 0, "values");
+  if (reinterpret_cast<std::uintptr_t>(values.data()) % 64 != 0) {
+    own_.assign(values.begin(), values.end());
+    values = own_;
+  }
+  table_ = values;
+}
+
 std::vector<std::uint32_t> NodeValues::index_leaves(const ForestView& forest) { return index(forest, true, {}); }
 
 std::vector<std::uint32_t> NodeValues::index_nodes(const ForestView& forest, std::span<const double> weights) {
@@ -63,26 +72,28 @@ std::vector<std::uint32_t> NodeValues::index_nodes(const ForestView& forest, std
 std::vector<std::uint32_t> NodeValues::index(const ForestView& forest, bool leaves_only,
                                              std::span<const double> weights) {
   std::vector<std::uint32_t> payloads(forest.n_nodes());
-  VectorTable distinct(width_, table_);
+  VectorTable distinct(width_, own_);
   std::vector<double> vector(width_);
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     if (leaves_only && forest.left[node] >= 0) continue;
     read(forest, weights, node, vector.data());
     payloads[node] =
-        float32_ && !vectors_ ? std::bit_cast<std::uint32_t>(static_cast<float>(vector[0])) : distinct.index_of(vector.data());
+        are_payloads() ? std::bit_cast<std::uint32_t>(static_cast<float>(vector[0])) : distinct.index_of(vector.data());
   }
-  table_.shrink_to_fit();
+  own_.shrink_to_fit();
+  table_ = own_;
   return payloads;
 }
 
 std::uint32_t NodeValues::append(const ForestView& forest, std::span<const double> weights,
                                  std::span<const std::int32_t> nodes) {
-  const std::size_t first = table_.size() / width_;
-  table_.resize((first + nodes.size()) * width_);
+  const std::size_t first = size();
+  own_.resize((first + nodes.size()) * width_);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    read(forest, weights, static_cast<std::size_t>(nodes[i]), &table_[(first + i) * width_]);
+    read(forest, weights, static_cast<std::size_t>(nodes[i]), &own_[(first + i) * width_]);
   }
-  table_.shrink_to_fit();
+  own_.shrink_to_fit();
+  table_ = own_;
   return static_cast<std::uint32_t>(first);
 }
 

@@ -20,7 +20,7 @@ constexpr std::uint8_t kZeros = 0, kOnes = 1, kFirstTest = 2, kAny = 0xFF;
 template <class Node>
 class Sliced::Lowering {
  public:
-  Lowering(const std::vector<Node>& nodes, const Trees& trees, const Columns& columns, Sliced& out)
+  Lowering(std::span<const Node> nodes, const Trees& trees, const Columns& columns, Sliced& out)
       : nodes_(nodes), trees_(trees), columns_(columns), out_(out), slice_of_node_(nodes.size()) {}
 
   // Returns whether all trees are small enough.
@@ -198,7 +198,7 @@ class Sliced::Lowering {
     return slice;
   }
 
-  const std::vector<Node>& nodes_;
+  std::span<const Node> nodes_;
   const Trees& trees_;
   const Columns& columns_;
   Sliced& out_;
@@ -210,8 +210,8 @@ class Sliced::Lowering {
 
 std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns) {
   std::optional<Sliced> found(std::in_place);
-  const auto lower = [&](const auto& nodes) {
-    Lowering lowering(nodes, trees, columns, *found);
+  const auto lower = [&]<class Node>(std::span<const Node> nodes) {
+    Lowering<Node> lowering(nodes, trees, columns, *found);
     if (!lowering.read()) return false;
     found->ranks_ = RankedColumns::make(lowering.questions, trees.category_bits(),
                                         std::min(kMaxColumns, kMaxColumnsPerTree * trees.trees().size()),

@@ -6,6 +6,7 @@ from the order of nodes, and values and covers of inner nodes from their leaves,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.errors import FormatError
+from scurry.forest.files.lowered import read_lowered
 from scurry.forest.files.storage import Container
 from scurry.forest.files.values import Cover, Shape, Take, Values, id_bits
 from scurry.forest.structure import MISSING_NONE, NODE_ARRAYS, ForestFields
@@ -153,6 +155,7 @@ class Packed:
             "category_offset": take("category_offset", "<i8") if has_sets else _fixed(np.zeros(1, "<i8")),
             "category_bits": take("category_bits", "<u4") if has_sets else _fixed(np.zeros(0, "<u4")),
         }
+        self._container = container
         self._take, self._n_features, self._n_splits = take, n_features, n_splits
         self._read_splits()  # to check them: kept, they would take more memory than all nodes
         self.leaves = self._read_constants(take, "leaf", self.n_nodes - self.n_inner, _OF_LEAVES)
@@ -227,6 +230,15 @@ class Packed:
             column[n_leaves:] = splits[name]
             found[name] = column
         return found | self.fixed
+
+    def lowered(self, fields: Mapping[str, Any]) -> Arrays | None:
+        """Return the parts of the engine in the file, if it has one that was made of this forest."""
+        return read_lowered(self._container, fields, self.arrays)
+
+    def no_entries(self) -> Arrays:
+        """Return the arrays of `entries` without any splits and leaves, for an engine that is lowered already."""
+        empty: Arrays = {name: np.zeros(0, NODE_ARRAYS[name]) for name in ("left", "right", *_OF_LEAVES)}
+        return empty | {"value": np.zeros((0, self.n_columns))} | self.fixed
 
     def expand(self) -> Arrays:
         """Return the arrays of all nodes as `Forest` has them, and their depths as ``_node_depth``."""
