@@ -6,7 +6,7 @@
 #include <cfloat>
 #include <cstring>
 #include <type_traits>
-#include <unordered_map>
+#include <vector>
 
 #include "kernels/kernels.h"
 
@@ -26,20 +26,41 @@ class VectorTable {
       hash = (hash ^ std::bit_cast<std::uint64_t>(vector[i])) * 0xFF51AFD7ED558CCDu;
       hash ^= hash >> 32;
     }
-    auto [first, last] = by_hash_.equal_range(hash);
-    for (; first != last; ++first) {
-      if (std::memcmp(&values_[first->second * width_], vector, width_ * sizeof(double)) == 0) return first->second;
+    const auto n = static_cast<std::uint32_t>(values_.size() / width_);
+    if (2 * (n + std::size_t{1}) > slots_.size()) grow();
+    std::size_t at = hash & (slots_.size() - 1);
+    for (; slots_[at].value != kFree; at = (at + 1) & (slots_.size() - 1)) {
+      const Slot& slot = slots_[at];
+      if (slot.hash == hash && std::memcmp(&values_[slot.value * width_], vector, width_ * sizeof(double)) == 0) {
+        return slot.value;
+      }
     }
-    const auto index = static_cast<std::uint32_t>(values_.size() / width_);
+    slots_[at] = {hash, n};
     values_.insert(values_.end(), vector, vector + width_);
-    by_hash_.emplace(hash, index);
-    return index;
+    return n;
   }
 
  private:
+  static constexpr std::uint32_t kFree = 0xFFFFFFFFu;
+  struct Slot {
+    std::uint64_t hash = 0;
+    std::uint32_t value = kFree;
+  };
+
+  void grow() {
+    std::vector<Slot> larger(2 * slots_.size());
+    for (const Slot& slot : slots_) {
+      if (slot.value == kFree) continue;
+      std::size_t at = slot.hash & (larger.size() - 1);
+      while (larger[at].value != kFree) at = (at + 1) & (larger.size() - 1);
+      larger[at] = slot;
+    }
+    slots_.swap(larger);
+  }
+
   std::size_t width_;
   AlignedVector<double>& values_;
-  std::unordered_multimap<std::uint64_t, std::uint32_t> by_hash_;
+  std::vector<Slot> slots_ = std::vector<Slot>(1024);  // a power of two, at least half of them free
 };
 
 std::size_t output_of(const Tree& tree) { return static_cast<std::size_t>(std::max(tree.output, 0)); }
