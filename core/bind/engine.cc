@@ -186,7 +186,8 @@ void bind_engine(nb::module_& m) {
       .def("one_row", &one_row, "answer"_a, nb::kw_only(), "labels"_a.none(), "float32"_a, "float64"_a, "otherwise"_a)
       .def_prop_ro("loop", &Engine::loop)
       .def_prop_ro("node_bytes", &Engine::node_bytes)
-      .def_prop_ro("leaf_bytes", &Engine::leaf_bytes);
+      .def_prop_ro("leaf_bytes", &Engine::leaf_bytes)
+      .def_prop_ro("column_bytes", &Engine::column_bytes);
   nb::class_<MappedEngine, Engine>(m, "MappedEngine")
       .def(nb::init<const ForestArrays&, const Array<std::int64_t>&, const nb::dict&>(), "forest"_a, nb::kw_only(),
            "classes"_a, "parts"_a);

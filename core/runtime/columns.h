@@ -46,6 +46,8 @@ struct Column {
   std::uint32_t filter_shift = 0;
 };
 
+constexpr std::uint32_t kMostCodesOfSet = 4096;  // that is a column
+
 // Adjacent columns that are sets of one feature. The keys of a code are a run of set_keys_; two more runs are for codes
 // beyond `n_codes` and for missing values.
 struct SetColumns {
@@ -88,6 +90,7 @@ class Columns {
   std::uint32_t pad() const { return pad_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(columns_.size()); }
   std::uint32_t stride() const { return floats_.stride; }
+  std::size_t bytes() const;
   bool has_categories() const { return size() > pad_ + 1; }
   bool has_mixed() const { return has_mixed_; }
   bool is_read(std::uint32_t column) const { return columns_[column].is_read; }

@@ -49,6 +49,7 @@ class Engine {
   // About how long n rows take, each of them, in walks of a tree.
   double cost_of_row(std::size_t n) const { return static_cast<double>(n_trees()) * walker_.cost_of_tree(n); }
   std::size_t node_bytes() const { return walker_.bytes(); }
+  std::size_t column_bytes() const { return walker_.columns().bytes(); }  // by which rows are encoded
   std::size_t leaf_bytes() const {
     return values_.bytes() + (symmetric_sums_ ? symmetric_sums_->bytes() : 0) +
            (sliced_sums_ ? sliced_sums_->bytes() : 0) + (label_sums_ ? label_sums_->bytes() : 0);
