@@ -106,7 +106,9 @@ nb::dict store(const Engine& engine) {
 class MappedEngine : public Engine {
  public:
   MappedEngine(const ForestArrays& forest, const Array<std::int64_t>& classes, const nb::dict& parts)
-      : Engine(forest.view, vector_of(classes), parts_of(parts)), held_(parts) {}
+      : Engine(forest.view, vector_of(classes), parts_of(parts)), held_(parts) {
+    give_back_memory();
+  }
 
  private:
   nb::object held_;
@@ -191,6 +193,7 @@ void bind_engine(nb::module_& m) {
   nb::class_<MappedEngine, Engine>(m, "MappedEngine")
       .def(nb::init<const ForestArrays&, const Array<std::int64_t>&, const nb::dict&>(), "forest"_a, nb::kw_only(),
            "classes"_a, "parts"_a);
+  m.def("give_back_memory", &give_back_memory);
   m.def("logistic_threshold", &logistic_threshold, "scale"_a, "float32"_a);
   // The logf of the C library, as XGBoost uses it; the vectorised one of numpy differs in the last bit.
   m.def("log_float32", [](float x) { return std::log(x); }, "x"_a);

@@ -157,7 +157,7 @@ class Packed:
         }
         self._container = container
         self._take, self._n_features, self._n_splits = take, n_features, n_splits
-        self._read_splits()  # to check them: kept, they would take more memory than all nodes
+        self._read_splits(check_only=True)  # kept, they would take more memory than all nodes
         self.leaves = self._read_constants(take, "leaf", self.n_nodes - self.n_inner, _OF_LEAVES)
         self.cover = Cover(about.get("cover"), take, self.n_inner, self.n_nodes - self.n_inner)
         self.values = Values(about.get("values"), take, table, self.n_inner, self.cover)
@@ -191,7 +191,8 @@ class Packed:
             raise FormatError("missing must be 0 (NaN), 1 (NaN and zero) or 2 (nothing)")
         return found
 
-    def _read_splits(self) -> Arrays:
+    def _read_splits(self, check_only: bool = False) -> Arrays:
+        """Return the table of splits, or only what varies little if it is only to be checked."""
         take, n_features, n_splits = self._take, self._n_features, self._n_splits
         used, counts = take("feature_used", "<u4"), self.arrays["feature_splits"]
         first = take("first_threshold", "<f8")
@@ -201,16 +202,18 @@ class Packed:
             raise FormatError(f"features must be in 0..{n_features - 1}, got {used[-1]}")
         blocks = [take(f"threshold_{name}", "|u1") for name in ("shift", "width", "delta")]
         try:
-            threshold = _core.unpack_thresholds(first, counts, *blocks)
+            if check_only:
+                _core.check_thresholds(first, counts, *blocks)
+            threshold = np.zeros(0) if check_only else _core.unpack_thresholds(first, counts, *blocks)
         except ValueError as error:
             raise FormatError(str(error)) from error
-        if np.isnan(threshold).any():
-            raise FormatError("a threshold is NaN")
         found = self._read_constants(take, "split", n_splits, _OF_SPLITS)
         n_sets = len(self.fixed["category_offset"]) - 1
         sets = found["category_set"]
         if n_splits and (sets.min() < -1 or sets.max() >= n_sets):
             raise FormatError(f"category_set must be -1 or name one of the {n_sets} sets")
+        if check_only:
+            return found
         return found | {"feature": np.repeat(used.astype(np.int32), counts), "threshold": threshold}
 
     @property
