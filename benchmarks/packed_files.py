@@ -10,7 +10,8 @@ resident after the first prediction, less what it had before it loaded the file;
 Files with the engine are measured too, and what 8 processes that predict from one take together: the proportional set
 size (PSS, which counts a page that n processes share as an n-th of one) of all of them, compared with that of one. Of
 processes that were started separately, what loading and predicting adds counts; of a process that loads and then forks
-8 workers, everything does, with that process itself. With `--json`, what was measured is written to benchmarks/results/packed-files.json.
+8 workers, everything does, with that process itself.
+With `--json`, what was measured is written to benchmarks/results/packed-files.json.
 """
 
 from __future__ import annotations
