@@ -253,8 +253,12 @@ class Forest(StoredForest):
     @cached_property
     def engine(self) -> _core.Engine:
         """The native predictor of labels, probabilities and scores: that of the file, or built at its first use."""
-        if (stored := self._stored_engine()) is not None:
-            return stored
+        engine = self._stored_engine() or self._lower()
+        if (packed := self.__dict__.get("_packed")) is not None:
+            packed.rest()
+        return engine
+
+    def _lower(self) -> _core.Engine:
         whole = _core.Engine(self._lowered_from, classes=self.engine_labels, leaf_ids=False)
         cut = cut_trees(self) if whole.loop == "walked" else None
         if cut is None:

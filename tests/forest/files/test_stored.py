@@ -42,3 +42,16 @@ def test_runners_give_arrays_back(tmp_path):
         assert again.forest.is_packed
         np.testing.assert_array_equal(again.predict_proba(X), predictor.predict_proba(X))
         np.testing.assert_array_equal(again.run(X).steps, predictor.run(X).steps)
+
+
+def test_pages_that_predictions_do_not_read_are_let_go(tmp_path, monkeypatch):
+    """What is read again is the same, before and after."""
+    monkeypatch.setattr("scurry.forest.files.storage._MAPPED_FROM", 0)
+    forest = scurry.from_model(RandomForestClassifier(40, random_state=0).fit(X, Y))
+    for engine in (False, True):
+        forest.save(tmp_path / "f.scurry", engine=engine)
+        again = scurry.load(tmp_path / "f.scurry")
+        np.testing.assert_array_equal(again.predict_proba(X), forest.predict_proba(X))
+        again.save(tmp_path / "again.scurry", engine=engine)
+        assert (tmp_path / "again.scurry").read_bytes() == (tmp_path / "f.scurry").read_bytes()
+        assert again.digest == forest.digest

@@ -238,6 +238,10 @@ class Packed:
         """Return the parts of the engine in the file, if it has one that was made of this forest."""
         return read_lowered(self._container, fields, self.arrays)
 
+    def rest(self) -> None:
+        """Let go of what of the file is in memory: predictions do not read it, once the engine is there."""
+        self._container.rest(self.arrays)
+
     def no_entries(self) -> Arrays:
         """Return the arrays of `entries` without any splits and leaves, for an engine that is lowered already."""
         empty: Arrays = {name: np.zeros(0, NODE_ARRAYS[name]) for name in ("left", "right", *_OF_LEAVES)}

@@ -18,7 +18,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -74,9 +74,10 @@ class Container:
         header: dict[str, Any],
         arrays: dict[str, NDArray[Any]],
         checksums: dict[str, int],
+        mapping: mmap.mmap | None = None,
     ) -> None:
         self.path, self.kind, self.header, self._arrays = path, kind, header, arrays
-        self.n_bytes, self._checksums = n_bytes, checksums
+        self.n_bytes, self._checksums, self._mapping = n_bytes, checksums, mapping
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
@@ -114,6 +115,18 @@ class Container:
     def checksum(self, name: str) -> int:
         """Return the CRC-32 of the member of an array, which was checked."""
         return self._checksums[name]
+
+    def rest(self, names: Iterable[str]) -> None:
+        """Let go of memory in which these arrays of a mapped file lie. Whoever reads them again reads them anew."""
+        if self._mapping is None or not hasattr(mmap, "MADV_DONTNEED"):
+            return
+        start = np.frombuffer(self._mapping, np.uint8).ctypes.data
+        for name in names:
+            array = self._arrays[name]
+            first = -((start - array.ctypes.data) // mmap.PAGESIZE) * mmap.PAGESIZE
+            last = (array.ctypes.data - start + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+            if 0 <= first < last <= len(self._mapping):  # else it is smaller than a page, or a copy
+                self._mapping.madvise(mmap.MADV_DONTNEED, first, last - first)
 
     def field(self, name: str, kind: type | UnionType) -> Any:
         """Return the header's entry `name`, which must be a `kind`."""
@@ -245,7 +258,8 @@ def _open(name: str, data: bytes | mmap.mmap) -> Container:
         # Arrays keep what they need of a mapped file alive; it is closed with the last of them.
         stream: Any = io.BytesIO(data) if isinstance(data, bytes) else data
         with zipfile.ZipFile(stream) as archive:
-            return Container(name, len(data), *_read(archive, memoryview(data)))
+            mapping = None if isinstance(data, bytes) else data
+            return Container(name, len(data), *_read(archive, memoryview(data)), mapping)
     except FormatError as error:
         raise FormatError(f"{name}: {error}") from error
     # What zipfile and json are known to raise on broken input: a fuzzer found most of them.
