@@ -27,28 +27,45 @@ struct LeafNumbers {
 
 constexpr bool kLanesOfLeaf = false;
 
-// A register holds the sums of 32 rows in one lane: the numbers of 64 leaves are looked up in two registers, for the
-// even rows and for the odd ones.
-inline void add_lane(const LeafNumbers& leaves, std::size_t n_trees, std::size_t chunk, const std::int16_t* values,
-                     std::size_t apart, std::int32_t* sums) {
+// The sums of a chunk's rows in one lane: those of the even rows, and those of the odd ones.
+struct LaneSums {
   __m512i even = _mm512_setzero_si512(), odd = even;
-  for (std::size_t t = 0; t < n_trees; ++t, values += apart) {
-    const __m512i low = _mm512_load_si512(values), high = _mm512_load_si512(values + 32);
-    const __m512i at = _mm512_load_si512(leaves.of[t] + chunk * kChunk);
-    even = _mm512_add_epi16(even, _mm512_permutex2var_epi16(low, at, high));
-    odd = _mm512_add_epi16(odd, _mm512_permutex2var_epi16(low, _mm512_srli_epi16(at, 8), high));
+
+  // 32 rows look up the numbers of 64 leaves in two registers.
+  void add(__m512i leaf, __m512i low, __m512i high) {
+    even = _mm512_add_epi16(even, _mm512_permutex2var_epi16(low, leaf, high));
+    odd = _mm512_add_epi16(odd, _mm512_permutex2var_epi16(low, _mm512_srli_epi16(leaf, 8), high));
   }
-  // Rows 0 to 7 of each 16, then the others. With masks, because GCC 12 takes the others for uses of a variable that
-  // was never set.
-  constexpr __mmask32 kAll = ~__mmask32{0};
-  const __m512i first = _mm512_maskz_unpacklo_epi16(kAll, even, odd), last = _mm512_maskz_unpackhi_epi16(kAll, even, odd);
-  const __m512i rows[2] = {
-      _mm512_permutex2var_epi64(first, _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0), last),
-      _mm512_permutex2var_epi64(first, _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4), last),
-  };
-  alignas(64) std::int16_t in_order[kChunk];
-  for (std::size_t half = 0; half < 2; ++half) _mm512_store_si512(in_order + 32 * half, rows[half]);
-  for (std::size_t row = 0; row < kChunk; ++row) sums[row] += in_order[row];
+
+  void add_to(std::int32_t* sums) const {
+    // With masks, because GCC 12 takes the others for uses of a variable that was never set.
+    constexpr __mmask32 kAll = ~__mmask32{0};
+    // Rows 0 to 7 of each 16, then the others.
+    const __m512i first = _mm512_maskz_unpacklo_epi16(kAll, even, odd);
+    const __m512i last = _mm512_maskz_unpackhi_epi16(kAll, even, odd);
+    alignas(64) std::int16_t in_order[kChunk];
+    _mm512_store_si512(in_order,
+                       _mm512_permutex2var_epi64(first, _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0), last));
+    _mm512_store_si512(in_order + kChunk / 2,
+                       _mm512_permutex2var_epi64(first, _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4), last));
+    for (std::size_t row = 0; row < kChunk; ++row) sums[row] += in_order[row];
+  }
+};
+
+// Adds a lane of kChunks chunks, from `row` on.
+template <std::size_t kChunks>
+void add_lane(const LeafNumbers& leaves, std::size_t n_trees, std::size_t row, const std::int16_t* values,
+              std::size_t apart, std::int32_t* sums) {
+  LaneSums total[kChunks];
+  const u8* leaf = leaves.of[0] + row;
+#pragma GCC unroll 1
+  for (std::size_t t = 0; t < n_trees; ++t, values += apart, leaf += kSliceRows) {
+    const __m512i low = _mm512_load_si512(values), high = _mm512_load_si512(values + 32);
+    for (std::size_t chunk = 0; chunk < kChunks; ++chunk) {
+      total[chunk].add(_mm512_load_si512(leaf + chunk * kChunk), low, high);
+    }
+  }
+  for (std::size_t chunk = 0; chunk < kChunks; ++chunk) total[chunk].add_to(sums + row + chunk * kChunk);
 }
 
 void add_lanes(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
@@ -62,10 +79,13 @@ void add_lanes(std::span<const SlicedTree> trees, const SlicedProgram& program, 
       leaves.find(some, program, ranks, row, n_chunks, slices);
       for (std::size_t lane = 0; lane < n_lanes; ++lane) {
         const std::int16_t* of_lane = values + (first * n_lanes + lane) * kMaxSlicedLeaves;
-        for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
-          add_lane(leaves, some.size(), chunk, of_lane, n_lanes * kMaxSlicedLeaves,
-                   sums + lane * apart + row + chunk * kChunk);
-        }
+        const auto add = [&]<std::size_t kChunks>(std::size_t from) {
+          add_lane<kChunks>(leaves, some.size(), from * kChunk, of_lane, n_lanes * kMaxSlicedLeaves,
+                            sums + lane * apart + row);
+        };
+        std::size_t chunk = 0;
+        for (; chunk + 4 <= n_chunks; chunk += 4) add.template operator()<4>(chunk);
+        for (; chunk < n_chunks; ++chunk) add.template operator()<1>(chunk);
       }
     }
   }

@@ -23,7 +23,7 @@ constexpr std::size_t kLeafBytes = 4 * 1024 * 1024, kMaxRows = 4096, kLargeTree 
 constexpr std::size_t kWorthRemoving = 16;
 // In sliced trees a row is moved in the time of this many trees. Rows from the end fill gaps: if half of them have
 // stopped, one in two has to be moved.
-constexpr std::size_t kTreesOfMove = 16;
+constexpr std::size_t kTreesOfMove = 8;
 
 // Lanes as the kernels add them: 1, 2, 4, 8 or a multiple of 16.
 std::size_t padded_width(std::size_t n_lanes) {
@@ -189,6 +189,7 @@ Leaves SentinelExit::make_leaves(const ForestView& forest, std::span<const std::
 }
 
 std::size_t SentinelExit::rows_at_once() const {
+  if (sliced_lanes_) return 2 * kMaxRows;
   // So does slicing (sliced.h), where 512 rows take as long as one.
   const bool wants_many = walker_.has_ranks() || walker_.bytes() / plan_.size() >= kLargeTree;
   const std::size_t factor = wants_many ? 4 : 1;
@@ -253,7 +254,7 @@ bool SentinelExit::stops(const Sentinel& sentinel, const std::int32_t* sums) con
 template <class Test>
 void SentinelExit::run_rows(const RowsView& rows, std::size_t first, std::size_t n, std::size_t few, const Test& test,
                             const SentinelOutcome& outcome) const {
-  sliced_lanes_ && n >= AliveRows::kEnoughForColumns ? run_sliced(rows, first, n, few, test, outcome)
+  sliced_lanes_ && n >= AliveRows::kEnoughForColumns ? run_sliced(rows, first, n, test, outcome)
                                                      : run_block(rows, first, n, few, test, outcome);
 }
 
@@ -275,8 +276,8 @@ std::size_t SentinelExit::stop_rows(std::size_t j, const AliveRows& alive, std::
 }
 
 template <class Test>
-void SentinelExit::run_sliced(const RowsView& rows, std::size_t first, std::size_t n, std::size_t few,
-                              const Test& test, const SentinelOutcome& outcome) const {
+void SentinelExit::run_sliced(const RowsView& rows, std::size_t first, std::size_t n, const Test& test,
+                              const SentinelOutcome& outcome) const {
   Scratch& scratch = Scratch::of_this_thread();
   Buffers& buffers = Buffers::of_this_thread();
   walker_.load(rows, first, n, scratch);
@@ -300,7 +301,7 @@ void SentinelExit::run_sliced(const RowsView& rows, std::size_t first, std::size
     std::fill(buffers.removed.begin(), buffers.removed.end(), 0u);
     n_removed = 0;
   };
-  for (std::size_t j = 0; j < sentinels_.size() && alive.n - n_removed > few; ++j) {
+  for (std::size_t j = 0; j < sentinels_.size() && alive.n > n_removed; ++j) {
     poll_interrupt_now_and_then();
     alive.width = segments_[j].n_lanes;
     if ((alive.n - n_removed) * kTreesOfMove < alive.n * segments_[j].n_trees) remove();
@@ -310,13 +311,10 @@ void SentinelExit::run_sliced(const RowsView& rows, std::size_t first, std::size
   }
   alive.width = 1;
   remove();
+  if (alive.n == 0) return;
   scratch.block.n = round_up(alive.n, kChunk);
-  if (alive.n <= few) {
-    for (std::size_t at = 0; at < alive.n; ++at) run_row(rows, first + alive.ids[at], outcome);
-  } else {
-    values_.in_float32() ? complete_block<float>(scratch.block, alive, first, outcome)
-                         : complete_block<double>(scratch.block, alive, first, outcome);
-  }
+  values_.in_float32() ? complete_block<float>(scratch.block, alive, first, outcome)
+                       : complete_block<double>(scratch.block, alive, first, outcome);
 }
 
 template <class Test>

@@ -81,7 +81,7 @@ class SentinelExit {
   // The same if lanes are sliced: rows that stop nowhere are evaluated again, for as long as gathering what their leaves
   // were would take.
   template <class Test>
-  void run_sliced(const RowsView& rows, std::size_t first, std::size_t n, std::size_t few, const Test& test,
+  void run_sliced(const RowsView& rows, std::size_t first, std::size_t n, const Test& test,
                   const SentinelOutcome& outcome) const;
   // Chooses between these two.
   template <class Test>
