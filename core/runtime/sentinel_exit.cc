@@ -21,8 +21,8 @@ constexpr std::size_t kLeafBytes = 4 * 1024 * 1024, kMaxRows = 4096, kLargeTree 
 // Rows that stopped stay in the block until they are this share of it: moving rows together takes as long as walking
 // them down a few trees.
 constexpr std::size_t kWorthRemoving = 16;
-// In sliced trees a row is moved in the time of this many trees. Rows from the end fill gaps: if half of them have
-// stopped, one in two has to be moved.
+// In sliced trees a row is moved in the time of this many trees. If half of the rows have stopped, half of the gaps are
+// filled by rows from the end, and the others are at the end.
 constexpr std::size_t kTreesOfMove = 8;
 
 // Lanes as the kernels add them: 1, 2, 4, 8 or a multiple of 16.
@@ -117,10 +117,9 @@ SentinelExit::SentinelExit(const ForestView& forest, std::vector<std::int64_t> l
 }
 
 void SentinelExit::slice_lanes() {
-  const auto value_of = [&](std::size_t tree, std::uint32_t payload) {
-    return values_of(place_of_tree_[tree])[payload];
-  };
-  sliced_sums_ = SlicedSums::make(*walker_.sliced(), walker_.trees(), values_, value_of);
+  sliced_sums_ = SlicedSums::make(
+      *walker_.sliced(), walker_.trees(), values_,
+      [&](std::size_t tree, std::uint32_t payload) { return values_of(place_of_tree_[tree])[payload]; });
   SlicedLanes sliced;
   for (std::size_t j = 0; sliced_sums_ && j < sentinels_.size(); ++j) {
     const Segment& segment = segments_[j];
@@ -190,9 +189,9 @@ Leaves SentinelExit::make_leaves(const ForestView& forest, std::span<const std::
 
 std::size_t SentinelExit::rows_at_once() const {
   if (sliced_lanes_) return 2 * kMaxRows;
-  // So does slicing (sliced.h), where 512 rows take as long as one.
-  const bool wants_many = walker_.has_ranks() || walker_.bytes() / plan_.size() >= kLargeTree;
-  const std::size_t factor = wants_many ? 4 : 1;
+  // Slicing (sliced.h) wants many too: 512 rows take as long as one.
+  const bool is_large = walker_.bytes() / plan_.size() >= kLargeTree;
+  const std::size_t factor = is_large ? 8 : walker_.has_ranks() ? 4 : 1;
   const std::size_t fitting = factor * kLeafBytes / sizeof(std::uint32_t) / plan_.size() / kChunk * kChunk;
   return std::clamp(fitting, kChunk, factor * kMaxRows);
 }
@@ -296,10 +295,8 @@ void SentinelExit::run_sliced(const RowsView& rows, std::size_t first, std::size
                   .n = n};
   std::size_t n_removed = 0;  // rows that have stopped and are still in the block
   const auto remove = [&] {
-    if (n_removed == 0) return;
-    alive.remove(n_removed);
+    if (n_removed > 0) alive.remove(std::exchange(n_removed, 0));
     std::fill(buffers.removed.begin(), buffers.removed.end(), 0u);
-    n_removed = 0;
   };
   for (std::size_t j = 0; j < sentinels_.size() && alive.n > n_removed; ++j) {
     poll_interrupt_now_and_then();

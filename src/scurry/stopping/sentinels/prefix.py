@@ -124,7 +124,7 @@ def placed_sentinels(sentinels: NDArray[np.int64], stops: NDArray[np.integer]) -
     ends = np.concatenate([[0], sentinels])[first : last + 1].astype(np.float64)
     density = np.sqrt(np.maximum(stops[first:last], 1) / np.diff(ends))
     reached = np.concatenate([[0.0], np.cumsum(density * np.diff(ends))])
-    n_placed = int(np.clip(np.rint(np.sqrt((ends[-1] - ends[0]) / 4)), 4, 8))
+    n_placed = int(np.clip(np.rint(np.sqrt((ends[-1] - ends[0]) / 3)), 4, 9))
     placed = np.interp(reached[-1] * np.arange(1, n_placed + 1) / n_placed, reached, ends)
     wanted = np.concatenate([np.rint(placed), sentinels[last : last + 2]]).astype(np.int64)
     return np.unique(wanted[wanted >= 1])

@@ -30,7 +30,14 @@ from scurry.stopping.sentinels.prefix import even_sentinels, fit_prefix, placed_
 from scurry.stopping.sentinels.values import CAUTIONS, ValueFamily, mean_family, prefix_family
 from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.planners.by_scores import split_to_fit
-from scurry.verbs.planners.sentinels import can_refit, full_scores, leaves_of, link_of, score_values
+from scurry.verbs.planners.sentinels import (
+    can_refit,
+    explain_speed,
+    full_scores,
+    leaves_of,
+    link_of,
+    score_values,
+)
 
 FloatArray = NDArray[np.float64]
 
@@ -80,7 +87,10 @@ def plan_by_values(calibration: Calibration) -> Plan:
         **_quality(calibration, rule),
     )
     tested = {} if promise.confidence is None else {"n_rows": n_rows, "n_broken": int(counts[best, -1])}
-    certificate = calibration.certificate("sentinels", promise, n_fit_rows=len(rows), measured=measured, **tested)
+    why = explain_speed(forest, measured.mean_trees)
+    certificate = calibration.certificate(
+        "sentinels", promise, n_fit_rows=len(rows), measured=measured, why=why, **tested
+    )
     return sentinel_plan(rule, certificate)
 
 
