@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 namespace scurry {
@@ -271,7 +273,7 @@ void append_leaves(const std::uint32_t* payloads, ValueOf value_of, AlignedVecto
 }  // namespace
 
 std::optional<SlicedSums> SlicedSums::make(const Sliced& sliced, const std::vector<Tree>& trees,
-                                           const NodeValues& values) {
+                                           const NodeValues& values, const ValueOf& value_of) {
   if (values.are_vectors()) return std::nullopt;
   std::optional<SlicedSums> made{SlicedSums()};
   for (std::size_t output = 0; output < values.n_outputs(); ++output) {
@@ -280,9 +282,11 @@ std::optional<SlicedSums> SlicedSums::make(const Sliced& sliced, const std::vect
       if (static_cast<std::size_t>(std::max(trees[t].output, 0)) != output) continue;
       made->trees_.push_back(sliced.trees()[t]);
       if (values.in_float32()) {
-        append_leaves(sliced.payloads(t), [](auto payload) { return std::bit_cast<float>(payload); }, made->floats_);
+        append_leaves(
+            sliced.payloads(t), [&](auto payload) { return std::bit_cast<float>(value_of(t, payload)); }, made->floats_);
       } else {
-        append_leaves(sliced.payloads(t), [&](auto payload) { return *values.at(payload); }, made->doubles_);
+        append_leaves(
+            sliced.payloads(t), [&](auto payload) { return *values.at(value_of(t, payload)); }, made->doubles_);
       }
     }
     made->n_trees_.push_back(made->trees_.size() - n_before);
@@ -309,5 +313,41 @@ void SlicedSums::add(const Sliced& sliced, const Block& block, Real* sums) const
 
 template void SlicedSums::add(const Sliced&, const Block&, float*) const;
 template void SlicedSums::add(const Sliced&, const Block&, double*) const;
+
+bool SlicedLanes::append(const Sliced& sliced, std::span<const Tree> trees, std::size_t n_lanes,
+                         const LaneOf& lane_of) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int16_t>::max();
+  const bool by_leaf = kernels().sliced_lanes.by_leaf;
+  const std::size_t width = by_leaf ? (n_lanes + kLaneGroup - 1) / kLaneGroup * kLaneGroup : n_lanes;
+  parts_.push_back({trees_.size(), trees.size(), n_lanes, values_.size()});
+  std::vector<std::int64_t> largest(n_lanes);  // what kLaneTrees trees may add up to
+  for (std::size_t t = 0; t < trees.size(); ++t) {
+    if (t % kLaneTrees == 0) std::fill(largest.begin(), largest.end(), 0);
+    const std::uint32_t* payloads = sliced.payloads(trees[t].index);
+    trees_.push_back(sliced.trees()[trees[t].index]);
+    const std::size_t first = values_.size();
+    values_.resize(first + width * kMaxSlicedLeaves);
+    for (std::size_t lane = 0; lane < n_lanes; ++lane) {
+      std::int64_t largest_of_tree = 0;
+      for (std::size_t leaf = 0; leaf < kMaxSlicedLeaves; ++leaf) {
+        const std::int32_t value = lane_of(payloads[leaf], lane);
+        largest_of_tree = std::max(largest_of_tree, std::abs(std::int64_t{value}));
+        if (largest_of_tree > kMost) return false;
+        values_[first + (by_leaf ? leaf * width + lane : lane * kMaxSlicedLeaves + leaf)] =
+            static_cast<std::int16_t>(value);
+      }
+      largest[lane] += largest_of_tree;
+      if (largest[lane] > kMost) return false;
+    }
+  }
+  return true;
+}
+
+void SlicedLanes::add(std::size_t part, const Sliced& sliced, const Block& block, std::int32_t* sums,
+                      std::size_t apart) const {
+  const Part& of = parts_[part];
+  kernels().sliced_lanes.add({trees_.data() + of.first_tree, of.n_trees}, sliced.program(), block.ranks, block.n,
+                             values_.data() + of.first_value, of.n_lanes, sums, apart);
+}
 
 }  // namespace scurry
