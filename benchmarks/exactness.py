@@ -4,8 +4,9 @@
     python benchmarks/exactness.py --kinds pipelines onnx --rows 1000000
 
 Every kind gets random models, one for each seed, each with `--rows-per-model` rows on thresholds and next to them,
-until it has `--rows` rows or the time is over. The file is complete after every model. A problem names its kind and seed;
-``--kinds KIND --seed SEED --models 1`` repeats it. Scores of CatBoost are compared to the last bit too.
+until it has `--rows` rows or the time is over. The file is complete after every model. A problem names its kind and
+seed; repeat it by
+``--kinds KIND --seed SEED --models 1``. Scores of CatBoost are compared to the last bit too.
 """
 
 from __future__ import annotations
@@ -96,6 +97,7 @@ KINDS: dict[str, Compare] = {
     "pipelines": compare_pipeline,
     "catboost numbers": partial(compare_catboost, "numbers"),
     "catboost categories": partial(compare_catboost, "categories"),
+    "catboost combinations": partial(compare_catboost, "combinations"),
     "onnx": compare_onnx,
 }
 

@@ -6,7 +6,7 @@ Steps that cannot be folded stay a `Front`, through which rows pass first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -178,11 +178,15 @@ class Front:
         """Return the rows as the trees read them: an array or a table."""
         return dense(self.transformer.transform(X), self.sparse_zero)
 
-    def to_parts(self) -> tuple[dict[str, Any], NDArray[np.uint8]]:
+    def rows(self, X: Any, read: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+        """Return the rows as the trees read them; `read` makes a matrix of a table."""
+        return read(self(X))
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the fields for the header of a file, and the transformer as skops stores it."""
         # JSON has no NaN.
         header = {"why": self.why, "absent_is_missing": bool(np.isnan(self.sparse_zero))}
-        return header, np.frombuffer(skops.dump_estimator(self.transformer, _WHAT), np.uint8)
+        return header, {"front": np.frombuffer(skops.dump_estimator(self.transformer, _WHAT), np.uint8)}
 
     @classmethod
     def from_parts(cls, header: Any, stored: NDArray[np.uint8], trusted: Collection[str]) -> Front:
@@ -198,6 +202,14 @@ class Front:
     def describe(self) -> str:
         """Return what happens to rows, as a summary says it."""
         return f"rows pass through the pipeline's own transformers first: {self.why}"
+
+    @property
+    def way_out(self) -> str:
+        """What to do where rows cannot pass through transformers first."""
+        return (
+            "Import the last step alone, and give its forest transformed rows: scurry.from_model(pipeline[-1]), "
+            "pipeline[:-1].transform(X)"
+        )
 
 
 def dense(rows: Any, sparse_zero: float) -> Any:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.checks import check_instance
 from scurry.errors import InputError, require_extra
+from scurry.forest.combinations import Combinations
 from scurry.forest.front import RawRows
 from scurry.forest.structure import ForestFields
 
@@ -118,7 +119,8 @@ class TableReader:
 
     def __init__(self, forest: ForestFields) -> None:
         # Not the forest itself, which holds the reader: the two would keep each other in memory.
-        self._names, self._n_features = forest.feature_names, forest.n_features
+        self._n_features = forest.n_given
+        self._names = None if forest.feature_names is None else forest.feature_names[: forest.n_given]
         self._input_dtype, self._by_value = forest.input_dtype, forest.encode_numbers
         self._titles = [str(name) for name in forest.names]
         self._categories = dict(forest.categories)
@@ -521,6 +523,7 @@ class Encoder:
     def __init__(self, forest: ForestFields, X: Any) -> None:
         check_instance("forest", forest, ForestFields, hint="; import a model with scurry.from_model(model)")
         self._reader, self._coded = reader_of(forest), forest.encode_numbers
+        self._combinations = forest.front if isinstance(forest.front, Combinations) else None
         kinds = self._reader.kinds(X)
         if kinds is None:
             raise InputError(
@@ -553,4 +556,5 @@ class Encoder:
         rows = self._reader.read(X, self._kinds)
         if rows is None:
             raise InputError(f"X must be a table with named columns, got {type(X).__name__}", argument="X")
+        rows = rows if self._combinations is None else self._combinations.extend(rows)
         return rows.view(CodedRows) if self._coded else rows
