@@ -250,10 +250,7 @@ def _trace_encoder(encoder: Any, inputs: Sequence[Trace], stage: Stage) -> list[
     names = [str(name) for name in _names_out(encoder, marks)]
     outputs = []
     for at, one in enumerate(inputs):
-        held = encoder.categories_[at].tolist()
-        if any(type(value).__name__ == "NAType" for value in held):
-            raise CannotFoldError(f"{type(encoder).__name__} knows pandas' NA as a category")
-        listed = tuple(value for value in held if value == value and value is not None)
+        listed = tuple(value for value in encoder.categories_[at].tolist() if value == value and value is not None)
         knots = one.knots
         if all(isinstance(value, int | float) for value in listed):
             knots = (*knots, Knots(stage, at, _around(listed)))
