@@ -24,6 +24,7 @@ namespace nb = nanobind;
 void bind_anytime(nb::module_& m);
 void bind_cells(nb::module_& m);
 void bind_closure(nb::module_& m);
+void bind_combinations(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_exits(nb::module_& m);
 void bind_grow(nb::module_& m);

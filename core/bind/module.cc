@@ -10,6 +10,7 @@ NB_MODULE(_core, m) {
   scurry::bind_anytime(m);
   scurry::bind_cells(m);
   scurry::bind_closure(m);
+  scurry::bind_combinations(m);
   scurry::bind_engine(m);
   scurry::bind_exits(m);
   scurry::bind_grow(m);

@@ -111,10 +111,36 @@ class ByteRanks:
     @property
     def available(self) -> bool: ...
 
+def any_at_most(rows: NDArray[Any], limits: NDArray[np.float64], /) -> bool: ...
+
 class Categories:
-    def __init__(self, values: list[Any], *, numbers: str, missing_code: float = ...) -> None: ...
+    def __init__(
+        self, values: list[Any], *, numbers: str, missing_code: float = ..., na_code: float | None = None
+    ) -> None: ...
     @property
     def has_rounded(self) -> bool: ...
+
+class Combinations:
+    def __init__(
+        self,
+        *,
+        code_offset: NDArray[np.int64],
+        code_hash: NDArray[np.int64],
+        element_offset: NDArray[np.int64],
+        column: NDArray[np.int32],
+        kind: NDArray[np.uint8],
+        border: NDArray[np.float32],
+        wanted: NDArray[np.int64],
+        key_offset: NDArray[np.int64],
+        key: NDArray[np.uint64],
+        output_offset: NDArray[np.int64],
+        value: NDArray[np.float32],
+    ) -> None: ...
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def n_outputs(self) -> int: ...
+    def compute(self, rows: NDArray[Any], /) -> NDArray[np.float32]: ...
 
 class CellExit:
     def __init__(
