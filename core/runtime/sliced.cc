@@ -22,8 +22,8 @@ constexpr std::uint8_t kZeros = 0, kOnes = 1, kFirstTest = 2, kAny = 0xFF;
 template <class Node>
 class Sliced::Lowering {
  public:
-  Lowering(const std::vector<Node>& nodes, const Trees& trees, const Columns& columns, Sliced& out)
-      : nodes_(nodes), trees_(trees), columns_(columns), out_(out), slice_of_node_(nodes.size()) {}
+  Lowering(std::span<const Node> nodes, const Trees& trees, const Columns& columns, Sliced& out)
+      : nodes_(nodes), trees_(trees), columns_(columns), out_(out) {}
 
   // Returns whether all trees are small enough.
   bool read() {
@@ -50,7 +50,8 @@ class Sliced::Lowering {
 
   bool read(const Tree& tree) {
     if (tree.depth >= kMaxSlicedLeaves) return false;  // what follows would recurse too deeply
-    if (count_leaves(tree.first, kMaxSlicedLeaves) > kMaxSlicedLeaves) return false;
+    if (!count_leaves(tree)) return false;
+    slice_of_node_.resize(n_leaves_.size());
     SlicedTree lowered{};
     lowered.first_test = static_cast<std::uint32_t>(questions.size() - n_set_tests_);
     lowered.first_set_test = static_cast<std::uint32_t>(n_set_tests_);
@@ -95,17 +96,24 @@ class Sliced::Lowering {
     return at;
   }
 
-  // Counts the leaves below a node, but no more than one above `most`.
-  std::size_t count_leaves(std::size_t at, std::size_t most) const {
-    at = below_filler(at);
-    if (is_leaf(at)) return 1;
-    const std::size_t n = count_leaves(child(at, false), most);
-    return n > most ? n : n + count_leaves(child(at, true), most - n);
+  // Counts the leaves below every node of a tree, a leaf below a filler once. Returns whether there are few enough.
+  bool count_leaves(const Tree& tree) {
+    const std::size_t end = tree.index + 1 < trees_.trees().size() ? trees_.trees()[tree.index + 1].first : nodes_.size();
+    n_leaves_.resize(end);
+    for (std::size_t at = end; at-- > tree.first;) {
+      const std::size_t left = at + nodes_[at].left;
+      const std::size_t n = is_leaf(at)      ? 1
+                            : is_filler(at) ? n_leaves_[left]
+                                            : std::size_t{n_leaves_[left]} + n_leaves_[left + 1];
+      if (n > kMaxSlicedLeaves) return false;
+      n_leaves_[at] = static_cast<std::uint8_t>(n);
+    }
+    return true;
   }
 
   // Which child is evaluated first: the larger one, so that few slices wait for the other one.
   bool set_first(std::size_t at) const {
-    return count_leaves(child(at, true), kMaxSlicedLeaves) > count_leaves(child(at, false), kMaxSlicedLeaves);
+    return n_leaves_[child(at, true)] > n_leaves_[child(at, false)];
   }
 
   // Appends the nodes that ask something, in the order in which select() reads their answers.
@@ -158,8 +166,7 @@ class Sliced::Lowering {
       for (std::size_t i = 0; i < kMaxPlanes; ++i) made[i] = i < n_open ? kAny : (low >> i) & 1 ? kOnes : kZeros;
       return made;
     }
-    const std::size_t first = low + count_leaves(child(at, false), kMaxSlicedLeaves);
-    const std::size_t last = high - count_leaves(child(at, true), kMaxSlicedLeaves);
+    const std::size_t first = low + n_leaves_[child(at, false)], last = high - n_leaves_[child(at, true)];
     std::size_t step = kMaxSlicedLeaves;
     while (last / step * step < first) step /= 2;
     const std::size_t middle = last / step * step;
@@ -200,20 +207,20 @@ class Sliced::Lowering {
     return slice;
   }
 
-  const std::vector<Node>& nodes_;
+  std::span<const Node> nodes_;
   const Trees& trees_;
   const Columns& columns_;
   Sliced& out_;
   std::vector<std::uint8_t> free_;
-  std::vector<std::uint8_t> slice_of_node_;
+  std::vector<std::uint8_t> slice_of_node_, n_leaves_;  // by node, of the trees read so far
   std::size_t n_set_tests_ = 0;
   std::uint8_t n_slices_ = 0, first_free_ = 0;
 };
 
 std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns) {
   std::optional<Sliced> found(std::in_place);
-  const auto lower = [&](const auto& nodes) {
-    Lowering lowering(nodes, trees, columns, *found);
+  const auto lower = [&]<class Node>(std::span<const Node> nodes) {
+    Lowering<Node> lowering(nodes, trees, columns, *found);
     if (!lowering.read()) return false;
     found->ranks_ = RankedColumns::make(lowering.questions, trees.category_bits(),
                                         std::min(kMaxColumns, kMaxColumnsPerTree * trees.trees().size()),
