@@ -22,4 +22,5 @@ NB_MODULE(_core, m) {
   scurry::bind_tables(m);
   scurry::bind_testing(m);
   scurry::bind_votes(m);
+  scurry::bind_watching(m);
 }

@@ -387,6 +387,25 @@ def fit_margins(
     slack: float,
     progress: Callable[[int, int], Any] | None,
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]: ...
+
+class Draws:
+    def __init__(self, share: float, seed: int) -> None: ...
+    def draw(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any], int]: ...
+
+DRAW_BLOCK: int
+
+def mix_bits(value: int) -> int: ...
+def follow_bets(
+    counts: NDArray[Any],
+    started: NDArray[Any],
+    log_gains: NDArray[Any],
+    *,
+    first_capital: float,
+    log_capital: NDArray[Any],
+    begun: NDArray[Any],
+    e_values: NDArray[Any],
+    changes: NDArray[Any],
+) -> None: ...
 def greedy_order(
     leaves: NDArray[Any],
     offset: NDArray[Any],

@@ -1,9 +1,15 @@
+import itertools
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scurry.monitoring.draws import BLOCK, Draws, mix
+from scurry import _core
+from scurry.monitoring.draws import BLOCK, Draws
+
+GAMMA = 0x9E3779B97F4A7C15
 
 
 @settings(max_examples=60, deadline=None)
@@ -62,11 +68,35 @@ def test_seeds_draw_different_rows():
 
 def test_draws_are_part_of_the_format():
     """States go on after an upgrade, so the same seed draws the same rows in every version."""
-    assert (
-        Draws(0.002, 7).between(0, 3000).tolist()
-        == Draws(0.002, 7).between(0, 10_000).tolist()[: len(Draws(0.002, 7).between(0, 3000))]
-    )
-    assert mix(np.array([0, 1], np.uint64)).tolist() == [0, 6238072747940578789]
+    assert Draws(0.002, 7).between(0, 3500).tolist() == [163, 379, 679, 931, 1459, 2310, 2355, 2407, 2481, 3431, 3477]
+    assert [_core.mix_bits(value) for value in (0, 1)] == [0, 6238072747940578789]
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**64 - 1])
+@pytest.mark.parametrize("share", [1e-9, 0.0005, 0.3, 0.9999])
+def test_a_slow_reference_draws_the_same(share, seed):
+    for block in (0, 5):
+        key, place, expected = _core.mix_bits((seed + GAMMA * (block + 1)) % 2**64), -1, []
+        for counter in itertools.count(1):
+            uniform = ((_core.mix_bits((key + GAMMA * counter) % 2**64) >> 11) + 0.5) * 2.0**-53
+            place += 1 + math.floor(min(math.log(uniform) / math.log1p(-share), BLOCK))
+            if place >= BLOCK:
+                break
+            expected.append(block * BLOCK + place)
+        assert Draws(share, seed).between(block * BLOCK, (block + 1) * BLOCK).tolist() == expected
+
+
+def test_places_are_those_in_the_batch():
+    numbers, places, none_before = Draws(0.01, 3).draw(BLOCK - 500, BLOCK + 500)
+    assert (numbers - (BLOCK - 500) == places).all()
+    assert len(numbers)
+    assert none_before == Draws(0.01, 3).none_before(BLOCK + 500)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 3), (3, 2), (0, 2**63 - 1)])
+def test_impossible_numbers_are_refused(start, stop):
+    with pytest.raises(ValueError, match="numbered"):
+        Draws(0.5, 0).draw(start, stop)
 
 
 @pytest.mark.parametrize("share", [1e-9, 1e-300])

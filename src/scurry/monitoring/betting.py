@@ -84,9 +84,16 @@ class Part:
 
 def log_capitals(part: Part, counts: Counts) -> NDArray[np.float64]:
     """Return the logarithm of each gambler's capital, shape (…, n_bets), for counts of shape (…, n_losses)."""
-    with np.errstate(invalid="ignore"):  # a bet that wins without limit, times no row, is nothing
-        terms = np.where(counts[..., None, :] > 0, counts[..., None, :] * part.log_gains, 0.0)
-    summed: NDArray[np.float64] = terms.sum(axis=-1)
+    gains = part.log_gains
+    if part.max_mean == part.losses[0]:
+        with np.errstate(invalid="ignore"):  # a bet that wins without limit, times no row, is nothing
+            terms = np.where(counts[..., None, :] > 0, counts[..., None, :] * gains, 0.0)
+        summed: NDArray[np.float64] = terms.sum(axis=-1)
+        return summed
+    # One loss after the other: few arrays, and the same rounding whatever the shape is.
+    summed = counts[..., :1] * gains[:, 0]
+    for at in range(1, len(part.losses)):
+        summed += counts[..., at : at + 1] * gains[:, at]
     return summed
 
 

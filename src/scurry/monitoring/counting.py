@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import Counter
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry import _core
 from scurry.errors import InputError, warn
 from scurry.monitoring.alarm import LatestEvidence
-from scurry.monitoring.draws import Draws, mix
+from scurry.monitoring.draws import Draws
 from scurry.monitoring.record import UNKNOWN, Kept, Record, Waiting
 from scurry.monitoring.shadow import Comparison, count_losses, take
 from scurry.predictor import Predictor
@@ -47,6 +48,7 @@ class Counting:
         self._none_before = self._draws.none_before(record.next_number)  # so that most small batches need no look
         # Rows that were judged but not filed: rows, numbers, answers, those of the full model, whether they changed.
         self._judged: list[tuple[NDArray[Any], ...]] = []
+        self._n_judged = 0
         self._ids: dict[int, Any] = {}  # of rows that are not filed, by number
         self._drawn_ids: set[Any] = set()  # the same ids
         self._remembered: set[Any] = set()
@@ -86,10 +88,9 @@ class Counting:
         self.record.n_rows += len(rows)
         if stop <= self._none_before:
             return False
-        drawn, self._none_before = self._draws.draw(start, stop)
-        if not len(drawn):
+        numbers, chosen, self._none_before = self._draws.draw(start, stop)
+        if not len(chosen):
             return False
-        chosen, numbers = drawn - start, drawn
         if unit_of is not None:
             chosen, numbers = self._choose_rows(unit_of, chosen, start)
         if names is not None:
@@ -149,8 +150,8 @@ class Counting:
         # From here on nothing fails, so that rows are counted once or, if the model cannot answer them, not at all.
         self._pending, self.n_pending = [], 0
         if not promise.NEEDS_LABELS:
-            self._count(outcomes, numbers)
-        n_shadow, n_changed = len(numbers), int(changed.sum())
+            self._count(outcomes, numbers, changed)
+        n_shadow, n_changed = len(numbers), int(np.count_nonzero(changed))
         if self._by_query:
             is_first = np.diff(numbers, prepend=-1) != 0
             n_shadow = int(is_first.sum())
@@ -159,7 +160,8 @@ class Counting:
         record.n_changed += n_changed
         self._at_once = min(max(record.n_shadow // PART_AT_ONCE, LEAST_AT_ONCE), MOST_AT_ONCE)
         self._judged.append((rows, numbers, outcomes.answers, outcomes.full, changed))
-        if sum(len(judged[0]) for judged in self._judged) >= _FILED_AT_ONCE:
+        self._n_judged += len(numbers)
+        if self._n_judged >= _FILED_AT_ONCE:
             self._file()
 
     def evaluate(self) -> None:
@@ -174,7 +176,7 @@ class Counting:
         record, setup = self.record, self.record.setup
         rows, numbers, answers, full, changed = (np.concatenate(column) for column in zip(*self._judged, strict=True))
         trees = self.compare.count_trees(rows, numbers)
-        self._judged = []
+        self._judged, self._n_judged = [], 0
         _tally(record.by_trees, trees, changed)
         if setup.classes:
             codes = self._forest.codes_of(full)
@@ -197,10 +199,10 @@ class Counting:
         if self._by_query:
             rows = np.flatnonzero(np.isin(unit_of, drawn))
             return rows, unit_of[rows] + start
-        seed = np.uint64(self.record.seed % 2**64)
-        draws = mix((drawn + start).astype(np.uint64) ^ mix(np.array([seed], np.uint64)))
-        members = [np.flatnonzero(unit_of == unit) for unit in drawn]
-        one = [int(m[int(draw % np.uint64(len(m)))]) for m, draw in zip(members, draws, strict=True)]
+        key, one = _core.mix_bits(self.record.seed % 2**64), []
+        for unit in drawn.tolist():
+            members = np.flatnonzero(unit_of == unit)
+            one.append(members[_core.mix_bits((unit + start) ^ key) % len(members)])
         return np.array(one, np.int64), drawn + start
 
     def _remember(self, names: list[Any]) -> list[Any]:
@@ -215,17 +217,23 @@ class Counting:
         self._remembered |= given
         return names
 
-    def _count(self, outcomes: Outcomes, numbers: NDArray[np.int64]) -> None:
+    def _count(self, outcomes: Outcomes, numbers: NDArray[np.int64], changed: NDArray[np.bool_]) -> None:
         """Count rows, whose numbers ascend, in the epochs that they belong to."""
         record, now = self.record, time.time()
-        setup = record.setup
-        epochs = numbers // setup.rows_per_epoch
-        edges = [0, *(np.flatnonzero(epochs[1:] != epochs[:-1]) + 1).tolist(), len(epochs)]
-        for start, end in pairwise(edges):
-            some = outcomes if end - start == len(epochs) else take(outcomes, slice(start, end))
-            epoch = int(epochs[start])
-            record.add(epoch, count_losses(setup.promise, setup.parts, some), now)
+        # Few numbers are read: Python is faster at that than numpy.
+        setup, listed = record.setup, memoryview(numbers)  # type: ignore[arg-type]  # numpy 1 does not declare it
+        size, broken, start = setup.rows_per_epoch, changed.nonzero()[0].tolist(), 0
+        record.reach(listed[-1] // size)
+        while start < len(listed):
+            epoch = listed[start] // size
+            end = bisect_left(listed, (epoch + 1) * size, start)
+            if setup.promise.COUNTS_CHANGED:
+                n_broken = bisect_left(broken, end) - bisect_left(broken, start)
+                record.add(epoch, [(end - start - n_broken, n_broken)], now)
+            else:
+                record.add(epoch, count_losses(setup.promise, setup.parts, take(outcomes, slice(start, end))), now)
             self._evidence.touch(epoch)
+            start = end
 
     def _count_labels(self, found: list[tuple[Waiting, int]]) -> None:
         """Count rows whose labels have come, and note them on the rows that are kept."""
@@ -241,7 +249,7 @@ class Counting:
                 y=classes[codes[:, 2]],
                 classes=tuple(classes.tolist()),
             )
-            self._count(outcomes, numbers)
+            self._count(outcomes, numbers, record.setup.promise.changed(outcomes))
         kept, labels = record.kept, record.kept.labels.copy()
         for row, label in found:
             place = kept.find(row.number, row.origin)

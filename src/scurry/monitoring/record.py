@@ -6,6 +6,7 @@ import math
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from os import PathLike
 from types import UnionType
 from typing import Any, Self
@@ -55,7 +56,7 @@ class Setup:
     classes: tuple[Any, ...]
     row_dtype: str
 
-    @property
+    @cached_property
     def rows_per_epoch(self) -> int:
         """Numbers of rows in an epoch, shadow rows and others."""
         return math.ceil(EPOCH / self.share)
@@ -206,12 +207,16 @@ class Record:
         """Return the epoch of a row."""
         return number // self.setup.rows_per_epoch
 
-    def add(self, epoch: int, counts: Sequence[Counts], now: float) -> None:
-        """Count losses of rows of one epoch."""
-        if epoch >= len(self.started):
-            n_more = epoch + 1 - len(self.started)
+    def reach(self, epoch: int) -> None:
+        """Make room for the counts of all epochs up to this one."""
+        n_more = epoch + 1 - len(self.started)
+        if n_more > 0:
             self.epochs = [np.concatenate([old, np.zeros((n_more, old.shape[1]), np.int64)]) for old in self.epochs]
-            self.started = np.concatenate([self.started, np.full(n_more, np.inf)])
+            self.started = np.concatenate([self.started, [np.inf] * n_more])
+
+    def add(self, epoch: int, counts: Sequence[Counts | Sequence[int]], now: float) -> None:
+        """Count losses of rows of one epoch."""
+        self.reach(epoch)
         for total, more in zip(self.epochs, counts, strict=True):
             total[epoch] += more
         self.started[epoch] = min(self.started[epoch], now)

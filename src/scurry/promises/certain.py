@@ -31,6 +31,7 @@ class Certain(Promise):
     confidence: float | None = field(default=1.0, init=False, repr=False)
 
     TAG: ClassVar[str] = "certain"
+    COUNTS_CHANGED: ClassVar[bool] = True
     EXAMPLE: ClassVar[str] = "certain"
 
     def __post_init__(self) -> None:
