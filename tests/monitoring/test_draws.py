@@ -86,17 +86,45 @@ def test_a_slow_reference_draws_the_same(share, seed):
         assert Draws(share, seed).between(block * BLOCK, (block + 1) * BLOCK).tolist() == expected
 
 
-def test_places_are_those_in_the_batch():
-    numbers, places, none_before = Draws(0.01, 3).draw(BLOCK - 500, BLOCK + 500)
-    assert (numbers - (BLOCK - 500) == places).all()
-    assert len(numbers)
-    assert none_before == Draws(0.01, 3).none_before(BLOCK + 500)
-
-
 @pytest.mark.parametrize(("start", "stop"), [(-1, 3), (3, 2), (0, 2**63 - 1)])
 def test_impossible_numbers_are_refused(start, stop):
     with pytest.raises(ValueError, match="numbered"):
-        Draws(0.5, 0).draw(start, stop)
+        Draws(0.5, 0).between(start, stop)
+
+
+class TestShadowRows:
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    @pytest.mark.parametrize("order", ["C", "F", "strided"])
+    def test_they_are_the_rows_drawn(self, dtype, order):
+        rows = np.arange(900.0).reshape(300, 3).astype(dtype)
+        given = np.repeat(rows, 2, axis=0)[::2] if order == "strided" else np.asarray(rows, order=order)
+        draws = Draws(0.1, 3)
+        shadow, start = draws.shadow_rows(3, dtype), BLOCK - 100
+        places, none_before = shadow.draw(given[:150], start)
+        more, _ = shadow.draw(given[150:], start + 150)
+        numbers = draws.between(start, start + 300)
+        assert np.concatenate([places, more + 150]).tolist() == (numbers - start).tolist()
+        assert none_before == draws.none_before(start + 150)
+        held, held_numbers = shadow.held()
+        assert len(shadow) == len(numbers) > 10
+        assert held.dtype == dtype
+        assert np.array_equal(held, rows[numbers - start])
+        assert np.array_equal(held_numbers, numbers)
+        shadow.clear()
+        assert [len(part) for part in shadow.held()] == [0, 0]
+        assert np.array_equal(held_numbers, numbers), "what was read does not change"
+
+    def test_rows_that_do_not_fit_are_refused(self):
+        shadow = Draws(0.5, 0).shadow_rows(3, "float32")
+        for rows in (np.zeros((2, 3)), np.zeros((2, 4), np.float32)):
+            with pytest.raises(ValueError, match="rows"):
+                shadow.draw(rows, 0)
+        with pytest.raises(ValueError, match="size"):
+            shadow.add(np.zeros((2, 3), np.float32), np.arange(3))
+        with pytest.raises(ValueError, match="numbered"):
+            shadow.draw(np.zeros((2, 3), np.float32), 2**63 - 2**18)
+        with pytest.raises(ValueError, match="share"):
+            Draws(0.0, 0)
 
 
 @pytest.mark.parametrize("share", [1e-9, 1e-300])

@@ -43,8 +43,9 @@ class Counting:
         self._by_query = self.compare.by_query
         self.needs_groups = self._by_query or self.compare.by_group
         self._needs_names = self.needs_groups or record.setup.promise.NEEDS_LABELS
-        self._pending: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[Any] | None]] = []
-        self.n_pending, self._at_once = 0, LEAST_AT_ONCE
+        self.pending = self._draws.shadow_rows(record.setup.n_features, record.setup.row_dtype)
+        self._answers: list[NDArray[Any] | None] = []  # to the pending rows, where they are known
+        self._row_dtype, self._at_once = np.dtype(record.setup.row_dtype), LEAST_AT_ONCE
         self._none_before = self._draws.none_before(record.next_number)  # so that most small batches need no look
         # Rows that were judged but not filed: rows, numbers, answers, those of the full model, whether they changed.
         self._judged: list[tuple[NDArray[Any], ...]] = []
@@ -88,17 +89,21 @@ class Counting:
         self.record.n_rows += len(rows)
         if stop <= self._none_before:
             return False
-        numbers, chosen, self._none_before = self._draws.draw(start, stop)
+        if unit_of is None and rows.dtype == self._row_dtype:
+            chosen, self._none_before = self.pending.draw(rows, start)
+        else:
+            chosen = self._draws.between(start, stop) - start
+            self._none_before = self._draws.none_before(stop)
+            chosen, numbers = (chosen, chosen + start) if unit_of is None else self._choose_rows(unit_of, chosen, start)
+            self.pending.add(rows.take(chosen, 0).astype(self._row_dtype, copy=False), numbers)
         if not len(chosen):
             return False
-        if unit_of is not None:
-            chosen, numbers = self._choose_rows(unit_of, chosen, start)
         if names is not None:
+            numbers = self.pending.held()[1][-len(chosen) :]
             self._ids |= {int(number): names[at] for number, at in zip(numbers, chosen, strict=True)}
             self._drawn_ids |= {names[at] for at in chosen}
-        self._pending.append((rows.take(chosen, 0), numbers, None if answers is None else answers.take(chosen)))
-        self.n_pending += len(chosen)
-        return self.n_pending >= self._at_once
+        self._answers.append(None if answers is None else answers.take(chosen))
+        return len(self.pending) >= self._at_once
 
     def learn(self, ids: Any, y: Any) -> int:
         """Learn labels; return how many were awaited. If something is wrong with them, none is learned."""
@@ -137,18 +142,17 @@ class Counting:
 
     def judge(self) -> None:
         """Evaluate the shadow rows drawn so far by the full model, and count what they lose."""
-        if not self._pending:
+        if not len(self.pending):
             return
-        pending, record = self._pending, self.record
-        promise = record.setup.promise
-        rows = np.concatenate([some for some, _, _ in pending]).astype(record.setup.row_dtype, copy=False)
-        numbers = np.concatenate([some for _, some, _ in pending])
-        known = [answers for _, _, answers in pending if answers is not None]
-        answers = np.concatenate(known) if len(known) == len(pending) else None
+        record, promise = self.record, self.record.setup.promise
+        rows, numbers = self.pending.held()
+        known = [answers for answers in self._answers if answers is not None]
+        answers = np.concatenate(known) if sum(map(len, known)) == len(numbers) else None
         outcomes = self.compare.observe(self.compare.restore(rows), numbers, answers)
         changed = promise.changed(outcomes)
         # From here on nothing fails, so that rows are counted once or, if the model cannot answer them, not at all.
-        self._pending, self.n_pending = [], 0
+        self.pending.clear()
+        self._answers = []
         if not promise.NEEDS_LABELS:
             self._count(outcomes, numbers, changed)
         n_shadow, n_changed = len(numbers), int(np.count_nonzero(changed))

@@ -36,13 +36,16 @@ class Draws:
 
     def __init__(self, share: float, seed: int) -> None:
         self.share, self.seed = share, seed % 2**64
-        self.draw = _core.Draws(share, self.seed).draw
-        """Return `between`, the places of these rows from `start` on, and what `none_before` says of `stop`."""
+        self._native = _core.Draws(share, self.seed)
 
     def between(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the numbers of the shadow rows from `start` to before `stop`, ascending."""
-        return self.draw(start, stop)[0]
+        return self._native.between(start, stop)
 
     def none_before(self, start: int) -> int:
         """Return a number up to which no row from `start` on is drawn: that of the next one, or the end of a block."""
-        return self.draw(start, start)[2]
+        return self._native.none_before(start)
+
+    def shadow_rows(self, n_features: int, dtype: str) -> _core.ShadowRows:
+        """Return what draws rows of batches, and holds them until they are looked at."""
+        return _core.ShadowRows(self.share, self.seed, n_features=n_features, is_float32=dtype == "float32")

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import pairwise
 from os import PathLike
 from types import UnionType
 from typing import Any, Self
@@ -103,11 +104,16 @@ class Kept:
 
     @classmethod
     def join(cls, parts: Iterable[Kept], max_kept: int) -> Self:
-        """Return the latest rows of all parts, in an order that does not depend on that of the parts."""
+        """Return the latest rows of all parts, each of which is in order, whatever the order of the parts is."""
         listed = list(parts)
+        filled = [part.numbers for part in listed if len(part)]
+        is_ordered = all(before[-1] < after[0] for before, after in pairwise(filled))
+        while is_ordered and len(listed) > 1 and sum(map(len, listed[1:])) >= max_kept:
+            del listed[0]  # too old, as of one process most are
         joined = cls(*(np.concatenate([getattr(part, f.name) for part in listed]) for f in fields(cls)))
-        order = np.lexsort((joined.origins, joined.numbers))  # stable, so that rows of a query stay as they were
-        joined = joined.where(order)
+        if not is_ordered:
+            order = np.lexsort((joined.origins, joined.numbers))  # stable, so that rows of a query stay as they were
+            joined = joined.where(order)
         if len(joined) <= max_kept:
             return joined
         # From the first row of a query on, because half of one cannot be ranked.
