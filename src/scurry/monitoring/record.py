@@ -289,8 +289,11 @@ class Record:
 
     @staticmethod
     def write(path: str | PathLike[str], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Write what `to_parts` returned to a file in one move: a reader sees the old file or the new one."""
-        write_container(path, KIND, header, arrays)
+        """Write what `to_parts` returned to a file in one move: a reader sees the old file or the new one.
+
+        So does one after the machine lost power.
+        """
+        write_container(path, KIND, header, arrays, durable=True)
 
     def copy(self) -> Record:
         """Return a record that later counts do not change."""
