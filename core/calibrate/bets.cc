@@ -28,7 +28,8 @@ void follow_bets(const BetEpochs& epochs, double first_capital, const BetState& 
         if (count > 0) gain += static_cast<double>(count) * gains[loss];
       }
       if (std::isfinite(epochs.started[epoch])) begun += first_capital;
-      begun = std::min(begun * std::min(std::exp(gain), kMost), kMost);
+      // A bet that wins without limit has won, whatever was put on it.
+      begun = std::isinf(gain) ? kMost : std::min(begun * std::min(std::exp(gain), kMost), kMost);
       log_capital += gain;
       e_values[epoch] += std::exp(log_capital) / n_bets;
       changes[epoch] += begun / n_bets;

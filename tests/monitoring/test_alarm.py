@@ -8,11 +8,11 @@ import pytest
 import scurry
 from scurry import _core
 from scurry.monitoring.alarm import LatestEvidence
-from scurry.monitoring.betting import EPOCH, Part, log_detector, log_e_value
+from scurry.monitoring.betting import EPOCH, RUN_LENGTH, Part, log_detector, log_e_value
 from scurry.monitoring.record import Record
 from scurry.monitoring.shadow import find_parts
 from scurry.monitoring.state import find_evidence, read_history
-from scurry.promises import Accuracy
+from scurry.promises import Accuracy, Certain
 
 
 def make_record(fast):
@@ -138,7 +138,7 @@ def test_bets_are_those_of_the_slow_reference(part):
             counts[at : at + n_more],
             started[at : at + n_more],
             part.log_gains,
-            first_capital=EPOCH,
+            first_capital=0.0 if part.allows_nothing else EPOCH,
             log_capital=log_capital,
             begun=begun,
             e_values=found[0],
@@ -146,8 +146,24 @@ def test_bets_are_those_of_the_slow_reference(part):
         )
         for ours, reference in zip(found, (e_values, changes), strict=True):
             expected = np.minimum(reference[at : at + n_more], 1e280)
+            if part.allows_nothing:  # it is broken by a single row, and else there is no evidence at all
+                ours, expected = ours >= 1e280, expected >= 1e280
             assert np.allclose(np.minimum(ours, 1e280), expected, rtol=1e-9)
         at += n_more - 1  # the last epoch stays open
+
+
+def test_a_promise_that_nothing_happens_is_not_doubted_while_nothing_does(fast):
+    """However many rows there are; and a single one breaks it."""
+    setup = scurry.watch(fast, share=1.0, random_state=0)._record.setup
+    record = Record(replace(setup, promise=Certain(), parts=find_parts(Certain())), 0)
+    record.reach(2 * RUN_LENGTH // EPOCH)
+    record.epochs[0][:, 0] = EPOCH
+    record.started[:] = 0.0
+    assert LatestEvidence(record).look() == (False, False)
+    assert find_evidence(record)[1:] == (None, None)
+    record.epochs[0][-1, 1] = 1
+    assert LatestEvidence(record).look() == (True, True)
+    assert None not in find_evidence(record)[1:]
 
 
 def test_bets_that_do_not_fit_are_refused():

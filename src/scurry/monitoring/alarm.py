@@ -58,7 +58,7 @@ class LatestEvidence:
                 record.epochs[at][first:],
                 started,
                 part.log_gains,
-                first_capital=EPOCH,
+                first_capital=0.0 if part.allows_nothing else EPOCH,
                 log_capital=self._log_capital[at],
                 begun=self._begun[at],
                 e_values=e_values,
