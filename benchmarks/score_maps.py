@@ -30,6 +30,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from xgboost import XGBClassifier
 
 import scurry
+from jobs import run_jobs
 from report import RESULTS, commit
 from scurry.errors import InfeasibleError
 from scurry.evaluation import ScoreQuality, score_quality
@@ -91,6 +92,26 @@ CASES = (
         lambda: XGBClassifier(n_estimators=300, n_jobs=1),
         positive=2,
     ),
+    Case(
+        "CDC diabetes, random forest 100 × depth 12", "cdc_diabetes", lambda: RandomForestClassifier(100, max_depth=12)
+    ),
+    Case(
+        "census-KDD, histogram boosting 200", "census_income_kdd", lambda: HistGradientBoostingClassifier(max_iter=200)
+    ),
+    Case(
+        "bank marketing, XGBoost 300 × depth 6",
+        "grinsztajn_bank_marketing",
+        lambda: XGBClassifier(n_estimators=300, n_jobs=1),
+    ),
+    Case("nomao, LightGBM 300 × depth 6", "nomao", lambda: boosted(300, 6)),
+    Case("credit cards, LightGBM 300 × depth 6", "grinsztajn_default_of_credit_card_clients", lambda: boosted(300, 6)),
+    Case(
+        "diabetes130, XGBoost 300 × depth 6, threshold 0.3",
+        "diabetes130",
+        lambda: XGBClassifier(n_estimators=300, n_jobs=1),
+        {"threshold": 0.3},
+    ),
+    Case("covertype, LightGBM 100 × 7", "covertype", lambda: LGBMClassifier(n_estimators=100, n_jobs=1, verbose=-1)),
     Case("letter, random forest 100", "letter", lambda: RandomForestClassifier(100)),
     Case(
         "letter, LightGBM 60 × 26",
@@ -175,6 +196,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="models whose name holds this word; nothing is stored")
     parser.add_argument("--machine", default="", help="how the stored result names the machine")
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes")
     asked = parser.parse_args()
     result: dict[str, Any] = {
         "title": "Probabilities of early exits",
@@ -185,11 +207,19 @@ def main() -> None:
         "command": "python benchmarks/score_maps.py",
         "rows": [],
     }
-    for case in CASES:
-        if asked.only in case.title:
-            result["rows"] += measure(case)
+    chosen = [at for at, case in enumerate(CASES) if asked.only in case.title]
+    found: dict[int, list[dict[str, Any]]] = {}
+    for at, rows, error in run_jobs(_measure_at, chosen, asked.jobs):
+        found[at] = rows or []
+        if error:
+            print(f"{CASES[at].title}: {error}", flush=True)
         if not asked.only:  # complete after every model, so that an interrupted run keeps what it has
+            result["rows"] = [row for case in sorted(found) for row in found[case]]
             (RESULTS / "score-maps.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def _measure_at(place: int) -> list[dict[str, Any]]:
+    return measure(CASES[place])
 
 
 if __name__ == "__main__":

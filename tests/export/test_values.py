@@ -8,7 +8,7 @@ from scurry import Forest, Plan, Predictor
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.export.values import lower_plan
 from scurry.forest import leaf_scores
-from scurry.plan import NEVER_ABOVE, NEVER_BELOW, ExitRule, ExitSide, StepRule
+from scurry.plan import NEVER_ABOVE, NEVER_BELOW, ExitRule, ExitSide, LeaderRule, StepRule
 from support.anytime_oracle import depth_steps
 from support.strategies import complete_forest
 
@@ -50,6 +50,18 @@ def test_more_than_two_classes_have_a_sum_each():
     values = lower_plan(forest, full_plan(forest), 16)
     assert (values.kind, values.n_sums, values.codes.shape) == ("vector", 3, (forest.n_nodes, 3))
     assert values.labels(np.array([[1, 5, 5], [2, 1, 0]])).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_a_lead_never_becomes_smaller(bits):
+    forest = complete_forest(4, 3, 5, 3)
+    leads = np.arange(forest.n_rounds + 1, dtype=np.int32) * 37 + 1
+    rule = LeaderRule(kind="scores", step=2.0**-12, lead=leads)
+    plan = Plan(order=np.arange(forest.n_trees, dtype=np.int32), stop=rule)
+    values = lower_plan(forest, plan, bits)
+    exported = values.stop.lead * values.unit
+    assert (exported >= leads).all()
+    assert (exported < leads + values.unit).all()
 
 
 def test_what_is_refused(cancer):

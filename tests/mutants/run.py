@@ -25,7 +25,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
+from multiprocessing import Queue, get_context
 from pathlib import Path
+from queue import Empty
 from typing import NoReturn
 
 import pytest
@@ -271,6 +273,48 @@ def try_mutants(
     return verdicts
 
 
+def divide(mutants: Sequence[Mutant], n_parts: int) -> list[list[Mutant]]:
+    """Divide mistakes into parts that take about as long; native ones of a file stay together where they can."""
+    python = [mutant for mutant in mutants if not mutant.is_native]
+    native = sorted((mutant for mutant in mutants if mutant.is_native), key=lambda mutant: mutant.file)
+    ends = [round(part * len(native) / n_parts) for part in range(n_parts + 1)]
+    return [python[part::n_parts] + native[ends[part] : ends[part + 1]] for part in range(n_parts)]
+
+
+def try_in_parallel(
+    mutants: Sequence[Mutant], top: Path, n_jobs: int, show: Callable[[Verdict], object]
+) -> list[Verdict]:
+    """Plant mistakes as `try_mutants` does, in `n_jobs` processes that each have their own copy of the tree `top`."""
+    if n_jobs == 1:
+        return try_mutants(mutants, top, show)
+    context = get_context("fork")
+    verdicts: Queue[list[Verdict]] = context.Queue()
+
+    def work(part: list[Mutant], tree: Path) -> None:
+        # A build folder names the tree it was made for, so that every copy builds its own.
+        shutil.copytree(top, tree, ignore=shutil.ignore_patterns("build"))
+        verdicts.put(try_mutants(part, tree, show))
+
+    with tempfile.TemporaryDirectory(prefix="scurry-mutants-") as folder:
+        parts = [part for part in divide(mutants, n_jobs) if part]
+        workers = [context.Process(target=work, args=(part, Path(folder) / str(at))) for at, part in enumerate(parts)]
+        for worker in workers:
+            worker.start()
+        found = list[Verdict]()
+        for _ in workers:
+            while True:
+                try:
+                    found += verdicts.get(timeout=5)
+                    break
+                except Empty:
+                    if any(worker.exitcode for worker in workers):
+                        raise SystemExit("a process that plants mistakes has ended; see above") from None
+        for worker in workers:
+            worker.join()
+    places = {mutant.name: place for place, mutant in enumerate(mutants)}
+    return sorted(found, key=lambda verdict: places[verdict.name])
+
+
 def _identity(mutant: Mutant) -> dict[str, str]:
     return {"name": mutant.name, "mistake": mutant.mistake, "harm": mutant.harm}
 
@@ -328,12 +372,17 @@ def store(verdicts: Sequence[Verdict], path: Path, mutants: Sequence[Mutant]) ->
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
+def _show(verdict: Verdict) -> None:
+    print(f"{verdict.outcome:14} {verdict.name:16} {verdict.mistake} {verdict.note}", flush=True)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Plant the mistakes that were asked for, print what became of them, and return 1 if too many went unnoticed."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     words = "mistakes whose name, file or words contain TEXT; may be given several times"
     parser.add_argument("--only", action="append", metavar="TEXT", help=words)
     parser.add_argument("--python-only", action="store_true", help="leave out core/, which must be compiled")
+    parser.add_argument("--jobs", type=int, default=1, help="processes, each with a tree of its own")
     parser.add_argument("--list", action="store_true", help="show the list, and what of it can no longer be planted")
     parser.add_argument("--no-baseline", action="store_true", help="trust that the tests pass without a mistake")
     parser.add_argument("--store", type=Path, default=RESULTS, help="file of verdicts, in which these are replaced")
@@ -353,9 +402,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         copy_tree(TOP, tree)
         if not options.no_baseline:
             _check_sound(mutants, tree)
-        verdicts = try_mutants(
-            mutants, tree, lambda one: print(f"{one.outcome:14} {one.name:16} {one.mistake} {one.note}", flush=True)
-        )
+        verdicts = try_in_parallel(mutants, tree, options.jobs, _show)
     share, outcomes = killed_share(verdicts), Counter(verdict.outcome for verdict in verdicts)
     print(f"{len(verdicts)} mistakes: {dict(outcomes)}; {share:.1%} of those that can be noticed were")
     store(verdicts, options.store, read_mutants())

@@ -46,6 +46,14 @@ def test_list_is_long_and_spread():
     assert folders >= areas | {"export", "batch", "report", "cli", "distributed"}
 
 
+def test_processes_find_what_one_finds(toy):
+    unnoticed = replace(TOY, name="toy 2", mistake="doubles thrice", find="2 * a", put="3 * a")
+    shown = run.try_in_parallel([TOY, unnoticed], toy, 2, lambda verdict: None)
+    assert [(one.name, one.outcome) for one in shown] == [("toy 1", "killed"), ("toy 2", "survived")]
+    every = run.read_mutants()
+    assert sorted(one.name for part in run.divide(every, 5) for one in part) == sorted(one.name for one in every)
+
+
 def test_runner_tells_noticed_from_unnoticed(toy):
     unnoticed = replace(TOY, name="toy 2", mistake="doubles thrice", find="2 * a", put="3 * a")
     gone = replace(TOY, name="toy 3", mistake="was moved", find="a - b")
