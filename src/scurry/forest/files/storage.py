@@ -81,6 +81,11 @@ class Container:
         except (InputError, FormatError) as error:
             raise FormatError(f"{self.path} does not hold a sound {what}: {error}") from error
 
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All arrays, for a reader that checks them itself."""
+        return dict(self._arrays)
+
     def has_array(self, name: str) -> bool:
         """Return whether there is an array `name`."""
         return name in self._arrays
