@@ -177,8 +177,8 @@ class Counting:
         """Note where and of which class the rows are that were judged, and keep them."""
         if not self._judged:
             return
-        record, setup = self.record, self.record.setup
-        rows, numbers, answers, full, changed = (np.concatenate(column) for column in zip(*self._judged, strict=True))
+        record, setup, judged = self.record, self.record.setup, self._judged
+        rows, numbers, full, changed = (np.concatenate([some[at] for some in judged]) for at in (0, 1, 3, 4))
         trees = self.compare.count_trees(rows, numbers)
         self._judged, self._n_judged = [], 0
         _tally(record.by_trees, trees, changed)
@@ -186,6 +186,7 @@ class Counting:
             codes = self._forest.codes_of(full)
             _tally(record.by_class, codes, changed)
             if self._ids:
+                answers = np.concatenate([some[2] for some in judged])
                 ours, origin = self._forest.codes_of(answers), int(record.origin)
                 for at, number in enumerate(numbers.tolist()):
                     if number in self._ids:
