@@ -1,7 +1,7 @@
 """Calls of `fit_plurality` next to those of two published stop rules, at equal measured disagreement.
 
 Questions are multinomial streams of 40 samples with 2 to 40 possible answers. Rules are fitted to ten samples of 3,000
-questions and tried on 400,000 others. The rivals watch the votes a and b of the two most common answers:
+questions and tried on 200,000 others. The rivals watch the votes a and b of the two most common answers:
 
 - Adaptive-Consistency (Aggarwal et al., EMNLP 2023): stop once Pr(Beta(a + 1, b + 1) > 1/2) reaches a confidence;
 - CITE (Ota et al., arXiv:2605.05873): an e-process for each rival, certified once the smallest reaches 1 / level. The
@@ -26,7 +26,7 @@ from report import RESULTS, commit
 from scurry.stopping import fit_plurality
 
 N_CALLS, N_CALIBRATION, N_FITS = 40, 3000, 10
-N_NEW, N_AT_ONCE = 400_000, 20_000  # questions to try rules on, in parts that fit into memory
+N_NEW, N_AT_ONCE = 200_000, 20_000  # questions to try rules on, in parts that fit into memory
 RIVALS = ("adaptive_consistency", "cite")
 
 
@@ -57,7 +57,7 @@ def judge(stops, leader):
 
 def trade_off(statistic, leader):
     """Return the calls and changed winners of the rules ``statistic >= limit``, from many changed winners to few."""
-    limits = np.unique(np.quantile(statistic[:20_000], np.linspace(0.0, 1.0, 400)))
+    limits = np.unique(np.quantile(statistic[:20_000], np.linspace(0.0, 1.0, 200)))
     return np.transpose([judge(statistic >= limit, leader) for limit in limits])
 
 
