@@ -16,6 +16,16 @@ from paper_claims import FOLDER, NOT_RUN, Claim, Result, count_verdicts
 
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "papers"
 
+UNCOUNTED = (
+    (
+        "On other data",
+        "What the paper says of data that are not at hand, on public ones that stand in for them. A difference may be "
+        "one between the data.",
+    ),
+    ("Other readings", "What the paper leaves open, read otherwise."),
+    ("Not in the paper", "The same comparisons where the paper has none."),
+)
+
 
 def main() -> None:
     """Write or check all pages."""
@@ -40,18 +50,17 @@ def write_files(result: Result) -> dict[str, str]:
 def write_page(result: Result) -> str:
     """Return the page of a paper."""
     above = any(claim.above is not None for claim in result.claims)
-    counts = {verdict: n for verdict, n in count_verdicts(result.claims).items() if n}
     lines = [
         f"# {result.title}",
         "",
         "<!-- Written by benchmarks/paper_pages.py from a stored result. Do not edit by hand. -->",
         "",
         f"`{result.command}`, {result.seeds}, commit {result.commit}, {result.date}. "
-        + "; ".join(f"{n} {verdict}" for verdict, n in counts.items())
-        + ".",
+        f"{_counted(result.claims).capitalize()}.",
         "",
         "The interval is where a mean of as many repeats as the paper has would lie in 95 of 100 cases, if its figures "
-        "were drawn as ours. *Close*: the published figure, with its rounding, lies in it."
+        "were drawn as ours. *Close*: the published figure, with its rounding, lies in it. *Different, "
+        "explained*: what explains it can be checked on this page, where *why* says."
         + (
             " Where the paper says *above*: the whole interval is above; *not decided*: only a part is."
             if above
@@ -59,27 +68,31 @@ def write_page(result: Result) -> str:
         ),
     ]
     for item in dict.fromkeys(claim.item for claim in result.claims):
-        lines += ["", f"## {item}", *_table(result.claims, item)]
-        for picture in result.pictures:
-            if picture.item == item:
-                lines += ["", f"![{picture.title}]({result.paper}-{picture.name}.svg)"]
+        lines += ["", f"## {item}", *_table(result.claims, item), *_shown(result, item)]
     for note in result.notes:
         lines += ["", note]
-    if result.readings:
-        lines += [
-            "",
-            "## Other readings",
-            "",
-            "What the paper leaves open, read otherwise. These rows are not counted.",
-        ]
-    for item in dict.fromkeys(claim.item for claim in result.readings):
-        lines += ["", f"### {item}", *_table(result.readings, item)]
+    uncounted = (result.stand_ins, result.readings, result.further)
+    for claims, (heading, said) in zip(uncounted, UNCOUNTED, strict=True):
+        if claims:
+            lines += ["", f"## {heading}", "", f"{said} Not counted above: {_counted(claims)}."]
+        for item in dict.fromkeys(claim.item for claim in claims):
+            lines += ["", f"### {item}", *_table(claims, item), *_shown(result, item)]
     for table in result.tables:
         lines += ["", f"## {table.title}", "", f"| {' | '.join(table.header)} |"]
         lines.append("|---" + "|--:" * (len(table.header) - 1) + "|")
         lines += [f"| {' | '.join(row)} |" for row in table.rows]
         lines += ["", table.note] if table.note else []
     return "\n".join(lines) + "\n"
+
+
+def _counted(claims: Sequence[Claim]) -> str:
+    return "; ".join(f"{n} {verdict}" for verdict, n in count_verdicts(claims).items() if n)
+
+
+def _shown(result: Result, item: str) -> list[str]:
+    """The pictures that belong to a heading."""
+    drawn = [picture for picture in result.pictures if picture.item == item]
+    return [line for one in drawn for line in ("", f"![{one.title}]({result.paper}-{one.name}.svg)")]
 
 
 def _table(claims: Sequence[Claim], item: str) -> list[str]:
