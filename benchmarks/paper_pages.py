@@ -1,6 +1,6 @@
 """Write the pages ``docs/papers/PAPER.md`` from the stored results: published, obtained, interval, verdict, why.
 
-Pictures are drawn beside them.
+Pictures are drawn beside them, and ``counts.txt`` says how many claims of each paper have which verdict.
 
 python benchmarks/paper_pages.py            # --check: only say whether a page is out of date
 """
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from paper_claims import FOLDER, NOT_RUN, Claim, Result, count_verdicts
+from paper_claims import CLOSE, EXPLAINED, FOLDER, NOT_RUN, VERDICTS, Claim, Result, count_verdicts
 
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "papers"
 
@@ -32,19 +32,45 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is out of date")
     check = parser.parse_args().check
-    for path in sorted(FOLDER.glob("*.json")):
-        for name, text in write_files(Result.load(path)).items():
-            page = PAGES / name
-            if check and (not page.exists() or page.read_text(encoding="utf-8") != text):
-                sys.exit(f"{name} is not what {path.name} says; run python benchmarks/paper_pages.py")
-            if not check:
-                page.write_text(text, encoding="utf-8")
+    for name, text in write_all().items():
+        page = PAGES / name
+        if check and (not page.exists() or page.read_text(encoding="utf-8") != text):
+            sys.exit(f"{name} is not what the stored results say; run python benchmarks/paper_pages.py")
+        if not check:
+            page.write_text(text, encoding="utf-8")
+
+
+def write_all() -> dict[str, str]:
+    """Return all files by name."""
+    results = [Result.load(path) for path in sorted(FOLDER.glob("*.json"))]
+    files = {name: text for result in results for name, text in write_files(result).items()}
+    return files | {"counts.txt": write_counts(results)}
 
 
 def write_files(result: Result) -> dict[str, str]:
     """Return the page of a paper and its pictures, by file name."""
     pictures = {f"{result.paper}-{picture.name}.svg": picture.svg() for picture in result.pictures}
     return {f"{result.paper}.md": write_page(result)} | pictures
+
+
+def write_counts(results: Sequence[Result]) -> str:
+    """Return how many claims of each paper have which verdict: on the papers' data, and on others."""
+    parts = (("claim of the paper", "claims"), ("the same, on other data", "stand_ins"))
+    lines = []
+    for title, name in parts:
+        lines += [f"| {title} | {' | '.join(VERDICTS)} | close or explained, of those run |"]
+        lines += ["|---" + "|--:" * (len(VERDICTS) + 1) + "|"]
+        groups = {result.paper: getattr(result, name) for result in results if getattr(result, name)}
+        groups["all"] = tuple(claim for claims in groups.values() for claim in claims)
+        for paper, claims in groups.items():
+            counts = count_verdicts(claims)
+            n_run, n_good = len(claims) - counts[NOT_RUN], counts[CLOSE] + counts[EXPLAINED]
+            share = f"{n_good} of {n_run}, {100 * n_good / n_run:.1f} %" if n_run else "–"
+            cells = [str(counts[verdict]) for verdict in VERDICTS]
+            link = paper if paper == "all" else f"[{paper}](papers/{paper}.md)"
+            lines.append(f"| {link} | {' | '.join(cells)} | {share} |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def write_page(result: Result) -> str:
