@@ -1,7 +1,7 @@
 """Calls of `fit_plurality` next to those of two published stop rules, at equal measured disagreement.
 
-Questions are multinomial streams of 40 samples with 2 to 40 possible answers. The rule is fitted to 3,000 questions
-and tried on 40,000 others. The rivals watch the votes a and b of the two most common answers:
+Questions are multinomial streams of 40 samples with 2 to 40 possible answers. Rules are fitted to ten samples of 3,000
+questions and tried on 400,000 others. The rivals watch the votes a and b of the two most common answers:
 
 - Adaptive-Consistency (Aggarwal et al., EMNLP 2023): stop once Pr(Beta(a + 1, b + 1) > 1/2) reaches a confidence;
 - CITE (Ota et al., arXiv:2605.05873): an e-process for each rival, certified once the smallest reaches 1 / level. The
@@ -9,21 +9,25 @@ and tried on 40,000 others. The rivals watch the votes a and b of the two most c
   over (1/2, 1); the smallest is that of the most common rival. The paper names its target in advance; here it is the
   current leader, which favours the rival. Its text allows other mixtures; this is the uniform one.
 
-Confidence and level are searched so that each rival changes as many winners as the fitted rule does.
+Confidence and level are searched so that each rival changes as many winners as each fitted rule does.
 
-Run it with `python benchmarks/answers.py`; it writes `benchmarks/results/answers.json`.
+Run it with `python benchmarks/answers.py --jobs 2`; it writes `benchmarks/results/answers.json`.
 """
 
+import argparse
 import json
-from pathlib import Path
+from itertools import product
 
 import numpy as np
 from scipy.special import betainc, betaln
 
+from jobs import run_jobs
+from report import RESULTS, commit
 from scurry.stopping import fit_plurality
 
-N_CALLS, N_CALIBRATION, N_NEW = 40, 3000, 40_000
-RESULTS = Path(__file__).parent / "results" / "answers.json"
+N_CALLS, N_CALIBRATION, N_FITS = 40, 3000, 10
+N_NEW, N_AT_ONCE = 400_000, 20_000  # questions to try rules on, in parts that fit into memory
+RIVALS = ("adaptive_consistency", "cite")
 
 
 def sample_answers(rng, n_questions, n_choices, favour):
@@ -42,7 +46,7 @@ def count_leaders(answers):
     # A tie goes to the answer that was seen first.
     leader = (counts.astype(np.int32) * N_CALLS - first_seen[:, None, :]).argmax(axis=2)
     second, first = np.partition(counts, -2, axis=2)[:, :, -2:].transpose(2, 0, 1)
-    return leader, first.astype(float), second.astype(float)
+    return leader.astype(np.int16), first.astype(np.float32), second.astype(np.float32)
 
 
 def judge(stops, leader):
@@ -51,11 +55,10 @@ def judge(stops, leader):
     return float((last + 1).mean()), float((leader[np.arange(len(last)), last] != leader[:, -1]).mean())
 
 
-def calls_at(statistic, leader, disagreement):
-    """Return the calls of the rule ``statistic >= limit`` whose limit changes `disagreement` of the winners."""
-    limits = np.quantile(statistic, np.linspace(0.0, 1.0, 400))
-    calls, changed = np.transpose([judge(statistic >= limit, leader) for limit in np.unique(limits)])
-    return float(np.interp(-disagreement, -changed, calls))
+def trade_off(statistic, leader):
+    """Return the calls and changed winners of the rules ``statistic >= limit``, from many changed winners to few."""
+    limits = np.unique(np.quantile(statistic[:20_000], np.linspace(0.0, 1.0, 400)))
+    return np.transpose([judge(statistic >= limit, leader) for limit in limits])
 
 
 def adaptive_consistency(first, second):
@@ -67,35 +70,46 @@ def cite(first, second):
     return (first + second + 1) * np.log(2.0) + betaln(first + 1, second + 1) + np.log(above)
 
 
-def main():
+def compare(streams):
+    """Return the cells of one kind of stream: mean calls of rules fitted to several samples, and of the rivals."""
+    n_choices, favour = streams
+    rng = np.random.default_rng([n_choices, int(10 * favour)])
+    known = [sample_answers(rng, N_CALIBRATION, n_choices, favour) for _ in range(N_FITS)]
+    parts = [count_leaders(sample_answers(rng, N_AT_ONCE, n_choices, favour)) for _ in range(N_NEW // N_AT_ONCE)]
+    leader, first, second = (np.concatenate(part) for part in zip(*parts, strict=True))
+    curves = {rival: trade_off(globals()[rival](first, second).astype(np.float32), leader) for rival in RIVALS}
     cells = []
-    for n_choices in (2, 3, 5, 10, 40):
-        for favour in (2.5, 1.0):
-            rng = np.random.default_rng([n_choices, int(10 * favour)])
-            known = sample_answers(rng, N_CALIBRATION, n_choices, favour)
-            leader, first, second = count_leaders(sample_answers(rng, N_NEW, n_choices, favour))
-            for max_disagreement in (0.002, 0.01, 0.05):
-                rule = fit_plurality(known, max_disagreement, random_state=0).rule
-                calls, changed = judge(rule.stops(np.arange(1, N_CALLS + 1), first, second), leader)
-                cell = {
-                    "n_answers": n_choices,
-                    "favour": favour,
-                    "max_disagreement": max_disagreement,
-                    "calls": round(calls, 2),
-                    "measured": changed,
-                }
-                for name, statistic in (("adaptive_consistency", adaptive_consistency), ("cite", cite)):
-                    cell[name] = round(calls_at(statistic(first, second), leader, changed), 2)
-                cells.append(cell)
-                print(
-                    f"{n_choices:3} answers, at most {max_disagreement:.1%}: {calls:5.2f} calls, {changed:.3%} changed;"
-                    f" Adaptive-Consistency {cell['adaptive_consistency']:5.2f}, CITE {cell['cite']:5.2f}",
-                    flush=True,
-                )
-    RESULTS.write_text(json.dumps({"n_calls": N_CALLS, "n_new": N_NEW, "cells": cells}, indent=1) + "\n")
-    for name in ("adaptive_consistency", "cite"):
-        ratios = [cell["calls"] / cell[name] for cell in cells]
-        print(f"calls relative to {name}: mean {np.mean(ratios):.3f}, largest {max(ratios):.3f}")
+    for max_disagreement in (0.002, 0.01, 0.05):
+        rules = [fit_plurality(sample, max_disagreement, random_state=0).rule for sample in known]
+        calls, changed = np.transpose(
+            [judge(rule.stops(np.arange(1, N_CALLS + 1), first, second), leader) for rule in rules]
+        )
+        cell = {"n_answers": n_choices, "favour": favour, "max_disagreement": max_disagreement}
+        cell |= {"calls": round(float(calls.mean()), 3), "measured": float(changed.mean())}
+        for rival, (its_calls, its_changed) in curves.items():
+            # As many calls as the rival takes where it changes as many winners as each rule.
+            cell[rival] = round(float(np.interp(-changed, -its_changed, its_calls).mean()), 3)
+        cells.append(cell)
+        print(cell, flush=True)
+    return cells
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes")
+    found = {}
+    for streams, cells, error in run_jobs(
+        compare, list(product((2, 3, 5, 10, 40), (2.5, 1.0))), parser.parse_args().jobs
+    ):
+        if error:
+            raise SystemExit(error)
+        found[streams] = cells
+    cells = [cell for streams in sorted(found) for cell in found[streams]]
+    result = {"commit": commit(), "n_calls": N_CALLS, "n_fits": N_FITS, "n_new": N_NEW, "cells": cells}
+    (RESULTS / "answers.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    for rival in RIVALS:
+        ratios = [cell["calls"] / cell[rival] for cell in cells]
+        print(f"calls relative to {rival}: mean {np.mean(ratios):.3f}, largest {max(ratios):.3f}")
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ from sklearn.preprocessing import StandardScaler
 
 import scurry
 from report import RESULTS, commit, machine
-from scurry.cascades.certainty import ask_cheap
+from scurry.cascades.cascade import ask_cheap
 
 KEPT = RESULTS / "cascade.json"
 MAX_CHANGED, CONFIDENCE = 0.005, 0.95

@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,40 +107,46 @@ CELLS = (
 
 
 def main() -> None:
-    arguments = _arguments()
-    if arguments.export is not None:
-        export(arguments.export)
-        return
-    cells = [cell for cell in CELLS if all(word in cell.name for word in arguments.only)]
-    kept: dict[str, dict[str, Any]] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-    wanted = [
-        (cell, refit)
-        for refit in range(arguments.refits)
-        for cell in cells
-        if len(kept.get(cell.name, {}).get(str(refit), {}).get("draws", [])) < arguments.draws
-    ]
-    jobs = [(cell, refit, arguments.draws) for cell, refit in wanted]
-    for (cell, refit, _), found, error in run_jobs(draw_cell, jobs, arguments.jobs, arguments.seconds):
-        # An error is kept as well, and this refit is tried again by the next run.
-        kept.setdefault(cell.name, {})[str(refit)] = {"draws": [], "error": error} if error else found
-        KEPT.parent.mkdir(exist_ok=True)
-        # One move, so that a run that is stopped leaves the old file or the new one.
-        temporary = KEPT.with_suffix(".tmp")
-        temporary.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
-        temporary.replace(KEPT)
-        print(error or summarise(cell, kept[cell.name]), flush=True)
-    print("\n".join(["", *(summarise(cell, kept[cell.name]) for cell in cells if cell.name in kept)]))
+    run(__doc__, CELLS, KEPT, draw_cell, export)
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def run(
+    about: str | None,
+    all_cells: Sequence[Any],
+    path: Path,
+    draw: Callable[[tuple[Any, int, int]], dict[str, Any]],
+    write_data: Callable[[Path], None],
+) -> None:
+    """Draw the certificates that the command line asks for, and keep them in a file as they come."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--refits", type=int, default=20, metavar="N", help="splits and models of each cell")
     parser.add_argument("--draws", type=int, default=10, metavar="N", help="certificates of each refit")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="number of processes")
     parser.add_argument("--seconds", type=float, metavar="N", help="stop after so long, with what there is")
     parser.add_argument("--only", nargs="*", default=[], metavar="WORD", help="cells whose names have all these words")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write the data there as .npz, and nothing else")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.export is not None:
+        write_data(arguments.export)
+        return
+    cells = [cell for cell in all_cells if all(word in cell.name for word in arguments.only)]
+    kept: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+    jobs = [
+        (cell, refit, arguments.draws)
+        for refit in range(arguments.refits)
+        for cell in cells
+        if len(kept.get(cell.name, {}).get(str(refit), {}).get("draws", [])) < arguments.draws
+    ]
+    for (cell, refit, _), found, error in run_jobs(draw, jobs, arguments.jobs, arguments.seconds):
+        # An error is kept as well, and this refit is tried again by the next run.
+        kept.setdefault(cell.name, {})[str(refit)] = {"draws": [], "error": error} if error else found
+        path.parent.mkdir(exist_ok=True)
+        # One move, so that a run that is stopped leaves the old file or the new one.
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+        temporary.replace(path)
+        print(error or summarise(cell, kept[cell.name]), flush=True)
+    print("\n".join(["", *(summarise(cell, kept[cell.name]) for cell in cells if cell.name in kept)]))
 
 
 def draw_cell(job: tuple[Cell, int, int]) -> dict[str, Any]:

@@ -15,8 +15,6 @@ only. Two of the data sets are read as Parquet files in the folder SCURRY_DATA.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import warnings
 from dataclasses import dataclass
@@ -27,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import scurry
-from jobs import run_jobs
-from promises import CONFIDENCE, DATA, summarise
+from promises import CONFIDENCE, DATA, run
 from report import RESULTS, commit
 from scurry.errors import InfeasibleError
 from scurry.promises import TopK
@@ -91,36 +88,7 @@ CELLS = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--refits", type=int, default=20, metavar="N", help="splits and models of each cell")
-    parser.add_argument("--draws", type=int, default=10, metavar="N", help="certificates of each refit")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="number of processes")
-    parser.add_argument("--seconds", type=float, metavar="N", help="give up what has not ended by then")
-    parser.add_argument("--only", nargs="*", default=[], metavar="WORD", help="cells whose names have all these words")
-    parser.add_argument("--export", type=Path, metavar="FOLDER", help="write the data there as .npz, and nothing else")
-    arguments = parser.parse_args()
-    if arguments.export is not None:
-        export(arguments.export)
-        return
-    cells = [cell for cell in CELLS if all(word in cell.name for word in arguments.only)]
-    kept: dict[str, dict[str, Any]] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-    wanted = [
-        (cell, refit)
-        for refit in range(arguments.refits)
-        for cell in cells
-        if len(kept.get(cell.name, {}).get(str(refit), {}).get("draws", [])) < arguments.draws
-    ]
-    jobs = [(cell, refit, arguments.draws) for cell, refit in wanted]
-    for (cell, refit, _), found, error in run_jobs(draw_cell, jobs, arguments.jobs, arguments.seconds):
-        # An error is kept as well, and this refit is tried again by the next run.
-        kept.setdefault(cell.name, {})[str(refit)] = {"draws": [], "error": error} if error else found
-        KEPT.parent.mkdir(exist_ok=True)
-        # One move, so that a run that is stopped leaves the old file or the new one.
-        temporary = KEPT.with_suffix(".tmp")
-        temporary.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
-        temporary.replace(KEPT)
-        print(error or summarise(cell, kept[cell.name]), flush=True)
-    print("\n".join(["", *(summarise(cell, kept[cell.name]) for cell in cells if cell.name in kept)]))
+    run(__doc__, CELLS, KEPT, draw_cell, export)
 
 
 def draw_cell(job: tuple[Cell, int, int]) -> dict[str, Any]:

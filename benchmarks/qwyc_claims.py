@@ -139,7 +139,7 @@ def _figures_1_and_3(found: Found) -> list[Claim]:
             means = [one.mean for one in grown_otherwise if one.what.endswith(f": {method}") and one.obtained]
             why = (
                 f"how trees are grown moves it from {min(means):.1f} to {max(means):.1f}, and the paper, which "
-                f"searched that, does not say what it found; close with {ways}, but no way tried gives all three methods "
+                f"searched that, does not say what it found; close with {ways}, but no way gives all three methods "
                 "(other readings)"
             )
             claim = replace(claim, why=why, evidence=GROWN_OTHERWISE)

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "bind/one_row.h"
+#include "calibrate/router.h"
 #include "runtime/cell_exit.h"
 
 namespace scurry {

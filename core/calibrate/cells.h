@@ -6,8 +6,9 @@
 // categories), it says too much and never too little: the bounds then are wider than they have to be.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <functional>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -55,29 +56,45 @@ class RankedSplits {
   std::vector<std::uint32_t> node_rank_;
 };
 
-// A row passes at most this many node tests before it is in its cell.
-constexpr std::size_t kMaxRouterDepth = 64;
-
-// A router over the splits of a forest. Its root comes first, children after their parent.
-struct Router {
-  std::vector<std::int32_t> source;  // the node of the forest whose split is used; -1 at a cell
-  std::vector<std::int32_t> left, right;
+// What a path through a tree, or through the router, says about one feature.
+struct Condition {
+  std::uint32_t feature;
+  ValueRange range;
 };
 
-struct RouterTask {
-  const ForestView& forest;
-  std::span<const std::int32_t> increments;  // by node, read at leaves
-  const double* rows;                        // [n_rows][n_features]: where cells should be small
-  std::size_t n_rows;
-  std::size_t n_cells;
+// The leaves of a forest that some input reaches, with what their paths say about inputs.
+struct LeafBoxes {
+  LeafBoxes(const RankedSplits& splits, const ForestView& forest, std::span<const std::int32_t> increments,
+            std::size_t n_trees);
+
+  std::span<const Condition> conditions(std::uint32_t leaf) const {
+    return {all.data() + offset[leaf], offset[leaf + 1] - offset[leaf]};
+  }
+  // The leaves of `from` that inputs reach whose value of `feature` is in `range`.
+  std::vector<std::uint32_t> reached(const std::vector<std::uint32_t>& from, std::uint32_t feature,
+                                     const ValueRange& range) const;
+
+  std::vector<std::uint32_t> tree;  // by leaf, ascending
+  std::vector<std::int32_t> increment;
+  std::vector<std::size_t> offset{0};
+  std::vector<Condition> all;
 };
 
-// Splits the cell with the largest product of rows and summed ranges of trees, again and again.
-Router find_router(const RouterTask& task, const std::function<void(std::size_t n_cells)>& progress);
+// The least and the greatest of some values; none at first.
+struct Spread {
+  std::int32_t least = std::numeric_limits<std::int32_t>::max();
+  std::int32_t most = std::numeric_limits<std::int32_t>::min();
 
-// Rows as the covers of nodes describe the training rows; where there are none, both children are as probable.
-std::vector<double> draw_rows(const ForestView& forest, std::span<const double> cover, std::size_t n_rows,
-                              std::uint64_t seed);
+  void add(std::int32_t value) {
+    least = std::min(least, value);
+    most = std::max(most, value);
+  }
+  void add(const Spread& other) {
+    least = std::min(least, other.least);
+    most = std::max(most, other.most);
+  }
+  std::int64_t width() const { return least > most ? 0 : std::int64_t{most} - least; }
+};
 
 // What the trees of a forest, all but the last, add in each cell; the last tree is the router. Cells are numbered in the
 // order of the router's leaves.

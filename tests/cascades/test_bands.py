@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scurry.cascades.bands import LIMITS, BandTest
-from scurry.cascades.certainty import CheapAnswers
+from scurry.cascades.cascade import CheapAnswers
 from scurry.promises import Accuracy, Labels, LabelsPerClass, Recall, Values
 
 

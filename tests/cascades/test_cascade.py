@@ -11,12 +11,19 @@ from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegress
 
 import scurry
 from scurry.cascades import Cascade
+from scurry.cascades.cascade import Expensive, ask_cheap, check_answers, find_lead
 from scurry.errors import FormatError, InputError
+from scurry.verbs.options import with_threshold
 
 NUMPY_ALONE = Path(__file__).parents[1] / "support" / "numpy_alone.py"
 X = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
 Y = np.where(X[:, 0] + X[:, 1] * X[:, 2] > 0, "yes", "no")
 CHEAP = scurry.Predictor.full(scurry.from_model(GradientBoostingClassifier(n_estimators=9, random_state=0).fit(X, Y)))
+NUMBERS = np.arange(20.0).reshape(10, 2)
+ROWS = np.array([1, 4, 7, 8, 9])
+RNG = np.random.default_rng(0)
+POINTS = RNG.normal(size=(400, 4)).astype(np.float32)
+TWO, THREE = (POINTS[:, 0] + POINTS[:, 1] > 0).astype(int), np.digitize(POINTS[:, 0], [-0.5, 0.5])
 
 
 def answer(rows):
@@ -150,3 +157,99 @@ def test_what_a_cascade_cannot_do_names_the_way_out(tmp_path):
     with pytest.raises(InputError, match=r"cascade\.summary\(\)"):
         scurry.report.write(both, tmp_path / "page.html", X)
     assert copy.copy(both).min_certainty == 0.5
+
+
+class Model:
+    def predict(self, X):
+        return np.asarray(X)[:, 0]
+
+
+def test_it_is_called_in_batches():
+    sizes, done = [], []
+
+    def call(rows):
+        sizes.append(len(rows))
+        return rows[:, 0]
+
+    expensive = Expensive(call)
+    found = expensive.answer(NUMBERS, ROWS, 2, lambda *progress: done.append(progress))
+    np.testing.assert_array_equal(found, NUMBERS[ROWS, 0])
+    assert sizes == [2, 2, 1]
+    assert done == [(2, 5), (4, 5), (5, 5)]
+    assert expensive.us_per_row > 0
+    assert Expensive(call).us_per_row is None
+
+
+def test_models_and_functions_answer_and_arrays_do_not():
+    np.testing.assert_array_equal(Expensive(Model()).answer(NUMBERS, ROWS, None), NUMBERS[ROWS, 0])
+    assert not Expensive(np.zeros(3)).can_answer
+    assert not Expensive(None).can_answer
+    assert Expensive(["a", "b"]).recorded(2, "X_cal").tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_are_passed_on_as_frames(library):
+    frame = pytest.importorskip(library).DataFrame({"a": NUMBERS[:, 0], "b": NUMBERS[:, 1]})
+    seen = []
+
+    def call(rows):
+        seen.append(type(rows))
+        return rows["a"].to_numpy()
+
+    np.testing.assert_array_equal(Expensive(call).answer(frame, ROWS, 3), NUMBERS[ROWS, 0])
+    assert set(seen) == {type(frame)}
+
+
+def test_answers_must_be_one_for_each_row():
+    assert check_answers(np.array([["a"], ["b"]]), 2, "it").tolist() == ["a", "b"]
+    assert check_answers(np.array(["a", "bc"], object), 2, "it").dtype == "<U2"
+    with pytest.raises(InputError, match=r"it must have shape \(2,\), got \(3,\)"):
+        check_answers([1, 2, 3], 2, "it")
+    with pytest.raises(InputError, match="pass labels, not probabilities"):
+        check_answers(np.ones((2, 2)), 2, "it")
+
+
+@pytest.mark.parametrize("y", [TWO, THREE])
+@pytest.mark.parametrize(
+    "model", [RandomForestClassifier(7, max_depth=4, random_state=0), GradientBoostingClassifier(n_estimators=6)]
+)
+def test_answers_are_the_models_and_the_lead_is_that_of_its_probabilities(model, y):
+    forest = scurry.from_model(model.fit(POINTS, y))
+    said = ask_cheap(scurry.Predictor.full(forest), None, POINTS)
+    np.testing.assert_array_equal(said.answers, model.predict(POINTS))
+    first, second = np.sort(model.predict_proba(POINTS), axis=1)[:, :-3:-1].T
+    np.testing.assert_allclose(said.certainty, first - second, atol=1e-6)
+
+
+def test_the_lead_ends_where_the_label_changes():
+    forest = with_threshold(scurry.from_model(GradientBoostingClassifier(n_estimators=6).fit(POINTS, TWO)), 0.2)
+    lead = find_lead(forest, np.array([[0.8, 0.2], [1.0, 0.0], [0.0, 1.0], [0.9, 0.1], [0.4, 0.6]]))
+    np.testing.assert_allclose(lead, [0, 1, 1, 0.5, 0.5], atol=1e-12)
+
+
+def test_early_exits_answer_with_what_they_have():
+    forest = scurry.from_model(RandomForestClassifier(30, max_depth=4, random_state=0).fit(POINTS, TWO))
+    fast = scurry.early_exit(forest, POINTS, max_disagreement=0.05, method="qwyc", confidence=None)
+    said = ask_cheap(fast, None, POINTS)
+    np.testing.assert_array_equal(said.answers, fast.predict(POINTS))
+    probabilities = fast.predict_proba(POINTS)
+    np.testing.assert_allclose(said.certainty, np.abs(probabilities[:, 1] - probabilities[:, 0]))
+
+
+def test_a_router_says_how_sure_a_regressor_is():
+    from sklearn.ensemble import GradientBoostingRegressor
+
+    router = GradientBoostingClassifier(n_estimators=5).fit(POINTS, TWO)
+    model = GradientBoostingRegressor(n_estimators=5).fit(POINTS, POINTS[:, 0])
+    said = ask_cheap(scurry.Predictor.full(scurry.from_model(model)), scurry.from_model(router), POINTS)
+    np.testing.assert_allclose(said.answers, model.predict(POINTS))
+    np.testing.assert_allclose(said.certainty, router.predict_proba(POINTS)[:, 0])
+
+
+def test_a_calibrated_model_answers_with_its_own_labels_and_probabilities():
+    from sklearn.calibration import CalibratedClassifierCV
+
+    model = CalibratedClassifierCV(RandomForestClassifier(5, max_depth=3, random_state=0), cv=2).fit(POINTS, TWO)
+    said = ask_cheap(scurry.Predictor.full(scurry.from_model(model)), None, POINTS)
+    np.testing.assert_array_equal(said.answers, model.predict(POINTS))
+    np.testing.assert_allclose(said.certainty, np.abs(np.diff(model.predict_proba(POINTS), axis=1)[:, 0]), atol=1e-6)

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestClassifier
 
 import scurry
-from scurry.compression import packed_size
-from scurry.compression.path import Compressor, Step, list_steps
-from scurry.compression.size import n_distinct_splits
+from scurry.compression.path import Compressor, Step, list_steps, n_distinct_splits, packed_size
+from scurry.forest.files.values import average_leaves
 
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(1500, 5)).astype(np.float32)
@@ -82,3 +81,21 @@ def test_one_value_in_each_leaf():
     assert Compressor(forest, X).make(Step(0.25, 12)).n_trees == 20
     assert "256 distinct splits" in Step(1.0, 8).describe()
     assert "25 % of the nodes" in Step(0.25, 12).describe()
+
+
+def test_distinct_splits(forest):
+    split = ~forest.is_leaf
+    rows = zip(forest.feature[split], forest.threshold[split].astype(np.float32), strict=True)
+    assert n_distinct_splits(forest) == len(set(rows))
+
+
+def test_inner_values_that_follow_from_leaves_take_nothing():
+    boosted = scurry.from_model(GradientBoostingClassifier(n_estimators=30, random_state=0).fit(X, Y))
+    derived = boosted.replace(value=average_leaves(boosted, boosted.value, boosted.cover))
+    n_inner = int((~boosted.is_leaf).sum())
+    assert packed_size(boosted.replace(cover=None)) > packed_size(derived) + 6 * n_inner
+
+
+def test_size_is_that_of_the_file(forest, tmp_path):
+    forest.save(tmp_path / "forest.scurry")
+    assert packed_size(forest) == (tmp_path / "forest.scurry").stat().st_size

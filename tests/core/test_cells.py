@@ -1,10 +1,5 @@
 """The native parts of cells: every instruction set stops rows alike, and calls that make no sense are refused."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -14,9 +9,7 @@ from scurry.forest import reference
 from scurry.runners.cells import CellRunner
 from scurry.verbs.planners.by_bounds import find_cells
 from support.bounded_forests import all_inputs, bounded_forest
-
-TESTS = Path(__file__).parents[1]
-LEVELS = ("portable", "avx2", "avx512")
+from support.levels import LEVELS, run_script
 
 SCRIPT = """
 import numpy as np, scurry
@@ -47,12 +40,7 @@ for n_features in (1, 4, 15, 17, 40, 70):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_all_levels_stop_alike(level):
-    if LEVELS.index(level) > LEVELS.index(_core.kernels()) and "SCURRY_ISA" not in os.environ:
-        pytest.skip(f"this processor has no {level}")
-    environment = os.environ | {"SCURRY_ISA": level, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.split()[0] == level
+    run_script(SCRIPT, level)
 
 
 @pytest.fixture(scope="module")

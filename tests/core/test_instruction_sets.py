@@ -1,16 +1,8 @@
 """Every instruction set gives the bits of the reference: leaves, scores and exits, also where vectors are narrower."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-from scurry import _core
-
-TESTS = Path(__file__).parents[1]
-LEVELS = ("portable", "avx2", "avx512")
+from support.levels import LEVELS, run_script
 
 SCRIPT = """
 import numpy as np, scurry
@@ -65,9 +57,4 @@ for n_features in (1, 3, 7, 8, 9, 15, 16, 17, 33, 70):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_all_levels_give_the_same_bits(level):
-    if LEVELS.index(level) > LEVELS.index(_core.kernels()) and "SCURRY_ISA" not in os.environ:
-        pytest.skip(f"this processor has no {level}")
-    environment = os.environ | {"SCURRY_ISA": level, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.split()[0] == level
+    run_script(SCRIPT, level)

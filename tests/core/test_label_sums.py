@@ -1,19 +1,12 @@
 """Labels by integer sums are those of the exact sums, also where classes are nearly tied, at every instruction set."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from scurry import _core
 from scurry.forest import reference
+from support.levels import LEVELS, rerun_tests
 from support.strategies import complete_forest
 
-TESTS = Path(__file__).parents[1]
-LEVELS = ("portable", "avx2", "avx512")
 DEPTH = 7  # more leaves than the sliced loop takes
 
 
@@ -93,11 +86,4 @@ def test_links_whose_probabilities_decide():
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_all_levels_give_the_same_labels(level):
-    if "SCURRY_ISA" in os.environ:
-        pytest.skip("this is one of the levels")
-    if LEVELS.index(level) >= LEVELS.index(_core.kernels()):
-        pytest.skip(f"{level} is what runs here, or more than this processor has")
-    environment = os.environ | {"SCURRY_ISA": level, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
-    done = subprocess.run(command, env=environment, cwd=TESTS.parent, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:]
+    rerun_tests(__file__, level)

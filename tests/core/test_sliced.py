@@ -1,21 +1,15 @@
 """Sliced trees: the loop for trees of up to 64 leaves gives the bits of the reference, at every instruction set."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import scurry
 from scurry import _core
 from scurry.forest import reference
+from support.levels import LEVELS, rerun_tests
 from support.sentinel_oracle import random_rule, sentinel_answers
 from support.strategies import SPECIAL, adversarial_rows, complete_forest, ragged_forest, symmetric_forest
 
-TESTS = Path(__file__).parents[1]
-LEVELS = ("portable", "avx2", "avx512")
 RNG = np.random.default_rng(0)
 
 
@@ -229,11 +223,4 @@ def test_sentinels_stop_the_same_rows():
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_all_levels_give_the_same_bits(level):
-    if "SCURRY_ISA" in os.environ:
-        pytest.skip("this is one of the levels")
-    if LEVELS.index(level) >= LEVELS.index(_core.kernels()):
-        pytest.skip(f"{level} is what runs here, or more than this processor has")
-    environment = os.environ | {"SCURRY_ISA": level, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
-    done = subprocess.run(command, env=environment, cwd=TESTS.parent, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:]
+    rerun_tests(__file__, level)

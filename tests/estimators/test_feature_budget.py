@@ -1,5 +1,6 @@
 """FeatureBudgetClassifier finds forests: rare classes are found, budgets are kept, nothing costs more for nothing."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -151,7 +152,10 @@ def test_missing_values_and_names(rows):
     costs = {name: 1.0 + 3 * (name == "x2") for name in names}
     holes = X[:500].copy()
     holes[::7, 3] = np.nan
-    model = FeatureBudgetClassifier(RandomForestClassifier(5), max_cost=4, feature_costs=costs, random_state=0)
+    kinds = ["trees", "fewer features", "budgeted", "boosted"]
+    model = FeatureBudgetClassifier(
+        RandomForestClassifier(5), max_cost=4, feature_costs=costs, candidates=kinds, n_folds=1, random_state=0
+    )
     model.fit(pd.DataFrame(holes, columns=names), y[:500])
     assert not any("BudgetRF" in offer.name or "Miser" in offer.name for offer in model.offers_)
     assert model.cost(pd.DataFrame(X_new, columns=names)).mean() < 4.5
@@ -161,8 +165,8 @@ def test_missing_values_and_names(rows):
 
 def test_the_same_seed_finds_the_same_forests(rows):
     X, y, *_ = rows
-    model = FeatureBudgetClassifier(RandomForestClassifier(5), random_state=3)
-    first, second = (clone(model).fit(X[:300], y[:300]).offers_ for _ in range(2))
+    model = FeatureBudgetClassifier(RandomForestClassifier(5), n_folds=2, random_state=3)
+    first, second = (clone(model).fit(X[:200], y[:200]).offers_ for _ in range(2))
     assert [offer.forest.digest for offer in first] == [offer.forest.digest for offer in second]
 
 
@@ -192,8 +196,54 @@ def test_mistakes(rows):
             model.predict(X, max_cost=-1)
 
 
+def test_a_forest_is_offered_at_what_it_costs():
+    """In folds, a budget may buy an expensive feature that the forest of all rows does without."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(150, 4))
+    y = (X[:, 0] + 0.7 * X[:, 1] + 0.5 * rng.normal(size=150) > 0).astype(int)
+    model = FeatureBudgetClassifier(feature_costs=[1, 100, 1, 100], candidates=["trees"], random_state=0).fit(X, y)
+    own = np.array([model._costs.of_rows(offer.forest, X).mean() for offer in model.offers_])
+    assert (own >= 0.8 * model.offers_.costs).all()
+    assert (np.diff(own) > 0).all()
+
+
+@pytest.mark.parametrize("n_folds", [1, 2])
+def test_progress(n_folds, rows):
+    X, y = rows[0][:300], rows[1][:300]
+    done = []
+    model = FeatureBudgetClassifier(RandomForestClassifier(3), candidates=["trees"], n_folds=n_folds, **COSTS)
+    model.fit(X, y, progress=lambda *numbers: done.append(numbers))
+    n_total = 11 * (1 if n_folds == 1 else 3)  # ten trees and the given forest, in each fold and once more
+    assert done[:11] == [(n, n_total) for n in range(1, 12)]
+    assert done == sorted(done)
+    assert done[-1] == (n_total, n_total)
+    pickle.dumps(model)
+
+    def refuse(n_done, n_total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y, progress=refuse)
+    with pytest.raises(InputError, match="progress must be a function"):
+        model.fit(X, y, progress=True)
+    given = FeatureBudgetClassifier(RandomForestClassifier(3), candidates="given", **COSTS)
+    given.fit(X, y, progress=lambda *numbers: done.append(numbers))
+    assert done[-1][0] == done[-1][1]
+
+
 class TestPromises:
     """A cost that new rows keep, certified on rows that the estimator sets apart."""
+
+    def test_without_confidence_it_is_a_budget(self, rows):
+        X, y, X_new, _ = rows
+        model = FeatureBudgetClassifier(RandomForestClassifier(5), candidates=["trees"], random_state=0, **COSTS)
+        model.fit(X[:600], y[:600])
+        np.testing.assert_array_equal(
+            model.predict(X_new, promise=Cost(10, confidence=None)), model.predict(X_new, max_cost=10)
+        )
+        assert model.cost(X_new, promise=Cost(10, confidence=None)).mean() < model.cost(X_new).mean()
+        with pytest.raises(InputError, match="not both"):
+            model.predict(X_new, promise=Cost(10, confidence=None), max_cost=10)
 
     def make(self, **options):
         known = {"promise": Cost(12), "candidates": ["trees"], "random_state": 0} | COSTS

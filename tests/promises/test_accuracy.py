@@ -8,7 +8,7 @@ import pytest
 
 from scurry.errors import InputError
 from scurry.promises import Accuracy, Outcomes, Promise
-from scurry.stopping.paired import paired_p_value
+from scurry.stopping.guarantee import paired_p_value
 
 
 def test_it_is_compared_by_value_and_stored():

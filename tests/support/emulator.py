@@ -11,8 +11,7 @@ import numpy as np
 
 from scurry.export import replay
 from scurry.export.c.source import Tables
-from scurry.export.compact import merge_leaves
-from scurry.export.lowered import Lowered
+from scurry.export.lowered import Lowered, merge_leaves
 
 FIRMWARE = Path(__file__).parents[1] / "export" / "firmware"
 INSTRUCTION_NS = 64.0  # 2**6, by -icount shift=6

@@ -9,7 +9,17 @@ from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier, 
 
 import scurry
 from scurry.errors import FormatError, InfeasibleError, InputError
-from scurry.promises import Accuracy, Certain, Certificate, Cost, Labels, LabelsPerClass, Recall, SizePoint, Values
+from scurry.promises import (
+    Accuracy,
+    Certain,
+    Certificate,
+    Cost,
+    Labels,
+    LabelsPerClass,
+    Recall,
+    SizePoint,
+    Values,
+)
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(9000, 6)).astype(np.float32)

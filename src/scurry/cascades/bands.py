@@ -20,10 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.cascades.certainty import CheapAnswers
-from scurry.promises import Accuracy, Count, GroupTest, Mean, Outcomes, Promise
-from scurry.stopping.guarantee import certified_mean, certified_rate, loss_p_value, rate_p_value, split_risk
-from scurry.stopping.paired import certified_drop, paired_p_value
+from scurry.cascades.cascade import CheapAnswers
+from scurry.promises import Accuracy, GroupTest, Outcomes, Promise
+from scurry.stopping.verdict import Verdict
 
 # Equally spaced in log-odds: close to certainty, where most rows are, a small step of a probability is a large one.
 LIMITS = np.concatenate([[1.0], np.tanh(np.arange(480, -1, -1) / 80), [-1.0]])
@@ -79,7 +78,6 @@ class BandTest:
     ) -> None:
         self._promise, self._said, self._expensive, self._y = promise, said, expensive, y
         self._classes = tuple(classes)
-        self._risk = None if promise.confidence is None else 1.0 - promise.confidence
 
     def find(self) -> Band | None:
         """Return the boldest band whose promise is certified; None if not even passing all rows on is."""
@@ -101,34 +99,21 @@ class BandTest:
 
     def passes(self, limit: float) -> bool:
         """Return whether the answers with this limit pass the test."""
-        outcomes = self._run(limit)
-        counts, mean = self._promise.count(outcomes), self._promise.mean(outcomes)
-        if self._risk is None:
-            return all(count.rate <= count.max_rate for count in counts)
-        if mean is not None:
-            losses, most = _as_losses(mean)
-            return loss_p_value(losses, most) <= self._risk
-        return all(self._p_value(count, risk) <= risk for count, risk in zip(counts, self._risks(counts), strict=True))
+        return Verdict(self._promise, self._run(limit)).passes
 
     def describe(self, limit: float) -> Band:
         """Return what the answers with this limit are like."""
         outcomes = self._run(limit)
-        counts, mean = self._promise.count(outcomes), self._promise.mean(outcomes)
-        changed, cheap = self._share_changed(outcomes), self._share_changed(self._run(-1.0))
-        if mean is not None:
-            rise = mean.values - mean.full_values
-            broken, gained = int((rise > 0).sum()), int((rise < 0).sum())
-        else:
-            broken, gained = sum(count.n_broken for count in counts), sum(count.n_mended for count in counts)
+        verdict = Verdict(self._promise, outcomes)
         return Band(
             limit=limit,
             kept=self._count_kept(limit) / len(self._expensive),
-            changed=changed,
-            cheap_changed=cheap,
-            n_broken=broken,
-            n_gained=gained,
-            bound=self._bound(counts, mean),
-            tests=self._describe_groups(counts),
+            changed=self._share_changed(outcomes),
+            cheap_changed=self._share_changed(self._run(-1.0)),
+            n_broken=verdict.n_broken,
+            n_gained=verdict.n_gained,
+            bound=verdict.bound,
+            tests=verdict.tests,
         )
 
     def _count_kept(self, limit: float) -> int:
@@ -142,50 +127,3 @@ class BandTest:
         if self._promise.IS_ABOUT_CLASSES:
             return float(outcomes.changed.mean())
         return float(self._promise.count(outcomes)[0].rate)
-
-    def _risks(self, counts: Sequence[Count]) -> Sequence[float]:
-        assert self._risk is not None
-        if len(counts) == 1:
-            return [self._risk]
-        # Rows of different classes are independent, so no union bound is needed.
-        shares: list[float] = split_risk(
-            [count.n_rows for count in counts], [count.max_rate for count in counts], self._risk
-        ).tolist()
-        return shares
-
-    def _p_value(self, count: Count, risk: float) -> float:
-        if isinstance(self._promise, Accuracy):
-            return paired_p_value(count.n_rows, count.n_broken, count.n_mended, count.max_rate, risk=risk)
-        return rate_p_value(count.n_broken, count.n_rows, count.max_rate)
-
-    def _bound(self, counts: Sequence[Count], mean: Mean | None) -> float | None:
-        if self._risk is None or len(counts) > 1:
-            return None
-        if mean is not None:
-            losses, _ = _as_losses(mean)
-            return 2 * mean.largest * (certified_mean(losses, 1.0 - self._risk) - 0.5)
-        (count,) = counts
-        if isinstance(self._promise, Accuracy):
-            return certified_drop(count.n_rows, count.n_broken, count.n_mended, 1.0 - self._risk)
-        return certified_rate(count.n_broken, count.n_rows, 1.0 - self._risk)
-
-    def _describe_groups(self, counts: Sequence[Count]) -> tuple[GroupTest, ...]:
-        if self._risk is None or len(counts) < 2:
-            return ()
-        return tuple(
-            GroupTest(
-                group=count.what,
-                max_rate=count.max_rate,
-                n_rows=count.n_rows,
-                n_broken=count.n_broken,
-                confidence=1.0 - risk,
-                bound=certified_rate(count.n_broken, count.n_rows, 1.0 - risk),
-            )
-            for count, risk in zip(counts, self._risks(counts), strict=True)
-        )
-
-
-def _as_losses(mean: Mean) -> tuple[NDArray[np.float64], float]:
-    """Return what rows lose, moved from [-largest, largest] into [0, 1], and the largest mean of it."""
-    losses = 0.5 + (mean.values - mean.full_values) / (2 * mean.largest)
-    return np.clip(losses, 0.0, 1.0), 0.5 + mean.max_rise / (2 * mean.largest)

@@ -1,20 +1,27 @@
-"""Cascade: a cheap forest, the certainty from which on it answers alone, and the expensive model behind it."""
+"""Cascade: a cheap forest, the certainty from which on it answers alone, and the expensive model behind it.
+
+The expensive model is anything that answers rows, or the answers that it once gave.
+
+How sure a cheap model is of its answer is a number between 0 and 1 for each row, by which a cascade keeps it or not.
+For a classifier it is the lead of the label: how far its probability is from the point where the label would change,
+as a share of the way to the end. For a regressor it is the probability that its value is close enough to the expensive
+model's, as a second small forest, fitted for that, estimates it.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.cascades.certainty import CheapAnswers, ask_cheap
-from scurry.cascades.expensive import Expensive
 from scurry.checks import Progress, check_count, check_instance, check_progress, float_of
 from scurry.errors import FormatError, InputError
-from scurry.forest import Forest
+from scurry.forest import Forest, as_rows, count_rows, take_rows
 from scurry.forest.files.storage import container_bytes, container_of, read_container, write_container
 from scurry.formatting import align, format_share
 from scurry.plan import Plan
@@ -23,6 +30,148 @@ from scurry.promises import Certificate, Promise
 from scurry.skops import check_trusted
 
 BATCH_SIZE = 1024
+
+
+class CheapAnswers(NamedTuple):
+    """What the cheap model says.
+
+    Attributes
+    ----------
+    answers : array of shape (n_rows,)
+        Labels, or a regressor's values.
+    certainty : float64 array of shape (n_rows,)
+        From 0 to 1.
+    """
+
+    answers: NDArray[Any]
+    certainty: NDArray[np.float64]
+
+
+def ask_cheap(cheap: Predictor, router: Forest | None, X: Any, n_threads: int | None = 1) -> CheapAnswers:
+    """Return the answers of the cheap model, and how sure they are.
+
+    Parameters
+    ----------
+    cheap : Predictor
+    router : Forest or None
+        For a regressor: a classifier of the same rows, whose second class are rows that should be passed on.
+    X : array or DataFrame of shape (n_rows, n_features)
+    n_threads : int or None
+    """
+    forest, rows = cheap.forest, as_rows(cheap.forest, X)
+    if router is not None:
+        beyond = router.predict_proba(np.asarray(rows), n_threads)[:, -1]
+        return CheapAnswers(cheap.predict(rows, n_threads), 1.0 - beyond)
+    if cheap.plan.stop is not None or forest.wrapper is not None:
+        asked = forest if cheap.plan.stop is None else cheap
+        return CheapAnswers(asked.predict(rows, n_threads), find_lead(forest, asked.predict_proba(rows, n_threads)))
+    scores = forest.scores(rows, n_threads)  # one walk through the trees serves both
+    return CheapAnswers(forest.decide(scores), find_lead(forest, _probabilities(forest, scores)))
+
+
+def find_lead(forest: Forest, probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how far each row is from another label, from 0 to 1.
+
+    Parameters
+    ----------
+    forest : Forest
+    probabilities : float64 array of shape (n_rows, n_classes)
+
+    Examples
+    --------
+    >>> import scurry
+    >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+    ...          "value": [[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]}
+    >>> find_lead(scurry.Forest.from_trees([stump]), np.array([[0.9, 0.1], [0.45, 0.55]])).round(3).tolist()
+    [0.8, 0.1]
+    """
+    if forest.n_outputs == 1 and forest.n_classes == 2 and forest.wrapper is None:
+        # The label changes where the score does, which is not always at a probability of one half.
+        turn = float(forest.link_scores(np.array([[forest.decision_threshold]]))[0, 0])
+        second = probabilities[:, 1]
+        way = np.where(second >= turn, 1.0 - turn, turn)
+        lead = np.divide(np.abs(second - turn), way, out=np.zeros(len(second)), where=way > 0)
+    else:
+        top = np.partition(probabilities, -2, axis=1)
+        lead = top[:, -1] - top[:, -2]
+    return np.clip(lead, 0.0, 1.0)
+
+
+def _probabilities(forest: Forest, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    linked = forest.link_scores(scores)
+    return np.column_stack([1.0 - linked[:, 0], linked[:, 0]]) if forest.n_outputs == 1 else linked
+
+
+class Expensive:
+    """A model that is called with as few rows as possible.
+
+    Parameters
+    ----------
+    given : estimator, callable, array of shape (n_rows,) or None
+        What has a ``predict`` method, what can be called with rows, or recorded answers. None knows no answer.
+
+    Attributes
+    ----------
+    us_per_row : float or None
+        Microseconds that a row took so far; None before the first call, and for recorded answers.
+    """
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+        predict = getattr(given, "predict", given)
+        self._call = predict if callable(predict) else None
+        self._n_rows, self._seconds = 0, 0.0
+
+    @property
+    def can_answer(self) -> bool:
+        """Whether it answers new rows."""
+        return self._call is not None
+
+    @property
+    def us_per_row(self) -> float | None:
+        """Microseconds that a row took so far; None before the first call."""
+        return 1e6 * self._seconds / self._n_rows if self._n_rows else None
+
+    def recorded(self, n_rows: int, table: str) -> NDArray[Any]:
+        """Return the recorded answers, one for each row of a table."""
+        return check_answers(self.given, n_rows, f"the recorded answers (expensive) for {table}")
+
+    def answer(
+        self, X: Any, rows: NDArray[np.intp], batch_size: int | None, progress: Progress | None = None
+    ) -> NDArray[Any]:
+        """Return the answers for some rows of `X`, asked for in batches.
+
+        Parameters
+        ----------
+        X : array or DataFrame
+            It is passed on as it is: rows of a frame are frames.
+        rows : int array
+            Which rows, in this order.
+        batch_size : int or None
+            The most rows of one call; None calls once.
+        progress : callable, optional
+        """
+        assert self._call is not None
+        size, parts, start = batch_size or max(len(rows), 1), [], time.perf_counter()
+        for first in range(0, len(rows), size):
+            chosen = rows[first : first + size]
+            given = X if len(chosen) == count_rows(X) else take_rows(X, chosen)
+            parts.append(check_answers(self._call(given), len(chosen), "what expensive returns"))
+            if progress is not None:
+                progress(first + len(chosen), len(rows))
+        self._seconds, self._n_rows = self._seconds + time.perf_counter() - start, self._n_rows + len(rows)
+        return np.concatenate(parts) if parts else np.empty(0)
+
+
+def check_answers(answers: Any, n_rows: int, what: str) -> NDArray[Any]:
+    """Return answers as an array of shape (n_rows,), texts as texts of numpy."""
+    array = np.asarray(answers)
+    if array.shape == (n_rows, 1):  # as CatBoost returns labels
+        array = array[:, 0]
+    if array.shape != (n_rows,):
+        hint = "; pass labels, not probabilities" if array.ndim == 2 and len(array) == n_rows else ""
+        raise InputError(f"{what} must have shape ({n_rows},), got {array.shape}{hint}", argument="expensive")
+    return np.array(array.tolist()) if array.dtype.kind == "O" else array
 
 
 @dataclass(frozen=True, eq=False)

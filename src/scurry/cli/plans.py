@@ -106,7 +106,8 @@ def early_exit(
     groups: Annotated[
         str | None,
         typer.Option(
-            help="Column that says which rows belong together: of a patient, or of a query.", show_default=False
+            help="Column that tells which rows belong together, such as those of one patient or one query.",
+            show_default=False,
         ),
     ] = None,
     seed: Seed = 0,
@@ -294,7 +295,7 @@ def compress(
     confidence: Annotated[float, typer.Option(help="Probability with which the promise holds for new rows.")] = 0.95,
     fit_rows: Annotated[
         str | None,
-        typer.Option(help="Rows to weigh splits and refit leaves, best the training rows.", show_default=False),
+        typer.Option(help="Rows that weigh splits and refit leaves, preferably the training rows.", show_default=False),
     ] = None,
     label: Label = None,
     as_json: AsJson = False,
@@ -303,7 +304,8 @@ def compress(
     """Make a model smaller, with a promise about its answers.
 
     ROWS must be like the rows to predict, and the model must not be trained on them. Few labels may change with the
-    promise labels<=…; a forest becomes much smaller with accuracy<=…, which needs --label and profits from --fit-rows.
+    promise labels<=…; a forest becomes much smaller with accuracy<=…, which needs --label and works best with
+    --fit-rows.
     """
     from scurry import compress
 

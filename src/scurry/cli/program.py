@@ -37,6 +37,13 @@ class _InOrder(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(super().list_commands(ctx), key=_ORDER.index)
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command. Lines of its help are as long as the terminal is wide, not as those of the docstring."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and command.help:
+            command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in command.help.split("\n\n"))
+        return command
+
 
 app = typer.Typer(
     cls=_InOrder,
@@ -131,7 +138,7 @@ WatchFile = Annotated[
     Path | None,
     typer.Option(
         "--watch",
-        help="State of a watch to go on with, or to begin; see scurry watch.",
+        help="File with the state of a watch, which is continued or created; see scurry watch.",
         show_default=False,
         callback=_check_folder,
     ),

@@ -32,8 +32,8 @@ def watch(
 ) -> None:
     """Show whether the promise of a predictor is still kept, by what watches have counted.
 
-    States of several processes are added up. The exit code is 3 if there is an alarm. With --output and --model a page
-    is written.
+    States of several processes are added up. The exit code is 3 if there is an alarm. With --output and
+    --model, it writes an HTML page.
     """
     from scurry import Watch, monitoring, report
 

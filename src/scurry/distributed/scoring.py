@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from scurry.batch.files import Fragment, Source, arrow, find
-from scurry.batch.queries import check_queries
-from scurry.batch.rows import Scoring
+from scurry.batch.rows import Scoring, check_queries
 from scurry.batch.run import (
     Outcome,
     Report,
     Tracker,
+    WatchedFiles,
+    check_watch,
     collect_report,
     plan_outputs,
     remove_parts,
     score_fragment,
 )
-from scurry.batch.watching import WatchedFiles, check_watch
 from scurry.checks import Progress
 from scurry.distributed.cluster import connect, share
 from scurry.errors import ScurryError

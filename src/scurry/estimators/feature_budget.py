@@ -9,12 +9,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_choice, check_count, is_number
+from scurry.checks import Progress, check_choice, check_count, check_progress, is_number
 from scurry.costs import ErrorCosts, FeatureCosts
 from scurry.errors import InputError, UnsupportedModelError, warn
 from scurry.estimators.base import BudgetedClassifier, Train
-from scurry.estimators.candidates import KINDS
-from scurry.estimators.search import Search, assign_folds
+from scurry.estimators.search import KINDS, Search, assign_folds
 from scurry.forest import Forest
 from scurry.importers import from_model
 from scurry.plan import Plan
@@ -135,7 +134,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         self.method = method
         self.n_folds = n_folds
 
-    def fit(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
+    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None, **fit_params: Any) -> Self:
         """Grow candidates and prune them, or prune the estimator if it is fitted.
 
         Parameters
@@ -144,6 +143,8 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         y : array of shape (n_rows,)
             Labels. If the estimator is fitted, they are needed only for ``errors="validation"``; with them, nothing is
             chosen that costs more and is not better.
+        progress : callable, optional
+            Called as ``progress(n_done, n_total)`` after each candidate; an exception it raises ends the search.
         **fit_params
             With ``candidates="given"``: passed to the estimator's `fit`; those with one value per row are split like
             the rows. Refused otherwise, because they would reach one candidate of many.
@@ -160,7 +161,11 @@ class FeatureBudgetClassifier(BudgetedClassifier):
                 argument=name,
             )
         self._certifies_apart = _check_promise(read_promise(self.promise), self.max_cost)
-        return super().fit(X, y, **fit_params)
+        self._progress = check_progress(progress)
+        try:
+            return super().fit(X, y, **fit_params)
+        finally:
+            del self._progress  # a fitted estimator can be pickled
 
     def cost(self, X: Any, **budget: Any) -> NDArray[np.float64]:
         """Return what each row pays for the features that its prediction reads.
@@ -252,7 +257,8 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         self._error_costs = ErrorCosts.of_forest(self.forest_, **error_costs)
         kinds = () if self._calibration.training_rows is None or self.forest_.categories else self._kinds()
         try:
-            self.path_ = self._prune(error_costs)
+            # Next to a search for other forests, this pruning is a moment.
+            self.path_ = self._prune(error_costs, None if kinds else self._progress)
         except UnsupportedModelError:
             if not kinds:
                 raise
@@ -268,7 +274,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
             return self._price(self.forest_)
         return self._choose(math.inf if self.max_cost is None else self.max_cost)
 
-    def _prune(self, error_costs: dict[str, Any]) -> Any:
+    def _prune(self, error_costs: dict[str, Any], progress: Progress | None) -> Any:
         return prune(
             self.forest_,
             self._calibration.rows,
@@ -280,6 +286,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
             **error_costs,
             errors=self.errors,
             method=self.method,
+            progress=progress,
         )
 
     def _search(self, kinds: Collection[str], weights: ErrorCosts, train: Train) -> Offers:
@@ -305,6 +312,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
             errors=self.errors,
             method=self.method,
             seed=held.seed,
+            progress=self._progress,
         )
         if by_folds:
             rng = np.random.default_rng(held.seed)
@@ -312,10 +320,11 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         return search.by_split(np.arange(n_training), np.arange(n_training, len(rows)))
 
     def _apply_budget(self, budget: dict[str, Any]) -> tuple[Predictor, dict[str, Any]]:
-        promise = read_promise(budget.get("promise"))
-        if _check_promise(promise, budget.get("max_cost")):
+        promise, max_cost = read_promise(budget.get("promise")), budget.get("max_cost")
+        _check_promise(promise, max_cost)
+        if promise is not None:
             return self._get_predictor(promise, self._keep), {}
-        return self._get_predictor(budget.get("max_cost"), self._choose), {}
+        return self._get_predictor(max_cost, self._choose), {}
 
     def _price(self, forest: Forest, certificate: Certificate | None = None) -> Predictor:
         """Return a predictor that evaluates every tree, and knows the prices."""

@@ -3,21 +3,41 @@
 With enough rows, a part of them judges forests grown on the others. With few rows such a judgement is mostly chance, so
 every row takes its turn: candidates are grown and pruned in folds, and the answers to the rows left out are tallied by
 candidate and budget. What is offered is then grown on all rows.
+
+No way to grow is best for all data. On rare classes and few strong features a small tree is hard to beat; where many
+weak features add up, a forest is, and which `max_features` suits pruning depends on the prices. So some of each kind
+are grown on the same rows, next to the estimator that was given:
+
+=========================  ==========================================================================================
+kind                       what differs
+=========================  ==========================================================================================
+single trees               depth 2 to 6, with and without class weights
+random forests             depth 4 and 8; all features, half of them, or their square root at each split
+forests on fewer features  the features of least importance per price are dropped, a quarter at a time
+BudgetRF                   both impurities of `scurry.growing.BudgetedForestClassifier`
+GreedyMiser                what a unit of cost weighs; boosted trees, which are not pruned
+=========================  ==========================================================================================
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.tree import DecisionTreeClassifier
 
+from scurry.checks import Progress
 from scurry.costs import ErrorCosts, FeatureCosts
 from scurry.errors import UnsupportedModelError
-from scurry.estimators.candidates import Grower
 from scurry.forest import Forest
+from scurry.growing import BudgetedForestClassifier, GreedyMiserClassifier
+from scurry.importers import from_model
 from scurry.pruning.methods import solve
 from scurry.pruning.node_errors import class_counts, weigh_counts
 from scurry.pruning.offers import Offer, Offers, Tally, ValidationRows
@@ -25,10 +45,168 @@ from scurry.pruning.path import PruningPath
 from scurry.pruning.problem import pose
 from scurry.pruning.row_charges import RowCharges
 
+Grow: TypeAlias = Callable[[NDArray[np.intp]], Forest]
+Grown: TypeAlias = tuple[str, Any, "NDArray[np.intp] | None"]  # name, model, and the features it was grown on
+
+KINDS = ("trees", "forests", "fewer features", "budgeted", "boosted")
+"""What `candidates` of `FeatureBudgetClassifier` may name, in addition to "given"."""
+
 GIVEN = "given"
+_LEAST_SHARE = 0.8  # of what forests cost that were judged: one that costs less is another kind of forest
 _N_BUDGETS = 24  # at which a candidate is judged, from nothing to the price of all features
 
-Grow: TypeAlias = Callable[[NDArray[np.intp]], Forest]
+_N_TREES = 60
+_TREE_DEPTHS = (2, 3, 4, 5, 6)
+_FOREST_DEPTHS = (4, 8)
+_MAX_FEATURES = {"square root": "sqrt", "half": 0.5, "all": None}
+_CRITERIA = ("pairs", "entropy")
+_COST_WEIGHTS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of GreedyMiser, with prices that add up to 1
+
+
+@dataclass(frozen=True, eq=False)
+class Grower:
+    """Rows to grow candidates on.
+
+    Attributes
+    ----------
+    rows : float array of shape (n_rows, n_features)
+    labels : array of shape (n_rows,)
+    costs : FeatureCosts
+    weights : ErrorCosts
+        Classes whose errors cost more weigh more while trees grow.
+    like : Forest
+        Candidates get its classes and feature names.
+    seed : int
+    """
+
+    rows: NDArray[Any]
+    labels: NDArray[Any]
+    costs: FeatureCosts
+    weights: ErrorCosts
+    like: Forest
+    seed: int
+
+    def grow(self, kinds: Collection[str], names: Collection[str] | None = None) -> Iterator[tuple[str, Forest]]:
+        """Yield candidates of some kinds with their names; only those in `names`, where given."""
+        for kind, grow in {
+            "trees": self._trees,
+            "forests": self._forests,
+            "fewer features": self._fewer_features,
+            "budgeted": self._budgeted,
+            "boosted": self._boosted,
+        }.items():
+            if kind not in kinds:
+                continue
+            for name, model, features in grow(names):
+                if names is None or name in names:
+                    yield name, self._import(model, features)
+
+    def count(self, kinds: Collection[str]) -> int:
+        """Return how many candidates of some kinds there are."""
+        n_features, n_fewer = self.rows.shape[1], 0
+        while n_features:
+            n_features, n_fewer = n_features - max(1, n_features // 4), n_fewer + 1
+        n_of = {
+            "trees": 2 * len(_TREE_DEPTHS),
+            "forests": len(_FOREST_DEPTHS) * len(_MAX_FEATURES),
+            "fewer features": n_fewer,
+            "budgeted": 0 if self._has_missing else len(_CRITERIA),
+            "boosted": 0 if self._has_missing else len(_COST_WEIGHTS),
+        }
+        return sum(n_of[kind] for kind in set(kinds))
+
+    def _trees(self, names: Collection[str] | None) -> Iterator[Grown]:
+        # Weights make a tree look further for rare classes. Where all classes are easy to tell, that only costs more.
+        for depth, (how, weight) in product(_TREE_DEPTHS, {"": self.class_weight, ", without weights": None}.items()):
+            tree = DecisionTreeClassifier(max_depth=depth, class_weight=weight, random_state=self.seed)
+            yield f"tree of depth {depth}{how}", tree.fit(self.rows, self.labels), None
+
+    def _forests(self, names: Collection[str] | None) -> Iterator[Grown]:
+        for depth, (how_many, max_features) in product(_FOREST_DEPTHS, _MAX_FEATURES.items()):
+            name = f"forest of depth {depth}, max_features {how_many}"
+            if names is None or name in names:
+                yield name, self._forest(depth, max_features), None
+
+    def _fewer_features(self, names: Collection[str] | None) -> Iterator[Grown]:
+        """Drop the features of least importance per price again and again, and grow a forest on the others."""
+        features = np.arange(self.rows.shape[1])
+        while len(features):
+            forest = self._forest(6, "sqrt", features)
+            yield f"forest on {len(features)} of {self.rows.shape[1]} features", forest, features
+            whole = self.costs.of_set(features)
+            price = np.array([whole - self.costs.of_set(features[features != j]) for j in features])
+            importance = _importances(from_model(forest))
+            # A free feature stays as long as it helps at all.
+            worth = np.where(price > 0, importance / np.maximum(price, 1e-300), np.where(importance > 0, np.inf, 0.0))
+            features = np.delete(features, np.argsort(worth, kind="stable")[: max(1, len(features) // 4)])
+
+    def _budgeted(self, names: Collection[str] | None) -> Iterator[Grown]:
+        if self._has_missing:
+            return  # these growers take no missing values
+        for criterion in _CRITERIA:
+            thrifty = BudgetedForestClassifier(
+                _N_TREES, feature_costs=self.costs.alone, criterion=criterion, random_state=self.seed
+            )
+            yield f"BudgetRF by {criterion}", thrifty.fit(*self._resampled), None
+
+    def _boosted(self, names: Collection[str] | None) -> Iterator[Grown]:
+        if self._has_missing:
+            return
+        prices = self.costs.alone / (self.costs.alone.sum() or 1.0)
+        for cost_weight in _COST_WEIGHTS:
+            miser = GreedyMiserClassifier(60, feature_costs=prices, cost_weight=cost_weight)
+            yield f"GreedyMiser, cost weight {cost_weight:g}", miser.fit(*self._resampled), None
+
+    def _forest(self, depth: int, max_features: Any, features: NDArray[np.intp] | None = None) -> Any:
+        """Return an ordinary random forest, grown on some of the features."""
+        columns = slice(None) if features is None else features
+        options = {"max_depth": depth, "max_features": max_features, "random_state": self.seed}
+        if self._has_missing:
+            forest = RandomForestClassifier(_N_TREES, class_weight=self.class_weight, **options)
+            return forest.fit(self.rows[:, columns], self.labels)
+        # With equal costs BudgetRF is a random forest; growing it in the core takes a tenth of the time.
+        rows, labels = self._resampled
+        return BudgetedForestClassifier(_N_TREES, criterion="entropy", **options).fit(rows[:, columns], labels)
+
+    @cached_property
+    def _has_missing(self) -> bool:
+        return bool(np.isnan(self.rows).any())
+
+    @cached_property
+    def class_weight(self) -> dict[Any, float]:
+        """How much rows of each class weigh; with a matrix, by what its errors cost together."""
+        counts = np.bincount(self.like.codes_of(self.labels), minlength=self.like.n_classes)
+        weight = self.weights.of_counts(counts.astype(np.float64))[0].sum(axis=1)
+        classes = range(self.like.n_classes) if self.like.classes is None else self.like.classes.tolist()
+        return dict(zip(classes, (weight / weight.max()).tolist(), strict=True))
+
+    @cached_property
+    def _resampled(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """About as many rows, each as often as its weight says: for growers that take no weights."""
+        each = np.array([self.class_weight[label] for label in self.labels.tolist()])
+        expected = each * (len(each) / each.sum())
+        times = np.floor(expected + np.random.default_rng(self.seed).random(len(each))).astype(np.int64)
+        # One row of each class stays in any case, or the forest would not know the class.
+        first = np.unique(self.labels, return_index=True)[1]
+        times[first] = np.maximum(times[first], 1)
+        chosen = np.repeat(np.arange(len(each)), times)
+        return self.rows[chosen], self.labels[chosen]
+
+    def _import(self, model: Any, features: NDArray[np.intp] | None) -> Forest:
+        forest = from_model(model)
+        if features is not None:
+            feature = np.where(forest.is_leaf, forest.feature, features[np.maximum(forest.feature, 0)])
+            forest = forest.replace(feature=feature.astype(np.int32), n_features=self.rows.shape[1])
+        return forest.replace(feature_names=self.like.feature_names)
+
+
+def _importances(forest: Forest) -> NDArray[np.float64]:
+    """Return how much the splits on each feature lower the Gini impurity of the rows."""
+    share = forest.value / forest.value.sum(axis=1, keepdims=True)
+    impurity = forest.cover * (1.0 - (share**2).sum(axis=1))
+    splits = np.flatnonzero(~forest.is_leaf)
+    gain = impurity[splits] - impurity[forest.left[splits]] - impurity[forest.right[splits]]
+    return np.bincount(forest.feature[splits], gain, forest.n_features).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,6 +227,8 @@ class Search:
     errors, method : str
         As of `scurry.prune`.
     seed : int
+    progress : callable or None
+        Called as ``progress(n_done, n_total)`` after each candidate.
     """
 
     rows: NDArray[Any]
@@ -61,6 +241,7 @@ class Search:
     errors: str
     method: str
     seed: int
+    progress: Progress | None = None
 
     def by_split(self, training: NDArray[np.intp], validating: NDArray[np.intp]) -> Offers:
         """Return what candidates grown on some rows offer, judged on others."""
@@ -85,7 +266,7 @@ class Search:
         for fold in range(n_folds):
             training, left_out = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
             validation = self._validation(left_out)
-            for name, candidate in self._candidates(training):
+            for name, candidate in self._candidates(training, part=(fold, n_folds + 1)):
                 prunings = self._prunings(candidate, training, left_out)
                 tally_of = {id(forest): validation.tally(forest) for forest in _distinct(prunings)}
                 for level, forest in prunings.items():
@@ -98,9 +279,9 @@ class Search:
             for (name, level), tally in tallies.items()
             if tally.confusion.sum() == n_judged
         ]
-        return Offers(self._grow_all(judged), self.like, self.costs)
+        return Offers(self._grow_all(judged, part=(n_folds, n_folds + 1)), self.like, self.costs)
 
-    def _grow_all(self, judged: list[_Judged]) -> Iterator[Offer]:
+    def _grow_all(self, judged: list[_Judged], part: tuple[int, int]) -> Iterator[Offer]:
         """Yield what was judged better than everything cheaper, grown on all rows."""
         best: list[_Judged] = []
         for one in sorted(judged, key=lambda one: (one.cost, one.error)):
@@ -108,24 +289,38 @@ class Search:
                 best.append(one)
         everyone = np.arange(len(self.rows))
         validation = self._validation(everyone)
-        for name, candidate in self._candidates(everyone, {one.name for one in best}):
+        for name, candidate in self._candidates(everyone, {one.name for one in best}, part=part):
             prunings = self._prunings(candidate, everyone, everyone)
             for one in best:
                 if one.name == name and one.level in prunings:
                     forest = prunings[one.level]
                     offer = validation.judge(forest, name)
                     if offer.single_label is None:
+                        if len(prunings) > 1 and offer.cost < _LEAST_SHARE * one.cost:
+                            continue  # in the folds this budget bought more, and their errors are not this forest's
                         # What is better on rows left out, not on those it was grown on; what costs more on either.
                         offer = one.tally.offer(forest, name, self.weights, max(offer.cost, one.cost))
                     yield offer
 
     def _candidates(
-        self, training: NDArray[np.intp], names: Collection[str] | None = None
+        self, training: NDArray[np.intp], names: Collection[str] | None = None, part: tuple[int, int] = (0, 1)
     ) -> Iterator[tuple[str, Forest]]:
-        if names is None or GIVEN in names:
-            yield GIVEN, self.grow_given(training)
+        """Yield candidates grown on some rows. `part` says which part of the search this is, and of how many."""
         grower = Grower(self.rows[training], self.labels[training], self.costs, self.weights, self.like, self.seed)
-        yield from grower.grow(self.kinds, names)
+        n_candidates = 1 + grower.count(self.kinds)
+        n_done, n_total = part[0] * n_candidates, part[1] * n_candidates
+
+        def grow() -> Iterator[tuple[str, Forest]]:
+            if names is None or GIVEN in names:
+                yield GIVEN, self.grow_given(training)
+            yield from grower.grow(self.kinds, names)
+
+        for at, grown in enumerate(grow(), 1):
+            yield grown
+            if self.progress is not None:
+                self.progress(n_done + at, n_total)
+        if self.progress is not None and names is not None:  # the others need not be grown again
+            self.progress(n_done + n_candidates, n_total)
 
     def _prunings(self, candidate: Forest, training: NDArray[np.intp], pricing: NDArray[np.intp]) -> dict[int, Forest]:
         """Return the best pruning of a candidate within each of some budgets; boosted trees stay whole."""

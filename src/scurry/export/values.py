@@ -116,10 +116,8 @@ def lower_plan(forest: Forest, plan: Plan, bits: int) -> Values:
                 values = replace(values, stop=stop)
         case CellRule() as rule:
             values = _lower_cells(forest, rule, bits)
-        case StepRule() as rule:
-            values = _lower_scores(forest, rule.weights(forest), bits, is_anytime=True)
-        case None:
-            values = _lower_scores(forest, np.empty(0), bits, is_anytime=False)
+        case StepRule() | None:
+            values = _lower_scores(forest, plan.node_weights(forest), bits, is_anytime=plan.by_step)
         case other:
             raise UnsupportedModelError(
                 f"plans with a {other.TAG} are not exported as C, because a row's answer depends on other rows; export "

@@ -91,7 +91,7 @@ def _divide(left: list[int], right: list[int]) -> NDArray[np.intp] | None:
     """Return the part of each node, so that no part has too many leaves; None if there is no such division.
 
     Again and again the largest subtree that fits into a part becomes one, and counts as one leaf in the rest. What
-    leads to it, a leaf of zero beside every node of the path, is in its part too.
+    leads to it, a leaf of zero next to every node of the path, is in its part too.
     """
     n = len(left)
     depth, size, part = [0] * n, [1] * n, np.zeros(n, np.intp)

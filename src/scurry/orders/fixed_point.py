@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError
 from scurry.forest import Forest
-from scurry.plan import StepRule
+from scurry.plan import readout_weights
 
 _BITS = 29  # of int32: twice the difference of two sums must fit, and one bit is the sign
 
@@ -69,7 +69,7 @@ class FixedPointValues:
         -------
         FixedPointValues
         """
-        weights = StepRule(readout=readout).weights(forest)
+        weights = readout_weights(forest, readout)
         values = _place_values(forest)
         if len(weights):
             if not can_be_weighted(forest):

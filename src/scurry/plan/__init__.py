@@ -6,11 +6,9 @@ rules in this folder and asks them for what it needs; it never knows which algor
 
 from scurry.plan.cells import CellRule
 from scurry.plan.plan import Plan, ScoreMap
-from scurry.plan.ranks import TopKRule
 from scurry.plan.rules import (
     NEVER_ABOVE,
     NEVER_BELOW,
-    READOUTS,
     Band,
     Bins,
     ExitRule,
@@ -19,12 +17,13 @@ from scurry.plan.rules import (
     LeaderRule,
     Leads,
     Regions,
-    StepRule,
     StopRule,
     SumRule,
+    Tally,
     to_int32,
 )
-from scurry.plan.sentinels import SentinelRule
+from scurry.plan.sentinels import SentinelRule, TopKRule
+from scurry.plan.steps import READOUTS, StepRule, readout_weights
 
 __all__ = [
     "NEVER_ABOVE",
@@ -45,6 +44,8 @@ __all__ = [
     "StepRule",
     "StopRule",
     "SumRule",
+    "Tally",
     "TopKRule",
+    "readout_weights",
     "to_int32",
 ]

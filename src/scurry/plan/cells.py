@@ -13,7 +13,7 @@ from scurry.errors import InputError
 from scurry.forest import Forest, leaf_scores, score_threshold
 from scurry.plan.rules import NEVER_ABOVE, StopRule
 
-MAX_ROUTER_DEPTH = 64  # `core/calibrate/cells.h` has the same number
+MAX_ROUTER_DEPTH = 64  # `core/calibrate/router.h` has the same number
 _MAX_PLACES = 1 << 26  # cells times trees: 12 bytes each when the rule runs
 
 

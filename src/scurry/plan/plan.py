@@ -13,10 +13,7 @@ from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest
 from scurry.forest.files.storage import Container
-from scurry.plan.cells import CellRule
-from scurry.plan.ranks import TopKRule
-from scurry.plan.rules import ExitRule, LeaderRule, StepRule, StopRule, SumRule
-from scurry.plan.sentinels import SentinelRule
+from scurry.plan.rules import StopRule, SumRule
 
 if TYPE_CHECKING:
     from scurry.promises import Certificate  # loaded where a plan has one
@@ -55,7 +52,7 @@ class Plan:
     Attributes
     ----------
     order : int32 array of shape (n_trees,), or (n_steps,) with a StepRule
-    stop : CellRule, ExitRule, LeaderRule, SentinelRule, StepRule, TopKRule or None
+    stop : StopRule or None
         None evaluates every tree.
     certificate : Certificate or None
         What was promised, on which rows it was tested, and what came out.
@@ -127,6 +124,10 @@ class Plan:
         """The rule by which rows exit early on sums of votes or scores, None if the plan has none."""
         return self.stop if isinstance(self.stop, SumRule) else None
 
+    def node_weights(self, forest: Forest) -> NDArray[np.float64]:
+        """Return how many times each node counts, shape (n_nodes,); empty if all count once."""
+        return np.empty(0) if self.stop is None else self.stop.node_weights(forest)
+
     @property
     def method(self) -> str:
         """The name of the method that made the plan."""
@@ -181,7 +182,7 @@ class Plan:
             order = container.array("plan_order", np.int32)
             return cls(
                 order=order,
-                stop=None if stop is None else _stop_rule(container, stop),
+                stop=None if stop is None else StopRule.from_container(container, stop),
                 certificate=Certificate.from_json(facts) if facts else None,
                 score_map=_score_map(container) if header.get("score_map") else None,
                 feature_costs=FeatureCosts.from_container(container, header["step_cost"])
@@ -193,20 +194,3 @@ class Plan:
 def _score_map(container: Container) -> ScoreMap:
     slope, intercept = (container.array(f"score_{name}", np.float64) for name in ("slope", "intercept"))
     return ScoreMap(slope=slope, intercept=intercept)
-
-
-_RULES: dict[str, type[StopRule]] = {
-    rule.TAG: rule for rule in (CellRule, ExitRule, LeaderRule, SentinelRule, StepRule, TopKRule)
-}
-
-
-def _stop_rule(container: Container, header: dict[str, Any]) -> StopRule:
-    rule = _RULES.get(str(header.get("rule")))
-    if rule is None:
-        raise FormatError(f"it has a stop rule of an unknown kind, {header.get('rule')!r}")
-    parts: dict[str, Any] = {name: container.array(f"stop_{name}", dtype) for name, dtype in rule.ARRAYS.items()}
-    parts |= {name: value for name, value in header.items() if name != "rule"}
-    try:
-        return rule(**parts)
-    except TypeError as error:
-        raise FormatError(f"its stop rule has unknown fields: {error}") from error

@@ -1,26 +1,27 @@
-"""Rules by which a row stops after any tree: on one sum (ExitRule), on a sum per class (LeaderRule), or on a budget."""
+"""What all stop rules can say, and rules by which a row stops after any tree: on one sum, or on a sum per class."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scurry.checks import check_choice, check_number
-from scurry.errors import InputError
+from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, leaf_scores, score_threshold
+from scurry.forest.files.storage import Container
 
 # Sums are 32-bit integers, so these thresholds are never crossed.
 NEVER_BELOW = int(np.iinfo(np.int32).min)
 NEVER_ABOVE = int(np.iinfo(np.int32).max)
 KINDS = ("votes", "scores")
-READOUTS = ("plain", "weighted")
 # The factor of `with_scaled_thresholds` at which a rule on pieces stops no row any more.
 _LARGEST_FACTOR = 16.0
+_KINDS: dict[str, type[StopRule]] = {}
 
 
 class ExitSide(IntEnum):
@@ -112,6 +113,12 @@ class StopRule(ABC):
     # Whether rows evaluate trees in the plan's order. If not, the rule has an order for each part of the inputs.
     in_plan_order: ClassVar[bool] = True
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # So that each kind can live in a module of its own; `scurry.plan` imports them all.
+        if "TAG" in vars(cls):
+            _KINDS[cls.TAG] = cls
+
     @abstractmethod
     def check(self, forest: Forest) -> None:
         """Raise an error unless this rule can stop `forest`."""
@@ -120,6 +127,10 @@ class StopRule(ABC):
     def by_votes(self) -> bool:
         """Whether trees vote, so that a row evaluated in full gets the label of the full vote."""
         return False
+
+    def node_weights(self, forest: Forest) -> NDArray[np.float64]:
+        """Return how many times each node counts, shape (n_nodes,); empty if all count once."""
+        return np.empty(0)
 
     def regions(self, forest: Forest) -> Regions | None:
         """Return where the rule stops rows, for plots; None if that cannot be drawn."""
@@ -137,6 +148,40 @@ class StopRule(ABC):
         """Return a header for JSON and arrays that say everything about the rule."""
         header = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in self.ARRAYS}
         return header | {"rule": self.TAG}, {f"stop_{name}": getattr(self, name) for name in self.ARRAYS}
+
+    @staticmethod
+    def from_container(container: Container, header: dict[str, Any]) -> StopRule:
+        """Return the rule of a ``.scurry`` file from what `to_parts` has returned."""
+        kind = _KINDS.get(str(header.get("rule")))
+        if kind is None:
+            raise FormatError(f"it has a stop rule of an unknown kind, {header.get('rule')!r}")
+        parts: dict[str, Any] = {name: container.array(f"stop_{name}", dtype) for name, dtype in kind.ARRAYS.items()}
+        parts |= {name: value for name, value in header.items() if name != "rule"}
+        try:
+            return kind(**parts)
+        except TypeError as error:
+            raise FormatError(f"its stop rule has unknown fields: {error}") from error
+
+
+class Tally(Protocol):
+    """The running sums of one row, whose features may be bought while they grow. The native core has its own.
+
+    Attributes
+    ----------
+    decided : int or None
+        The class with which the row stops.
+    """
+
+    decided: int | None
+
+    @property
+    def leading(self) -> int:
+        """The class that the sums so far speak for."""
+        ...
+
+    def add(self, tree: int, node: int) -> None:
+        """Add a tree that ended at a node."""
+        ...
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -184,6 +229,10 @@ class SumRule(StopRule):
     @abstractmethod
     def increments(self, forest: Forest) -> NDArray[np.int32]:
         """Return what each node, as a leaf, adds to a row's sums; shape (n_nodes,) or (n_nodes, n_columns)."""
+
+    @abstractmethod
+    def tally(self, forest: Forest, increments: NDArray[np.int32]) -> Tally:
+        """Return the state of a row before its first tree; a randomised rule must be what the row drew."""
 
     @abstractmethod
     def regions(self, forest: Forest) -> Regions:
@@ -341,6 +390,10 @@ class ExitRule(SumRule):
         sides = np.where(values >= self.upper[policy, n_trees], ExitSide.POSITIVE, ExitSide.CONTINUE)
         return np.where(values <= self.lower[policy, n_trees], ExitSide.NEGATIVE, sides).astype(np.uint8)
 
+    def tally(self, forest: Forest, increments: NDArray[np.int32]) -> Tally:
+        """Return the state of a row before its first tree; a randomised rule must be what the row drew."""
+        return _ExitTally(forest, self, increments)
+
     def regions(self, forest: Forest) -> Band | Bins:
         """Return where the rule stops rows.
 
@@ -424,6 +477,36 @@ class ExitRule(SumRule):
         return drawn_order, one
 
 
+class _ExitTally:
+    """The state of an `ExitRule` with one policy for one row."""
+
+    def __init__(self, forest: Forest, rule: ExitRule, increments: NDArray[np.int32]) -> None:
+        self.rule, self.increments = rule, increments
+        self.threshold = rule.threshold(forest)
+        self.total = self.n_trees = 0
+        self.evaluates_all = False
+        self.decided: int | None = None
+        self._test()
+
+    @property
+    def leading(self) -> int:
+        """The class of the vote, or of the summed scores."""
+        return int(self.total >= self.threshold)
+
+    def add(self, tree: int, node: int) -> None:
+        """Add a tree that ended at a node."""
+        self.total += int(self.increments[node])
+        self.n_trees += 1
+        self._test()
+
+    def _test(self) -> None:
+        if self.evaluates_all:
+            return
+        side = int(self.rule.side_of(0, self.n_trees, self.total))
+        self.evaluates_all = side == ExitSide.FULL
+        self.decided = {ExitSide.NEGATIVE: 0, ExitSide.POSITIVE: 1}.get(ExitSide(side))
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LeaderRule(SumRule):
     """When a row of a model with several classes may stop: once its leading class is far enough ahead.
@@ -477,6 +560,10 @@ class LeaderRule(SumRule):
         """Return the sums before the first tree, shape (n_classes,)."""
         return self._to_grid((0 if self.kind == "votes" else 1) * forest.base_score)
 
+    def tally(self, forest: Forest, increments: NDArray[np.int32]) -> Tally:
+        """Return the state of a row before its first tree."""
+        return _LeaderTally(forest, self, increments)
+
     def regions(self, forest: Forest) -> Leads:
         """Return where the rule stops rows."""
         if not self.need.size:
@@ -501,37 +588,40 @@ class LeaderRule(SumRule):
         return replace(self, lead=np.full_like(self.lead, NEVER_ABOVE), need=np.full_like(self.need, NEVER_ABOVE))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class StepRule(StopRule):
-    """A row may stop after any step, whenever the caller's budget ends.
+class _LeaderTally:
+    """The state of a `LeaderRule` for one row."""
 
-    The plan's order then names the tree of each step, every tree as often as it is deep. A row answers from the nodes
-    it has reached, inner ones included.
+    def __init__(self, forest: Forest, rule: LeaderRule, increments: NDArray[np.int32]) -> None:
+        self.forest, self.rule, self.increments = forest, rule, increments
+        self.sums = rule.start(forest).astype(np.int64)
+        self.trees_per_round = forest.trees_per_round
+        self.n_trees = 0
+        self.decided: int | None = None
 
-    Attributes
-    ----------
-    readout : {"plain", "weighted"}
-        How inner nodes count. "weighted" counts one at depth ``d`` of a tree of depth ``D`` only
-        ``((d + 1) / (D + 1)) ** 2`` times. Leaves always count once, so that the full answer is the model's own.
-    """
+    @property
+    def leading(self) -> int:
+        """The class with the largest sum."""
+        return int(self.sums.argmax())
 
-    readout: str = "plain"
+    def add(self, tree: int, node: int) -> None:
+        """Add a tree that ended at a node."""
+        output = int(self.forest.tree_output[tree])
+        if output < 0:
+            self.sums += self.increments[node]
+        else:
+            self.sums[output] += self.increments[node, 0]
+        self.n_trees += 1
+        if self.n_trees % self.trees_per_round == 0:
+            self._test(self.n_trees // self.trees_per_round)
 
-    TAG: ClassVar[str] = "StepRule"
-    by_step: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_choice("readout", self.readout, READOUTS)
-
-    def check(self, forest: Forest) -> None:
-        """Raise an error unless this rule can stop `forest`: it can stop any."""
-
-    def weights(self, forest: Forest) -> NDArray[np.float64]:
-        """Return how many times each node counts, shape (n_nodes,); empty if all count once."""
-        if self.readout == "plain":
-            return np.empty(0)
-        height = np.repeat(forest.tree_depth, np.diff(forest.tree_offset)) + 1
-        return np.where(forest.is_leaf, 1.0, ((forest.node_depth + 1) / height) ** 2)
+    def _test(self, n_rounds: int) -> None:
+        second, first = np.sort(self.sums)[-2:].tolist()
+        if self.rule.need.size:
+            stops = first >= self.rule.need[n_rounds, second]
+        else:
+            stops = first - second >= self.rule.lead[n_rounds]
+        if stops:
+            self.decided = self.leading
 
 
 def to_int32(values: NDArray[np.float64]) -> NDArray[np.int32]:

@@ -6,9 +6,8 @@ with it. Neither knows the algorithm that made the plan, and nothing that runs o
 """
 
 from scurry.promises.accuracy import Accuracy
-from scurry.promises.certain import Certain
 from scurry.promises.certificate import Certificate, GroupTest
-from scurry.promises.kinds import Cost, Labels, Promise
+from scurry.promises.kinds import Certain, Cost, Count, Labels, Mean, Outcomes, Promise
 from scurry.promises.measurements import (
     BudgetMeasurement,
     CascadeMeasurement,
@@ -21,7 +20,6 @@ from scurry.promises.measurements import (
     StepMeasurement,
     ValueMeasurement,
 )
-from scurry.promises.outcomes import Count, Mean, Outcomes
 from scurry.promises.per_class import LabelsPerClass, Recall
 from scurry.promises.ranks import TopK
 from scurry.promises.values import Values

@@ -12,10 +12,9 @@ import numpy as np
 from scurry.checks import check_choice, check_number, check_numbers
 from scurry.errors import InputError
 from scurry.formatting import format_number
-from scurry.promises.kinds import Promise, read_rate
-from scurry.promises.outcomes import Count, Mean, Outcomes
+from scurry.promises.kinds import Count, Mean, Outcomes, Promise, read_rate
 
-_FEW = 8.0  # expected losses below which losses alone are tested; see `scurry.stopping.paired`
+_FEW = 8.0  # expected losses below which losses alone are tested; see `scurry.stopping.guarantee`
 
 
 @dataclass(frozen=True)

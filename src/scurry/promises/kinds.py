@@ -6,8 +6,8 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,99 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice, check_confidence, check_number, check_rate
 from scurry.errors import FormatError, InputError
 from scurry.formatting import format_number, format_percent, format_share
-from scurry.promises.outcomes import Count, Mean, Outcomes
 
 AGAINST = ("model", "vote")
 HOLDS = ("rows", "groups", "orders", "each row")
 _RATE = re.compile(r"([0-9.]+(?:e-?[0-9]+)?)\s*(%?)")
 _KINDS: dict[str, type[Promise]] = {}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Outcomes:
+    """What rows got from a predictor, next to what the full model gives them.
+
+    Attributes
+    ----------
+    answers, full : arrays of shape (n_rows,)
+        Labels, or a regressor's values, of the predictor and of all trees.
+    probabilities, full_probabilities : float64 arrays of shape (n_rows,), or None
+        Of the second of two classes.
+    log_odds, full_log_odds : float64 arrays of shape (n_rows,), or None
+        Of the second of two classes, from scores: probabilities near 0 or 1 are too coarse.
+    queries : array of shape (n_rows,), or None
+        The query of each row, where rows are documents to be ranked.
+    y : array of shape (n_rows,), or None
+        True labels or values.
+    classes : tuple
+        The model's labels; empty for a regressor.
+    """
+
+    answers: NDArray[Any]
+    full: NDArray[Any]
+    probabilities: NDArray[np.float64] | None = None
+    full_probabilities: NDArray[np.float64] | None = None
+    log_odds: NDArray[np.float64] | None = None
+    full_log_odds: NDArray[np.float64] | None = None
+    queries: NDArray[Any] | None = None
+    y: NDArray[Any] | None = None
+    classes: tuple[Any, ...] = ()
+
+    @property
+    def changed(self) -> NDArray[np.bool_]:
+        """Which rows get another answer than the full model's."""
+        return np.asarray(self.answers != self.full)
+
+
+class Count(NamedTuple):
+    """How many rows broke a promise, or a part of it. Counts of several batches add up.
+
+    Attributes
+    ----------
+    what : str
+        What is counted, in words.
+    n_rows : int
+        Rows that the promise is about.
+    n_broken, n_mended : int
+        Rows that became worse, and rows that became better where these make up for it.
+    max_rate : float
+        What was promised: the largest ``(n_broken - n_mended) / n_rows``.
+    unit : str
+        What is counted instead of rows, such as "queries".
+    """
+
+    what: str
+    n_rows: int
+    n_broken: int
+    max_rate: float
+    n_mended: int = 0
+    unit: str = "rows"
+
+    @property
+    def rate(self) -> float:
+        """The rate measured; 0 without rows."""
+        return (self.n_broken - self.n_mended) / max(self.n_rows, 1)
+
+
+class Mean(NamedTuple):
+    """What a promise about a mean is about: something that every row has, such as what its answer costs.
+
+    Attributes
+    ----------
+    what : str
+        What rises, in words.
+    values, full_values : float64 arrays of shape (n_rows,)
+        Of the predictor, and of the full model.
+    largest : float
+        The largest difference of the two that one row can have.
+    max_rise : float
+        What was promised: the largest mean of their differences.
+    """
+
+    what: str
+    values: NDArray[np.float64]
+    full_values: NDArray[np.float64]
+    largest: float
+    max_rise: float
 
 
 @dataclass(frozen=True)
@@ -366,3 +453,61 @@ def read_rate(text: str) -> float:
         return float(found[1]) / (100 if found[2] else 1) if found else float(text)
     except ValueError as error:
         raise InputError(f"promise must have a rate such as 0.5% or 0.005, got {text!r}", argument="promise") from error
+
+
+@dataclass(frozen=True)
+class Certain(Promise):
+    """Every possible input gets the model's own label.
+
+    This is proven from the trees: a row stops once the trees that are left cannot change its label any more. So it
+    needs no calibration rows, no confidence, and no assumption about the rows to come: missing values, infinities and
+    rows made to deceive the model get its label too.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> promise = scurry.promises.Certain()
+    >>> print(promise.describe())
+    Every possible input gets the model's label, which is proven from the trees.
+    >>> promise.rows_needed()
+    0
+    """
+
+    confidence: float | None = field(default=1.0, init=False, repr=False)
+
+    TAG: ClassVar[str] = "certain"
+    EXAMPLE: ClassVar[str] = "certain"
+
+    def __post_init__(self) -> None:
+        """Check nothing: there is nothing to choose."""
+
+    @property
+    def max_rate(self) -> float:
+        """The largest share of rows that get another label: none."""
+        return 0.0
+
+    def describe(self) -> str:
+        """Return the promise as one plain sentence."""
+        return "Every possible input gets the model's label, which is proven from the trees."
+
+    def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
+        """Return how many labels changed."""
+        changed = outcomes.changed
+        return (Count("labels other than the model's", len(changed), int(changed.sum()), 0.0),)
+
+    def rows_needed(self) -> int:
+        """Return 0: no row is needed to prove it."""
+        return 0
+
+    def with_confidence(self, confidence: float | None) -> Promise:
+        """Return the same promise, which is certain in any case."""
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the promise as an object of JSON; `from_json` reads it."""
+        return {"kind": self.TAG}
+
+    @classmethod
+    def read_text(cls, text: str, classes: Sequence[Any]) -> Promise | None:
+        """Return the promise if `text` asks for it."""
+        return cls() if text == cls.EXAMPLE else None

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice, check_rate
 from scurry.errors import InputError
 from scurry.formatting import format_percent
-from scurry.promises.kinds import Promise, read_rate
-from scurry.promises.outcomes import Count, Outcomes
+from scurry.promises.kinds import Count, Outcomes, Promise, read_rate
 
 _HOLDS = ("rows", "groups")
 # A class and its rate. The last "<=" before the rate counts, as names of classes may have one too.

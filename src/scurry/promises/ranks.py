@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice, check_count, check_rate
 from scurry.errors import InputError
 from scurry.formatting import format_percent, format_share
-from scurry.promises.kinds import Promise, read_rate
-from scurry.promises.outcomes import Count, Outcomes
+from scurry.promises.kinds import Count, Outcomes, Promise, read_rate
 
 _TEXT = re.compile(r"top\s*(\d+)(\s+set)?\s*<=(.*)")
 

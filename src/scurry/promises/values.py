@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice, check_number, check_rate
 from scurry.errors import InputError
 from scurry.formatting import format_number, format_percent
-from scurry.promises.kinds import Promise, read_rate
-from scurry.promises.outcomes import Count, Outcomes
+from scurry.promises.kinds import Count, Outcomes, Promise, read_rate
 
 OF = ("value", "probability", "log-odds")
 _PLURALS = {"value": "values", "probability": "probabilities", "log-odds": "log-odds"}

@@ -13,8 +13,7 @@ from scurry.formatting import format_number, format_percent, format_share
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, Count, Labels, Mean, Outcomes, Promise, Values
 from scurry.report.story import CONFIDENCE, Claim, TestRows, judge
-from scurry.stopping.guarantee import certified_mean, certified_rate
-from scurry.stopping.paired import certified_drop
+from scurry.stopping.guarantee import certified_drop, certified_mean, certified_rate
 
 
 def claim_promise(

@@ -18,7 +18,7 @@ from scurry.predictor import Predictor
 from scurry.promises import BudgetMeasurement, Certificate, Cost, CostMeasurement
 from scurry.pruning import Offers, PruningPath, feature_uses
 from scurry.pruning.cost_promise import largest_cost
-from scurry.report.charts import Axis, Chart
+from scurry.report.markup import Axis, Chart
 from scurry.report.story import (
     BLOCK,
     CONFIDENCE,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scurry.formatting import format_number, format_share
 from scurry.predictor import Predictor
 from scurry.promises import Certificate
-from scurry.report.charts import Axis, Chart
+from scurry.report.markup import Axis, Chart
 from scurry.report.story import Claim, Column, Curve, Effort, Picture, Story, TestRows, Tile
 from scurry.timing import Runner
 

@@ -20,7 +20,7 @@ from scurry.formatting import format_number, format_share
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, GroupTest
 from scurry.promises.ranks import find_places
-from scurry.report.charts import Chart
+from scurry.report.markup import Chart
 from scurry.timing import Runner
 
 CONFIDENCE = 0.95  # of the interval around what was measured

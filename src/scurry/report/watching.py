@@ -13,8 +13,7 @@ from scurry.formatting import format_number, format_percent, format_share
 from scurry.monitoring import Explanation, History, State, Tally, Watch
 from scurry.monitoring.betting import RUN_LENGTH
 from scurry.monitoring.state import format_e_value
-from scurry.report.charts import Axis, Chart
-from scurry.report.markup import Markup, join, tabulate, tag
+from scurry.report.markup import Axis, Chart, Markup, join, tabulate, tag
 from scurry.version import read_version
 
 _N_LISTED = 10

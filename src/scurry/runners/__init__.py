@@ -10,33 +10,18 @@ from typing import Any
 from numpy.typing import NDArray
 
 from scurry.forest import Forest
-from scurry.plan import CellRule, ExitRule, LeaderRule, Plan, SentinelRule, StepRule, TopKRule
-from scurry.runners.cells import CellRunner
-from scurry.runners.exits import ExitRunner, FullRunner, LeaderRunner
+from scurry.plan import Plan
+from scurry.runners import cells, sentinels, steps  # noqa: F401 - each registers its runners
+from scurry.runners.exits import ExitRunner, LeaderRunner
 from scurry.runners.partial import Stops
-from scurry.runners.runner import Runner
-from scurry.runners.sentinels import SentinelRunner, TopKRunner
-from scurry.runners.steps import StepRunner
+from scurry.runners.runner import Runner, make_runner
 
 __all__ = ["runner_of", "stops_of"]
 
 
 def runner_of(forest: Forest, plan: Plan) -> Runner:
-    """Return what runs `forest` by `plan`. The only place that maps kinds of rules to native code."""
-    match plan.stop:
-        case CellRule() as rule:
-            return CellRunner(forest, rule)
-        case ExitRule() as rule:
-            return ExitRunner(forest, plan.order, rule, plan.score_map)
-        case LeaderRule() as rule:
-            return LeaderRunner(forest, plan.order, rule, plan.score_map)
-        case SentinelRule() as rule:
-            return SentinelRunner(forest, plan.order, rule)
-        case StepRule() as rule:
-            return StepRunner(forest, plan.order, rule)
-        case TopKRule() as rule:
-            return TopKRunner(forest, plan.order, rule)
-    return FullRunner(forest)
+    """Return what runs `forest` by `plan`."""
+    return make_runner(plan.stop, forest, plan)
 
 
 def stops_of(forest: Forest, plan: Plan, rows: NDArray[Any]) -> Stops | None:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.forest import Forest, RowCall, decision_slack
 from scurry.forest.structure import ARRAYS, NODE_ARRAYS
-from scurry.plan import CellRule, ExitSide, to_int32
+from scurry.plan import CellRule, ExitSide, Plan, to_int32
 from scurry.runners.exits import count_tests
 from scurry.runners.partial import ScoreScale, label_sides, mean_scores
-from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run
+from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run, make_runner
 
 
 class CellPlans(NamedTuple):
@@ -250,3 +250,8 @@ class CellRunner:
         for node in np.flatnonzero(rule.left >= 0):
             depth[[rule.left[node], rule.right[node]]] = depth[node] + 1
         return depth[rule.left < 0]
+
+
+@make_runner.register
+def _(rule: CellRule, forest: Forest, plan: Plan) -> CellRunner:
+    return CellRunner(forest, rule)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.forest import Forest, RowCall, decision_slack
-from scurry.plan import ExitRule, ExitSide, LeaderRule, ScoreMap
+from scurry.plan import ExitRule, ExitSide, LeaderRule, Plan, ScoreMap
 from scurry.runners.partial import (
     MARGIN,
     PackedVotes,
@@ -22,7 +22,7 @@ from scurry.runners.partial import (
     native_map,
     scores_are_leads,
 )
-from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run
+from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run, make_runner
 
 _REASON_CODES = np.array([DECIDED, COMPLETE], np.uint8)  # of rows that stopped early, and of those that did not
 _ROWS_AT_ONCE = 1 << 14  # leaves of so many rows in all trees are held while node tests are counted
@@ -59,6 +59,11 @@ class FullRunner:
     def one_row(self, call: RowCall) -> Callable[[Any], Any]:
         """Return a function that answers for one row."""
         return self.forest.engine.one_row(call.answer, **call.options)
+
+
+@make_runner.register(type(None))
+def _(rule: None, forest: Forest, plan: Plan) -> FullRunner:
+    return FullRunner(forest)
 
 
 class ExitRunner:
@@ -230,6 +235,11 @@ class ExitRunner:
         return count_tests_in_order(self.forest, rows, n_threads, self.order, trees)
 
 
+@make_runner.register
+def _(rule: ExitRule, forest: Forest, plan: Plan) -> ExitRunner:
+    return ExitRunner(forest, plan.order, rule, plan.score_map)
+
+
 class LeaderRunner:
     """Runs the native early exit of a forest with a score per class."""
 
@@ -340,6 +350,11 @@ class LeaderRunner:
         decided = np.empty(n, np.uint8)
         self._native.run(rows, sums, trees, leaders, decided, n_threads)
         return sums, trees, leaders, decided.astype(np.bool_)
+
+
+@make_runner.register
+def _(rule: LeaderRule, forest: Forest, plan: Plan) -> LeaderRunner:
+    return LeaderRunner(forest, plan.order, rule, plan.score_map)
 
 
 def decides_by_members(forest: Forest) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, singledispatch
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.checks import check_count, check_number
 from scurry.errors import InputError
-from scurry.forest import RowCall
+from scurry.forest import Forest, RowCall
+from scurry.plan import Plan, StopRule
 from scurry.runners.receipts import Receipt
 
 STOP_REASONS = np.array(["complete", "decided", "max_steps", "time", "abort"])
@@ -197,3 +198,9 @@ class Runner(Protocol):
     def one_row(self, call: RowCall) -> Callable[[Any], Any]:
         """Return a function that answers for one row."""
         ...
+
+
+@singledispatch
+def make_runner(rule: StopRule | None, forest: Forest, plan: Plan) -> Runner:
+    """Return what runs `forest` by `plan`, whose stop rule is `rule`. The module of each runner registers its own."""
+    raise TypeError(f"no runner is registered for rules of the class {type(rule).__name__}")

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.errors import InputError
 from scurry.forest import Forest, RowCall
-from scurry.plan import SentinelRule, TopKRule
+from scurry.plan import Plan, SentinelRule, TopKRule
 from scurry.plan.sentinels import NO_LANE
 from scurry.runners.exits import count_tests_in_order
-from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run
+from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run, make_runner
 
 
 class SentinelRunner:
@@ -77,6 +77,11 @@ class SentinelRunner:
     def one_row(self, call: RowCall) -> Callable[[Any], Any]:
         """Return a function that answers for one row."""
         return self._native.one_row(call.answer, **call.options)
+
+
+@make_runner.register
+def _(rule: SentinelRule, forest: Forest, plan: Plan) -> SentinelRunner:
+    return SentinelRunner(forest, plan.order, rule)
 
 
 class TopKRunner:
@@ -147,6 +152,11 @@ class TopKRunner:
             "predict(X, groups=…) or run(X, groups=…) with the query of each row",
             argument="groups",
         )
+
+
+@make_runner.register
+def _(rule: TopKRule, forest: Forest, plan: Plan) -> TopKRunner:
+    return TopKRunner(forest, plan.order, rule)
 
 
 def _lower(forest: Forest, order: NDArray[np.int32], rule: SentinelRule | TopKRule, **tests: Any) -> _core.SentinelExit:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.errors import InputError
 from scurry.forest import Forest, RowCall
-from scurry.plan import StepRule
-from scurry.runners.runner import AbortFlag, Budget, Run
+from scurry.plan import Plan, StepRule
+from scurry.runners.runner import AbortFlag, Budget, Run, make_runner
 
 _REASON_CODES = np.array([0, 2, 3, 4], np.uint8)  # positions of the core's reasons in STOP_REASONS
 
@@ -47,7 +47,7 @@ class StepRunner:
         self.forest, self.n_steps = forest, len(steps)
         steps = np.ascontiguousarray(steps, np.int32)
         self._native = _core.Anytime(
-            forest.arrays, classes=forest.engine_labels, steps=steps, weights=rule.weights(forest)
+            forest.arrays, classes=forest.engine_labels, steps=steps, weights=rule.node_weights(forest)
         )
         is_first = np.zeros(len(steps), np.int32)
         is_first[np.unique(steps, return_index=True)[1]] = 1
@@ -133,3 +133,8 @@ class StepRunner:
             return np.hstack([1 - second, second])
         self._native.run(rows, n_threads, budget.max_steps, budget.time_us, budget.abort, probabilities=values)
         return values
+
+
+@make_runner.register
+def _(rule: StepRule, forest: Forest, plan: Plan) -> StepRunner:
+    return StepRunner(forest, plan.order, rule)

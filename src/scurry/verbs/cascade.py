@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.cascades.bands import Band, BandTest
-from scurry.cascades.cascade import BATCH_SIZE, Cascade
-from scurry.cascades.certainty import CheapAnswers, ask_cheap
-from scurry.cascades.expensive import Expensive
+from scurry.cascades.cascade import BATCH_SIZE, Cascade, CheapAnswers, Expensive, ask_cheap
 from scurry.checks import Progress, check_count, check_number, check_numbers, check_progress
 from scurry.errors import InfeasibleError, InputError, require_extra, warn
 from scurry.forest import Forest, as_rows, count_rows, take_rows

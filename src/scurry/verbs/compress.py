@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.checks import Progress, RandomState, check_count, check_numbers, check_progress, check_random_state
-from scurry.compression.certify import Answers, Verdict, compare, judge_promise
-from scurry.compression.path import Compressor, Step, list_steps
-from scurry.compression.size import packed_size
+from scurry.compression.path import Compressor, Step, list_steps, packed_size
 from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest, as_rows
 from scurry.formatting import format_bytes
@@ -32,6 +30,7 @@ from scurry.promises import (
 )
 from scurry.promises.kinds import read_promise
 from scurry.stopping.sample import InMemory
+from scurry.stopping.verdict import Verdict
 from scurry.verbs.assumptions import CheckedRows, check_rows
 
 _KINDS = (Labels, LabelsPerClass, Recall, Accuracy, Values)
@@ -194,7 +193,7 @@ def _walk(compressor: Compressor, trial: _Trial, max_bytes: int | None, progress
         # Sizes do not depend on the rows that test, so leaving out a candidate does not either.
         if not candidates or n_bytes < _WORTH * candidates[-1].n_bytes:
             outcomes = trial.compare(small)
-            tested = None if promise is None else judge_promise(promise, outcomes)
+            tested = None if promise is None else Verdict(promise, outcomes)
             # What changes no answer needs no proof.
             passes = tested is None or tested.passes or not step.split_bits
             has_failed = has_failed or not passes
@@ -377,3 +376,43 @@ def _write_certificate(
 
 def _as_code(value: Any) -> str:
     return f"scurry.promises.{value!r}" if isinstance(value, Promise) else repr(value)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a forest answers to the rows that test.
+
+    Attributes
+    ----------
+    labels : array of shape (n_rows,)
+        Labels, or a regressor's values.
+    probabilities, log_odds : float64 arrays of shape (n_rows,) or None
+        Of the second of two classes.
+    """
+
+    labels: NDArray[Any]
+    probabilities: NDArray[np.float64] | None = None
+    log_odds: NDArray[np.float64] | None = None
+
+    @classmethod
+    def of(cls, forest: Forest, rows: NDArray[Any]) -> Answers:
+        """Return what `forest` answers to `rows`."""
+        is_told = forest.n_classes == 2 and forest.has_probabilities
+        probabilities = forest.predict_proba(rows)[:, 1] if is_told else None
+        is_logistic = forest.n_classes == 2 and forest.n_outputs == 1 and forest.link == "logistic"
+        log_odds = forest.scores(rows)[:, 0] * forest.link_scale if is_logistic else None
+        return cls(forest.predict(rows), probabilities, log_odds)
+
+
+def compare(forest: Forest, full: Answers, small: Answers, y: NDArray[Any] | None) -> Outcomes:
+    """Return the answers of a smaller forest next to the model's."""
+    return Outcomes(
+        answers=small.labels,
+        full=full.labels,
+        probabilities=small.probabilities,
+        full_probabilities=full.probabilities,
+        log_odds=small.log_odds,
+        full_log_odds=full.log_odds,
+        y=y,
+        classes=() if forest.classes is None else tuple(forest.classes.tolist()),
+    )

@@ -1,14 +1,19 @@
 import json
+import subprocess
 
 import numpy as np
 import pytest
+from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from scurry import Forest, Plan, Predictor
 from scurry.errors import InfeasibleError, InputError, ScurryError
-from scurry.export import to_c
+from scurry.export import LAYOUTS, to_c
+from scurry.export.c.model import MIN_AGREEMENT, Candidate, Sizes, choose, list_candidates
 from scurry.plan import StepRule
+from support.anytime_oracle import anytime_of
+from support.strategies import complete_forest
 
 
 def test_what_is_written(anyt, cancer, tmp_path):
@@ -86,3 +91,92 @@ def test_a_model_is_exported_as_its_forest(tmp_path):
     assert (tmp_path / "model/model.c").read_text() == (tmp_path / "forest/model.c").read_text()
     with pytest.raises(InfeasibleError, match=r"smaller with scurry\.compress"):
         to_c(model, tmp_path, flash_budget=10)
+
+
+def test_auto_lists_every_layout_that_fits(anyt):
+    assert [c.layout.name for c in list_candidates(anyt, "model", "auto", None)] == list(LAYOUTS)
+    whole = list_candidates(Predictor.full(anyt.forest), "model", "auto", None)
+    assert [c.layout.name for c in whole] == [name for name in LAYOUTS if name != "breadcrumb"]
+    three_classes = list_candidates(anytime_of(complete_forest(2, 2, 3, 3)), "model", "auto", None)
+    assert [c.layout.name for c in three_classes] == [name for name in LAYOUTS if name != "int16-node8"]
+
+
+def test_a_layout_that_does_not_fit_is_an_error(anyt):
+    with pytest.raises(InputError, match=r"for plans of scurry\.anytime"):
+        list_candidates(Predictor.full(anyt.forest), "model", "breadcrumb", None)
+    with pytest.raises(InputError, match="layout must be one of") as error:
+        list_candidates(anyt, "model", "int8", None)
+    assert error.value.argument == "layout"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("n_trees", [2, 3])
+def test_ram_is_what_a_compiler_says(layout, n_trees, tmp_path):
+    anyt = anytime_of(complete_forest(n_trees, 3, 5, 2))
+    assert to_c(anyt, tmp_path, layout=layout).sizes.ram_bytes == ram_of(tmp_path)
+    if layout != "breadcrumb":
+        estimate = to_c(anyt.forest, tmp_path, layout=layout).sizes.ram_bytes
+        assert estimate - 4 <= ram_of(tmp_path) <= estimate  # a plan that mixes policies has 4 bytes more
+
+
+def ram_of(folder) -> int:
+    """Bytes of one state and one row of columns, as compiled."""
+    size = "(unsigned)(sizeof(model_state) + MODEL_N_COLUMNS * sizeof(model_input))"
+    code = f'#include <stdio.h>\n#include "model.h"\nint main(void) {{ return printf("%u", {size}) < 0; }}\n'
+    (folder / "size.c").write_text(code)
+    subprocess.run(["cc", "-std=c99", "size.c", "-o", "size"], cwd=folder, check=True)
+    return int(subprocess.run([folder / "size"], check=True, capture_output=True, text=True).stdout)
+
+
+def test_auto_takes_the_best_agreement_within_the_budget(anyt, cancer, tmp_path):
+    X = cancer[1]
+    every = {name: to_c(anyt, tmp_path / name, layout=name, X_cal=X) for name in LAYOUTS}
+    for budget in sorted(export.sizes.flash_bytes for export in every.values()):
+        chosen = to_c(anyt, tmp_path / "auto", X_cal=X, flash_budget=budget)
+        fitting = [export for export in every.values() if export.sizes.flash_bytes <= budget]
+        assert chosen.sizes.flash_bytes <= budget
+        least = [export.candidates[0].least_agreement for export in fitting]
+        assert chosen.candidates[0].least_agreement == max(least)
+    smallest = min(export.sizes.flash_bytes for export in every.values())
+    with pytest.raises(InfeasibleError, match="needs") as error:
+        to_c(anyt, tmp_path / "never", flash_budget=smallest - 1)
+    assert error.value.achievable == smallest
+    assert to_c(anyt, tmp_path / "auto").layout == "shared16"  # the answers of int16-uint16 in fewer bytes
+    assert chosen.candidates[0].layout.name == chosen.layout
+
+
+class _Option:
+    """A layout with made-up figures, as `choose` sees it."""
+
+    preference = (True, 2, 0)
+
+    def __init__(self, agreement, flash_bytes):
+        self.agreement, self.sizes = np.array(agreement), Sizes(0, flash_bytes, 0, 1.0, 0, 0)
+        self.least_agreement = Candidate.least_agreement.fget(self)
+
+
+def test_the_answer_before_the_first_step_has_no_part_in_the_choice():
+    # All rows have the answer of the roots there: rounding changes it for all of them or for none.
+    small, large = _Option([0.0, 1.0, 1.0], 100), _Option([1.0, 0.99, 1.0], 200)
+    assert small.least_agreement == 1.0
+    assert choose([large, small], 1000) is small
+    assert choose([large, small], None) is small
+    assert _Option([0.25], 1).least_agreement == 0.25  # of a model without steps
+
+
+def test_of_equally_bad_layouts_the_smallest_is_taken():
+    large, small = _Option([0.998], 200), _Option([0.998], 100)
+    assert choose([large, small], None) is small
+
+
+def test_a_budget_that_costs_agreement_is_warned_of(tmp_path):
+    X, y = make_classification(
+        400, 5, n_informative=5, n_redundant=0, n_classes=3, n_clusters_per_class=1, random_state=0
+    )
+    model = RandomForestClassifier(5, max_depth=6, random_state=0).fit(X, y)
+    anyt = scurry.anytime(model, X, y)
+    every = list_candidates(anyt, "model", "auto", scurry.forest.as_rows(anyt.forest, X))
+    smallest = min(every, key=lambda option: option.sizes.flash_bytes)
+    assert smallest.least_agreement < MIN_AGREEMENT  # 8 bits change some labels of this model
+    with pytest.warns(UserWarning, match=r"agrees with the source only to .* needs [\d,]+ bytes"):
+        to_c(anyt, tmp_path, X_cal=X, flash_budget=smallest.sizes.flash_bytes)

@@ -1,5 +1,7 @@
 """Forests joined to one: where rows go, and what stands for the wrapper."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,11 +17,12 @@ from sklearn.preprocessing import StandardScaler
 import scurry
 from scurry.errors import UnsupportedModelError
 from scurry.forest import reference
-from scurry.importers.wrappers.joined import last_left
+from scurry.importers.wrappers.joined import first_true, last_left, neighbours
 from support.sklearn_models import make_data
 from support.wrapper_models import BAGGED, BOOSTED, FOREST, HIST, VOTING, calibrate, check_same, fit, hard_rows, vote
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+DOUBLES = st.floats(-1e300, 1e300)
 
 
 @given(FLOATS, st.sampled_from(["<", "<="]), st.integers(-3, 3))
@@ -126,3 +129,21 @@ def test_tables_with_names():
     model = vote(FOREST, HIST, voting="soft").fit(table, y)
     forest = scurry.from_model(model)
     np.testing.assert_array_equal(forest.predict(table[list("fedcba")]), model.predict(table))
+
+
+@given(DOUBLES)
+def test_every_number_is_found(x):
+    assert first_true(lambda number: number >= x, -1e300, 1e300) == x
+
+
+def test_answers_that_never_change():
+    assert first_true(lambda number: True, -2.0, 3.0) == -2.0
+    assert first_true(lambda number: False, -2.0, 3.0) == np.nextafter(3.0, np.inf)
+
+
+@given(DOUBLES)
+def test_neighbours_are_next_to_each_other(x):
+    found = neighbours(x, 3)
+    assert len(found) == 7
+    assert found[3] == x
+    assert all(np.nextafter(low, np.inf) == high for low, high in pairwise(found))

@@ -10,7 +10,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 import scurry
 from scurry.errors import InfeasibleError, InputError
 from scurry.promises import Accuracy
-from scurry.stopping.paired import certified_drop, paired_p_value
+from scurry.stopping.guarantee import certified_drop, paired_p_value
 from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.planners.by_accuracy import plan_by_accuracy
 
@@ -25,7 +25,7 @@ def draw(n_rows, seed, n_classes=2):
 @pytest.fixture(scope="module", params=[2, 3])
 def case(request):
     n_classes = request.param
-    model = GradientBoostingClassifier(n_estimators=30, random_state=0).fit(*draw(1500, 0, n_classes))
+    model = GradientBoostingClassifier(n_estimators=15, random_state=0).fit(*draw(1500, 0, n_classes))
     return model, n_classes
 
 
@@ -133,6 +133,7 @@ def test_rows_that_trained_the_model_promise_nothing(case):
     assert (fast.certificate.n_rows, fast.certificate.n_gained, fast.certificate.bound) == (0, 0, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("costs", [None, [[0, 1], [3, 0]]])
 def test_promises_are_kept(costs):
     """Over many draws from a known pool, no more break than chance allows."""

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError
 from scurry.export.c import text as c_text
-from scurry.export.compact import Compact
-from scurry.export.lowered import Lowered
+from scurry.export.lowered import Compact, Lowered
 from scurry.export.stops import CellTables, ExitTables, LeadTables, SentinelTables
 from scurry.forest import Forest
 from scurry.forest.structure import ZERO

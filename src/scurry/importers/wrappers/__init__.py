@@ -24,23 +24,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from scurry.errors import UnsupportedModelError
 from scurry.forest import Forest
-from scurry.importers.wrappers import bagging, boosting, calibration, isolation, one_vs_rest, thresholds, voting
+from scurry.importers.wrappers import calibration, ensembles
 
 __all__ = ["count_labels", "import_wrapper", "is_wrapper"]
 
 Import = Callable[[Any], Forest]
 
 _IMPORTERS: dict[type, Callable[[Any, Import], Forest]] = {
-    IsolationForest: isolation.import_isolation,
-    BaggingClassifier: bagging.import_bagging,
-    BaggingRegressor: bagging.import_bagging,
-    VotingClassifier: voting.import_voting,
-    VotingRegressor: voting.import_voting,
-    AdaBoostClassifier: boosting.import_boosting,
+    IsolationForest: ensembles.import_isolation,
+    BaggingClassifier: ensembles.import_bagging,
+    BaggingRegressor: ensembles.import_bagging,
+    VotingClassifier: ensembles.import_voting,
+    VotingRegressor: ensembles.import_voting,
+    AdaBoostClassifier: ensembles.import_boosting,
     CalibratedClassifierCV: calibration.import_calibrated,
-    FixedThresholdClassifier: thresholds.import_threshold,
-    TunedThresholdClassifierCV: thresholds.import_threshold,
-    OneVsRestClassifier: one_vs_rest.import_one_vs_rest,
+    FixedThresholdClassifier: calibration.import_threshold,
+    TunedThresholdClassifierCV: calibration.import_threshold,
+    OneVsRestClassifier: ensembles.import_one_vs_rest,
 }
 _REFUSED: dict[type, str] = {
     AdaBoostRegressor: "it answers with the weighted median of its trees, which no sum of leaves is; fit "
@@ -108,7 +108,7 @@ def import_wrapper(model: Any, import_model: Import, label: int = 0) -> Forest:
                 "fit the scikit-learn estimator it is derived from"
             )
     if count_labels(model) > 1:
-        return one_vs_rest.import_label(model, import_model, label)
+        return ensembles.import_label(model, import_model, label)
     # IsolationForest is a kind of Bagging, so the first that fits is the right one.
     found = next(importer for kind, importer in _IMPORTERS.items() if isinstance(model, kind))
     return found(model, import_model)

@@ -20,15 +20,52 @@ from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.files.storage import digest
 from scurry.forest.tables import CodedRows
-from scurry.plan import Plan, StepRule
+from scurry.plan import Plan, Tally
 from scurry.runners import runner_of
-from scurry.runners.acquisition.expectation import Expectation
 from scurry.runners.acquisition.ledger import RowBudget
-from scurry.runners.acquisition.tallies import Tally, start_tally
 from scurry.runners.runner import NO_LIMIT
 
 ORDERS = ("plan", "cheapest", "informative")
 NOT_STARTED = -1  # in place of a node
+
+
+class Expectation:
+    """How far the sum of all trees is expected to move when a feature becomes known, by the covers of nodes.
+
+    From a node, a tree moves to either child with the share of training rows that did, so its answer has a standard
+    deviation. Trees that wait for the same feature are taken to move together: their deviations add up. The square of
+    the sum is the variance that the feature settles.
+
+    Parameters
+    ----------
+    forest : Forest
+        With a cover for every node.
+    """
+
+    def __init__(self, forest: Forest) -> None:
+        inner = np.flatnonzero(forest.left >= 0)
+        left, right = forest.left[inner], forest.right[inner]
+        total = forest.cover[left] + forest.cover[right]
+        if not (np.isfinite(total) & (total > 0)).all():
+            raise InputError(
+                'order="informative" needs the number of training rows at every node, which this model does not '
+                'have; use order="cheapest"',
+                argument="order",
+            )
+        share = forest.cover[left] / total
+        self.forest = forest
+        # A Bernoulli variable has this deviation; it is 0 at leaves.
+        self._deviation = np.zeros(forest.n_nodes)
+        distance = np.linalg.norm(forest.value[left] - forest.value[right], axis=1)
+        self._deviation[inner] = np.sqrt(share * (1 - share)) * distance
+
+    def by_feature(self, nodes: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return how much variance each feature settles in trees that stand at these nodes, shape (n_features,)."""
+        deviation = np.zeros(self.forest.n_features)
+        inner = nodes[~self.forest.is_leaf[nodes]]
+        np.add.at(deviation, self.forest.feature[inner], self._deviation[inner])
+        settled: NDArray[np.float64] = deviation**2
+        return settled
 
 
 class Runs(Protocol):
@@ -168,7 +205,8 @@ class RowWalk:
         self.values, self.n_steps = dict(known), 0
         self.nodes = np.full(forest.n_trees, NOT_STARTED, np.int32)
         self.budget = RowBudget(forest, terms.costs, terms.max_cost, number)
-        self.tally = start_tally(forest, self.plan, terms.increments)
+        rule, increments = self.plan.exit_rule, terms.increments
+        self.tally: Tally | None = None if rule is None or increments is None else rule.tally(forest, increments)
         self.is_blocked, self.expected_share = False, 0.0
 
     def run(self) -> Generator[int, None, None]:
@@ -347,7 +385,7 @@ def read_out(terms: Terms, walks: Sequence[RowWalk]) -> tuple[NDArray[Any], NDAr
     """
     forest, plan = terms.forest, terms.predictor.plan
     nodes = np.array([walk.nodes for walk in walks], np.int32).reshape(len(walks), forest.n_trees)
-    scores = _scores(forest, nodes, plan.stop.weights(forest) if isinstance(plan.stop, StepRule) else np.empty(0))
+    scores = _scores(forest, nodes, plan.node_weights(forest))
     labels = forest.decide(np.nan_to_num(scores))
     by_vote = plan.exit_rule is not None and plan.exit_rule.kind == "votes"
     for row, walk in enumerate(walks):

@@ -1,8 +1,8 @@
 """Early exit with a promise about right answers: accuracy, or the mean cost of answers.
 
 A family of rules is walked from the most cautious to the boldest while each passes its test on labelled rows. For
-accuracy that is the exact paired test of `scurry.stopping.paired`. For other costs a bet on each row is: its stake is
-learned for each member on labelled rows that fitted the rules, where there are any.
+accuracy that is the exact paired test of `scurry.stopping.guarantee`. For other costs a bet on each row is: its stake
+is learned for each member on labelled rows that fitted the rules, where there are any.
 """
 
 from __future__ import annotations
@@ -19,8 +19,14 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest
 from scurry.plan import Plan
 from scurry.promises import Accuracy, Labels
-from scurry.stopping.guarantee import best_stake, certified_mean, last_certified, loss_p_value
-from scurry.stopping.paired import certified_drop, paired_p_value
+from scurry.stopping.guarantee import (
+    best_stake,
+    certified_drop,
+    certified_mean,
+    last_certified,
+    loss_p_value,
+    paired_p_value,
+)
 from scurry.stopping.sample import InMemory, Sample, Sums
 from scurry.stopping.scores.family import Family
 from scurry.verbs.options import Calibration

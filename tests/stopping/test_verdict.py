@@ -1,12 +1,12 @@
-"""Tests of promises about smaller forests, next to scipy's own."""
+"""Tests of promises on outcomes, next to scipy's own."""
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
-from scurry.compression.certify import judge_promise
 from scurry.promises import Accuracy, Labels, LabelsPerClass, Outcomes, Recall, Values
-from scurry.stopping.paired import paired_p_value
+from scurry.stopping.guarantee import paired_p_value
+from scurry.stopping.verdict import Verdict
 
 
 def outcomes(n_rows, n_lost, n_gained=0, n_other=0):
@@ -21,54 +21,54 @@ def outcomes(n_rows, n_lost, n_gained=0, n_other=0):
 
 
 @pytest.mark.parametrize("n_broken", range(8, 14))
-def test_labels(n_broken):
-    verdict = judge_promise(Labels(0.005), outcomes(4000, n_broken))
+def test_broken_labels_have_the_binomial_test(n_broken):
+    verdict = Verdict(Labels(0.005), outcomes(4000, n_broken))
     assert verdict.passes == (binom.cdf(n_broken, 4000, 0.005) <= 0.05)
     assert verdict.passes == (verdict.bound <= 0.005)
     assert verdict.n_broken == n_broken
 
 
 @pytest.mark.parametrize("n_lost", [20, 30, 40, 60])
-def test_accuracy(n_lost):
-    verdict = judge_promise(Accuracy(0.01), outcomes(4000, n_lost, 15, 30))
+def test_lost_answers_have_the_paired_test(n_lost):
+    verdict = Verdict(Accuracy(0.01), outcomes(4000, n_lost, 15, 30))
     assert verdict.passes == (paired_p_value(4000, n_lost, 15, 0.01) <= 0.05)
     assert (verdict.n_broken, verdict.n_gained) == (n_lost, 15)
 
 
 def test_costs():
     promise = Accuracy(0.05, costs=[[0, 1, 1], [2, 0, 2], [1, 1, 0]])
-    assert judge_promise(promise, outcomes(4000, 0)).passes
-    assert not judge_promise(promise, outcomes(4000, 100)).passes  # 0.05 on average, exactly
-    assert judge_promise(promise, outcomes(4000, 20)).bound < 0.05
+    assert Verdict(promise, outcomes(4000, 0)).passes
+    assert not Verdict(promise, outcomes(4000, 100)).passes  # 0.05 on average, exactly
+    assert Verdict(promise, outcomes(4000, 20)).bound < 0.05
 
 
 def test_classes_apart():
     promise = LabelsPerClass({0: 0.1, 1: 0.01, 2: 0.5})
     rows = outcomes(4000, 10, n_gained=100)  # all 100 rows that the model labels 0 change
-    verdict = judge_promise(promise, rows)
+    verdict = Verdict(promise, rows)
     assert not verdict.passes
     assert [test.n_rows for test in verdict.tests] == [100, 3900, 0]
-    assert not judge_promise(promise, outcomes(4000, 10)).passes  # no row of class 0 proves anything
+    assert not Verdict(promise, outcomes(4000, 10)).passes  # no row of class 0 proves anything
 
 
 def test_recall():
-    kept = judge_promise(Recall(1, 0.02, 0.5), outcomes(4000, 30, n_other=200))
+    kept = Verdict(Recall(1, 0.02, 0.5), outcomes(4000, 30, n_other=200))
     assert [test.n_broken for test in kept.tests] == [30, 200]
     assert not kept.passes  # every other label changed
     full = np.repeat([1, 0], [3000, 1000])
     rows = Outcomes(answers=np.where(np.arange(4000) < 30, 0, full), full=full, y=full, classes=(0, 1))
-    assert judge_promise(Recall(1, 0.02, 0.01), rows).passes
-    assert not judge_promise(Recall(1, 0.011, 0.01), rows).passes
+    assert Verdict(Recall(1, 0.02, 0.01), rows).passes
+    assert not Verdict(Recall(1, 0.011, 0.01), rows).passes
 
 
-def test_values():
+def test_values_beyond_the_limit_are_counted():
     full = np.zeros(1000)
     rows = Outcomes(answers=np.where(np.arange(1000) < 30, 0.2, 0.05), full=full)
-    assert judge_promise(Values(0.1), rows).passes
-    assert not judge_promise(Values(0.01), rows).passes
+    assert Verdict(Values(0.1), rows).passes
+    assert not Verdict(Values(0.01), rows).passes
 
 
 def test_without_confidence_the_rows_themselves_decide():
     promise = Labels(0.005, confidence=None)
-    assert judge_promise(promise, outcomes(1000, 5)).passes
-    assert not judge_promise(promise, outcomes(1000, 6)).passes
+    assert Verdict(promise, outcomes(1000, 5)).passes
+    assert not Verdict(promise, outcomes(1000, 6)).passes

@@ -1,4 +1,4 @@
-"""Refit: new leaf values for a smaller forest, so that its scores come close to those of the whole one.
+"""Leaf values of a smaller forest, found anew so that its scores come close to those of the whole one.
 
 The scores of the whole forest are known for any row, so rows need no labels. Ridge regression finds what to add to each
 leaf: the sum over rows of the squared difference of scores, plus a penalty for each leaf in proportion to the rows in

@@ -5,7 +5,7 @@ import pytest
 
 import scurry
 from scurry.formatting import format_share
-from scurry.runners.acquisition.expectation import Expectation
+from scurry.runners.acquisition.row_walk import Expectation
 from support.acquisition_cases import WINE, WINE_FOREST, from_table
 
 ROOTS = WINE_FOREST.tree_offset[:-1].astype(np.int32)
