@@ -449,7 +449,7 @@ def _pictures(found: Found) -> list[Picture]:
         ("figure-2b-miser", "Figure 2 (b): Forest", "Forest, with GreedyMiser", "forest, with GreedyMiser"),
         ("figure-2a", f"Figure 2 (a): {NOMAO}", "nomao, for MiniBooNE", "nomao"),
         ("figure-2a-miser", f"Figure 2 (a): {NOMAO}", "nomao, with GreedyMiser", "nomao, with GreedyMiser"),
-        ("figure-2c", f"Figure 2 (c): {THYROID}", "thyroid ranked, for Yahoo", "ranking"),
+        ("figure-2c", f"Figure 2 (c): {THYROID}", "thyroid ranked, for Yahoo: 100 − AP@5", "ranking"),
         ("figure-2d", f"Figure 2 (d): {SATIMAGE}", "satimage, for Scene15", "satimage, 3 drawn"),
     )
     of_two = (
@@ -472,8 +472,9 @@ def _budget_picture(name: str, item: str, title: str, runs: Sequence[Run]) -> Pi
         lines.append(
             _line(NAMES.get(method, method), np.array([_errors(run, method) for run in runs]), 100 * BUDGETS, color)
         )
-    y_label = "100 minus Average Precision@5, %" if "ranked" in title else "test error, %"
-    return Picture(name, item, f"{title}, mean of {len(runs)}", "budget, % of the unpruned cost", y_label, tuple(lines))
+    y_label = "loss, %" if "ranked" in title else "test error, %"
+    n_runs = f"mean of {len(runs)} runs" if len(runs) > 1 else "one run"
+    return Picture(name, item, f"{title}, {n_runs}", "budget, % of the unpruned cost", y_label, tuple(lines))
 
 
 def _two_sides(name: str, item: str, found: Found, cases: tuple[str, str], sides: tuple[str, str]) -> Picture | None:

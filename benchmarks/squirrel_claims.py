@@ -423,7 +423,8 @@ def _picture_6(runs: Sequence[Run], more: Sequence[Run]) -> Picture:
             for place, own in enumerate(parts.values())
             if any(order in run.nma for run in own)
         ]
-        lines.append(Line(order, *zip(*points, strict=True), color=at, marks=True))
+        if points:  # --quick finds no Unoptimal Order
+            lines.append(Line(order, *zip(*points, strict=True), color=at, marks=True))
     names = tuple(name.split("_")[0] for name in parts)
     title = "Mean NMA by dataset and order, 4 to 7 trees of depth 4 to 7"
     return Picture("figure-6", "Figure 6", title, "", "NMA", tuple(lines), names)

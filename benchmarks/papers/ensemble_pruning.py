@@ -504,7 +504,7 @@ def _notes(claims: Sequence[Claim]) -> tuple[str, ...]:
         "no single one makes all cells of a dataset close: see “Cells that are close, by reading”. Such a cell is "
         "compatible with the paper, not reproduced.",
         "**Time.** A repeat (10 folds) of Sonar or Heart takes about 3 seconds of one core, one of Forest 25, of mnist "
-        "60; all repeats take about an hour and a half.",
+        "60. Estimated from these, all repeats take about 40 minutes.",
         "**Cells that no reading explains:** " + ("; ".join(open_cells) if open_cells else "none") + ".",
     )
 
