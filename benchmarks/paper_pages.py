@@ -139,7 +139,8 @@ def claim_cells(claim: Claim) -> list[str]:
         return [claim.what, published, "–", "0", "–", claim.verdict, claim.why]
     unit = "" if claim.published is None and claim.above is None else claim.unit
     interval = "–" if claim.interval is None else " to ".join(_number(end, unit) for end in claim.interval)
-    return [claim.what, published, _number(claim.mean, unit), str(claim.n_obtained), interval, claim.verdict, claim.why]
+    why = "" if claim.evidence and claim.verdict == CLOSE else claim.why  # it would explain a difference
+    return [claim.what, published, _number(claim.mean, unit), str(claim.n_obtained), interval, claim.verdict, why]
 
 
 def _number(value: float, unit: str) -> str:
