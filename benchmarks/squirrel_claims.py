@@ -400,7 +400,7 @@ def _pictures_of_figures(runs: Sequence[Run], timer: Timer, generation: Generati
                 mean = np.mean(curves, axis=0).round(4)
                 lines.append(Line(order, tuple(map(float, range(len(mean)))), tuple(mean), color=at))
         size = f"{shown[0].trees} trees of depth {shown[0].depth}"
-        title = f"Accuracy after each step: letter, {size}, seeds: {len(shown)}"
+        title = f"Accuracy by step: letter, {size}, {len(shown)} seeds"
         pictures.append(Picture("figure-5", "Figure 5", title, "steps", "accuracy", _plain(lines)))
     return pictures
 
