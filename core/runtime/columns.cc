@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint32_t kLanesOfKeys = 16;
 constexpr std::size_t kTileRows = 16;  // a cache line of floats of each column
 constexpr std::uint32_t kFilterBits = 16;  // at least, for each threshold
-constexpr std::uint32_t kMostColumnsWithSets = 128, kMostCodes = 4096;
+constexpr std::uint32_t kMostColumnsWithSets = 128;
 
 Missing missing_of(const ForestView& forest, std::size_t node) {
   if (forest.category_set[node] >= 0) return Missing::kCategory;
@@ -87,6 +87,14 @@ Columns::Columns(const ForestView& forest, Sets sets)
   describe_bytes(forest);
 }
 
+std::size_t Columns::bytes() const {
+  return columns_.size() * sizeof(Column) + thresholds_.size() * sizeof(double) +
+         filters_.size() * sizeof(std::uint64_t) + sets_.size() * sizeof(SetColumns) +
+         (set_keys_.size() + key_of_byte_.size() + floats_.nan_keys.size() + floats_.feature.size() +
+          tiled_.nan_keys.size()) *
+             sizeof(std::uint32_t);
+}
+
 // Makes one column per feature and meaning of NaN in use, or per set and way of missing values. Numeric columns come
 // first, and each kind is ordered by feature.
 void Columns::collect(const ForestView& forest, Sets sets) {
@@ -110,7 +118,7 @@ void Columns::collect(const ForestView& forest, Sets sets) {
     const std::int32_t set = sets == Sets::kColumns ? forest.category_set[node] : -1;
     if (set < 0) continue;
     const std::int64_t n_codes = 32 * (forest.category_offset[set + 1] - forest.category_offset[set]);
-    if (index.size() < kMostColumnsWithSets && n_codes <= kMostCodes) continue;
+    if (index.size() < kMostColumnsWithSets && n_codes <= kMostCodesOfSet) continue;
     return collect(forest, Sets::kCodes);
   }
   // Features that no node reads get a column too if rows become no longer by it: rows can then be encoded as they lie.
