@@ -1,16 +1,14 @@
 """Labels of models around models, and of IsolationForest, on rows made to find differences from scikit-learn.
 
-    python benchmarks/wrappers_exact.py --rows 1000000        # random models until each family has so many rows
+    python benchmarks/wrappers_exact.py --jobs 16 --seconds 3000 --seed 1 --out wrappers.json    # see exactness.py
     python benchmarks/wrappers_exact.py --timing              # IsolationForest beside scikit-learn, taking turns
 
 Rows stand on thresholds and next to them, some with missing values; models are small and coarse, so that means and
-votes tie. Results go to benchmarks/results/wrappers-exact.json after every model, and another run goes on from there.
+votes tie. Times go to benchmarks/results/wrappers-exact.json.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import json
 import sys
 import time
@@ -38,13 +36,12 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
 import scurry
-from report import RESULTS, commit
+from report import RESULTS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.strategies import adversarial_rows
 
 RESULT = RESULTS / "wrappers-exact.json"
-N_ROWS = 20_000  # for each model
 Draw = Callable[[np.random.Generator], Any]
 
 
@@ -143,7 +140,7 @@ FAMILIES: dict[str, Draw] = {
 }
 
 
-def compare(family: str, seed: int) -> dict[str, Any]:
+def compare(family: str, seed: int, n_rows: int) -> dict[str, Any]:
     """Return what one random model of a family gave: rows compared, labels that differ, the largest difference."""
     rng = np.random.default_rng([list(FAMILIES).index(family), seed])
     n_classes = 2 if family in ("thresholds", "isolation") else int(rng.integers(2, 5))
@@ -158,7 +155,7 @@ def compare(family: str, seed: int) -> dict[str, Any]:
         forest = scurry.from_model(model)
     except scurry.errors.UnsupportedModelError as error:
         return {"refused": 1, "why": str(error)}
-    rows = adversarial_rows(forest, X, N_ROWS, seed=seed, special=False)
+    rows = adversarial_rows(forest, X, n_rows, seed=seed, special=False)
     rows[~np.isfinite(rows) | (np.abs(rows) > 3e38)] = 0.0
     rows = with_missing(model, rows, rng)
     rows = rows.astype(np.float32) if rng.random() < 0.3 else rows
@@ -181,32 +178,6 @@ def with_missing(model: Any, rows: np.ndarray, rng: np.random.Generator) -> np.n
     return holes
 
 
-def attack(n_rows: int, max_seconds: float) -> None:
-    """Compare random models until every family has `n_rows` rows or the time is over; go on where a run ended."""
-    result = json.loads(RESULT.read_text()) if RESULT.exists() else {}
-    families = result.setdefault("families", {})
-    begun = time.perf_counter()
-    while time.perf_counter() - begun < max_seconds:
-        wanting = [name for name in FAMILIES if families.get(name, {}).get("rows", 0) < n_rows]
-        if not wanting:
-            break
-        for family in wanting:
-            known = families.setdefault(family, {"next seed": 0, "models": 0, "rows": 0, "differing labels": 0})
-            found = compare(family, known["next seed"])
-            if found.get("differing labels"):
-                known.setdefault("seeds with differences", []).append(known["next seed"])
-            known["next seed"] += 1
-            for name in ("models", "rows", "differing labels", "refused", "not fitted"):
-                known[name] = known.get(name, 0) + found.get(name, 0)
-            known["largest difference"] = max(
-                known.get("largest difference", 0.0), found.get("largest difference", 0.0)
-            )
-        result |= {"title": "Wrappers", "date": str(datetime.date.today()), "commit": commit()}
-        RESULT.write_text(json.dumps(result, indent=1) + "\n")
-    for name, known in families.items():
-        print(name, known)
-
-
 def measure_isolation(n_rounds: int) -> None:
     """Time IsolationForest next to scikit-learn: CPU time of one thread, taking turns."""
     result = json.loads(RESULT.read_text()) if RESULT.exists() else {}
@@ -227,6 +198,7 @@ def measure_isolation(n_rounds: int) -> None:
         best = dict.fromkeys(tasks, np.inf)
         for _ in range(n_rounds):
             for name, task in tasks.items():
+                task()  # none pays for the caches that another one emptied
                 begun = time.process_time()
                 task()
                 best[name] = min(best[name], time.process_time() - begun)
@@ -245,23 +217,23 @@ def measure_isolation(n_rounds: int) -> None:
             }
         )
         print(result["isolation timing"][-1])
-    result |= {"conditions": "20,000 float32 rows, one thread, taking turns, least CPU time of the rounds"}
+    conditions = "20,000 float32 rows, one thread, taking turns, least CPU time of the rounds"
+    result["conditions"] = f"{conditions}; each is called once before it is timed"
     RESULT.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="Rows for each family.")
-    parser.add_argument("--seconds", type=float, default=600.0, help="Stop after this time.")
+    from exactness import parse, run  # which compares the families here, among others
+
+    parser = parse(__doc__, RESULTS / "exactness-wrappers.json")
     parser.add_argument("--timing", action="store_true", help="Time IsolationForest instead.")
     parser.add_argument("--rounds", type=int, default=7, help="Rounds of the timing.")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
+    if not options.timing:
+        sys.exit(not run(list(FAMILIES), options))
     warnings.simplefilter("ignore")
     with threadpool_limits(1):
-        if arguments.timing:
-            measure_isolation(arguments.rounds)
-        else:
-            attack(arguments.rows, arguments.seconds)
+        measure_isolation(options.rounds)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ def models() -> dict[str, Callable[[], tuple[Any, str]]]:
     import xgboost as xgb
     from sklearn import ensemble as sk
     from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.decomposition import PCA
     from sklearn.model_selection import FixedThresholdClassifier
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.pipeline import make_pipeline
@@ -90,6 +91,7 @@ def models() -> dict[str, Callable[[], tuple[Any, str]]]:
         "VotingClassifier, soft, of forests": partial(
             fit, sk.VotingClassifier([(name, sk.RandomForestClassifier(**few)) for name in "ab"], voting="soft"), "two"
         ),
+        "VotingClassifier, hard": partial(fit, sk.VotingClassifier(inside, voting="hard"), "two"),
         "VotingRegressor": partial(
             fit, sk.VotingRegressor([(name, sk.RandomForestRegressor(**few)) for name in "ab"]), "values"
         ),
@@ -106,6 +108,9 @@ def models() -> dict[str, Callable[[], tuple[Any, str]]]:
         "Pipeline with a scaler": partial(
             fit, make_pipeline(StandardScaler(), sk.RandomForestClassifier(**few)), "two"
         ),
+        "Pipeline with a PCA": partial(
+            fit, make_pipeline(PCA(3, random_state=0), sk.RandomForestClassifier(**few)), "two"
+        ),
         "XGBClassifier, 2 classes": partial(fit, xgb.XGBClassifier(**xgb_few), "two"),
         "XGBClassifier, 3 classes": partial(fit, xgb.XGBClassifier(**xgb_few), "three"),
         "XGBRegressor": partial(fit, xgb.XGBRegressor(**xgb_few), "values"),
@@ -118,6 +123,7 @@ def models() -> dict[str, Callable[[], tuple[Any, str]]]:
         "LGBMClassifier, 3 classes": partial(fit, lgb.LGBMClassifier(**light), "three"),
         "LGBMRanker": partial(fit, lgb.LGBMRanker(**light), "groups", group=[10] * 20),
         "CatBoostClassifier": lambda: fit(_catboost("CatBoostClassifier"), "two"),
+        "CatBoostClassifier, combinations": lambda: (_combinations(), "two"),
         "CatBoostRegressor": lambda: fit(_catboost("CatBoostRegressor"), "values"),
         "ONNX file, 2 classes": partial(file, "onnx/sklearn-forest-2.onnx", "two"),
         "ONNX file, 3 classes": partial(file, "onnx/lightgbm-3.onnx", "three"),
@@ -127,22 +133,35 @@ def models() -> dict[str, Callable[[], tuple[Any, str]]]:
     }
 
 
-def _catboost(name: str) -> Any:
+def _catboost(name: str, **more: Any) -> Any:
     import catboost
 
-    return getattr(catboost, name)(iterations=8, depth=2, verbose=False, allow_writing_files=False, thread_count=1)
+    quiet = {"verbose": False, "allow_writing_files": False, "thread_count": 1}
+    return getattr(catboost, name)(iterations=8, depth=2, **quiet, **more)
+
+
+def _combinations() -> scurry.Forest:
+    """Return a forest with statistics of combinations of features."""
+    table = _table()[["a", "word", "code"]]
+    model = _catboost("CatBoostClassifier", one_hot_max_size=1, model_size_reg=0)
+    model.fit(table[FIT], TARGETS["two"][FIT], cat_features=["word", "code"])
+    return scurry.from_model(model, categories={name: table[name].unique() for name in ("word", "code")})
 
 
 def rows_of(forest: scurry.Forest, target: str) -> Any:
     """Return rows for a forest; those of treelite's files have one more column, and YDF's have names."""
     if forest.feature_names is not None:
-        import pandas as pd
-
-        words = np.array(["x", "y", "z"])[CODES[:, 3].astype(int) % 3]
-        named = {"a": X[:, 0], "b": X[:, 1], "word": words, "code": CODES[:, 3].astype(int) % 3, "flag": X[:, 2] > 0}
-        return pd.DataFrame(named)[list(forest.feature_names)]
+        return _table()[list(forest.feature_names[: forest.n_given])]
     rows = CODES if target == "codes" else X
     return rows if forest.n_features == rows.shape[1] else np.column_stack([rows, rows[:, 0]])
+
+
+def _table() -> Any:
+    import pandas as pd
+
+    words = np.array(["x", "y", "z"])[CODES[:, 3].astype(int) % 3]
+    named = {"a": X[:, 0], "b": X[:, 1], "word": words, "code": CODES[:, 3].astype(int) % 3, "flag": X[:, 2] > 0}
+    return pd.DataFrame(named)
 
 
 def functions() -> dict[str, Callable[[scurry.Forest, np.ndarray, np.ndarray | None, Path], Any]]:

@@ -24,6 +24,7 @@ namespace nb = nanobind;
 void bind_anytime(nb::module_& m);
 void bind_cells(nb::module_& m);
 void bind_closure(nb::module_& m);
+void bind_combinations(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_exits(nb::module_& m);
 void bind_grow(nb::module_& m);
@@ -36,6 +37,7 @@ void bind_score_map(nb::module_& m);
 void bind_tables(nb::module_& m);
 void bind_testing(nb::module_& m);
 void bind_votes(nb::module_& m);
+void bind_watching(nb::module_& m);
 
 template <class T>
 using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;

@@ -10,6 +10,7 @@ NB_MODULE(_core, m) {
   scurry::bind_anytime(m);
   scurry::bind_cells(m);
   scurry::bind_closure(m);
+  scurry::bind_combinations(m);
   scurry::bind_engine(m);
   scurry::bind_exits(m);
   scurry::bind_grow(m);
@@ -22,4 +23,5 @@ NB_MODULE(_core, m) {
   scurry::bind_tables(m);
   scurry::bind_testing(m);
   scurry::bind_votes(m);
+  scurry::bind_watching(m);
 }

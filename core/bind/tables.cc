@@ -1,4 +1,5 @@
 // Python's Categories and ArrowTable, and the columns of tables as numbers: arrays of numpy, Python objects, Arrow.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -57,7 +58,7 @@ std::string_view bytes_of(PyObject* text, nb::object& keeper) {
 
 // What a Python object is: missing, None, a text or a number of one of three types. Others are refused.
 struct Value {
-  enum class Kind : std::uint8_t { kMissing, kNone, kText, kBool, kInteger, kFloat, kOther };
+  enum class Kind : std::uint8_t { kMissing, kNa, kNone, kText, kBool, kInteger, kFloat, kOther };
   Kind kind = Kind::kOther;
   std::int64_t integer = 0;
   double number = 0.0;
@@ -96,7 +97,7 @@ Value value_of(PyObject* object) {
   const nb::object name = nb::steal(PyType_GetName(Py_TYPE(object)));
   if (!name.is_valid()) nb::raise_python_error();
   const std::string_view type = bytes_of(name.ptr(), keeper);  // pandas' missing values, without importing pandas
-  if (type.ends_with("NAType") || type.ends_with("NaTType")) return {Value::Kind::kMissing};
+  if (type.ends_with("NAType") || type.ends_with("NaTType")) return {Value::Kind::kNa};
   if (nb::object index = nb::steal(PyNumber_Index(object)); index.is_valid()) return value_of_integer(index.ptr());
   PyErr_Clear();
   const double number = PyFloat_AsDouble(object);
@@ -195,6 +196,7 @@ Failure read_objects(const Column& column, Out* out) {
     const Value value = value_of(object);
     switch (value.kind) {
       case Value::Kind::kMissing:
+      case Value::Kind::kNa:
       case Value::Kind::kNone: out[row] = static_cast<Out>(kNoCode); break;
       case Value::Kind::kBool:
       case Value::Kind::kInteger: out[row] = static_cast<Out>(value.integer); break;
@@ -229,6 +231,7 @@ Failure read_objects(const Column& column, const Reading& reading, bool codes, O
     recent.forget();  // a value's own code may have run
     switch (value.kind) {
       case Value::Kind::kMissing: code = categories.missing_code(); break;
+      case Value::Kind::kNa: code = categories.na_code(); break;
       case Value::Kind::kNone: code = categories.none_code(); break;
       case Value::Kind::kBool:
       case Value::Kind::kInteger:
@@ -420,22 +423,46 @@ nb::object read_table(const ArrowTable& table, const Array<std::int64_t>& order,
   return failed ? failed_at(failed->first, failure_of(failed->second)) : nb::none();
 }
 
+// Whether a number of some row is at most the limit of its column.
+template <class T>
+bool any_at_most(const Rows& rows, std::span<const double> limits) {
+  const auto* row = static_cast<const T*>(rows.data());
+  for (std::size_t r = 0; r < rows.shape(0); ++r, row += rows.stride(0)) {
+    const T* cell = row;
+    bool found = false;
+    for (const double limit : limits) {
+      found |= static_cast<double>(*cell) <= limit;
+      cell += rows.stride(1);
+    }
+    if (found) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void bind_tables(nb::module_& m) {
+  m.def("any_at_most", [](const Rows& rows, const Array<double>& limits) {
+    if (limits.size() > rows.shape(1)) throw std::invalid_argument("there are more limits than columns");
+    if (rows.dtype() == nb::dtype<float>()) return any_at_most<float>(rows, span_of(limits));
+    if (rows.dtype() != nb::dtype<double>()) throw std::invalid_argument("rows must be float32 or float64");
+    return any_at_most<double>(rows, span_of(limits));
+  });
   nb::class_<Categories>(m, "Categories")
       .def(
           "__init__",
-          [](Categories* self, const nb::list& values, const std::string& numbers, double missing_code) {
+          [](Categories* self, const nb::list& values, const std::string& numbers, double missing_code,
+             std::optional<double> na_code) {
             static constexpr std::array<std::string_view, 4> kNames = {"values", "values unless codes", "codes",
                                                                        "refused"};
             const auto found = std::find(kNames.begin(), kNames.end(), numbers);
             if (found == kNames.end()) throw std::invalid_argument("unknown meaning of numbers");
-            Categories categories(static_cast<NumbersAre>(found - kNames.begin()), missing_code);
+            Categories categories(static_cast<NumbersAre>(found - kNames.begin()), missing_code,
+                                  na_code.value_or(missing_code));
             for (const nb::handle value : values) add_value(categories, value.ptr());
             new (self) Categories(std::move(categories));
           },
-          "values"_a, nb::kw_only(), "numbers"_a, "missing_code"_a = kNoCode)
+          "values"_a, nb::kw_only(), "numbers"_a, "missing_code"_a = kNoCode, "na_code"_a = nb::none())
       .def_prop_ro("has_rounded", &Categories::has_rounded);
   nb::class_<ArrowTable>(m, "ArrowTable")
       .def(nb::init<const nb::object&>(), "stream"_a)

@@ -35,9 +35,10 @@ constexpr double kFirstRounded = 9007199254740992.0;  // 2**53: from here on dou
 
 class Categories {
  public:
-  // `missing_code` is what missing values get, where they are a category of their own.
-  explicit Categories(NumbersAre numbers, double missing_code = kNoCode)
-      : numbers_are_(numbers), missing_code_(missing_code) {}
+  // `missing_code` is what missing values get, where they are a category of their own, and `na_code` what pandas' NA
+  // gets, which some sources tell from NaN.
+  Categories(NumbersAre numbers, double missing_code, double na_code)
+      : numbers_are_(numbers), missing_code_(missing_code), na_code_(na_code) {}
 
   // Each takes the next code. Of values that are added twice the last counts.
   void add_text(std::string_view text);
@@ -49,6 +50,7 @@ class Categories {
   double code_of(Number number) const;
   double none_code() const { return none_code_; }
   double missing_code() const { return missing_code_; }
+  double na_code() const { return na_code_; }
 
   NumbersAre numbers_are() const { return numbers_are_; }
   bool is_code(double number) const;
@@ -74,7 +76,7 @@ class Categories {
   std::int32_t next_code();
 
   NumbersAre numbers_are_;
-  double missing_code_;
+  double missing_code_, na_code_;
   double none_code_ = kNoCode;
   std::size_t n_codes_ = 0, n_texts_ = 0, n_numbers_ = 0;
   bool has_rounded_ = false;

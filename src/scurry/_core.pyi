@@ -111,10 +111,36 @@ class ByteRanks:
     @property
     def available(self) -> bool: ...
 
+def any_at_most(rows: NDArray[Any], limits: NDArray[np.float64], /) -> bool: ...
+
 class Categories:
-    def __init__(self, values: list[Any], *, numbers: str, missing_code: float = ...) -> None: ...
+    def __init__(
+        self, values: list[Any], *, numbers: str, missing_code: float = ..., na_code: float | None = None
+    ) -> None: ...
     @property
     def has_rounded(self) -> bool: ...
+
+class Combinations:
+    def __init__(
+        self,
+        *,
+        code_offset: NDArray[np.int64],
+        code_hash: NDArray[np.int64],
+        element_offset: NDArray[np.int64],
+        column: NDArray[np.int32],
+        kind: NDArray[np.uint8],
+        border: NDArray[np.float32],
+        wanted: NDArray[np.int64],
+        key_offset: NDArray[np.int64],
+        key: NDArray[np.uint64],
+        output_offset: NDArray[np.int64],
+        value: NDArray[np.float32],
+    ) -> None: ...
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def n_outputs(self) -> int: ...
+    def compute(self, rows: NDArray[Any], /) -> NDArray[np.float32]: ...
 
 class CellExit:
     def __init__(
@@ -403,6 +429,34 @@ def fit_margins(
     slack: float,
     progress: Callable[[int, int], Any] | None,
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]: ...
+
+class Draws:
+    def __init__(self, share: float, seed: int) -> None: ...
+    def between(self, start: int, stop: int, /) -> NDArray[np.int64]: ...
+    def none_before(self, start: int, /) -> int: ...
+
+class ShadowRows:
+    def __init__(self, share: float, seed: int, *, n_features: int, is_float32: bool) -> None: ...
+    def draw(self, rows: NDArray[Any], first_number: int, /) -> tuple[NDArray[np.int64], int]: ...
+    def add(self, rows: NDArray[Any], numbers: NDArray[np.int64], /) -> None: ...
+    def held(self) -> tuple[NDArray[Any], NDArray[np.int64]]: ...
+    def clear(self) -> None: ...
+    def __len__(self) -> int: ...
+
+DRAW_BLOCK: int
+
+def mix_bits(value: int) -> int: ...
+def follow_bets(
+    counts: NDArray[Any],
+    started: NDArray[Any],
+    log_gains: NDArray[Any],
+    *,
+    first_capital: float,
+    log_capital: NDArray[Any],
+    begun: NDArray[Any],
+    e_values: NDArray[Any],
+    changes: NDArray[Any],
+) -> None: ...
 def greedy_order(
     leaves: NDArray[Any],
     offset: NDArray[Any],

@@ -8,20 +8,25 @@ import scurry
 from attack.findings import Findings, check_equal
 from support.strategies import adversarial_rows
 
-N_TRAIN, N_ROWS = 400, 10_000
+N_TRAIN, N_ROWS = 400, 20_000
 QUIET = {"verbose": 0, "thread_count": 1, "allow_writing_files": False}
 
 
-def attack(n: int, seed: int) -> Findings:
-    """Compare `n` models, one for each seed from `seed` on, with CatBoost, on 20,000 rows each."""
+def attack(n: int, seed: int, n_rows: int = N_ROWS, features: str = "") -> Findings:
+    """Compare `n` models, one for each seed from `seed` on, with CatBoost, on `n_rows` rows each.
+
+    Their features are numbers in three of four models, else also categories, with statistics of single features or of
+    combinations; or as asked for.
+    """
     findings = Findings()
     for at in range(seed, seed + n):
         with findings.of("catboost", at), np.errstate(all="ignore"):
             rng = np.random.default_rng([7, at])
-            if at % 4 == 3:
-                _attack_categories(rng, findings)
+            drawn = features or ("numbers" if at % 4 < 3 else "categories" if at % 8 == 3 else "combinations")
+            if drawn == "numbers":
+                _attack_numbers(rng, n_rows, findings)
             else:
-                _attack_numbers(rng, findings)
+                _attack_categories(rng, n_rows, drawn == "combinations", findings)
     return findings
 
 
@@ -50,7 +55,7 @@ def _target(rng: np.random.Generator, signal: np.ndarray) -> tuple[type, np.ndar
     return cb.CatBoostClassifier, signal > np.median(signal), {"boost_from_average": bool(kind == 2)}
 
 
-def _attack_numbers(rng: np.random.Generator, findings: Findings) -> None:
+def _attack_numbers(rng: np.random.Generator, n_rows: int, findings: Findings) -> None:
     n_features = int(rng.choice([1, 3, 8, 20, 70]))
     X = rng.normal(size=(N_TRAIN, n_features)) * 10.0 ** rng.integers(-3, 4, n_features)
     X[rng.random(X.shape) < 0.1] = 0.0
@@ -59,12 +64,12 @@ def _attack_numbers(rng: np.random.Generator, findings: Findings) -> None:
     cls, y, params = _target(rng, signal)
     model = cls(**_draw(rng), **params, nan_mode=str(rng.choice(["Min", "Max"]))).fit(X, y)
     forest = scurry.from_model(model)
-    rows = adversarial_rows(forest, X, N_ROWS, int(rng.integers(2**32)))
+    rows = adversarial_rows(forest, X, n_rows // 2, int(rng.integers(2**32)))
     for given in (rows, rows.astype(np.float32)):
         _compare(model, forest, given, findings)
 
 
-def _attack_categories(rng: np.random.Generator, findings: Findings) -> None:
+def _attack_categories(rng: np.random.Generator, n_rows: int, combined: bool, findings: Findings) -> None:
     sizes = rng.choice([2, 3, 9, 60], 3)
     table = pd.DataFrame(
         {f"c{j}": [f"value {v}" for v in rng.integers(0, size, N_TRAIN)] for j, size in enumerate(sizes)}
@@ -77,16 +82,26 @@ def _attack_categories(rng: np.random.Generator, findings: Findings) -> None:
     }
     signal = sum(table[name].map(weights[name]) for name in names).to_numpy() + table["x"].to_numpy()
     cls, y, params = _target(rng, signal)
-    # Combinations of features, which are refused, are not trained.
-    params |= {"one_hot_max_size": int(rng.choice([2, 10, 100])), "max_ctr_complexity": 1}
-    model = cls(**_draw(rng), **params).fit(table, y, cat_features=names)
+    params["one_hot_max_size"] = int(rng.choice([2, 10, 100]))
+    # Without a penalty for their size, many combinations of categories, numbers and one-hot values are chosen.
+    params |= (
+        {"max_ctr_complexity": int(rng.integers(2, 5)), "model_size_reg": 0} if combined else {"max_ctr_complexity": 1}
+    )
+    if combined:
+        table.loc[rng.random(N_TRAIN) < 0.1 * rng.integers(2), "x"] = np.nan
+        params |= {"one_hot_max_size": int(rng.choice([2, 3, 9])), "nan_mode": str(rng.choice(["Min", "Max"]))}
+        params |= {"grow_policy": "SymmetricTree", "iterations": int(rng.choice([33, 90]))}  # others combine nothing
+    model = cls(**_draw(rng) | params).fit(table, y, cat_features=names)
     forest = scurry.from_model(model, categories={name: table[name].unique() for name in names})
-    rows = table.iloc[rng.integers(0, N_TRAIN, 2 * N_ROWS)].reset_index(drop=True)
+    rows = table.iloc[rng.integers(0, N_TRAIN, n_rows)].reset_index(drop=True)
     for name in table:  # every mixture of values, and some that training had not
         rows[name] = rng.permutation(rows[name].to_numpy())
     rows.loc[rng.random(len(rows)) < 0.1, "c0"] = "new"
     rows.loc[rng.random(len(rows)) < 0.1, "code"] = 77
-    borders = forest.threshold[(forest.left >= 0) & (forest.category_set < 0)]
+    borders = forest.threshold[(forest.left >= 0) & (forest.feature == list(table).index("x"))]
+    if forest.front is not None:
+        borders = np.r_[borders, forest.front.border[forest.front.column == list(table).index("x")]]
+        rows.loc[rng.random(len(rows)) < 0.05, "x"] = np.nan
     if len(borders):
         near = rng.random(len(rows)) < 0.5
         rows.loc[near, "x"] = rng.choice(np.r_[borders, np.nextafter(borders, 9), np.inf, -0.0], near.sum())
@@ -104,3 +119,6 @@ def _compare(model: cb.CatBoost, forest: scurry.Forest, rows: object, findings: 
     findings.counts["rows compared with CatBoost"] += len(rows)
     findings.counts["rows of tables" if isinstance(rows, pd.DataFrame) else "rows of numbers"] += len(rows)
     findings.counts[f"models of {'one-hot and statistics' if forest.categories else 'numbers'}"] += 1
+    if forest.front is not None:
+        findings.counts["rows with statistics of combinations"] += len(rows)
+        findings.counts["combinations"] += len(forest.front.element_offset) - 1

@@ -156,7 +156,7 @@ class TestFiles:
         assert not list(tmp_path.iterdir())
 
     def test_damaged_fronts(self, tmp_path):
-        stored = Front(StandardScaler().fit([[0.0], [4.0]]), "it must be tested").to_parts()[1]
+        stored = Front(StandardScaler().fit([[0.0], [4.0]]), "it must be tested").to_parts()[1]["front"]
         with pytest.raises(FormatError, match="front must have why"):
             Front.from_parts({}, stored, ())
         with pytest.raises(FormatError, match="is not readable by skops"):

@@ -1,5 +1,6 @@
 """Forest: what a trained model is, and the functions that turn any table into the rows it reads."""
 
+from scurry.forest.combinations import Combinations
 from scurry.forest.files.members import as_member
 from scurry.forest.forest import Forest
 from scurry.forest.front import Front, RawRows
@@ -12,6 +13,7 @@ from scurry.forest.wrappers import Averaged, Calibrated, Isolation, OneVsRest, S
 __all__ = [
     "Averaged",
     "Calibrated",
+    "Combinations",
     "Encoder",
     "Forest",
     "Front",

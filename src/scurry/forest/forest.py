@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scurry import _core
 from scurry.checks import check_flag
 from scurry.errors import InputError
+from scurry.forest.combinations import Combinations
 from scurry.forest.cuts import cut_trees
 from scurry.forest.files.lowered import pack_lowered
 from scurry.forest.files.packed import Packed
@@ -149,7 +150,7 @@ class Forest(StoredForest):
         encode_numbers: bool = False,
         integer_dtype: str | None = None,
         raw_rows: RawRows | None = None,
-        front: Front | None = None,
+        front: Front | Combinations | None = None,
         wrapper: Wrapper | None = None,
     ) -> None:
         given = {
@@ -578,15 +579,12 @@ class Forest(StoredForest):
         if self.front is None:
             return header, arrays
         about, stored = self.front.to_parts()
-        return header | {"front": about}, arrays | {"front": stored}
+        return header | {"front": about}, arrays | stored
 
     def refuse_front(self, purpose: str) -> None:
         """Raise where rows pass through a front, because `purpose` would do without it."""
         if self.front is not None:
-            raise InputError(
-                f"this forest cannot {purpose}: {self.front.describe()}. Import the last step alone, and give its "
-                "forest transformed rows: scurry.from_model(pipeline[-1]), pipeline[:-1].transform(X)"
-            )
+            raise InputError(f"this forest cannot {purpose}: {self.front.describe()}. {self.front.way_out}")
 
     def refuse_wrapper(self, purpose: str) -> None:
         """Raise where labels do not come from one sum over the trees, because `purpose` would need that."""
@@ -609,6 +607,6 @@ class Forest(StoredForest):
         return self.replace(wrapper=None)
 
 
-def _received(data: bytes, front: Front | None = None) -> Forest:
+def _received(data: bytes, front: Front | Combinations | None = None) -> Forest:
     forest = Forest.from_container(container_of(data))
     return forest if front is None else forest.replace(front=front)

@@ -6,7 +6,7 @@ Steps that cannot be folded stay a `Front`, through which rows pass first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry import skops
+from scurry import _core, skops
 from scurry.checks import check_choice, check_instance
 from scurry.errors import FormatError, InputError
 
+NA_UNKNOWN, NA_REFUSED = -1, -2
 _WHAT = "a front, the transformers that rows pass through first,"
 
 
@@ -40,6 +41,9 @@ class RawRows:
         For features in which missing values are a category of their own: its code.
     known_only : tuple of int
         Features whose unknown categories are refused, as by an encoder with ``handle_unknown="error"``.
+    na_codes : mapping of int to int
+        For features in which pandas' NA is no missing value, which is NaN alone: -1 where it is an unknown category, as
+        encoders take it, and -2 where it is refused, as by imputers.
     missing_upto : mapping of int to float
         For features of which the pipeline makes missing values of small numbers, as a logarithm does: the largest one.
 
@@ -60,6 +64,7 @@ class RawRows:
     wide_only: bool = False
     takes_sparse: bool = False
     missing_upto: Mapping[int, float] = field(default_factory=dict)
+    na_codes: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.dtype is not None:
@@ -67,11 +72,13 @@ class RawRows:
 
     def check(self, categories: Mapping[int, Any], n_features: int) -> None:
         """Check that the features that are named exist, and have categories or numbers."""
-        named = {*self.missing_codes, *self.known_only}
+        named = {*self.missing_codes, *self.known_only, *self.na_codes}
         if not named <= set(categories):
             raise InputError(f"raw_rows names feature {min(named - set(categories))}, which has no categories")
         if any(code < 0 for code in self.missing_codes.values()):
             raise InputError("codes of missing values must not be negative")
+        if not set(self.na_codes.values()) <= {NA_UNKNOWN, NA_REFUSED}:
+            raise InputError(f"na_codes must be {NA_UNKNOWN} or {NA_REFUSED}")
         for feature, limit in self.missing_upto.items():
             if feature in categories or not 0 <= feature < n_features or not np.isfinite(limit):
                 raise InputError(f"missing_upto has {limit} for feature {feature}, which has no such numbers")
@@ -79,11 +86,11 @@ class RawRows:
     def blank(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return rows in which the numbers of `missing_upto` are missing values; the same array if there are none."""
         limits = self._limits
-        low = (rows if len(limits) == rows.shape[1] else rows[:, : len(limits)]) <= limits
-        if not np.count_nonzero(low):  # for one row much faster than `any`
+        if not _core.any_at_most(rows, limits):
             return rows
         rows = rows.copy(order="K")
-        rows[:, : len(limits)][low] = np.nan
+        some = rows[:, : len(limits)]
+        some[some <= limits] = np.nan
         return rows
 
     @cached_property
@@ -120,6 +127,7 @@ class RawRows:
         }
         # Earlier versions wrote no such fields, and their files keep their digest.
         stored |= {"takes_sparse": True} if self.takes_sparse else {}
+        stored |= {"na_codes": {str(at): code for at, code in self.na_codes.items()}} if self.na_codes else {}
         limits = {str(feature): limit for feature, limit in self.missing_upto.items()}
         return stored | {"missing_upto": limits} if limits else stored
 
@@ -136,6 +144,7 @@ class RawRows:
                 bool(stored["wide_only"]),
                 bool(stored.get("takes_sparse", False)),
                 limits,
+                {int(feature): int(code) for feature, code in stored.get("na_codes", {}).items()},
             )
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise FormatError("raw_rows must have dtype, missing_codes and known_only") from error
@@ -178,11 +187,15 @@ class Front:
         """Return the rows as the trees read them: an array or a table."""
         return dense(self.transformer.transform(X), self.sparse_zero)
 
-    def to_parts(self) -> tuple[dict[str, Any], NDArray[np.uint8]]:
+    def rows(self, X: Any, read: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+        """Return the rows as the trees read them; `read` makes a matrix of a table."""
+        return read(self(X))
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the fields for the header of a file, and the transformer as skops stores it."""
         # JSON has no NaN.
         header = {"why": self.why, "absent_is_missing": bool(np.isnan(self.sparse_zero))}
-        return header, np.frombuffer(skops.dump_estimator(self.transformer, _WHAT), np.uint8)
+        return header, {"front": np.frombuffer(skops.dump_estimator(self.transformer, _WHAT), np.uint8)}
 
     @classmethod
     def from_parts(cls, header: Any, stored: NDArray[np.uint8], trusted: Collection[str]) -> Front:
@@ -198,6 +211,14 @@ class Front:
     def describe(self) -> str:
         """Return what happens to rows, as a summary says it."""
         return f"rows pass through the pipeline's own transformers first: {self.why}"
+
+    @property
+    def way_out(self) -> str:
+        """What to do where rows cannot pass through transformers first."""
+        return (
+            "Import the last step alone, and give its forest transformed rows: scurry.from_model(pipeline[-1]), "
+            "pipeline[:-1].transform(X)"
+        )
 
 
 def dense(rows: Any, sparse_zero: float) -> Any:

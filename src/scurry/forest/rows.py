@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,7 @@ def columns_read(forest: ForestFields, names: Sequence[str]) -> list[str]:
     """Return the columns of a table that `forest` reads, or all if some are missing, so that the error names them."""
     if forest.feature_names is None:
         return list(names)
-    known = set(forest.feature_names)
+    known = set(forest.feature_names[: forest.n_given])
     chosen = [name for name in names if name in known or name.replace(" ", "_") in known]
     return chosen if len(chosen) >= len(known) else list(names)
 
@@ -119,8 +120,10 @@ def text_columns(forest: ForestFields) -> frozenset[str]:
 
 
 def _convert(forest: ForestFields, X: Any) -> NDArray[Any]:
-    if forest.front is not None:
-        X = forest.front(X)
+    return _read(forest, X) if forest.front is None else forest.front.rows(X, partial(_read, forest))
+
+
+def _read(forest: ForestFields, X: Any) -> NDArray[Any]:
     rows = reader_of(forest).read(X)
     if rows is not None:
         return rows
@@ -145,8 +148,8 @@ def _is_sparse(X: Any) -> bool:
 
 
 def _from_sparse(forest: ForestFields, X: Any) -> Any:
-    if X.shape[1] != forest.n_features:
-        raise InputError(f"X has {X.shape[1]} columns, the model was trained on {forest.n_features} features")
+    if X.shape[1] != forest.n_given:
+        raise InputError(f"X has {X.shape[1]} columns, the model was trained on {forest.n_given} features")
     if forest.raw_rows is not None and not forest.raw_rows.takes_sparse:
         raise InputError(
             "X is a sparse matrix, and the pipeline of this forest was imported for arrays: its model may take absent "
@@ -164,15 +167,15 @@ def _from_array(forest: ForestFields, X: Any) -> NDArray[Any]:
         array = np.asarray(X)
     except ValueError as error:
         raise InputError(f"X must be a table with rows of one length: {error}") from error
-    if array.ndim == 1 and array.size == forest.n_features:
+    if array.ndim == 1 and array.size == forest.n_given:
         array = array.reshape(1, -1)
     if array.ndim != 2:
         raise InputError(
-            f"X must have 2 dimensions (rows, {forest.n_features} features), got shape {array.shape}; "
+            f"X must have 2 dimensions (rows, {forest.n_given} features), got shape {array.shape}; "
             "one row is X.reshape(1, -1)"
         )
-    if array.shape[1] != forest.n_features:
-        raise InputError(f"X has {array.shape[1]} columns, the model was trained on {forest.n_features} features")
+    if array.shape[1] != forest.n_given:
+        raise InputError(f"X has {array.shape[1]} columns, the model was trained on {forest.n_given} features")
     if forest.raw_rows is not None:
         forest.raw_rows.refuse(array.dtype, "X")
     kind = array.dtype.kind

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scurry.checks import check_choice, check_instance
 from scurry.errors import InputError
+from scurry.forest.combinations import Combinations
 from scurry.forest.front import Front, RawRows
 from scurry.forest.wrappers import Wrapper
 
@@ -93,7 +94,7 @@ class ForestFields:
     encode_numbers: bool
     integer_dtype: str
     raw_rows: RawRows | None
-    front: Front | None
+    front: Front | Combinations | None
     wrapper: Wrapper | None
     is_encoded: bool
     feature_names: tuple[str, ...] | None
@@ -113,6 +114,11 @@ class ForestFields:
     def n_columns(self) -> int:
         """Number of values of a node: one for each output, or 1 if each tree serves a single one."""
         return int(self.value.shape[1])
+
+    @property
+    def n_given(self) -> int:
+        """Number of columns that rows have: the features that are not computed."""
+        return self.n_features - (self.front.n_outputs if isinstance(self.front, Combinations) else 0)
 
     @property
     def n_outputs(self) -> int:
@@ -478,7 +484,13 @@ def _check_sets(forest: ForestFields) -> None:
         check_instance("raw_rows", forest.raw_rows, RawRows)
         forest.raw_rows.check(forest.categories, forest.n_features)
     if forest.front is not None:
-        check_instance("front", forest.front, Front)
+        if not isinstance(forest.front, Combinations):
+            check_instance("front", forest.front, Front)
+        elif forest.n_given != forest.front.n_inputs:
+            raise InputError(
+                f"combinations of {forest.front.n_inputs} columns make {forest.front.n_outputs} more, which are not "
+                f"the {forest.n_features} features together"
+            )
     if forest.wrapper is not None:
         check_instance("wrapper", forest.wrapper, Wrapper)
 
@@ -539,6 +551,10 @@ def label_codes(classes: NDArray[Any] | None, labels: ArrayLike, name: str) -> N
     known, given = np.array([]) if classes is None else classes, np.asarray(labels)
     # Only kinds that numpy compares exactly: it would find the int 2**53 + 1 equal to a float.
     if known.dtype.kind + given.dtype.kind in ("ii", "iu", "ui", "uu", "bb", "ff", "UU"):
+        if len(known) == 2:  # two comparisons are faster than a search
+            is_second: NDArray[np.bool_] = given == known[1]
+            if (is_second | (given == known[0])).all():
+                return is_second.astype(np.int32)
         order = np.argsort(known)
         codes = order[np.minimum(np.searchsorted(known[order], given), len(order) - 1)].astype(np.int32)
         if (known[codes] == given).all():

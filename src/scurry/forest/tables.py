@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.checks import check_instance
 from scurry.errors import InputError, require_extra
-from scurry.forest.front import RawRows
+from scurry.forest.combinations import Combinations
+from scurry.forest.front import NA_REFUSED, NA_UNKNOWN, RawRows
 from scurry.forest.structure import ForestFields
 
 _MAX_LAYOUTS = 16  # kept per forest; a service has one or two
@@ -118,11 +119,13 @@ class TableReader:
 
     def __init__(self, forest: ForestFields) -> None:
         # Not the forest itself, which holds the reader: the two would keep each other in memory.
-        self._names, self._n_features = forest.feature_names, forest.n_features
+        self._n_features = forest.n_given
+        self._names = None if forest.feature_names is None else forest.feature_names[: forest.n_given]
         self._input_dtype, self._by_value = forest.input_dtype, forest.encode_numbers
         self._titles = [str(name) for name in forest.names]
         self._categories = dict(forest.categories)
         self._raw = RawRows() if forest.raw_rows is None else forest.raw_rows
+        self._refuses_na = [feature for feature, code in self._raw.na_codes.items() if code == NA_REFUSED]
         self.recipes = [self._recipe(feature) for feature in range(self._n_features)]
         # Only ever replaced as a whole or by single operations of a dict, so that threads need no lock.
         self._orders: dict[tuple[Any, ...], list[int]] = {}
@@ -143,7 +146,7 @@ class TableReader:
         ranks : ByteRanks, optional
             Of the forest: what makes the matrix one of bytes, `ByteRows`, where all columns can be read without Python.
         """
-        if self._raw.known_only:  # numbers are looked at once more
+        if self._raw.known_only or self._refuses_na:  # numbers are looked at once more
             ranks = None
         pandas = sys.modules.get("pandas")
         if pandas is not None and isinstance(X, pandas.DataFrame):
@@ -175,6 +178,8 @@ class TableReader:
         cell = np.empty((1, 1), self._input_dtype, order="F")
         failure = _core.read_columns([column], [self.recipes[feature]], cell)
         self._check(None if failure is None else (feature, *failure[1:]))
+        if cell[0, 0] == NA_REFUSED and feature in self._refuses_na:
+            self._check((feature, "NA", 0))
         if feature in self._raw.known_only and np.isnan(cell[0, 0]):
             self._check((feature, "unknown", given))
         return float(cell[0, 0])
@@ -185,7 +190,7 @@ class TableReader:
             return np.empty((n_rows, self._n_features), np.uint8, order="F").view(ByteRows)
         return np.empty((n_rows, self._n_features), self._input_dtype, order="F")
 
-    def _recipe(self, feature: int) -> _core.Categories | None:
+    def _recipe(self, feature: int, *, null_is_na: bool = False) -> _core.Categories | None:
         values = self._categories.get(feature)
         if values is None:
             return None
@@ -200,7 +205,9 @@ class TableReader:
             numbers = "refused" if look_like_numbers(values) else "codes"
         try:
             missing = self._raw.missing_codes.get(feature, np.nan)
-            return _core.Categories(listed, numbers=numbers, missing_code=missing)
+            na = {None: missing, NA_UNKNOWN: np.nan, NA_REFUSED: NA_REFUSED}[self._raw.na_codes.get(feature)]
+            missing = na if null_is_na else missing
+            return _core.Categories(listed, numbers=numbers, missing_code=missing, na_code=na)
         except ValueError as error:
             raise InputError(
                 f"the categories of column {self._titles[feature]!r} are neither texts nor numbers (for example "
@@ -297,7 +304,10 @@ class TableReader:
             kind = _kind_of(column.dtype.categories.array)
             return _codes_of(column), self._translate(feature, column.dtype), kind
         self._refuse_dtype(feature, getattr(column.dtype, "numpy_dtype", column.dtype))
-        return _source_of(column), recipe, _kind_of(column)
+        kind = _kind_of(column)
+        if feature in self._raw.na_codes and kind == "text" and _has_na(column.dtype):
+            recipe = self._recipe(feature, null_is_na=True)
+        return _source_of(column), recipe, kind
 
     def _translate(self, feature: int, dtype: Any) -> NDArray[np.float64]:
         """Return the forest's codes of a categorical dtype's categories, made once for each dtype object."""
@@ -339,6 +349,10 @@ class TableReader:
 
     def _known(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return the rows, after refusing unknown categories where the encoder of a pipeline does."""
+        for feature in self._refuses_na:
+            refused = rows[:, feature] == NA_REFUSED
+            if refused.any():
+                self._check((feature, "NA", int(refused.argmax())))
         for feature in self._raw.known_only:
             unknown = np.isnan(rows[:, feature])
             if unknown.any():
@@ -374,6 +388,8 @@ class TableReader:
             f"array, or the list: scurry.from_model(model, categories={{{name!r}: […]}})",
             "unknown": f"has a value that is none of its categories {shown}, in row {example}, and the pipeline's "
             'encoder has handle_unknown="error"; drop such rows, or fit it with handle_unknown="ignore"',
+            "NA": f"holds pandas' NA in row {example}, which the pipeline's own steps refuse: they know missing values "
+            "as NaN. Convert the column: .astype(object).where(column.notna(), float('nan'))",
             "not numeric": f"is not numeric (for example {example!r}); encode it as the model was trained",
         }
         raise InputError(f"column {name!r} {messages[problem]}")
@@ -444,6 +460,10 @@ def _arrays_of(frame: Any) -> list[Any]:
 
 def _is_categorical(column: Any) -> bool:
     return type(column.dtype).__name__ == "CategoricalDtype"
+
+
+def _has_na(dtype: Any) -> bool:
+    return type(getattr(dtype, "na_value", None)).__name__ == "NAType"
 
 
 def _codes_of(column: Any) -> Callable[[Any], Any]:
@@ -521,6 +541,7 @@ class Encoder:
     def __init__(self, forest: ForestFields, X: Any) -> None:
         check_instance("forest", forest, ForestFields, hint="; import a model with scurry.from_model(model)")
         self._reader, self._coded = reader_of(forest), forest.encode_numbers
+        self._combinations = forest.front if isinstance(forest.front, Combinations) else None
         kinds = self._reader.kinds(X)
         if kinds is None:
             raise InputError(
@@ -553,4 +574,5 @@ class Encoder:
         rows = self._reader.read(X, self._kinds)
         if rows is None:
             raise InputError(f"X must be a table with named columns, got {type(X).__name__}", argument="X")
+        rows = rows if self._combinations is None else self._combinations.extend(rows)
         return rows.view(CodedRows) if self._coded else rows

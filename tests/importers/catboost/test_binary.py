@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scurry
-from scurry.errors import FormatError, InputError, ScurryError, UnsupportedModelError
+from scurry.errors import FormatError, InputError, ScurryError
 from scurry.importers.catboost import import_file
 from scurry.importers.catboost.binary import read_document
 from support.mutations import mutated
@@ -83,15 +83,6 @@ def test_target_statistics(kind, tmp_path, monkeypatch):
     assert scurry.from_model(path, categories=CATEGORIES).digest == expected.digest
 
 
-def test_combinations_are_refused_by_their_names(tmp_path):
-    model = fitted(cb.CatBoostClassifier, TARGET, TABLE, max_ctr_complexity=3)
-    with pytest.raises(UnsupportedModelError, match="statistics of several features at once") as of_object:
-        scurry.from_model(model, categories=CATEGORIES)
-    with pytest.raises(UnsupportedModelError, match="statistics of several features at once") as of_file:
-        scurry.from_model(file_of(model, tmp_path), categories=CATEGORIES)
-    assert str(of_file.value) == str(of_object.value)
-
-
 @pytest.fixture(scope="module")
 def contents(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cbm")
@@ -101,11 +92,12 @@ def contents(tmp_path_factory):
     return [
         *contents,
         file_of(fitted(cb.CatBoostClassifier, TARGET, TABLE, iterations=2, max_ctr_complexity=1), folder).read_bytes(),
+        file_of(fitted(cb.CatBoostClassifier, TARGET, TABLE, iterations=5, model_size_reg=0), folder).read_bytes(),
     ]
 
 
 @settings(max_examples=250, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), which=st.integers(0, 3))
+@given(seed=st.integers(0, 2**32 - 1), which=st.integers(0, 4))
 def test_damaged_files_are_refused_or_predict(seed, which, contents, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "damaged.cbm"
     damaged = mutated(contents[which], seed)

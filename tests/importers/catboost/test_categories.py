@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import scurry
-from scurry.errors import InputError, UnsupportedModelError
+from scurry.errors import InputError
 from scurry.importers.catboost.categories import city_hash
 
 cb = pytest.importorskip("catboost")
@@ -98,15 +98,6 @@ def test_categories_must_be_given_and_complete():
     model = fitted(cb.CatBoostClassifier, TARGET, TABLE, **STATISTICS)
     with pytest.raises(InputError, match="values of 'many' that are not in"):
         scurry.from_model(model, categories=CATEGORIES | {"many": CATEGORIES["many"][:-1]})
-
-
-def test_combinations_are_refused_by_name():
-    y = (
-        (TABLE["text"] == "høy") & (TABLE["many"].str[-1] == "3") | (TABLE["code"] == 5) & (TABLE["text"] == "low")
-    ) * 1
-    model = fitted(cb.CatBoostClassifier, y, TABLE, one_hot_max_size=2, max_ctr_complexity=4, iterations=60)
-    with pytest.raises(UnsupportedModelError, match=r"several features at once, of .*'many'.*max_ctr_complexity=1"):
-        scurry.from_model(model, categories=CATEGORIES)
 
 
 @pytest.mark.parametrize("seed", range(3))

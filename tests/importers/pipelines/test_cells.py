@@ -10,6 +10,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler,
 from sklearn.tree import DecisionTreeClassifier
 
 import scurry
+from scurry.errors import InputError
 from scurry.importers.pipelines.cells import Source, find_cells, goes_left
 from scurry.importers.pipelines.traces import CannotFoldError, Trace, trace
 
@@ -90,3 +91,54 @@ def test_none_is_told_from_nan_as_encoders_tell_it(encoder, missing):
     forest = scurry.from_model(pipeline)
     assert forest.front is None
     np.testing.assert_array_equal(forest.predict(frame), pipeline.predict(frame))
+
+
+class TestPandasNA:
+    """Encoders of scikit-learn know NaN as a missing value, and pandas' NA as one that they have never seen."""
+
+    TRAIN = pd.DataFrame({"town": ["Oslo", "Rome", np.nan, "Oslo", "Bern", np.nan] * 10}, dtype=object)
+    Y = np.array([0, 1, 1, 0, 0, 1] * 10)
+
+    @staticmethod
+    def rows():
+        """The same values, the missing ones NaN, None or NA, in columns of every type."""
+        towns = ["Oslo", "Rome", None, "Bern", "Lima"]
+        yield pd.DataFrame({"town": pd.Series(["Oslo", "Rome", np.nan, pd.NA, None, "Lima"], dtype=object)})
+        for dtype in ("str", "string", pd.StringDtype("python"), "category"):
+            yield pd.DataFrame({"town": pd.Series(towns, dtype=dtype)})
+        yield pd.DataFrame({"town": pd.array(towns, dtype="string[pyarrow]")})
+
+    @pytest.mark.parametrize(
+        "encoder",
+        [
+            OneHotEncoder(handle_unknown="ignore"),
+            OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1),
+            TargetEncoder(random_state=0),
+        ],
+        ids=lambda encoder: type(encoder).__name__,
+    )
+    def test_labels_are_the_pipelines(self, encoder, tmp_path):
+        pipeline = make_pipeline(encoder, DecisionTreeClassifier(random_state=0)).fit(self.TRAIN, self.Y)
+        forest = scurry.from_model(pipeline)
+        assert forest.front is None
+        forest.save(tmp_path / "forest.scurry")
+        for table in self.rows():
+            for held in (forest, scurry.load(tmp_path / "forest.scurry")):
+                np.testing.assert_array_equal(held.predict(table), pipeline.predict(table))
+                np.testing.assert_array_equal(held.predict(table[2:3]), pipeline.predict(table[2:3]))
+
+    def test_what_the_pipeline_refuses_is_refused(self):
+        imputer = SimpleImputer(strategy="most_frequent")
+        pipeline = make_pipeline(imputer, OneHotEncoder(handle_unknown="ignore"), DecisionTreeClassifier())
+        forest = scurry.from_model(pipeline.fit(self.TRAIN, self.Y))
+        assert forest.front is None
+        for table in self.rows():
+            try:
+                expected = pipeline.predict(table)
+            except TypeError:
+                with pytest.raises(
+                    InputError, match=r"holds pandas' NA in row .* which the pipeline's own steps refuse"
+                ):
+                    forest.predict(table)
+            else:
+                np.testing.assert_array_equal(forest.predict(table), expected)

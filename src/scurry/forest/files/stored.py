@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scurry import _core
 from scurry.checks import check_flag, check_instance, float_of
 from scurry.errors import FormatError, InputError
+from scurry.forest.combinations import Combinations
 from scurry.forest.files.members import pack_members, unpack_members
 from scurry.forest.files.packed import MAX_GROWTH, Packed, pack
 from scurry.forest.files.storage import Container, digest, pack_values
@@ -44,7 +45,7 @@ class StoredForest(TreeAnswers):
         encode_numbers: bool,
         integer_dtype: str | None,
         raw_rows: RawRows | None,
-        front: Front | None,
+        front: Front | Combinations | None,
         wrapper: Wrapper | None,
     ) -> None:
         """Set all fields that are no arrays."""
@@ -165,11 +166,7 @@ class StoredForest(TreeAnswers):
             fields |= {
                 "integer_dtype": container.field("integer_dtype", str) if "integer_dtype" in container.header else None,
                 "raw_rows": RawRows.from_json(container.header["raw_rows"]) if "raw_rows" in container.header else None,
-                "front": (
-                    Front.from_parts(container.header["front"], container.array("front", np.uint8), trusted)
-                    if "front" in container.header
-                    else None
-                ),
+                "front": _front_of(container, trusted),
                 "feature_names": names,
                 "classes": values.pop("classes", None),
                 # -1 is no feature: the checks refuse it by their own message.
@@ -201,6 +198,15 @@ class StoredForest(TreeAnswers):
             forest.wrapper.check(forest)
         forest._seal()
         return forest
+
+
+def _front_of(container: Container, trusted: Collection[str]) -> Front | Combinations | None:
+    if "front" not in container.header:
+        return None
+    about = container.header["front"]
+    if isinstance(about, dict) and "combinations" in about:
+        return Combinations.from_container(container)
+    return Front.from_parts(about, container.array("front", np.uint8), trusted)
 
 
 def _build(build: Any, arrays: dict[str, NDArray[Any]], fields: dict[str, Any], container: Container) -> Any:

@@ -173,10 +173,16 @@ def _read_statistic(feature: _Table, place: dict[int, int]) -> dict[str, Any]:
     indices = combination.array(0, "<i4").tolist()
     if not all(index in place for index in indices):
         raise FormatError("a target statistic is of a feature that is not there")
-    elements = [{"cat_feature_index": place[index]} for index in indices]
-    # Of more than one element, which the importer refuses by their names.
-    elements += [{"float_feature_index": int(index)} for index in combination.array(1, "<i8") & 0xFFFFFFFF]
-    elements += [{"cat_feature_index": place.get(int(index), 0)} for index in combination.array(2, "<i8") & 0xFFFFFFFF]
+    elements: list[dict[str, Any]] = [
+        {"cat_feature_index": place[index], "combination_element": "cat_feature_value"} for index in indices
+    ]
+    for index, border in combination.array(1, np.dtype("<i4,<f4")).tolist():
+        elements.append({"float_feature_index": index, "border": border, "combination_element": "float_feature"})
+    for index, value in combination.array(2, np.dtype("<i4,<i4")).tolist():
+        if index not in place:
+            raise FormatError("a target statistic is of a feature that is not there")
+        wanted = {"cat_feature_index": place[index], "value": value}
+        elements.append(wanted | {"combination_element": "cat_feature_exact_value"})
     if not elements:
         raise FormatError("a target statistic is of no feature")
     return {

@@ -3,7 +3,7 @@
 A model knows a category only by a 32-bit hash of its text, so that the values must come from the user. A one-hot split
 asks for one category. A target statistic (CTR) of one feature is a number for each category, which the model's tables
 give, and a split compares it with a border: that too only divides the categories into two sets. A statistic of several
-features at once cannot be written as such a set, and is refused.
+features at once cannot be written as such a set, and becomes a column (`combinations`).
 
 A value that is not among the categories is one that the model has not seen: no one-hot split asks for it, and each
 statistic has a number for all such values.
@@ -18,10 +18,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry.errors import FormatError, InputError, UnsupportedModelError
+from scurry.importers.catboost.combinations import (
+    MULTIPLIER,
+    StatisticColumns,
+    entries_of,
+    is_combined,
+    statistic_values,
+)
 
 _WORD = 2**64 - 1
-_EMPTY = _WORD  # the hash of a place of a table that is not used
-_MULTIPLIER = 0x4906BA494954CB65  # of the hash of a category in tables
 _P0, _P1, _P2, _P3 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F, 0xC949D7C7509E6557
 
 
@@ -43,6 +48,8 @@ class CategorySets:
     ----------
     categories : dict of int to array
         As `Forest` has them.
+    columns : StatisticColumns
+        Those of statistics of several features, behind the features.
     """
 
     def __init__(
@@ -64,9 +71,9 @@ class CategorySets:
                 f"{'those are ' + ', '.join(map(repr, titles[:10])) if titles else 'the model has none'}",
                 argument="categories",
             )
-        self._refuse_combinations()
         used = {j for j, feature in zip(self._column, features, strict=True) if feature.get("values")}
-        used |= {self._column[of["elements"][0]["cat_feature_index"]] for of in self._statistics}
+        elements = [element for statistic in self._statistics for element in statistic["elements"]]
+        used |= {self._column[of["cat_feature_index"]] for of in elements if "cat_feature_index" in of}
         if lacking := [names[j] for j in sorted(used) if names[j] not in given]:
             example = ", ".join(f"{name!r}: table[{name!r}].unique()" for name in lacking)
             raise InputError(
@@ -79,6 +86,7 @@ class CategorySets:
                 values = np.asarray(given[names[j]])
                 self.categories[j] = np.array(sorted(set(values.tolist())), None if values.dtype != object else object)
                 self._hashes[index] = [_hash_value(value, names[j]) for value in self.categories[j].tolist()]
+        self.columns = StatisticColumns(info, names, self._hashes)
 
     def one_hot(self, index: int, value: int) -> tuple[int, float, bool, int, bool]:
         """Return the split that asks for the category of a hash: that category goes left."""
@@ -94,25 +102,31 @@ class CategorySets:
         Values that the model has not seen must go right, as Forest sends what is in no set: where they belong to
         CatBoost's "false" side, the sides are exchanged.
         """
-        at, statistic = split_index - self._first_statistic, None
-        for statistic in self._statistics:
-            if at < len(statistic["borders"]):
-                break
-            at -= len(statistic["borders"])
+        at, number = split_index - self._first_statistic, 0
+        while number < len(self._statistics) and at >= len(self._statistics[number]["borders"]):
+            at -= len(self._statistics[number]["borders"])
+            number += 1
+        statistic = self._statistics[number] if number < len(self._statistics) and at >= 0 else None
         if statistic is None or np.float32(statistic["borders"][at]) != np.float32(border):
             raise FormatError(f"its split {split_index} is not in its lists of borders")
+        table = self._table_of(statistic)
+        if is_combined(statistic):  # the column of a statistic is above the border, or at most it (or NaN) and left
+            return (
+                len(self._names) + self.columns.ask(number, statistic, table),
+                float(np.float32(border)),
+                True,
+                -1,
+                False,
+            )
         index = statistic["elements"][0]["cat_feature_index"]
-        table = self._tables[statistic["identifier"]]
-        stride, flat = table["hash_stride"], table["hash_map"]
-        entries = {int(flat[i]): flat[i + 1 : i + stride] for i in range(0, len(flat), stride)}
-        entries.pop(_EMPTY, None)
+        known, counts = entries_of(table)
+        above = statistic_values(statistic, table, counts) > np.float32(border)
+        entries = dict(zip(known.tolist(), above.tolist(), strict=False))
         keys = [_table_key(known) for known in self._hashes[index]]
         if absent := len(entries.keys() - set(keys)):
             self._refuse_unknown(index, absent)
-        unseen = _is_above(statistic, table, None, border)
-        codes = [
-            code for code, key in enumerate(keys) if _is_above(statistic, table, entries.get(key), border) != unseen
-        ]
+        unseen = bool(above[-1])
+        codes = [code for code, key in enumerate(keys) if entries.get(key, unseen) != unseen]
         return self._column[index], 0.0, False, self._set_of(codes), not unseen
 
     def arrays(self) -> dict[str, Any]:
@@ -136,44 +150,20 @@ class CategorySets:
             argument="categories",
         )
 
-    def _refuse_combinations(self) -> None:
-        several = [statistic["elements"] for statistic in self._statistics if len(statistic["elements"]) > 1]
-        if not several:
-            return
-        together = {self._name_of(element) for elements in several for element in elements}
-        raise UnsupportedModelError(
-            f"this model has {len(several)} target statistics of several features at once, of "
-            f"{', '.join(map(repr, sorted(together)))}; train it with max_ctr_complexity=1, or with one_hot_max_size "
-            "of at least the number of categories"
-        )
+    def _table_of(self, statistic: Mapping[str, Any]) -> Mapping[str, Any]:
+        table: Mapping[str, Any] | None = self._tables.get(statistic["identifier"])
+        if table is None:
+            together = ", ".join(repr(self._name_of(element)) for element in statistic["elements"])
+            raise UnsupportedModelError(
+                f"this model has no table of its target statistics of {together}; train it without "
+                "final_ctr_computation_mode='Skip', and save it as .cbm or JSON"
+            )
+        return table
 
     def _name_of(self, element: Mapping[str, Any]) -> str:
         if "float_feature_index" in element:
             return str(self._names[self._floats[element["float_feature_index"]]])
         return str(self._names[self._column[element["cat_feature_index"]]])
-
-
-def _is_above(
-    statistic: Mapping[str, Any], table: Mapping[str, Any], entry: Sequence[Any] | None, border: float
-) -> bool:
-    """Return whether the statistic of a category exceeds a border, computed in float32 as CatBoost does."""
-    kind, at = statistic["ctr_type"], statistic["target_border_idx"]
-    if kind in ("Counter", "FeatureFreq"):
-        good, total = (0 if entry is None else entry[0]), table["counter_denominator"]
-    elif entry is None:
-        good, total = 0, 0
-    elif kind == "Borders":
-        good, total = sum(entry[at + 1 :]), sum(entry)
-    elif kind == "Buckets":
-        good, total = entry[at], sum(entry)
-    elif kind in ("BinarizedTargetMeanValue", "FloatTargetMeanValue"):
-        good, total = entry[0], entry[1]
-    else:
-        raise UnsupportedModelError(f"this model has target statistics of the unknown type {kind!r}")
-    numbers = (good, total, *(statistic[key] for key in ("prior_numerator", "prior_denomerator", "shift", "scale")))
-    good, total, numerator, denominator, shift, scale = map(np.float32, numbers)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return bool(((good + numerator) / (total + denominator) + shift) * scale > np.float32(border))
 
 
 def _hash_value(value: Any, name: str) -> int:
@@ -188,7 +178,7 @@ def _hash_value(value: Any, name: str) -> int:
 
 def _table_key(known: int) -> int:
     signed = known - 2**32 if known >= 2**31 else known
-    return _MULTIPLIER * (_MULTIPLIER * signed) & _WORD
+    return MULTIPLIER * (MULTIPLIER * signed) & _WORD
 
 
 def city_hash(text: bytes) -> int:

@@ -195,17 +195,23 @@ def _import_document(document: Any, categories: Mapping[str, ArrayLike], output:
     at = choose_output(output, n_targets, kind, is_multilabel=objective in _LABELS)
     if n_targets > 1:
         trees, bias = [tree._replace(value=tree.value[:, at : at + 1]) for tree in trees], bias[at : at + 1]
+    front, place = sets.columns.build()
     if any(bias):
         # All training rows reach it.
         trees.append(_leaf(np.array(bias, np.float64), trees[0].weight if trees else np.array([np.nan])))
     if not trees:
         raise FormatError("it has no trees; train for at least one iteration")
+    arrays = _join(trees)
+    computed = arrays["feature"] >= n_features
+    arrays["feature"][computed] = n_features + place[arrays["feature"][computed] - n_features]
+    titles = np.array(sets.columns.titles(names), object)[np.argsort(place)].tolist()
     return Forest(
-        **_join(trees),
+        **arrays,
         **_readout(document["model_info"], len(bias)),
         **sets.arrays(),
-        n_features=n_features,
-        feature_names=None if names == [str(j) for j in range(n_features)] else names,
+        n_features=n_features + len(place),
+        feature_names=None if names == [str(j) for j in range(n_features)] else [*names, *titles],
+        front=front,
         categories=sets.categories,
         encode_numbers=bool(sets.categories),  # CatBoost takes a number in a categorical column by its value
         aggregation="sum",

@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from scurry.errors import UnsupportedModelError
-from scurry.forest import Forest, Front
+from scurry.forest import Combinations, Forest, Front
 from scurry.importers.pipelines.cells import Source
 from scurry.importers.pipelines.fold import fold_source, same_answers
 from scurry.importers.pipelines.traces import CannotFoldError, Trace, trace
@@ -63,6 +63,11 @@ def import_pipeline(pipeline: Any, rows: str | None, import_model: Callable[[Any
     changing = [(name, step) for name, step in steps[:-1] if not _passes_through(step)]
     if not changing:
         return forest
+    if isinstance(forest.front, Combinations):
+        raise UnsupportedModelError(
+            f"this Pipeline transforms rows of a model of which {forest.front.describe()}. {forest.front.way_out}, or "
+            "import the last step alone and give its forest transformed rows"
+        )
     transformer = Pipeline(changing)
     sparse_zero = np.nan if any(cls.__module__.startswith("xgboost") for cls in type(last).__mro__) else 0.0
     try:
@@ -91,7 +96,7 @@ def _fold_into_members(
     except UnsupportedModelError as error:
         raise CannotFoldError(str(error)) from error
     if folded.front is not None:
-        raise CannotFoldError(folded.front.why)
+        raise CannotFoldError(folded.front.describe())
     return folded
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.forest import Forest, as_rows
-from scurry.forest.front import dense
+from scurry.forest.front import NA_REFUSED, NA_UNKNOWN, dense
 from scurry.importers.pipelines.probes import Probe
 from scurry.importers.pipelines.traces import CannotFoldError, Stage, Trace
 
@@ -60,11 +60,14 @@ class Column:
         One more than there are values where missing ones have a code, the last.
     unknown : float array of shape (n_outputs,) or None
         For values that are not listed; None if they are refused.
+    na_code : int or None
+        Of pandas' NA, as `RawRows` has it.
     """
 
     values: list[Any]
     outputs: NDArray[Any]
     unknown: NDArray[Any] | None
+    na_code: int | None = None
 
     @property
     def missing_code(self) -> int | None:
@@ -126,7 +129,25 @@ def _probe_column(probe: Probe, at: int, values: list[Any], is_text: bool) -> Co
     outputs = probe.ask({at: cells})
     if missing is not None:
         outputs = np.concatenate([outputs, missing[None]])
-    return Column(values, outputs, unknown)
+    return Column(values, outputs, unknown, _na_code(ask, missing, unknown) if is_text else None)
+
+
+def _na_code(
+    ask: Callable[[Any], NDArray[Any] | None], missing: NDArray[Any] | None, unknown: NDArray[Any] | None
+) -> int | None:
+    """Return what pandas' NA is to the steps; None if it is a missing value."""
+    try:
+        import pandas as pd
+    except ImportError:  # then no row holds one
+        return None
+    na = ask(pd.NA)
+    if na is None:
+        return NA_UNKNOWN if unknown is None else NA_REFUSED
+    if unknown is not None and np.array_equal(na, unknown, equal_nan=True):
+        return NA_UNKNOWN
+    if missing is not None and np.array_equal(na, missing, equal_nan=True):
+        return None
+    raise CannotFoldError("pandas' NA is a category of its own")
 
 
 def _no_category(values: Sequence[Any], is_text: bool) -> Any:

@@ -144,6 +144,7 @@ class Rewriter:
                 missing,
                 tuple(place[at] for at, column in columns.items() if column.unknown is None),
                 missing_upto={place[at]: limit for at, limit in self._limits.items()},
+                na_codes={place[at]: column.na_code for at, column in columns.items() if column.na_code is not None},
             ),
         )
 
