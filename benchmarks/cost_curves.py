@@ -172,12 +172,6 @@ def misers(task: Task, cost_weights: Sequence[float], rates: Sequence[float], n_
     return found
 
 
-def within(curve: Curve, full_cost: float, budget: float) -> float:
-    """The error offered within a budget in units of cost."""
-    at = int(np.searchsorted(BUDGETS * full_cost, budget * (1 + 1e-12), side="right")) - 1
-    return curve.errors[at] if at >= 0 else float("nan")
-
-
 def report_claims(report: Report, result: Result) -> None:
     """The claims of a paper as tables, item by item."""
     header = ["figure", "published", "obtained", "repeats", "interval", "verdict"]

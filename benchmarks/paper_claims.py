@@ -46,7 +46,10 @@ class Claim:
     n_published : int or None
         Repeats behind the published figure, if the paper says so; their mean scatters too.
     why : str
-        What explains a difference, or why it was not run.
+        A remark: what explains a difference, what may, or why it was not run.
+    evidence : str
+        Where in the same result the explanation can be checked: the heading of other claims, of a reading or of a
+        table. A difference without it is not explained, whatever `why` says.
     above : float or None
         Where the paper says "better" or "more" without a number: what the figure has to be above.
     resampled : tuple of float
@@ -75,6 +78,11 @@ class Claim:
     above: float | None = None
     resampled: tuple[float, ...] = ()
     n_repeats: int | None = None
+    evidence: str = ""
+
+    def __post_init__(self) -> None:
+        if not np.isfinite((*self.obtained, *self.resampled)).all():
+            raise ValueError(f"{self.item}, {self.what}: a repeat without an answer is to be left out, and told of")
 
     @property
     def n_obtained(self) -> int:
@@ -116,7 +124,7 @@ class Claim:
             agrees = lowest - self.tolerance <= self.published <= highest + self.tolerance
         if agrees:
             return CLOSE
-        return EXPLAINED if self.why else UNEXPLAINED
+        return EXPLAINED if self.evidence else UNEXPLAINED
 
 
 @dataclass(frozen=True)
@@ -148,8 +156,9 @@ class Result:
         Paragraphs of the page.
     seeds : str
     commit, date : str
-    readings : tuple of Claim
-        The same figures under other readings of what the paper leaves open; they are shown, and not counted.
+    readings, stand_ins, further : tuple of Claim
+        What is shown and not counted: the same figures under other readings of what the paper leaves open; what the
+        paper says of data that are not at hand, on others; and what it does not say.
     pictures : tuple of Picture
     tables : tuple of Table
     """
@@ -163,6 +172,8 @@ class Result:
     commit: str = ""
     date: str = ""
     readings: tuple[Claim, ...] = ()
+    stand_ins: tuple[Claim, ...] = ()
+    further: tuple[Claim, ...] = ()
     pictures: tuple[Picture, ...] = ()
     tables: tuple[Table, ...] = ()
 
@@ -178,11 +189,18 @@ class Result:
     def load(cls, path: Path) -> Result:
         """Read what `store` wrote."""
         fields = json.loads(path.read_text(encoding="utf-8"))
-        claims, readings = (_claims(fields.pop(name, [])) for name in ("claims", "readings"))
+        claims = {name: _claims(fields.pop(name, [])) for name in ("claims", "readings", "stand_ins", "further")}
         pictures = tuple(Picture.load(picture) for picture in fields.pop("pictures", []))
         tables = tuple(Table.load(table) for table in fields.pop("tables", []))
         notes = tuple(fields.pop("notes"))
-        return cls(claims=claims, notes=notes, readings=readings, pictures=pictures, tables=tables, **fields)
+        return cls(**claims, notes=notes, pictures=pictures, tables=tables, **fields)
+
+    def unfounded(self) -> list[str]:
+        """Return the claims whose evidence is not in this result: a table, a note, or a reading that is close."""
+        shown = {table.title for table in self.tables} | {note.split("**")[1].rstrip(".") for note in self.notes}
+        shown |= {reading.item for reading in self.readings if reading.verdict == CLOSE}
+        claims = (*self.claims, *self.readings, *self.stand_ins, *self.further)
+        return [claim.what for claim in claims if claim.evidence and claim.evidence not in shown]
 
 
 def _claims(stored: Sequence[dict[str, Any]]) -> tuple[Claim, ...]:

@@ -1,6 +1,6 @@
 """Write the pages ``docs/papers/PAPER.md`` from the stored results: published, obtained, interval, verdict, why.
 
-Pictures are drawn beside them.
+Pictures are drawn beside them, and ``counts.txt`` says how many claims of each paper have which verdict.
 
 python benchmarks/paper_pages.py            # --check: only say whether a page is out of date
 """
@@ -12,9 +12,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from paper_claims import FOLDER, NOT_RUN, Claim, Result, count_verdicts
+from paper_claims import CLOSE, EXPLAINED, FOLDER, NOT_RUN, VERDICTS, Claim, Result, count_verdicts
 
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "papers"
+
+UNCOUNTED = (
+    (
+        "On other data",
+        "What the paper says of data that are not at hand, on public ones that stand in for them. A difference may be "
+        "one between the data.",
+    ),
+    ("Other readings", "What the paper leaves open, read otherwise."),
+    ("Not in the paper", "The same comparisons where the paper has none."),
+)
 
 
 def main() -> None:
@@ -22,13 +32,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is out of date")
     check = parser.parse_args().check
-    for path in sorted(FOLDER.glob("*.json")):
-        for name, text in write_files(Result.load(path)).items():
-            page = PAGES / name
-            if check and (not page.exists() or page.read_text(encoding="utf-8") != text):
-                sys.exit(f"{name} is not what {path.name} says; run python benchmarks/paper_pages.py")
-            if not check:
-                page.write_text(text, encoding="utf-8")
+    for name, text in write_all().items():
+        page = PAGES / name
+        if check and (not page.exists() or page.read_text(encoding="utf-8") != text):
+            sys.exit(f"{name} is not what the stored results say; run python benchmarks/paper_pages.py")
+        if not check:
+            page.write_text(text, encoding="utf-8")
+
+
+def write_all() -> dict[str, str]:
+    """Return all files by name."""
+    results = [Result.load(path) for path in sorted(FOLDER.glob("*.json"))]
+    files = {name: text for result in results for name, text in write_files(result).items()}
+    return files | {"counts.txt": write_counts(results)}
 
 
 def write_files(result: Result) -> dict[str, str]:
@@ -37,21 +53,40 @@ def write_files(result: Result) -> dict[str, str]:
     return {f"{result.paper}.md": write_page(result)} | pictures
 
 
+def write_counts(results: Sequence[Result]) -> str:
+    """Return how many claims of each paper have which verdict: on the papers' data, and on others."""
+    parts = (("claim of the paper", "claims"), ("the same, on other data", "stand_ins"))
+    lines = []
+    for title, name in parts:
+        lines += [f"| {title} | {' | '.join(VERDICTS)} | close or explained, of those run |"]
+        lines += ["|---" + "|--:" * (len(VERDICTS) + 1) + "|"]
+        groups = {result.paper: getattr(result, name) for result in results if getattr(result, name)}
+        groups["all"] = tuple(claim for claims in groups.values() for claim in claims)
+        for paper, claims in groups.items():
+            counts = count_verdicts(claims)
+            n_run, n_good = len(claims) - counts[NOT_RUN], counts[CLOSE] + counts[EXPLAINED]
+            share = f"{n_good} of {n_run}, {100 * n_good / n_run:.1f} %" if n_run else "–"
+            cells = [str(counts[verdict]) for verdict in VERDICTS]
+            link = paper if paper == "all" else f"[{paper}](papers/{paper}.md)"
+            lines.append(f"| {link} | {' | '.join(cells)} | {share} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def write_page(result: Result) -> str:
     """Return the page of a paper."""
     above = any(claim.above is not None for claim in result.claims)
-    counts = {verdict: n for verdict, n in count_verdicts(result.claims).items() if n}
     lines = [
         f"# {result.title}",
         "",
         "<!-- Written by benchmarks/paper_pages.py from a stored result. Do not edit by hand. -->",
         "",
         f"`{result.command}`, {result.seeds}, commit {result.commit}, {result.date}. "
-        + "; ".join(f"{n} {verdict}" for verdict, n in counts.items())
-        + ".",
+        f"{_counted(result.claims).capitalize()}.",
         "",
         "The interval is where a mean of as many repeats as the paper has would lie in 95 of 100 cases, if its figures "
-        "were drawn as ours. *Close*: the published figure, with its rounding, lies in it."
+        "were drawn as ours. *Close*: the published figure, with its rounding, lies in it. *Different, "
+        "explained*: what explains it can be checked on this page, where *why* says."
         + (
             " Where the paper says *above*: the whole interval is above; *not decided*: only a part is."
             if above
@@ -59,27 +94,31 @@ def write_page(result: Result) -> str:
         ),
     ]
     for item in dict.fromkeys(claim.item for claim in result.claims):
-        lines += ["", f"## {item}", *_table(result.claims, item)]
-        for picture in result.pictures:
-            if picture.item == item:
-                lines += ["", f"![{picture.title}]({result.paper}-{picture.name}.svg)"]
+        lines += ["", f"## {item}", *_table(result.claims, item), *_shown(result, item)]
     for note in result.notes:
         lines += ["", note]
-    if result.readings:
-        lines += [
-            "",
-            "## Other readings",
-            "",
-            "What the paper leaves open, read otherwise. These rows are not counted.",
-        ]
-    for item in dict.fromkeys(claim.item for claim in result.readings):
-        lines += ["", f"### {item}", *_table(result.readings, item)]
+    uncounted = (result.stand_ins, result.readings, result.further)
+    for claims, (heading, said) in zip(uncounted, UNCOUNTED, strict=True):
+        if claims:
+            lines += ["", f"## {heading}", "", f"{said} Not counted above: {_counted(claims)}."]
+        for item in dict.fromkeys(claim.item for claim in claims):
+            lines += ["", f"### {item}", *_table(claims, item), *_shown(result, item)]
     for table in result.tables:
         lines += ["", f"## {table.title}", "", f"| {' | '.join(table.header)} |"]
         lines.append("|---" + "|--:" * (len(table.header) - 1) + "|")
         lines += [f"| {' | '.join(row)} |" for row in table.rows]
         lines += ["", table.note] if table.note else []
     return "\n".join(lines) + "\n"
+
+
+def _counted(claims: Sequence[Claim]) -> str:
+    return "; ".join(f"{n} {verdict}" for verdict, n in count_verdicts(claims).items() if n)
+
+
+def _shown(result: Result, item: str) -> list[str]:
+    """The pictures that belong to a heading."""
+    drawn = [picture for picture in result.pictures if picture.item == item]
+    return [line for one in drawn for line in ("", f"![{one.title}]({result.paper}-{one.name}.svg)")]
 
 
 def _table(claims: Sequence[Claim], item: str) -> list[str]:
@@ -100,7 +139,8 @@ def claim_cells(claim: Claim) -> list[str]:
         return [claim.what, published, "–", "0", "–", claim.verdict, claim.why]
     unit = "" if claim.published is None and claim.above is None else claim.unit
     interval = "–" if claim.interval is None else " to ".join(_number(end, unit) for end in claim.interval)
-    return [claim.what, published, _number(claim.mean, unit), str(claim.n_obtained), interval, claim.verdict, claim.why]
+    why = "" if claim.evidence and claim.verdict == CLOSE else claim.why  # it would explain a difference
+    return [claim.what, published, _number(claim.mean, unit), str(claim.n_obtained), interval, claim.verdict, why]
 
 
 def _number(value: float, unit: str) -> str:

@@ -96,7 +96,8 @@ class Picture:
             x, y = at(tick, y_ticks[0])
             drawing.line([(x, y), (x, TOP)], GREY, 0.4, opacity=0.6)
             if self.x_names:
-                drawing.text(x, y + 18, ("", *self.x_names, "")[place], GREY, size=10)
+                # In two rows, so that long names do not run into each other.
+                drawing.text(x, y + 16 + 12 * (place % 2), ("", *self.x_names, "")[place], GREY, size=10)
             else:
                 drawing.text(x, y + 18, f"{tick:g}", GREY, size=12)
         for tick in y_ticks:

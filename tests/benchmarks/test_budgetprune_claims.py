@@ -39,9 +39,27 @@ def test_gaps_are_means_over_budgets_that_both_methods_answer():
 
 def test_forests_are_compared_at_equal_costs():
     cheap, dear = _run(1.0, 10.0), _run(1.0, 20.0)
-    budgets = np.array([2.0, 10.0])
-    assert at_costs(cheap, "exact", budgets) == pytest.approx([44, 20])
-    assert at_costs(dear, "exact", budgets) == pytest.approx([47, 35])
+    budgets = np.array([2.0, 3.0, 10.0, 15.0])
+    assert at_costs(cheap, "exact", budgets) == pytest.approx([44, 41, 20, 20])
+    assert at_costs(dear, "exact", budgets) == pytest.approx([47, 45.5, 35, 27.5])  # 3 and 15 lie between offers
+    assert np.isnan(at_costs(dear, "exact", np.array([1.9]))).all()
+    assert at_costs(cheap, "BudgetRF", np.array([5.0, 6.5])) == pytest.approx([np.nan, 32.5], nan_ok=True)
+
+
+def test_what_most_runs_have_no_answer_to_is_not_run():
+    runs = [_run(1.0) for _ in range(10)]
+    result = make_result({"forest": runs, "forest, Pairs": runs}, 1.0, 10)
+    claims = {claim.what: claim for claim in result.claims if claim.item.startswith("Figure 6 (b)")}
+    missed = claims["BudgetRF: error of entropy minus that of Pairs up to 30 % of the cost"]
+    assert missed.verdict == NOT_RUN
+    assert missed.why == "in 10 of 10 runs one of the forests is not offered so cheaply"
+
+
+def test_other_data_and_prices_are_not_counted():
+    result = make_result({"nomao": [_run(1.0 + seed) for seed in range(10)]}, 1.0, 10)
+    assert not any(claim.obtained for claim in result.claims)
+    assert {claim.item for claim in result.stand_ins if claim.obtained} == {"Figure 2 (a): nomao for MiniBooNE"}
+    assert {claim.item for claim in result.further} >= {"Five datasets with real prices", "The exact path"}
 
 
 def test_claims_hold_where_the_interval_is_above_zero():

@@ -4,13 +4,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import cost_curves  # noqa: E402
-from cost_curves import BUDGETS, Curve, Task, forget, kept, look_up, of_points, pruned, within  # noqa: E402
+from cost_curves import BUDGETS, Task, forget, kept, look_up, of_points, pruned  # noqa: E402
 from scurry.growing import BudgetedForestClassifier  # noqa: E402
 
 
@@ -26,14 +25,6 @@ def test_the_least_error_within_each_budget_is_offered():
             assert np.isnan(error)
         else:
             assert (cost, error) == ((10.0, 5.0) if budget < 4.0 - 1e-9 else (40.0, 2.0))
-
-
-def test_budgets_in_units_of_cost_are_met_by_shares_of_the_unpruned_cost():
-    curve = Curve([0.0] * len(BUDGETS), [1 - share for share in BUDGETS.tolist()])
-    assert np.isnan(within(curve, 10.0, 0.9))
-    assert within(curve, 10.0, 1.0) == pytest.approx(0.9)
-    assert within(curve, 10.0, 2.9) == pytest.approx(0.8)
-    assert within(curve, 10.0, 99.0) == pytest.approx(0.0)
 
 
 def test_every_method_stays_within_its_budgets():

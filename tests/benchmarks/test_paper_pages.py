@@ -21,19 +21,44 @@ from paper_claims import (  # noqa: E402
     Table,
     count_verdicts,
 )
-from paper_pages import PAGES, write_files, write_page  # noqa: E402
+from paper_pages import PAGES, write_all, write_counts, write_page  # noqa: E402
 from paper_pictures import Line, Picture  # noqa: E402
 
 
+def test_pages_and_pictures_are_what_results_say():
+    written = write_all()
+    assert {page.name for page in PAGES.iterdir()} == written.keys()
+    for name, text in written.items():
+        assert (PAGES / name).read_text(encoding="utf-8") == text, name
+
+
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
-def test_pages_are_what_results_say(path):
-    for name, text in write_files(Result.load(path)).items():
-        assert (PAGES / name).read_text(encoding="utf-8") == text
+def test_what_explains_a_difference_is_in_the_result(path):
+    assert Result.load(path).unfounded() == []
 
 
-def test_every_page_and_picture_has_a_result():
-    written = {name for path in FOLDER.glob("*.json") for name in write_files(Result.load(path))}
-    assert {page.name for page in PAGES.iterdir()} == written
+def test_evidence_is_a_table_a_note_or_a_reading_that_is_close():
+    open_claim = Claim("T", "x", 1.0, (2.0,), evidence="Otherwise")
+    assert open_claim.verdict == EXPLAINED
+    for reading, unfounded in ((1.0, []), (3.0, ["x"])):
+        readings = (Claim("Otherwise", "x", 1.0, (reading,)),)
+        assert Result("p", "P", "", (open_claim,), readings=readings).unfounded() == unfounded
+    assert Result("p", "P", "", (open_claim,)).unfounded() == ["x"]
+    assert Result("p", "P", "", (open_claim,), tables=(Table("Otherwise", (), ()),)).unfounded() == []
+    assert Result("p", "P", "", (open_claim,), notes=("**Otherwise.** Said.",)).unfounded() == []
+
+
+def test_a_repeat_without_an_answer_is_no_figure():
+    with pytest.raises(ValueError, match="left out, and told of"):
+        Claim("T", "x", None, (0.1, float("nan")), above=0.0)
+
+
+def test_claims_on_other_data_are_counted_apart():
+    near, far, missing = (Claim("T", "x", 1.0, obtained) for obtained in ((1.0,), (2.0,), ()))
+    counted = write_counts([Result("p", "P", "", (near, near, far, missing), stand_ins=(far,), further=(far,))])
+    assert "| [p](papers/p.md) | 2 | 0 | 1 | 0 | 1 | 2 of 3, 66.7 % |" in counted
+    assert "| all | 2 | 0 | 1 | 0 | 1 | 2 of 3, 66.7 % |" in counted
+    assert "| [p](papers/p.md) | 0 | 0 | 1 | 0 | 0 | 0 of 1, 0.0 % |" in counted
 
 
 def test_verdicts_follow_from_the_numbers():
@@ -41,7 +66,8 @@ def test_verdicts_follow_from_the_numbers():
     claims = [
         Claim("T", "in the interval", 1.05, near),
         Claim("T", "outside", 1.05, far),
-        Claim("T", "outside, with a reason", 1.05, far, why="other rows"),
+        Claim("T", "outside, with evidence", 1.05, far, evidence="Other rows"),
+        Claim("T", "outside, with a guess", 1.05, far, why="other rows"),
         Claim("T", "one repeat, to the published digits", 1.05, (1.0524,), tolerance=0.005),
         Claim("T", "one repeat, elsewhere", 1.05, (1.06,), tolerance=0.005),
         Claim("T", "said and seen", None, (1.0,) * 20),
@@ -53,10 +79,10 @@ def test_verdicts_follow_from_the_numbers():
         Claim("T", "in the interval of figures drawn again", 1.05, (1.5,), resampled=(1.0, 1.4, 1.6, 2.0), n_repeats=9),
         Claim("T", "outside of it", 0.8, (1.5,), resampled=(1.0, 1.4, 1.6, 2.0), n_repeats=9),
     ]
-    verdicts = [CLOSE, UNEXPLAINED, EXPLAINED, CLOSE, UNEXPLAINED, CLOSE, UNEXPLAINED, NOT_RUN]
+    verdicts = [CLOSE, UNEXPLAINED, EXPLAINED, UNEXPLAINED, CLOSE, UNEXPLAINED, CLOSE, UNEXPLAINED, NOT_RUN]
     verdicts += [CLOSE, UNDECIDED, UNEXPLAINED, CLOSE, UNEXPLAINED]
     assert [claim.verdict for claim in claims] == verdicts
-    assert count_verdicts(claims) == {CLOSE: 5, EXPLAINED: 1, UNEXPLAINED: 5, UNDECIDED: 1, NOT_RUN: 1}
+    assert count_verdicts(claims) == {CLOSE: 5, EXPLAINED: 1, UNEXPLAINED: 6, UNDECIDED: 1, NOT_RUN: 1}
 
 
 def test_a_published_mean_that_scatters_as_much_widens_an_interval_of_figures_drawn_again():

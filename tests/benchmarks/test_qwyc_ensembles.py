@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("lightgbm")
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
+from qwyc_claims import UNDONE
 from qwyc_ensembles import Ensemble, _inclusion_holds, count_unseen, small_instance, trees_at
 from scurry.stopping import fan
 
@@ -50,3 +51,11 @@ def test_a_curve_counts_changed_and_right_labels():
     wide = ensemble.fan_curve("natural", 1.0)
     assert len(wide["difference"]) == len(wide["trees"])
     assert wide["trees"] == sorted(wide["trees"])
+
+
+def test_the_counterexample_of_the_page_is_one():
+    scores = np.array(UNDONE, dtype=np.float64)
+    assert not _inclusion_holds(scores, 0.5)
+    first, later = scores[:, 1], scores[:, 0] + scores[:, 1]
+    assert (np.sign(first - 1.5) == np.sign(scores.sum(axis=1))).all()  # model 2 alone has a threshold between the rows
+    assert (np.argsort(later) != np.argsort(scores.sum(axis=1))).all()  # after model 1 the rows are the wrong way round

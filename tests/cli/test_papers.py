@@ -1,6 +1,9 @@
 """`scurry reproduce`."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,3 +74,13 @@ def test_without_a_checkout(fail, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("scurry.__file__", str(tmp_path / "site-packages" / "scurry" / "__init__.py"))
     assert "run this in a checkout of it" in fail("reproduce", "qwyc")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("paper", ["sequential-testing", "qwyc", "squirrel", "budgetprune", "ensemble-pruning"])
+def test_the_quick_form_of_a_paper_ends_within_five_minutes(paper):
+    program = [sys.executable, "-c", "from scurry import cli; cli.main()", "reproduce", paper, "--quick"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(program, cwd=BENCHMARKS.parent, env=environment, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    assert "published" in ended.stdout
