@@ -1,9 +1,15 @@
 """What all tests and all examples of docstrings share."""
 
 import importlib.util
+import os
 import sys
 
 import pytest
+
+# Processes of `pytest -n` share the cores. Frameworks whose threads wait for each other in loops would take the time of
+# the other processes. Threads of scurry itself do not look at these variables.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # CatBoost's wheels come late for new versions of Python.
 collect_ignore = (

@@ -36,7 +36,7 @@ from report import RESULTS, commit, machine
 from scurry.errors import InfeasibleError
 from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Promise, TopK, Values
 
-N_TIMED, N_ROUNDS, N_QUERY = 20_000, 15, 50
+N_TIMED, N_ROUNDS, N_QUERY = 20_000, 60, 50
 N_MANY = 4_000_000
 
 # A promise may depend on the error of a regressor.

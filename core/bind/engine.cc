@@ -84,6 +84,36 @@ void give_back_memory() {
 #endif
 }
 
+// The parts of an engine in a file, as it was stored; one that is missing is empty.
+EngineParts parts_of(const nb::dict& arrays) {
+  EngineParts parts;
+  EngineParts::for_each(parts, [&]<class T>(const char* name, std::span<const T>& part) {
+    if (arrays.contains(name)) part = field<T>(arrays, name);
+  });
+  return parts;
+}
+
+nb::dict store(const Engine& engine) {
+  const StoredEngine stored = engine.store();
+  nb::dict out;
+  EngineParts::for_each(stored.parts, [&]<class T>(const char* name, const std::span<const T>& part) {
+    if (!part.empty()) out[name] = array_of(std::vector<T>(part.begin(), part.end()));
+  });
+  return out;
+}
+
+// An engine that reads its nodes where they lie in arrays of Python, which it keeps alive.
+class MappedEngine : public Engine {
+ public:
+  MappedEngine(const ForestArrays& forest, const Array<std::int64_t>& classes, const nb::dict& parts)
+      : Engine(forest.view, vector_of(classes), parts_of(parts)), held_(parts) {
+    give_back_memory();
+  }
+
+ private:
+  nb::object held_;
+};
+
 // `answer` is "label", "value" or "probabilities".
 nb::object one_row(nb::handle self, const std::string& answer, nb::object labels, bool float32, bool float64,
                    nb::object otherwise) {
@@ -129,6 +159,8 @@ void bind_engine(nb::module_& m) {
             if (forest.view.packed != nullptr) give_back_memory();
           },
           "forest"_a, nb::kw_only(), "classes"_a, "leaf_ids"_a)
+      .def("store", &store)
+      .def_prop_ro("can_store", &Engine::can_store)
       .def("labels",
            [](const Engine& engine, const Rows& rows, const Out<std::int64_t>& out, std::size_t n_threads) {
              const RowsView view = view_of(engine, rows);
@@ -156,7 +188,12 @@ void bind_engine(nb::module_& m) {
       .def("one_row", &one_row, "answer"_a, nb::kw_only(), "labels"_a.none(), "float32"_a, "float64"_a, "otherwise"_a)
       .def_prop_ro("loop", &Engine::loop)
       .def_prop_ro("node_bytes", &Engine::node_bytes)
-      .def_prop_ro("leaf_bytes", &Engine::leaf_bytes);
+      .def_prop_ro("leaf_bytes", &Engine::leaf_bytes)
+      .def_prop_ro("column_bytes", &Engine::column_bytes);
+  nb::class_<MappedEngine, Engine>(m, "MappedEngine")
+      .def(nb::init<const ForestArrays&, const Array<std::int64_t>&, const nb::dict&>(), "forest"_a, nb::kw_only(),
+           "classes"_a, "parts"_a);
+  m.def("give_back_memory", &give_back_memory);
   m.def("logistic_threshold", &logistic_threshold, "scale"_a, "float32"_a);
   // The logf of the C library, as XGBoost uses it; the vectorised one of numpy differs in the last bit.
   m.def("log_float32", [](float x) { return std::log(x); }, "x"_a);

@@ -111,8 +111,16 @@ void bind_packed(nb::module_& m) {
       "unpack_thresholds",
       [](const Array<double>& first_threshold, const Array<std::uint32_t>& feature_splits,
          const Array<std::uint8_t>& shift, const Array<std::uint8_t>& width, const Array<std::uint8_t>& delta) {
-        return array_of(unpack_thresholds(span_of(first_threshold), span_of(feature_splits), span_of(shift),
-                                          span_of(width), span_of(delta)));
+        return array_of(unpack_thresholds(
+            {span_of(first_threshold), span_of(feature_splits), span_of(shift), span_of(width), span_of(delta)}));
+      },
+      "first_threshold"_a, "feature_splits"_a, "shift"_a, "width"_a, "delta"_a);
+  m.def(
+      "check_thresholds",
+      [](const Array<double>& first_threshold, const Array<std::uint32_t>& feature_splits,
+         const Array<std::uint8_t>& shift, const Array<std::uint8_t>& width, const Array<std::uint8_t>& delta) {
+        check_thresholds(
+            {span_of(first_threshold), span_of(feature_splits), span_of(shift), span_of(width), span_of(delta)});
       },
       "first_threshold"_a, "feature_splits"_a, "shift"_a, "width"_a, "delta"_a);
 }

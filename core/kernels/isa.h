@@ -47,6 +47,7 @@ extern const EncodeKernels kEncodeKernels;
 extern const RankKernels kRankKernels;
 extern const RivalKernels kRivalKernels;
 extern const SlicedKernels kSlicedKernels;
+extern const SlicedLaneKernels kSlicedLaneKernels;
 extern const StateKernels kStateKernels;
 extern const SumKernels kSumKernels;
 extern const SymmetricKernels kSymmetricKernels;

@@ -267,6 +267,18 @@ struct SlicedKernels {
   bool says_left;             // the bit of a test is set for rows that go left
 };
 
+constexpr std::size_t kLaneTrees = 16;  // trees over which sums of 16 bits run
+constexpr std::size_t kLaneGroup = 8;
+
+struct SlicedLaneKernels {
+  // sums[lane * apart + row] += what the leaf that the row reaches adds in each of the trees; n is a multiple of kChunk.
+  // No sum over kLaneTrees trees, from the first on, is larger than 16 bits hold. Values are for each tree
+  // [n_lanes][kMaxSlicedLeaves], or [kMaxSlicedLeaves][n_lanes rounded up to a multiple of kLaneGroup].
+  void (*add)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
+              const std::int16_t* values, std::size_t n_lanes, std::int32_t* sums, std::size_t apart);
+  bool by_leaf;  // the second layout
+};
+
 // The next tree step of every tree, for rows of several classes (orders/rivals.h).
 struct RivalSteps {
   const std::uint32_t* own;  // [row] the class of the row
@@ -350,6 +362,7 @@ struct Kernels {
   const StateKernels& states;
   const SymmetricKernels& symmetric;
   const SlicedKernels& sliced;
+  const SlicedLaneKernels& sliced_lanes;
   std::uint32_t max_register_stride;  // narrow trees need no by-column copy of rows whose stride is at most this
   bool tests_by_column;               // the top levels of trees are tested on by-column copies of rows
   const char* name;

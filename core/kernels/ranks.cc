@@ -28,29 +28,51 @@ void count_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u
 
 #if defined(__AVX512F__)
 
-// The same by halving: first among 31 of them, kept in two registers, then among those between two of these.
+constexpr u32 kCoarse = 32, kFine = 8;
+
+// The same by halving: first among 31 of them, kept in two registers, then among those between two of these. Several
+// vectors take each step together, as none depends on another.
 void search_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u8* ranks) {
-  const int step = static_cast<int>(std::max(std::bit_ceil(n + 1) / 32, 1u));
-  const auto gather = [&](__m512i at, int offset) {
-    at = _mm512_add_epi32(at, _mm512_set1_epi32(offset));
+  constexpr std::size_t kVectors = kChunk / kVectorLanes;
+  const u32 step = std::max(std::bit_ceil(n + 1) / kCoarse, 1u);
+  const auto splat = [](u32 x) { return _mm512_set1_epi32(static_cast<int>(x)); };
+  const auto gather = [&](__m512i at, u32 offset) {
+    at = _mm512_add_epi32(at, splat(offset));
     return _mm512_mask_i32gather_epi32(at, 0xFFFF, at, thresholds, 4);
   };
   const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-  const __m512i spread = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(step));
+  const __m512i spread = _mm512_mullo_epi32(lanes, splat(step));
   const __m512i low = gather(spread, step - 1), high = gather(spread, 17 * step - 1);
-  for (std::size_t row = 0; row < kChunk; row += kVectorLanes) {
-    const __m512i x = _mm512_load_si512(keys + row);
-    __m512i rank = _mm512_setzero_si512();
-    const auto halve = [&](int half, __m512i threshold) {
-      rank = _mm512_mask_add_epi32(rank, _mm512_cmpgt_epu32_mask(x, threshold), rank, _mm512_set1_epi32(half));
-    };
-    for (int half = 16; half > 0; half /= 2) {
-      const __m512i at = _mm512_add_epi32(rank, _mm512_set1_epi32(half - 1));
-      halve(half, _mm512_permutex2var_epi32(low, at, high));
+  __m512i x[kVectors], rank[kVectors];
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    x[v] = _mm512_load_si512(keys + v * kVectorLanes);
+    rank[v] = _mm512_setzero_si512();
+  }
+  const auto halve = [&](std::size_t v, u32 half, __m512i threshold) {
+    rank[v] = _mm512_mask_add_epi32(rank[v], _mm512_cmpgt_epu32_mask(x[v], threshold), rank[v], splat(half));
+  };
+  for (u32 half = kCoarse / 2; half > 0; half /= 2) {
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      halve(v, half, _mm512_permutex2var_epi32(low, _mm512_add_epi32(rank[v], splat(half - 1)), high));
     }
-    rank = _mm512_mullo_epi32(rank, _mm512_set1_epi32(step));
-    for (int half = step / 2; half > 0; half /= 2) halve(half, gather(rank, half - 1));
-    _mm_store_si128(reinterpret_cast<__m128i*>(ranks + row), _mm512_maskz_cvtepi32_epi8(0xFFFF, rank));
+  }
+  if (step == kFine) {
+    // Comparing with all of the last few takes less time than gathering three of them.
+    alignas(64) u32 coarse[kChunk];
+    for (std::size_t v = 0; v < kVectors; ++v) _mm512_store_si512(coarse + v * kVectorLanes, rank[v]);
+    for (std::size_t row = 0; row < kChunk; ++row) {
+      const __m256i those = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(thresholds + kFine * coarse[row]));
+      const __mmask8 below = _mm256_cmplt_epu32_mask(those, _mm256_set1_epi32(static_cast<int>(keys[row])));
+      ranks[row] = static_cast<u8>(kFine * coarse[row] + static_cast<u32>(std::popcount(static_cast<u8>(below))));
+    }
+    return;
+  }
+  for (std::size_t v = 0; v < kVectors; ++v) rank[v] = _mm512_mullo_epi32(rank[v], splat(step));
+  for (u32 half = step / 2; half > 0; half /= 2) {
+    for (std::size_t v = 0; v < kVectors; ++v) halve(v, half, gather(rank[v], half - 1));
+  }
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    _mm_store_si128(reinterpret_cast<__m128i*>(ranks + v * kVectorLanes), _mm512_maskz_cvtepi32_epi8(0xFFFF, rank[v]));
   }
 }
 

@@ -312,7 +312,21 @@ void add_lanes(const LaneTable& table, const u32* payload, std::size_t spacing, 
   }
 }
 
-constexpr std::size_t kFewEdges = 64;  // that few are compared with all rows; more are searched row by row
+// The sums of kChunk rows in one lane.
+inline void read_lane(const std::int32_t* sums, std::size_t width, std::int32_t* to) {
+  if (width == 1) {
+    std::copy_n(sums, kChunk, to);
+  } else {
+    for (std::size_t i = 0; i < kChunk; ++i) to[i] = sums[i * width];
+  }
+}
+
+constexpr std::size_t kFewEdges = 8;  // that few are compared with all rows
+#if defined(__AVX512F__)
+constexpr std::size_t kSomeEdges = 63;  // that few are searched in registers, more row by row
+#else
+constexpr std::size_t kSomeEdges = 64;
+#endif
 
 inline u32 interval_of(const LaneTest& test, std::int32_t sum) {
   u32 first = 0, last = static_cast<u32>(test.n_edges);
@@ -327,27 +341,95 @@ inline u32 interval_of(const LaneTest& test, std::int32_t sum) {
   return first;
 }
 
+// Finds the intervals of kChunk sums between some edges.
+class SomeEdges {
+ public:
+  explicit SomeEdges(const LaneTest& test) : test_(test) {
+#if defined(__AVX512F__)
+    if (test.n_edges > kSomeEdges) return;
+    alignas(64) std::int32_t padded[kSomeEdges + 1];
+    std::fill(std::copy_n(test.edges, test.n_edges, padded), padded + kSomeEdges + 1,
+              std::numeric_limits<std::int32_t>::max());
+    for (std::size_t i = 0; i < 4; ++i) edges_[i] = _mm512_load_si512(padded + i * kVectorLanes);
+    middle_ = padded[kSomeEdges / 2];
+#endif
+  }
+
+  void find(const std::int32_t* sum, u32* interval) const {
+    if (test_.n_edges > kSomeEdges) {
+      for (std::size_t i = 0; i < kChunk; ++i) interval[i] = interval_of(test_, sum[i]);
+#if defined(__AVX512F__)
+    } else if (test_.n_edges > kFewEdges) {
+      for (std::size_t row = 0; row < kChunk; row += kVectorLanes) search(sum + row, interval + row);
+#endif
+    } else {
+      for (std::size_t i = 0; i < kChunk; ++i) interval[i] = 0;
+      for (std::size_t edge = 0; edge < test_.n_edges; ++edge) {
+        for (std::size_t i = 0; i < kChunk; ++i) interval[i] += sum[i] >= test_.edges[edge];
+      }
+    }
+  }
+
+ private:
+  const LaneTest& test_;
+#if defined(__AVX512F__)
+  void search(const std::int32_t* sum, u32* interval) const {
+    const __m512i x = _mm512_load_si512(sum);
+    const __mmask16 is_high = _mm512_cmpge_epi32_mask(x, _mm512_set1_epi32(middle_));
+    __m512i rank = _mm512_setzero_si512();  // in its half
+    for (int half = 16; half > 0; half /= 2) {
+      const __m512i at = _mm512_add_epi32(rank, _mm512_set1_epi32(half - 1));
+      const __m512i edge = _mm512_mask_blend_epi32(is_high, _mm512_permutex2var_epi32(edges_[0], at, edges_[1]),
+                                                   _mm512_permutex2var_epi32(edges_[2], at, edges_[3]));
+      rank = _mm512_mask_add_epi32(rank, _mm512_cmpge_epi32_mask(x, edge), rank, _mm512_set1_epi32(half));
+    }
+    rank = _mm512_mask_add_epi32(rank, is_high, rank, _mm512_set1_epi32(32));
+    // Rows that are not there have any sum, which may be as large as what edges are padded with.
+    const __m512i last = _mm512_set1_epi32(static_cast<int>(test_.n_edges));
+    _mm512_store_si512(interval, _mm512_maskz_min_epu32(0xFFFF, rank, last));
+  }
+
+  __m512i edges_[4];
+  std::int32_t middle_;
+#endif
+};
+
+// Tests without spreads: whether a row stops depends on its interval alone, and changes at some of the edges.
+void test_intervals(const LaneTest& test, const std::int32_t* sums, std::size_t width, std::size_t n,
+                    std::uint64_t* exits) {
+  alignas(64) std::int32_t sum[kChunk];
+  for (std::size_t first = 0; first < n; first += kChunk) {
+    read_lane(sums + first * width + test.lane, width, sum);
+    std::uint64_t bits = 0;
+    for (std::size_t i = 0; i < kChunk; i += kVectorLanes) {
+      const Signed x = *reinterpret_cast<const Signed*>(sum + i);
+      Signed stops = Signed{} - static_cast<std::int32_t>(test.limits[0] >= 0.0);
+      for (std::size_t edge = 0; edge < test.n_edges; ++edge) {
+        if ((test.limits[edge] >= 0.0) != (test.limits[edge + 1] >= 0.0)) stops ^= x >= test.edges[edge];
+      }
+      bits |= bits_of(stops) << i;
+    }
+    keep_first(bits, n - first);
+    exits[first / kChunk] = bits;
+  }
+}
+
 void test_lanes(const LaneTest& test, const std::int32_t* sums, std::size_t width, std::size_t n,
                 std::uint64_t* exits) {
+  if (!test.has_spread && test.square == 0.0 && test.n_edges <= kFewEdges) {
+    return test_intervals(test, sums, width, n, exits);
+  }
   alignas(64) std::int32_t sum[kChunk], spread[kChunk], stops[kChunk];
   alignas(64) u32 interval[kChunk];
   alignas(64) double limit[kChunk];
   for (std::size_t i = 0; i < kChunk; ++i) spread[i] = 0, limit[i] = test.limits[0];
+  const SomeEdges edges(test);
   for (std::size_t first = 0; first < n; first += kChunk) {
-    const std::int32_t* of_row = sums + first * width;
-    for (std::size_t i = 0; i < kChunk; ++i) sum[i] = of_row[i * width + test.lane];
-    if (test.has_spread) {
-      for (std::size_t i = 0; i < kChunk; ++i) spread[i] = of_row[i * width + test.spread];
-    }
+    const std::int32_t* of_rows = sums + first * width;
+    read_lane(of_rows + test.lane, width, sum);
+    if (test.has_spread) read_lane(of_rows + test.spread, width, spread);
     if (test.n_edges > 0) {
-      if (test.n_edges <= kFewEdges) {
-        for (std::size_t i = 0; i < kChunk; ++i) interval[i] = 0;
-        for (std::size_t edge = 0; edge < test.n_edges; ++edge) {
-          for (std::size_t i = 0; i < kChunk; ++i) interval[i] += sum[i] >= test.edges[edge];
-        }
-      } else {
-        for (std::size_t i = 0; i < kChunk; ++i) interval[i] = interval_of(test, sum[i]);
-      }
+      edges.find(sum, interval);
       for (std::size_t i = 0; i < kChunk; ++i) limit[i] = test.limits[interval[i]];
     }
     for (std::size_t i = 0; i < kChunk; ++i) {

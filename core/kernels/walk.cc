@@ -287,8 +287,9 @@ const WalkKernels<NarrowNode> kNarrowKernels = kWalkKernels<NarrowNode>;
 const WalkKernels<WideNode> kWideKernels = kWalkKernels<WideNode>;
 
 extern const Kernels kTable;
-const Kernels kTable = {kEncodeKernels, kNarrowKernels, kWideKernels,      kSumKernels,        kRankKernels,
-                        kRivalKernels,  kStateKernels,  kSymmetricKernels, kSlicedKernels,     kMaxRegisterStride,
-                        kTestsByColumn, SCURRY_TEXT(SCURRY_ISA)};
+const Kernels kTable = {kEncodeKernels,    kNarrowKernels, kWideKernels,       kSumKernels,
+                        kRankKernels,      kRivalKernels,  kStateKernels,      kSymmetricKernels,
+                        kSlicedKernels,    kSlicedLaneKernels, kMaxRegisterStride, kTestsByColumn,
+                        SCURRY_TEXT(SCURRY_ISA)};
 
 }  // namespace scurry::SCURRY_ISA

@@ -80,7 +80,9 @@ std::int32_t PackedForest::walk_tree(std::size_t tree, Visit visit) const {
     if constexpr (kLeafIds) {
       id = (*ids[is_split])[place[is_split]];
     } else {
-      id = is_split ? split_id_[place[1]] : static_cast<std::uint32_t>(place[0]);
+      // Read at leaves too, where it may be beyond the last one and then is 0.
+      const std::uint32_t of_split = split_id_[place[1]], of_leaf = static_cast<std::uint32_t>(place[0]);
+      id = of_leaf ^ ((of_split ^ of_leaf) & (0u - is_split));
     }
     ++place[is_split];
     if (i >= known || id >= n_rows[is_split]) refuse(tree, "has too few splits, or one that is not in its table");

@@ -62,11 +62,11 @@ ThresholdBlocks pack_thresholds(std::span<const double> thresholds, std::span<co
   return out;
 }
 
-std::vector<double> unpack_thresholds(std::span<const double> first_threshold,
-                                      std::span<const std::uint32_t> feature_splits,
-                                      std::span<const std::uint8_t> shift, std::span<const std::uint8_t> width,
-                                      std::span<const std::uint8_t> delta) {
-  const std::size_t n = total_of(feature_splits);
+namespace {
+
+// Throws if the parts have other sizes than so many thresholds.
+void check_sizes(const PackedThresholds& packed, std::size_t n) {
+  const auto& [first_threshold, feature_splits, shift, width, delta] = packed;
   std::size_t n_bits = 0;
   // Sizes first: one byte of the file may stand for 32 splits, so that memory stays in proportion to the file.
   if (first_threshold.size() != feature_splits.size() || shift.size() != blocks_of(n) || width.size() != blocks_of(n)) {
@@ -80,7 +80,12 @@ std::vector<double> unpack_thresholds(std::span<const double> first_threshold,
   if (n_bits % 8 != 0 && delta.back() >> (n_bits % 8) != 0) {
     throw std::invalid_argument("threshold_delta has bits after its last number");
   }
-  std::vector<double> out(n);
+}
+
+// Calls take(place, threshold) for all of them.
+template <class Take>
+void for_each_threshold(const PackedThresholds& packed, Take take) {
+  const auto& [first_threshold, feature_splits, shift, width, delta] = packed;
   std::size_t at = 0, bit = 0;
   for (std::size_t f = 0; f < feature_splits.size(); ++f) {
     std::uint64_t before = key_of(first_threshold[f]);
@@ -94,10 +99,26 @@ std::vector<double> unpack_thresholds(std::span<const double> first_threshold,
       const std::uint64_t key = (start + more) << shift[block];
       if (key < before) throw std::invalid_argument("thresholds do not rise");
       before = key;
-      out[at] = double_of(before);
+      const double threshold = double_of(key);
+      if (threshold != threshold) throw std::invalid_argument("a threshold is NaN");
+      take(at, threshold);
     }
   }
+}
+
+}  // namespace
+
+std::vector<double> unpack_thresholds(const PackedThresholds& packed) {
+  const std::size_t n = total_of(packed.feature_splits);
+  check_sizes(packed, n);
+  std::vector<double> out(n);
+  for_each_threshold(packed, [&](std::size_t at, double threshold) { out[at] = threshold; });
   return out;
+}
+
+void check_thresholds(const PackedThresholds& packed) {
+  check_sizes(packed, total_of(packed.feature_splits));
+  for_each_threshold(packed, [](std::size_t, double) {});
 }
 
 }  // namespace scurry

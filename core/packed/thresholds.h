@@ -20,10 +20,16 @@ struct ThresholdBlocks {
 // `first` is the place of each feature's first split.
 ThresholdBlocks pack_thresholds(std::span<const double> thresholds, std::span<const std::uint32_t> feature_splits);
 
-// The inverse. Throws if sizes do not match, or thresholds of a feature do not rise.
-std::vector<double> unpack_thresholds(std::span<const double> first_threshold,
-                                      std::span<const std::uint32_t> feature_splits,
-                                      std::span<const std::uint8_t> shift, std::span<const std::uint8_t> width,
-                                      std::span<const std::uint8_t> delta);
+// The packed thresholds of a file.
+struct PackedThresholds {
+  std::span<const double> first_threshold;
+  std::span<const std::uint32_t> feature_splits;
+  std::span<const std::uint8_t> shift, width, delta;
+};
+
+// The inverse. Throws if sizes do not match, if thresholds of a feature do not rise, or if one is NaN.
+std::vector<double> unpack_thresholds(const PackedThresholds& packed);
+// Throws where unpack_thresholds() does, without the memory that it takes.
+void check_thresholds(const PackedThresholds& packed);
 
 }  // namespace scurry

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "runtime/aligned.h"
+#include "runtime/engine_parts.h"
 #include "runtime/forest_view.h"
 
 namespace scurry {
@@ -41,9 +42,11 @@ struct Column {
   bool ranked = false;                // keys are ranks
   std::uint32_t first_threshold = 0;  // float64: a power-of-two run of sorted thresholds, padded with +inf
   std::uint32_t n_thresholds = 0;
-  std::uint32_t first_filter = 0;  // float64: words whose bits say which floats may have a threshold just above them
+  std::uint32_t first_filter = 0;  // float64: bits that say which floats may have a threshold just above them
   std::uint32_t filter_shift = 0;
 };
+
+constexpr std::uint32_t kMostCodesOfSet = 4096;  // that is a column
 
 // Adjacent columns that are sets of one feature. The keys of a code are a run of set_keys_; two more runs are for codes
 // beyond `n_codes` and for missing values.
@@ -78,11 +81,16 @@ struct FloatColumns {
 class Columns {
  public:
   explicit Columns(const ForestView& forest, Sets sets = Sets::kCodes);
+  // Those of a file. They know nothing of nodes.
+  Columns(const ForestView& forest, const EngineParts& parts);
+
+  void store(StoredEngine& out) const;
 
   // Numeric columns come first, then sets, then a pad whose key is always 0, then categorical columns.
   std::uint32_t pad() const { return pad_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(columns_.size()); }
   std::uint32_t stride() const { return floats_.stride; }
+  std::size_t bytes() const;
   bool has_categories() const { return size() > pad_ + 1; }
   bool has_mixed() const { return has_mixed_; }
   bool is_read(std::uint32_t column) const { return columns_[column].is_read; }
@@ -124,13 +132,14 @@ class Columns {
   void tabulate_sets(const ForestView& forest);
   void sort_thresholds(const ForestView& forest);
   void place_missing(const ForestView& forest);
+  void read_sets(std::size_t n_features, const EngineParts& parts);
   void describe_floats();
   void describe_bytes(const ForestView& forest);
 
   std::vector<Column> columns_;
   std::vector<std::uint32_t> node_column_;
   std::vector<double> thresholds_;
-  std::vector<std::uint32_t> filters_;
+  std::vector<std::uint64_t> filters_;
   std::vector<SetColumns> sets_;
   std::vector<std::uint32_t> set_keys_;
   std::vector<std::uint32_t> key_of_byte_;  // [column][256]; empty if rows cannot be bytes

@@ -1,6 +1,7 @@
 // Sums leaves block by block, or over all trees at once for a single row.
 #include "runtime/engine.h"
 
+#include <algorithm>
 #include <numeric>
 #include <stdexcept>
 #include <type_traits>
@@ -38,6 +39,31 @@ Engine::Engine(const ForestView& forest, std::vector<std::int64_t> labels, bool 
       symmetric_sums_(make_symmetric_sums()),
       sliced_sums_(make_sliced_sums()),
       answers_(forest, std::move(labels)) {}
+
+Engine::Engine(const ForestView& forest, std::vector<std::int64_t> labels, const EngineParts& parts)
+    : n_features_(forest.n_features),
+      leaf_ids_(false),
+      values_(forest, parts.values),
+      label_sums_(LabelSums::read(forest, values_, parts)),
+      walker_(forest, parts, payloads()),
+      answers_(forest, std::move(labels)) {}
+
+// What payloads of leaves may be, so that they are values.
+PayloadRange Engine::payloads() const {
+  if (values_.are_payloads()) return {0, 1};
+  constexpr std::size_t kMost = 0xFFFFFFFF;
+  return {has_packed_payloads() ? LabelSums::value_of(~0u) : ~0u,
+          static_cast<std::uint32_t>(std::min(values_.size(), kMost))};
+}
+
+StoredEngine Engine::store() const {
+  if (!can_store()) throw std::invalid_argument("only trees that are walked can be stored");
+  StoredEngine out;
+  walker_.store(out);
+  out.parts.values = values_.table();
+  if (label_sums_) label_sums_->store(out);
+  return out;
+}
 
 Leaves Engine::make_leaves(const ForestView& forest) {
   if (!leaf_ids_) {

@@ -29,6 +29,12 @@ class Engine {
  public:
   // With leaf_ids, payloads are indices of leaves in the forest, and only leaves() may be called.
   Engine(const ForestView& forest, std::vector<std::int64_t> labels, bool leaf_ids);
+  // One that was stored. Of the forest, arrays of nodes are not read. The parts must outlive it.
+  Engine(const ForestView& forest, std::vector<std::int64_t> labels, const EngineParts& parts);
+
+  // Whether store() may be called: trees with a loop of their own are lowered anew.
+  bool can_store() const { return !leaf_ids_ && !walker_.has_ranks(); }
+  StoredEngine store() const;
 
   void labels(const RowsView& rows, std::int64_t* out, std::size_t n_threads) const;
   void probabilities(const RowsView& rows, double* out, std::size_t n_threads) const;
@@ -43,6 +49,7 @@ class Engine {
   // About how long n rows take, each of them, in walks of a tree.
   double cost_of_row(std::size_t n) const { return static_cast<double>(n_trees()) * walker_.cost_of_tree(n); }
   std::size_t node_bytes() const { return walker_.bytes(); }
+  std::size_t column_bytes() const { return walker_.columns().bytes(); }  // by which rows are encoded
   std::size_t leaf_bytes() const {
     return values_.bytes() + (symmetric_sums_ ? symmetric_sums_->bytes() : 0) +
            (sliced_sums_ ? sliced_sums_->bytes() : 0) + (label_sums_ ? label_sums_->bytes() : 0);
@@ -55,6 +62,7 @@ class Engine {
 
   // The labels of a batch by label_sums_, and of the few rows that these cannot tell by their exact sums.
   void labels_by_integers(const RowsView& rows, std::int64_t* out, std::size_t n_threads) const;
+  PayloadRange payloads() const;
   bool has_packed_payloads() const { return label_sums_ && label_sums_->are_packed(); }
   // Calls finish(first row, rows, sums, spacing of rows, spacing of outputs) once per block.
   template <class Finish>

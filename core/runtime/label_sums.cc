@@ -11,6 +11,7 @@ namespace scurry {
 namespace {
 
 constexpr double kMostIncrement = 32767, kMostSum = 65535;
+constexpr std::int64_t kMostUnits = 65535;  // at which sums start
 constexpr std::size_t kMaxTrees = 4096;  // beyond, units of sums in 16 bits are too coarse
 
 std::size_t padded(std::size_t n_classes) {
@@ -27,13 +28,47 @@ LabelSums::Sums& LabelSums::Sums::of_this_thread() {
   return sums;
 }
 
+bool LabelSums::may_tell(const ForestView& forest, const NodeValues& values) {
+  const bool takes_largest = forest.label_from_score || forest.link == Link::kIdentity;
+  return takes_largest && values.are_vectors() && !values.in_float32() && values.n_outputs() >= 2 &&
+         forest.n_trees() <= kMaxTrees;
+}
+
+// Without numbers yet.
+LabelSums LabelSums::for_trees(std::size_t n_trees, std::size_t n_classes) {
+  LabelSums made;
+  made.n_classes_ = n_classes;
+  made.width_ = n_classes == 2 ? 0 : padded(n_classes);
+  made.close_ = static_cast<std::int64_t>(n_trees + 1) * (n_classes == 2 ? 1 : 2) / 2 + 2;
+  return made;
+}
+
+void LabelSums::store(StoredEngine& out) const {
+  out.parts.label_start = start_;
+  out.parts.label_words = table_;
+}
+
+std::optional<LabelSums> LabelSums::read(const ForestView& forest, const NodeValues& values,
+                                         const EngineParts& parts) {
+  if (parts.label_start.empty()) return std::nullopt;
+  std::optional<LabelSums> made(for_trees(forest.n_trees(), values.n_outputs()));
+  const bool is_packed = made->are_packed();
+  require(may_tell(forest, values) && parts.label_start.size() == (is_packed ? 1 : values.n_outputs()) &&
+              parts.label_words.size() == (is_packed ? 0 : values.size() * made->width_),
+          "sums of labels");
+  // Sums in 32 bits then hold all that trees can add.
+  require(std::all_of(parts.label_start.begin(), parts.label_start.end(),
+                      [](std::int64_t units) { return units >= -kMostUnits && units <= kMostUnits; }),
+          "sums of labels");
+  made->start_.assign(parts.label_start.begin(), parts.label_start.end());
+  made->table_.assign(parts.label_words.begin(), parts.label_words.end());
+  return made;
+}
+
 std::optional<LabelSums> LabelSums::make(const ForestView& forest, const NodeValues& values,
                                          std::vector<std::uint32_t>& payload_of_node) {
   const std::size_t n_classes = values.n_outputs(), n_trees = forest.n_trees();
-  const bool takes_largest = forest.label_from_score || forest.link == Link::kIdentity;
-  if (!takes_largest || !values.are_vectors() || values.in_float32() || n_classes < 2 || n_trees > kMaxTrees) {
-    return std::nullopt;
-  }
+  if (!may_tell(forest, values)) return std::nullopt;
   double least = std::numeric_limits<double>::infinity(), most = -least, largest = 0, difference = 0;
   const auto look = [&](auto value_of) {
     for (std::size_t k = 0; k < n_classes; ++k) {
@@ -58,9 +93,7 @@ std::optional<LabelSums> LabelSums::make(const ForestView& forest, const NodeVal
   if (!(unit > error) || !std::isfinite(largest)) return std::nullopt;
   if (n_classes == 2 && n_values > value_of(~0u) + 1) return std::nullopt;
 
-  std::optional<LabelSums> made{LabelSums()};
-  made->n_classes_ = n_classes;
-  made->close_ = static_cast<std::int64_t>(n_added) * (n_classes == 2 ? 1 : 2) / 2 + 2;
+  std::optional<LabelSums> made(for_trees(n_trees, n_classes));
   if (n_classes == 2) {
     const auto units = [&](double v0, double v1) { return std::llround((v1 - v0) / unit); };
     made->start_ = {units(values.base_score(0), values.base_score(1))};
@@ -72,7 +105,6 @@ std::optional<LabelSums> LabelSums::make(const ForestView& forest, const NodeVal
     return made;
   }
   const auto units = [&](double value) { return std::llround((value - least) / unit); };
-  made->width_ = padded(n_classes);
   for (std::size_t k = 0; k < n_classes; ++k) made->start_.push_back(units(values.base_score(k)));
   made->table_.resize(n_values * made->width_);
   for (std::uint32_t value = 0; value < n_values; ++value) {

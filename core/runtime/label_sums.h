@@ -26,6 +26,10 @@ class LabelSums {
   static std::optional<LabelSums> make(const ForestView& forest, const NodeValues& values,
                                        std::vector<std::uint32_t>& payload_of_node);
 
+  // Those of a file, or nothing if it has none.
+  static std::optional<LabelSums> read(const ForestView& forest, const NodeValues& values, const EngineParts& parts);
+  void store(StoredEngine& out) const;
+
   bool are_packed() const { return n_classes_ == 2; }
   static constexpr std::uint32_t value_of(std::uint32_t payload) { return payload & 0xFFFF; }
   std::size_t bytes() const { return table_.size() * sizeof(std::uint16_t); }
@@ -48,6 +52,9 @@ class LabelSums {
 
  private:
   LabelSums() = default;
+  // Of a forest whose labels integers may tell.
+  static bool may_tell(const ForestView& forest, const NodeValues& values);
+  static LabelSums for_trees(std::size_t n_trees, std::size_t n_classes);
 
   std::size_t n_classes_ = 0, width_ = 0;
   std::int64_t close_ = 0;  // units by which sums have to differ

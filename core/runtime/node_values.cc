@@ -6,7 +6,7 @@
 #include <cfloat>
 #include <cstring>
 #include <type_traits>
-#include <unordered_map>
+#include <vector>
 
 #include "kernels/kernels.h"
 
@@ -26,20 +26,41 @@ class VectorTable {
       hash = (hash ^ std::bit_cast<std::uint64_t>(vector[i])) * 0xFF51AFD7ED558CCDu;
       hash ^= hash >> 32;
     }
-    auto [first, last] = by_hash_.equal_range(hash);
-    for (; first != last; ++first) {
-      if (std::memcmp(&values_[first->second * width_], vector, width_ * sizeof(double)) == 0) return first->second;
+    const auto n = static_cast<std::uint32_t>(values_.size() / width_);
+    if (2 * (n + std::size_t{1}) > slots_.size()) grow();
+    std::size_t at = hash & (slots_.size() - 1);
+    for (; slots_[at].value != kFree; at = (at + 1) & (slots_.size() - 1)) {
+      const Slot& slot = slots_[at];
+      if (slot.hash == hash && std::memcmp(&values_[slot.value * width_], vector, width_ * sizeof(double)) == 0) {
+        return slot.value;
+      }
     }
-    const auto index = static_cast<std::uint32_t>(values_.size() / width_);
+    slots_[at] = {hash, n};
     values_.insert(values_.end(), vector, vector + width_);
-    by_hash_.emplace(hash, index);
-    return index;
+    return n;
   }
 
  private:
+  static constexpr std::uint32_t kFree = 0xFFFFFFFFu;
+  struct Slot {
+    std::uint64_t hash = 0;
+    std::uint32_t value = kFree;
+  };
+
+  void grow() {
+    std::vector<Slot> larger(2 * slots_.size());
+    for (const Slot& slot : slots_) {
+      if (slot.value == kFree) continue;
+      std::size_t at = slot.hash & (larger.size() - 1);
+      while (larger[at].value != kFree) at = (at + 1) & (larger.size() - 1);
+      larger[at] = slot;
+    }
+    slots_.swap(larger);
+  }
+
   std::size_t width_;
   AlignedVector<double>& values_;
-  std::unordered_multimap<std::uint64_t, std::uint32_t> by_hash_;
+  std::vector<Slot> slots_ = std::vector<Slot>(1024);  // a power of two, at least half of them free
 };
 
 std::size_t output_of(const Tree& tree) { return static_cast<std::size_t>(std::max(tree.output, 0)); }
@@ -54,6 +75,15 @@ NodeValues::NodeValues(const ForestView& forest)
       width_(padded_width(forest.n_columns)),
       base_score_(forest.base_score.begin(), forest.base_score.end()) {}
 
+NodeValues::NodeValues(const ForestView& forest, std::span<const double> values) : NodeValues(forest) {
+  require(are_payloads() ? values.empty() : !values.empty() && values.size() % width_ == 0, "values");
+  if (reinterpret_cast<std::uintptr_t>(values.data()) % 64 != 0) {
+    own_.assign(values.begin(), values.end());
+    values = own_;
+  }
+  table_ = values;
+}
+
 std::vector<std::uint32_t> NodeValues::index_leaves(const ForestView& forest) { return index(forest, true, {}); }
 
 std::vector<std::uint32_t> NodeValues::index_nodes(const ForestView& forest, std::span<const double> weights) {
@@ -63,26 +93,28 @@ std::vector<std::uint32_t> NodeValues::index_nodes(const ForestView& forest, std
 std::vector<std::uint32_t> NodeValues::index(const ForestView& forest, bool leaves_only,
                                              std::span<const double> weights) {
   std::vector<std::uint32_t> payloads(forest.n_nodes());
-  VectorTable distinct(width_, table_);
+  VectorTable distinct(width_, own_);
   std::vector<double> vector(width_);
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     if (leaves_only && forest.left[node] >= 0) continue;
     read(forest, weights, node, vector.data());
     payloads[node] =
-        float32_ && !vectors_ ? std::bit_cast<std::uint32_t>(static_cast<float>(vector[0])) : distinct.index_of(vector.data());
+        are_payloads() ? std::bit_cast<std::uint32_t>(static_cast<float>(vector[0])) : distinct.index_of(vector.data());
   }
-  table_.shrink_to_fit();
+  own_.shrink_to_fit();
+  table_ = own_;
   return payloads;
 }
 
 std::uint32_t NodeValues::append(const ForestView& forest, std::span<const double> weights,
                                  std::span<const std::int32_t> nodes) {
-  const std::size_t first = table_.size() / width_;
-  table_.resize((first + nodes.size()) * width_);
+  const std::size_t first = size();
+  own_.resize((first + nodes.size()) * width_);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    read(forest, weights, static_cast<std::size_t>(nodes[i]), &table_[(first + i) * width_]);
+    read(forest, weights, static_cast<std::size_t>(nodes[i]), &own_[(first + i) * width_]);
   }
-  table_.shrink_to_fit();
+  own_.shrink_to_fit();
+  table_ = own_;
   return static_cast<std::uint32_t>(first);
 }
 

@@ -14,6 +14,10 @@ namespace scurry {
 class NodeValues {
  public:
   explicit NodeValues(const ForestView& forest);
+  // Values of a file, which stay where they lie if that is at a multiple of 64 bytes.
+  NodeValues(const ForestView& forest, std::span<const double> values);
+  NodeValues(const NodeValues&) = delete;  // table_ may be a view of own_
+  NodeValues(NodeValues&&) = default;
 
   // The payloads that stand for the values of nodes, by node of the forest. With weights, values are multiplied by
   // them.
@@ -32,6 +36,10 @@ class NodeValues {
   std::size_t n_outputs() const { return base_score_.size(); }
   // The value that a payload stands for; not in float32, unless values are vectors.
   const double* at(std::uint32_t payload) const { return &table_[payload * width_]; }
+  // Whether a value is its own payload; else payloads are below size().
+  bool are_payloads() const { return float32_ && !vectors_; }
+  std::size_t size() const { return table_.size() / width_; }
+  std::span<const double> table() const { return table_; }
   double base_score(std::size_t output) const { return base_score_[output]; }
   std::size_t bytes() const { return table_.size() * sizeof(double); }
 
@@ -57,7 +65,8 @@ class NodeValues {
   bool vectors_, float32_;
   std::size_t width_;  // doubles per value and per row's sums, padded for the kernels
   std::vector<double> base_score_;
-  AlignedVector<double> table_;  // [payload][width_]; a single float32 is the payload itself
+  AlignedVector<double> own_;
+  std::span<const double> table_;  // [payload][width_], own ones or those of a file; a single float32 is the payload itself
 };
 
 }  // namespace scurry

@@ -37,7 +37,13 @@ std::optional<RankedColumns> RankedColumns::make(std::span<const Question> quest
                                                  std::span<const std::uint32_t> category_bits, std::size_t max_columns,
                                                  std::vector<RankTest>& tests,
                                                  std::vector<SetTest>* set_tests) {
-  std::map<std::tuple<std::uint32_t, bool>, std::vector<std::uint32_t>> thresholds;
+  struct Numbers {
+    std::vector<std::uint32_t> keys;
+    std::uint16_t first_column = 0;
+  };
+  std::map<std::tuple<std::uint32_t, bool>, Numbers> thresholds;
+  std::vector<const Numbers*> numbers_asked;  // by question, so that none is searched twice
+  numbers_asked.reserve(questions.size());
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, bool>, std::uint16_t> sets;
   const auto numbers_of = [](const Question& asked) { return std::tuple(asked.column, asked.missing_left); };
   const auto set_of = [](const Question& asked) {
@@ -48,22 +54,25 @@ std::optional<RankedColumns> RankedColumns::make(std::span<const Question> quest
     return asked.is_set && set_tests != nullptr && fits_codes(asked, category_bits);
   };
   for (const Question& asked : questions) {
+    Numbers* numbers = nullptr;
     if (is_code(asked)) {
       codes.try_emplace(asked.column, std::uint16_t{0});
     } else if (asked.is_set) {
       sets.try_emplace(set_of(asked), std::uint16_t{0});
     } else {
-      thresholds[numbers_of(asked)].push_back(asked.key);
+      numbers = &thresholds[numbers_of(asked)];
+      numbers->keys.push_back(asked.key);
     }
+    numbers_asked.push_back(numbers);
   }
 
   std::optional<RankedColumns> made(std::in_place);
-  std::map<std::tuple<std::uint32_t, bool>, std::uint16_t> first_columns;
-  for (auto& [numbers, keys] : thresholds) {
+  for (auto& [numbers, of_numbers] : thresholds) {
     const auto& [column, missing_left] = numbers;
+    auto& keys = of_numbers.keys;
     std::sort(keys.begin(), keys.end());
     keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-    first_columns[numbers] = static_cast<std::uint16_t>(made->columns_.size());
+    of_numbers.first_column = static_cast<std::uint16_t>(made->columns_.size());
     for (std::size_t at = 0; at < keys.size(); at += kMaxThresholds) {
       const std::size_t n = std::min(kMaxThresholds, keys.size() - at), first = made->thresholds_.size();
       made->columns_.push_back({column, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(n),
@@ -89,7 +98,8 @@ std::optional<RankedColumns> RankedColumns::make(std::span<const Question> quest
   if (made->columns_.size() > max_columns) return std::nullopt;
   if (!sets.empty()) made->category_bits_.assign(category_bits.begin(), category_bits.end());
 
-  for (const Question& asked : questions) {
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    const Question& asked = questions[i];
     if (is_code(asked)) {
       set_tests->push_back(make_set_test(asked.set, category_bits, codes[asked.column]));
       continue;
@@ -98,9 +108,9 @@ std::optional<RankedColumns> RankedColumns::make(std::span<const Question> quest
       tests.push_back({sets[set_of(asked)], 1});
       continue;
     }
-    const auto& keys = thresholds[numbers_of(asked)];
+    const auto& [keys, first_column] = *numbers_asked[i];
     const auto place = static_cast<std::size_t>(std::lower_bound(keys.begin(), keys.end(), asked.key) - keys.begin());
-    const std::size_t column = first_columns[numbers_of(asked)] + place / kMaxThresholds;
+    const std::size_t column = first_column + place / kMaxThresholds;
     tests.push_back({static_cast<std::uint16_t>(column), static_cast<std::uint8_t>(place % kMaxThresholds + 1)});
   }
   return made;

@@ -21,6 +21,9 @@ constexpr std::size_t kLeafBytes = 4 * 1024 * 1024, kMaxRows = 4096, kLargeTree 
 // Rows that stopped stay in the block until they are this share of it: moving rows together takes as long as walking
 // them down a few trees.
 constexpr std::size_t kWorthRemoving = 16;
+// In sliced trees a row is moved in the time of this many trees. If half of the rows have stopped, half of the gaps are
+// filled by rows from the end, and the others are at the end.
+constexpr std::size_t kTreesOfMove = 8;
 
 // Lanes as the kernels add them: 1, 2, 4, 8 or a multiple of 16.
 std::size_t padded_width(std::size_t n_lanes) {
@@ -110,6 +113,23 @@ SentinelExit::SentinelExit(const ForestView& forest, std::vector<std::int64_t> l
     plan_.push_back(walker_.trees().at(static_cast<std::size_t>(tree)));
   }
   if (plan_.size() != walker_.trees().size()) throw std::invalid_argument("the order must name every tree");
+  if (walker_.sliced()) slice_lanes();
+}
+
+void SentinelExit::slice_lanes() {
+  sliced_sums_ = SlicedSums::make(
+      *walker_.sliced(), walker_.trees(), values_,
+      [&](std::size_t tree, std::uint32_t payload) { return values_of(place_of_tree_[tree])[payload]; });
+  SlicedLanes sliced;
+  for (std::size_t j = 0; sliced_sums_ && j < sentinels_.size(); ++j) {
+    const Segment& segment = segments_[j];
+    const std::span<const Tree> trees(plan_.data() + segment.first_tree, segment.n_trees);
+    const auto lane_of = [&](std::uint32_t payload, std::size_t lane) {
+      return table_[segment.first_lane + payload * segment.width + lane];
+    };
+    if (!sliced.append(*walker_.sliced(), trees, segment.n_lanes, lane_of)) sliced_sums_.reset();
+  }
+  if (sliced_sums_) sliced_lanes_ = std::move(sliced);
 }
 
 // Puts the lanes that are read longest first, so that each segment adds the first few. Returns the width of the first.
@@ -128,7 +148,8 @@ std::size_t SentinelExit::sort_lanes(std::size_t n_lanes) {
   segments_.resize(sentinels_.size() + 1);
   for (std::size_t j = sentinels_.size(); j-- > 0;) {
     sentinels_[j].lane = put(sentinels_[j].lane);
-    segments_[j].width = padded_width(lane_order_.size());
+    segments_[j].n_lanes = lane_order_.size();
+    segments_[j].width = padded_width(segments_[j].n_lanes);
   }
   return sentinels_.empty() ? 0 : segments_[0].width;
 }
@@ -143,7 +164,7 @@ Leaves SentinelExit::make_leaves(const ForestView& forest, std::span<const std::
     Segment& segment = segments_[j];
     const std::size_t end = j < sentinels_.size() ? sentinels_[j].n_trees : order.size();
     if (end < place || end > order.size()) throw std::invalid_argument("sentinels must rise up to the number of trees");
-    segment = {place, end - place, value_of_leaf_.size(), table_.size(), segment.width};
+    segment = {place, end - place, value_of_leaf_.size(), table_.size(), segment.n_lanes, segment.width};
     for (; place < end; ++place) {
       segment_of_tree_.push_back(static_cast<std::uint32_t>(j));
       const auto tree = static_cast<std::size_t>(order[place]);
@@ -167,9 +188,10 @@ Leaves SentinelExit::make_leaves(const ForestView& forest, std::span<const std::
 }
 
 std::size_t SentinelExit::rows_at_once() const {
-  // So does slicing (sliced.h), where 512 rows take as long as one.
-  const bool wants_many = walker_.has_ranks() || walker_.bytes() / plan_.size() >= kLargeTree;
-  const std::size_t factor = wants_many ? 4 : 1;
+  if (sliced_lanes_) return 2 * kMaxRows;
+  // Slicing (sliced.h) wants many too: 512 rows take as long as one.
+  const bool is_large = walker_.bytes() / plan_.size() >= kLargeTree;
+  const std::size_t factor = is_large ? 8 : walker_.has_ranks() ? 4 : 1;
   const std::size_t fitting = factor * kLeafBytes / sizeof(std::uint32_t) / plan_.size() / kChunk * kChunk;
   return std::clamp(fitting, kChunk, factor * kMaxRows);
 }
@@ -177,15 +199,17 @@ std::size_t SentinelExit::rows_at_once() const {
 void SentinelExit::run(const RowsView& rows, const SentinelOutcome& outcome, std::size_t n_threads) const {
   const auto test = [&](std::size_t j, const AliveRows& alive, Buffers& buffers) {
     const Sentinel& sentinel = sentinels_[j];
-    kernels().sums.test_lanes({sentinel.lane, static_cast<std::size_t>(spread_lane_), spread_lane_ != kNoLane,
-                               sentinel.square, sentinel.edges.data(), sentinel.edges.size(), sentinel.limits.data()},
-                              alive.sums, width_, alive.n, buffers.stopped.data());
+    const bool has_spread = spread_lane_ != kNoLane;
+    const std::size_t spread = has_spread ? static_cast<std::size_t>(spread_lane_) : 0, apart = alive.sum_apart;
+    kernels().sums.test_lanes({sentinel.lane * apart, spread * apart, has_spread, sentinel.square,
+                               sentinel.edges.data(), sentinel.edges.size(), sentinel.limits.data()},
+                              alive.sums, alive.row_apart, alive.n, buffers.stopped.data());
   };
   for_each_range(rows.n_rows, rows_at_once(), n_threads, [&](std::size_t first, std::size_t n) {
     if (n <= AliveRows::kFew) {
       for (std::size_t row = first; row < first + n; ++row) run_row(rows, row, outcome);
     } else {
-      run_block(rows, first, n, AliveRows::kFew, test, outcome);
+      run_rows(rows, first, n, AliveRows::kFew, test, outcome);
     }
   });
 }
@@ -207,7 +231,7 @@ void SentinelExit::rank(const RowsView& rows, std::span<const std::int64_t> offs
     const auto test = [&](std::size_t j, const AliveRows& alive, Buffers& buffers) {
       ranks.test(alive, sentinels_[j].lane, sentinels_[j].limits[0], buffers.removed.data(), buffers.stopped.data());
     };
-    if (row_of(end) > first) run_block(rows, first, row_of(end) - first, 0, test, outcome);
+    if (row_of(end) > first) run_rows(rows, first, row_of(end) - first, 0, test, outcome);
     ranks.settle(outcome.scores + first);
   });
 }
@@ -224,6 +248,70 @@ bool SentinelExit::stops(const Sentinel& sentinel, const std::int32_t* sums) con
   const auto wide = static_cast<double>(sum);
   const double spread = spread_lane_ == kNoLane ? 0.0 : static_cast<double>(sums[spread_lane_]);
   return spread - sentinel.square * (wide * wide) <= sentinel.limits[static_cast<std::size_t>(interval)];
+}
+
+template <class Test>
+void SentinelExit::run_rows(const RowsView& rows, std::size_t first, std::size_t n, std::size_t few, const Test& test,
+                            const SentinelOutcome& outcome) const {
+  sliced_lanes_ && n >= AliveRows::kEnoughForColumns ? run_sliced(rows, first, n, test, outcome)
+                                                     : run_block(rows, first, n, few, test, outcome);
+}
+
+template <class Test>
+std::size_t SentinelExit::stop_rows(std::size_t j, const AliveRows& alive, std::size_t first, const Test& test,
+                                    Buffers& buffers, const SentinelOutcome& outcome) const {
+  test(j, alive, buffers);
+  std::size_t n_stopped = 0;
+  for (std::size_t word = 0; word * kChunk < alive.n; ++word) {
+    const std::uint64_t stopped = buffers.stopped[word] & ~buffers.removed[word];
+    buffers.removed[word] |= stopped;
+    n_stopped += static_cast<std::size_t>(std::popcount(stopped));
+    for (std::uint64_t left = stopped; left != 0; left &= left - 1) {
+      const std::size_t at = word * kChunk + static_cast<std::size_t>(std::countr_zero(left));
+      record_stop(j, alive.sum(at, sentinels_[j].lane), first + alive.ids[at], outcome);
+    }
+  }
+  return n_stopped;
+}
+
+template <class Test>
+void SentinelExit::run_sliced(const RowsView& rows, std::size_t first, std::size_t n, const Test& test,
+                              const SentinelOutcome& outcome) const {
+  Scratch& scratch = Scratch::of_this_thread();
+  Buffers& buffers = Buffers::of_this_thread();
+  walker_.load(rows, first, n, scratch);
+  walker_.index_columns(scratch);
+  buffers.start(n, 0, segments_[0].n_lanes);
+  AliveRows alive{.scratch = scratch,
+                  .stride = 0,  // keys are not read again
+                  .n_columns = 0,
+                  .width = segments_[0].n_lanes,
+                  .row_apart = 1,
+                  .sum_apart = buffers.room,
+                  .keys = scratch.keys.data(),
+                  .ids = buffers.ids.data(),
+                  .sums = buffers.sums.data(),
+                  .exits = buffers.removed.data(),
+                  .n = n};
+  std::size_t n_removed = 0;  // rows that have stopped and are still in the block
+  const auto remove = [&] {
+    if (n_removed > 0) alive.remove(std::exchange(n_removed, 0));
+    std::fill(buffers.removed.begin(), buffers.removed.end(), 0u);
+  };
+  for (std::size_t j = 0; j < sentinels_.size() && alive.n > n_removed; ++j) {
+    poll_interrupt_now_and_then();
+    alive.width = segments_[j].n_lanes;
+    if ((alive.n - n_removed) * kTreesOfMove < alive.n * segments_[j].n_trees) remove();
+    scratch.block.n = round_up(alive.n, kChunk);
+    sliced_lanes_->add(j, *walker_.sliced(), scratch.block, alive.sums, alive.sum_apart);
+    n_removed += stop_rows(j, alive, first, test, buffers, outcome);
+  }
+  alive.width = 1;
+  remove();
+  if (alive.n == 0) return;
+  scratch.block.n = round_up(alive.n, kChunk);
+  values_.in_float32() ? complete_block<float>(scratch.block, alive, first, outcome)
+                       : complete_block<double>(scratch.block, alive, first, outcome);
 }
 
 template <class Test>
@@ -264,16 +352,7 @@ void SentinelExit::run_block(const RowsView& rows, std::size_t first, std::size_
   for (; j < sentinels_.size() && alive.n - n_removed > few; ++j) {
     walk(segments_[j]);
     add(segments_[j], buffers.leaves_of(segments_[j].first_tree), buffers.apart, alive.n, alive.sums);
-    test(j, alive, buffers);
-    for (std::size_t word = 0; word * kChunk < alive.n; ++word) {
-      const std::uint64_t stopped = buffers.stopped[word] & ~buffers.removed[word];
-      buffers.removed[word] |= stopped;
-      n_removed += static_cast<std::size_t>(std::popcount(stopped));
-      for (std::uint64_t left = stopped; left != 0; left &= left - 1) {
-        const std::size_t at = word * kChunk + static_cast<std::size_t>(std::countr_zero(left));
-        record_stop(j, alive.sums + at * width_, first + alive.ids[at], outcome);
-      }
-    }
+    n_removed += stop_rows(j, alive, first, test, buffers, outcome);
     if (n_removed * kWorthRemoving >= alive.n) remove();
   }
   if (n_removed > 0) remove();
@@ -317,7 +396,7 @@ bool SentinelExit::finish_row(const std::uint32_t* keys, std::size_t j, std::int
     walk_to(sentinels_[j].n_trees);
     add(segments_[j], leaves + segments_[j].first_tree, 1, 1, sums);
     if (!stops(sentinels_[j], sums)) continue;
-    record_stop(j, sums, row, outcome);
+    record_stop(j, sums[sentinels_[j].lane], row, outcome);
     return true;
   }
   walk_to(plan_.size());
@@ -369,6 +448,18 @@ void SentinelExit::complete_rows(const Buffers& buffers, std::size_t n, std::siz
   }
 }
 
+// The same, for rows of sliced trees.
+template <class Real>
+void SentinelExit::complete_block(const Block& block, const AliveRows& alive, std::size_t first,
+                                  const SentinelOutcome& outcome) const {
+  thread_local AlignedVector<Real> sums;
+  values_.start(block.n, sums);
+  sliced_sums_->add(*walker_.sliced(), block, sums.data());
+  for (std::size_t at = 0; at < alive.n; ++at) {
+    record_own(sums.data() + at, values_.output_spacing(block.n), first + alive.ids[at], outcome);
+  }
+}
+
 template <class Real>
 void SentinelExit::record_own(const Real* sums, std::size_t spacing, std::size_t row,
                               const SentinelOutcome& outcome) const {
@@ -384,10 +475,9 @@ void SentinelExit::record_own(const Real* sums, std::size_t spacing, std::size_t
   }
 }
 
-void SentinelExit::record_stop(std::size_t j, const std::int32_t* sums, std::size_t row,
+void SentinelExit::record_stop(std::size_t j, std::int32_t sum, std::size_t row,
                                const SentinelOutcome& outcome) const {
-  const Sentinel& sentinel = sentinels_[j];
-  const double estimate = sentinel.offset + sentinel.scale * static_cast<double>(sums[sentinel.lane]);
+  const double estimate = sentinels_[j].offset + sentinels_[j].scale * static_cast<double>(sum);
   if (outcome.stops != nullptr) outcome.stops[row] = static_cast<std::int32_t>(j);
   values_.in_float32() ? record_estimate<float>(estimate, row, outcome)
                        : record_estimate<double>(estimate, row, outcome);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,8 @@
 #include "runtime/walker.h"
 
 namespace scurry {
+
+struct AliveRows;
 
 // After n_trees trees, with the sums s: a row stops if s[spread] - square * s[lane]^2 is at most the limit of the
 // interval between edges that holds s[lane]; without a spread lane, if 0 is.
@@ -52,7 +55,10 @@ class SentinelExit {
   std::size_t n_features() const { return n_features_; }
   std::size_t n_trees() const { return plan_.size(); }
   std::size_t n_probabilities() const { return answers_.n_probabilities(); }
-  std::size_t bytes() const { return walker_.bytes() + values_.bytes() + table_.size() * sizeof(std::int32_t); }
+  std::size_t bytes() const {
+    return walker_.bytes() + values_.bytes() + table_.size() * sizeof(std::int32_t) +
+           (sliced_lanes_ ? sliced_lanes_->bytes() + sliced_sums_->bytes() : 0);
+  }
 
  private:
   // The trees between two sentinels. Payloads are numbers of leaves within a segment.
@@ -60,7 +66,8 @@ class SentinelExit {
     std::size_t first_tree, n_trees;  // places in the plan
     std::size_t first_leaf;           // in value_of_leaf_
     std::size_t first_lane;           // in table_
-    std::size_t width;                // lanes that sentinels ahead read, which come first in a row's sums
+    std::size_t n_lanes;              // that sentinels ahead read, which come first in a row's sums
+    std::size_t width;                // the same, padded for the kernels
   };
   struct Buffers;
 
@@ -71,14 +78,26 @@ class SentinelExit {
   template <class Test>
   void run_block(const RowsView& rows, std::size_t first, std::size_t n, std::size_t few, const Test& test,
                  const SentinelOutcome& outcome) const;
+  // The same if lanes are sliced: rows that stop nowhere are evaluated again, for as long as gathering what their leaves
+  // were would take.
+  template <class Test>
+  void run_sliced(const RowsView& rows, std::size_t first, std::size_t n, const Test& test,
+                  const SentinelOutcome& outcome) const;
+  // Chooses between these two.
+  template <class Test>
+  void run_rows(const RowsView& rows, std::size_t first, std::size_t n, std::size_t few, const Test& test,
+                const SentinelOutcome& outcome) const;
+  // Tests the rows of a block at a sentinel and answers for those that stop. Returns how many these are.
+  template <class Test>
+  std::size_t stop_rows(std::size_t j, const AliveRows& alive, std::size_t first, const Test& test, Buffers& buffers,
+                        const SentinelOutcome& outcome) const;
   void run_row(const RowsView& rows, std::size_t row, const SentinelOutcome& outcome) const;
   bool finish_row(const std::uint32_t* keys, std::size_t j, std::int32_t* sums, std::uint32_t* leaves, std::size_t row,
                   const SentinelOutcome& outcome) const;
   void add(const Segment& segment, const std::uint32_t* payload, std::size_t spacing, std::size_t n,
            std::int32_t* sums) const;
   bool stops(const Sentinel& sentinel, const std::int32_t* sums) const;
-  void record_stop(std::size_t sentinel, const std::int32_t* sums, std::size_t row,
-                   const SentinelOutcome& outcome) const;
+  void record_stop(std::size_t sentinel, std::int32_t sum, std::size_t row, const SentinelOutcome& outcome) const;
   template <class Real>
   void record_estimate(double estimate, std::size_t row, const SentinelOutcome& outcome) const;
   template <class Real>
@@ -88,6 +107,10 @@ class SentinelExit {
   void complete_row_as(const std::uint32_t* leaves, std::size_t row, const SentinelOutcome& outcome) const;
   template <class Real>
   void complete_rows(const Buffers& buffers, std::size_t n, std::size_t first, const SentinelOutcome& outcome) const;
+  template <class Real>
+  void complete_block(const Block& block, const AliveRows& alive, std::size_t first,
+                      const SentinelOutcome& outcome) const;
+  void slice_lanes();
   // The payloads by which values_ knows the leaves of a segment, that of a tree of the plan.
   const std::uint32_t* values_of(std::size_t place) const {
     return value_of_leaf_.data() + segments_[segment_of_tree_[place]].first_leaf;
@@ -109,6 +132,10 @@ class SentinelExit {
   Answers answers_, estimate_answers_;  // of sums over all trees; of scores
   std::vector<Tree> plan_;
   std::vector<std::size_t> place_of_tree_;  // in the plan, by tree of the model
+  // If trees are sliced and 16 bits are enough for lanes: what leaves add, a part for each segment before a sentinel,
+  // and the model's own sums.
+  std::optional<SlicedLanes> sliced_lanes_;
+  std::optional<SlicedSums> sliced_sums_;
 };
 
 }  // namespace scurry

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 namespace scurry {
@@ -20,8 +22,8 @@ constexpr std::uint8_t kZeros = 0, kOnes = 1, kFirstTest = 2, kAny = 0xFF;
 template <class Node>
 class Sliced::Lowering {
  public:
-  Lowering(const std::vector<Node>& nodes, const Trees& trees, const Columns& columns, Sliced& out)
-      : nodes_(nodes), trees_(trees), columns_(columns), out_(out), slice_of_node_(nodes.size()) {}
+  Lowering(std::span<const Node> nodes, const Trees& trees, const Columns& columns, Sliced& out)
+      : nodes_(nodes), trees_(trees), columns_(columns), out_(out) {}
 
   // Returns whether all trees are small enough.
   bool read() {
@@ -48,7 +50,8 @@ class Sliced::Lowering {
 
   bool read(const Tree& tree) {
     if (tree.depth >= kMaxSlicedLeaves) return false;  // what follows would recurse too deeply
-    if (count_leaves(tree.first, kMaxSlicedLeaves) > kMaxSlicedLeaves) return false;
+    if (!count_leaves(tree)) return false;
+    slice_of_node_.resize(n_leaves_.size());
     SlicedTree lowered{};
     lowered.first_test = static_cast<std::uint32_t>(questions.size() - n_set_tests_);
     lowered.first_set_test = static_cast<std::uint32_t>(n_set_tests_);
@@ -93,17 +96,24 @@ class Sliced::Lowering {
     return at;
   }
 
-  // Counts the leaves below a node, but no more than one above `most`.
-  std::size_t count_leaves(std::size_t at, std::size_t most) const {
-    at = below_filler(at);
-    if (is_leaf(at)) return 1;
-    const std::size_t n = count_leaves(child(at, false), most);
-    return n > most ? n : n + count_leaves(child(at, true), most - n);
+  // Counts the leaves below every node of a tree, a leaf below a filler once. Returns whether there are few enough.
+  bool count_leaves(const Tree& tree) {
+    const std::size_t end = tree.index + 1 < trees_.trees().size() ? trees_.trees()[tree.index + 1].first : nodes_.size();
+    n_leaves_.resize(end);
+    for (std::size_t at = end; at-- > tree.first;) {
+      const std::size_t left = at + nodes_[at].left;
+      const std::size_t n = is_leaf(at)      ? 1
+                            : is_filler(at) ? n_leaves_[left]
+                                            : std::size_t{n_leaves_[left]} + n_leaves_[left + 1];
+      if (n > kMaxSlicedLeaves) return false;
+      n_leaves_[at] = static_cast<std::uint8_t>(n);
+    }
+    return true;
   }
 
   // Which child is evaluated first: the larger one, so that few slices wait for the other one.
   bool set_first(std::size_t at) const {
-    return count_leaves(child(at, true), kMaxSlicedLeaves) > count_leaves(child(at, false), kMaxSlicedLeaves);
+    return n_leaves_[child(at, true)] > n_leaves_[child(at, false)];
   }
 
   // Appends the nodes that ask something, in the order in which select() reads their answers.
@@ -156,8 +166,7 @@ class Sliced::Lowering {
       for (std::size_t i = 0; i < kMaxPlanes; ++i) made[i] = i < n_open ? kAny : (low >> i) & 1 ? kOnes : kZeros;
       return made;
     }
-    const std::size_t first = low + count_leaves(child(at, false), kMaxSlicedLeaves);
-    const std::size_t last = high - count_leaves(child(at, true), kMaxSlicedLeaves);
+    const std::size_t first = low + n_leaves_[child(at, false)], last = high - n_leaves_[child(at, true)];
     std::size_t step = kMaxSlicedLeaves;
     while (last / step * step < first) step /= 2;
     const std::size_t middle = last / step * step;
@@ -198,20 +207,20 @@ class Sliced::Lowering {
     return slice;
   }
 
-  const std::vector<Node>& nodes_;
+  std::span<const Node> nodes_;
   const Trees& trees_;
   const Columns& columns_;
   Sliced& out_;
   std::vector<std::uint8_t> free_;
-  std::vector<std::uint8_t> slice_of_node_;
+  std::vector<std::uint8_t> slice_of_node_, n_leaves_;  // by node, of the trees read so far
   std::size_t n_set_tests_ = 0;
   std::uint8_t n_slices_ = 0, first_free_ = 0;
 };
 
 std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns) {
   std::optional<Sliced> found(std::in_place);
-  const auto lower = [&](const auto& nodes) {
-    Lowering lowering(nodes, trees, columns, *found);
+  const auto lower = [&]<class Node>(std::span<const Node> nodes) {
+    Lowering<Node> lowering(nodes, trees, columns, *found);
     if (!lowering.read()) return false;
     found->ranks_ = RankedColumns::make(lowering.questions, trees.category_bits(),
                                         std::min(kMaxColumns, kMaxColumnsPerTree * trees.trees().size()),
@@ -264,7 +273,7 @@ void append_leaves(const std::uint32_t* payloads, ValueOf value_of, AlignedVecto
 }  // namespace
 
 std::optional<SlicedSums> SlicedSums::make(const Sliced& sliced, const std::vector<Tree>& trees,
-                                           const NodeValues& values) {
+                                           const NodeValues& values, const ValueOf& value_of) {
   if (values.are_vectors()) return std::nullopt;
   std::optional<SlicedSums> made{SlicedSums()};
   for (std::size_t output = 0; output < values.n_outputs(); ++output) {
@@ -273,9 +282,11 @@ std::optional<SlicedSums> SlicedSums::make(const Sliced& sliced, const std::vect
       if (static_cast<std::size_t>(std::max(trees[t].output, 0)) != output) continue;
       made->trees_.push_back(sliced.trees()[t]);
       if (values.in_float32()) {
-        append_leaves(sliced.payloads(t), [](auto payload) { return std::bit_cast<float>(payload); }, made->floats_);
+        append_leaves(
+            sliced.payloads(t), [&](auto payload) { return std::bit_cast<float>(value_of(t, payload)); }, made->floats_);
       } else {
-        append_leaves(sliced.payloads(t), [&](auto payload) { return *values.at(payload); }, made->doubles_);
+        append_leaves(
+            sliced.payloads(t), [&](auto payload) { return *values.at(value_of(t, payload)); }, made->doubles_);
       }
     }
     made->n_trees_.push_back(made->trees_.size() - n_before);
@@ -302,5 +313,41 @@ void SlicedSums::add(const Sliced& sliced, const Block& block, Real* sums) const
 
 template void SlicedSums::add(const Sliced&, const Block&, float*) const;
 template void SlicedSums::add(const Sliced&, const Block&, double*) const;
+
+bool SlicedLanes::append(const Sliced& sliced, std::span<const Tree> trees, std::size_t n_lanes,
+                         const LaneOf& lane_of) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int16_t>::max();
+  const bool by_leaf = kernels().sliced_lanes.by_leaf;
+  const std::size_t width = by_leaf ? (n_lanes + kLaneGroup - 1) / kLaneGroup * kLaneGroup : n_lanes;
+  parts_.push_back({trees_.size(), trees.size(), n_lanes, values_.size()});
+  std::vector<std::int64_t> largest(n_lanes);  // what kLaneTrees trees may add up to
+  for (std::size_t t = 0; t < trees.size(); ++t) {
+    if (t % kLaneTrees == 0) std::fill(largest.begin(), largest.end(), 0);
+    const std::uint32_t* payloads = sliced.payloads(trees[t].index);
+    trees_.push_back(sliced.trees()[trees[t].index]);
+    const std::size_t first = values_.size();
+    values_.resize(first + width * kMaxSlicedLeaves);
+    for (std::size_t lane = 0; lane < n_lanes; ++lane) {
+      std::int64_t largest_of_tree = 0;
+      for (std::size_t leaf = 0; leaf < kMaxSlicedLeaves; ++leaf) {
+        const std::int32_t value = lane_of(payloads[leaf], lane);
+        largest_of_tree = std::max(largest_of_tree, std::abs(std::int64_t{value}));
+        if (largest_of_tree > kMost) return false;
+        values_[first + (by_leaf ? leaf * width + lane : lane * kMaxSlicedLeaves + leaf)] =
+            static_cast<std::int16_t>(value);
+      }
+      largest[lane] += largest_of_tree;
+      if (largest[lane] > kMost) return false;
+    }
+  }
+  return true;
+}
+
+void SlicedLanes::add(std::size_t part, const Sliced& sliced, const Block& block, std::int32_t* sums,
+                      std::size_t apart) const {
+  const Part& of = parts_[part];
+  kernels().sliced_lanes.add({trees_.data() + of.first_tree, of.n_trees}, sliced.program(), block.ranks, block.n,
+                             values_.data() + of.first_value, of.n_lanes, sums, apart);
+}
 
 }  // namespace scurry

@@ -17,7 +17,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "kernels/kernels.h"
@@ -63,8 +65,10 @@ class Sliced {
 // What the leaves of sliced trees add, laid out so that finding the leaves and adding them is one loop.
 class SlicedSums {
  public:
-  // Nothing if leaves are vectors.
-  static std::optional<SlicedSums> make(const Sliced& sliced, const std::vector<Tree>& trees, const NodeValues& values);
+  // Nothing if leaves are vectors. Payloads of a tree become those of `values` by value_of(tree, payload).
+  using ValueOf = std::function<std::uint32_t(std::size_t tree, std::uint32_t payload)>;
+  static std::optional<SlicedSums> make(const Sliced& sliced, const std::vector<Tree>& trees, const NodeValues& values,
+                                        const ValueOf& value_of = [](std::size_t, auto payload) { return payload; });
 
   // Adds what all trees say about the rows of a block to sums [output][block.n], in the order of the trees.
   template <class Real>
@@ -78,6 +82,29 @@ class SlicedSums {
   std::vector<std::size_t> n_trees_;  // of each output
   AlignedVector<float> floats_;       // [tree][leaf], or the same bits as words, see SlicedKernels
   AlignedVector<double> doubles_;
+};
+
+// What the leaves of sliced trees add to a few sums of integers, if 16 bits are enough. Trees come in parts, which add to
+// more or fewer of the sums.
+class SlicedLanes {
+ public:
+  // What the leaf with a payload adds to a sum.
+  using LaneOf = std::function<std::int32_t(std::uint32_t payload, std::size_t lane)>;
+  // Appends a part: trees that add to the first n_lanes sums. Returns whether 16 bits are enough.
+  bool append(const Sliced& sliced, std::span<const Tree> trees, std::size_t n_lanes, const LaneOf& lane_of);
+
+  // Adds what the trees of a part say about the rows of a block to sums [lane][apart].
+  void add(std::size_t part, const Sliced& sliced, const Block& block, std::int32_t* sums, std::size_t apart) const;
+  std::size_t bytes() const { return values_.size() * sizeof(std::int16_t) + trees_.size() * sizeof(SlicedTree); }
+
+ private:
+  struct Part {
+    std::size_t first_tree, n_trees, n_lanes, first_value;
+  };
+
+  std::vector<SlicedTree> trees_;
+  std::vector<Part> parts_;
+  AlignedVector<std::int16_t> values_;  // see SlicedLaneKernels
 };
 
 }  // namespace scurry

@@ -35,7 +35,7 @@ void TopRanks::test(const AliveRows& alive, std::size_t lane, double limit, cons
   for (std::size_t at = 0; at < alive.n; ++at) {
     if (!is_in(at)) continue;
     const std::uint32_t q = query_of_[alive.ids[at]];
-    sums_[offset_[q] + n_sums_[q]++] = alive.sums[at * alive.width + lane];
+    sums_[offset_[q] + n_sums_[q]++] = alive.sum(at, lane);
   }
   for (std::size_t q = 0; q < n_queries; ++q) {
     if (n_sums_[q] <= n_open_[q]) continue;
@@ -50,7 +50,7 @@ void TopRanks::test(const AliveRows& alive, std::size_t lane, double limit, cons
   for (std::size_t at = 0; at < alive.n; ++at) {
     if (!is_in(at)) continue;
     const std::uint32_t id = alive.ids[at], q = query_of_[id];
-    const std::int64_t sum = alive.sums[at * alive.width + lane];
+    const std::int64_t sum = alive.sum(at, lane);
     Side side = Side::kStayed;
     if (n_sums_[q] <= n_open_[q]) {
       if (top_.as_set) side = Side::kIn;

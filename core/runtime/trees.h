@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "runtime/columns.h"
+#include "runtime/engine_parts.h"
 #include "runtime/forest_view.h"
 
 namespace scurry {
@@ -47,13 +49,25 @@ struct Leaves {
   bool keep_origins = false;                   // Trees::take_origins() will be called
 };
 
+// Which payloads leaves may have: those whose bits below `mask` are less than `n`.
+struct PayloadRange {
+  std::uint32_t mask, n;
+};
+
 class Trees {
  public:
   Trees(const ForestView& forest, const Columns& columns, Leaves leaves);
+  // Nodes stay where they lie. Every one is checked: a walk meets none that is not there.
+  Trees(const ForestView& forest, const Columns& columns, const EngineParts& parts, PayloadRange payloads);
+  Trees(const Trees&) = delete;  // narrow_ and wide_ may be views of own_narrow_ and own_wide_
+  Trees(Trees&&) = default;
+  Trees& operator=(Trees&&) = default;
+
+  void store(StoredEngine& out) const;
 
   bool is_wide() const { return !wide_.empty(); }
-  const std::vector<NarrowNode>& narrow() const { return narrow_; }
-  const std::vector<WideNode>& wide() const { return wide_; }
+  std::span<const NarrowNode> narrow() const { return narrow_; }
+  std::span<const WideNode> wide() const { return wide_; }
   const std::vector<Tree>& trees() const { return trees_; }
   const std::vector<CategoryTest>& category_tests() const { return category_tests_; }
   const std::vector<std::uint32_t>& category_bits() const { return category_bits_; }
@@ -68,9 +82,14 @@ class Trees {
  private:
   template <class Node>
   void lower(const ForestView& forest, const Columns& columns, const Leaves& leaves, std::vector<Node>& nodes);
+  template <class Node>
+  void read(const ForestView& forest, const Columns& columns, std::span<const std::uint32_t> trees,
+            std::span<const Node> nodes, PayloadRange payloads);
 
-  std::vector<NarrowNode> narrow_;
-  std::vector<WideNode> wide_;
+  std::vector<NarrowNode> own_narrow_;
+  std::vector<WideNode> own_wide_;
+  std::span<const NarrowNode> narrow_;  // own ones, or those of a file
+  std::span<const WideNode> wide_;
   std::vector<Tree> trees_;
   std::vector<CategoryTest> category_tests_;
   std::vector<std::uint32_t> category_bits_, marks_;

@@ -33,7 +33,7 @@ std::size_t second_cache() {
 }
 
 template <class Node>
-Walk<Node> walk_of(const std::vector<Node>& nodes, const Trees& trees, const Columns& columns) {
+Walk<Node> walk_of(std::span<const Node> nodes, const Trees& trees, const Columns& columns) {
   return {nodes.data(),
           trees.category_tests().data(),
           trees.category_bits().data(),
@@ -62,9 +62,23 @@ Walker::Walker(const ForestView& forest, Leaves leaves)
     columns_ = Columns(forest, Sets::kColumns);
     if (!columns_.has_categories()) trees_ = Trees(forest, columns_, std::move(leaves));
   }
+  begin_walks();
+  columns_.forget_nodes();
+}
+
+Walker::Walker(const ForestView& forest, const EngineParts& parts, PayloadRange payloads)
+    : columns_(forest, parts), trees_(forest, columns_, parts, payloads) {
+  begin_walks();
+}
+
+void Walker::begin_walks() {
   narrow_ = walk_of(trees_.narrow(), trees_, columns_);
   wide_ = walk_of(trees_.wide(), trees_, columns_);
-  columns_.forget_nodes();
+}
+
+void Walker::store(StoredEngine& out) const {
+  columns_.store(out);
+  trees_.store(out);
 }
 
 void Walker::reserve(std::size_t n, Scratch& scratch) const {

@@ -30,8 +30,12 @@ struct Scratch {
 class Walker {
  public:
   Walker(const ForestView& forest, Leaves leaves);
+  // Of trees that are walked; of those, store() writes the parts.
+  Walker(const ForestView& forest, const EngineParts& parts, PayloadRange payloads);
   Walker(const Walker&) = delete;  // narrow_ and wide_ point into trees_
   Walker(Walker&&) = default;
+
+  void store(StoredEngine& out) const;
 
   const Columns& columns() const { return columns_; }
   const std::vector<Tree>& trees() const { return trees_.trees(); }
@@ -91,6 +95,7 @@ class Walker {
   void for_each_block(std::size_t n_rows, std::size_t n_threads, std::size_t row_bytes, Work work) const;
 
  private:
+  void begin_walks();
   std::size_t block_rows(std::size_t row_bytes) const;
   // What the ranks of rows are made by, if trees are evaluated with ranks.
   const RankedColumns* ranked() const {

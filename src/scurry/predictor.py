@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import RandomState, check_count, check_instance
+from scurry.checks import RandomState, check_count, check_flag, check_instance
 from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, RowCall, as_rows, in_blocks, thread_count
@@ -536,14 +536,19 @@ class Predictor:
         """Return what the plan promises and what was measured when it was made; print it."""
         return Summary(self.forest, self.plan)
 
-    def save(self, path: str | PathLike[str]) -> None:
+    def save(self, path: str | PathLike[str], *, engine: bool = False) -> None:
         """Write forest and plan to a ``.scurry`` file that executes nothing when loaded.
 
         Parameters
         ----------
         path : str or path
+        engine : bool, default False
+            Whether the forest's native engine is written too, see `Forest.save`.
         """
-        write_container(path, "predictor", *self.forest.with_front(*self.to_packed_parts()))
+        parts = self.forest.to_packed_parts()
+        if check_flag("engine", engine):
+            parts = self.forest.with_engine(*parts)
+        write_container(path, "predictor", *self.forest.with_front(*self._with_plan(*parts)))
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a header for JSON and arrays, of the forest and of the plan."""

@@ -1,5 +1,6 @@
 """Sentinel plans against a plain replay of their definition, for any batch, order of rows and number of threads."""
 
+import dataclasses
 import pickle
 
 import numpy as np
@@ -132,6 +133,19 @@ def test_batches_threads_and_single_rows_agree(kind):
         part = predictor.run(X[some].astype(np.float64, order="F"))
         for name in ("labels", "trees", "scores", "reason_codes"):
             np.testing.assert_array_equal(getattr(part, name), getattr(run, name)[some])
+
+
+@pytest.mark.parametrize("most", [1000, 2047, 2048, 40_000, 3_000_000])
+def test_lanes_of_more_than_16_bits_answer_alike(most):
+    """Trees between sentinels are added up in 16 bits, sixteen at a time, where that is enough."""
+    rng = np.random.default_rng(5)
+    forest, order = forest_of("boosted regressor", 4, 5), rng.permutation(30).astype(np.int32)
+    X = rng.normal(size=(300, 6))
+    rule = random_rule(rng, forest, order, X, n_sentinels=2, n_lanes=4, share=0.3, most=most)
+    lanes = rule.lanes.copy()
+    lanes[::7] = most  # the largest sums that there can be
+    predictor = Predictor(forest, Plan(order=order, stop=dataclasses.replace(rule, lanes=lanes)))
+    check(predictor, X)
 
 
 def test_two_lanes_and_a_sentinel_after_every_tree():

@@ -152,7 +152,7 @@ def _list_facts(forest: Forest) -> dict[str, Any]:
         "comparison": forest.comparison,
         "input_dtype": forest.input_dtype,
         "array_bytes": forest.n_bytes,
-        "engine_bytes": forest.engine.node_bytes + forest.engine.leaf_bytes,
+        "engine_bytes": forest.engine.node_bytes + forest.engine.leaf_bytes + forest.engine.column_bytes,
         "digest": forest.digest,
     }
 

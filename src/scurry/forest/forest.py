@@ -18,6 +18,7 @@ from scurry.checks import check_flag
 from scurry.errors import InputError
 from scurry.forest.combinations import Combinations
 from scurry.forest.cuts import cut_trees
+from scurry.forest.files.lowered import pack_lowered
 from scurry.forest.files.packed import Packed
 from scurry.forest.files.storage import container_bytes, container_of, write_container
 from scurry.forest.files.stored import StoredForest
@@ -252,13 +253,30 @@ class Forest(StoredForest):
 
     @cached_property
     def engine(self) -> _core.Engine:
-        """The native predictor of labels, probabilities and scores, built at its first use."""
+        """The native predictor of labels, probabilities and scores: that of the file, or built at its first use."""
+        engine = self._stored_engine() or self._lower()
+        if (packed := self.__dict__.get("_packed")) is not None:
+            packed.rest()
+        return engine
+
+    def _lower(self) -> _core.Engine:
         whole = _core.Engine(self._lowered_from, classes=self.engine_labels, leaf_ids=False)
         cut = cut_trees(self) if whole.loop == "walked" else None
         if cut is None:
             return whole
         parts = _core.Engine(self.replace(**cut).arrays, classes=self.engine_labels, leaf_ids=False)
         return parts if parts.loop == "sliced" else whole
+
+    def _stored_engine(self) -> _core.Engine | None:
+        packed: Packed | None = self.__dict__.get("_packed")
+        parts = None if packed is None else packed.lowered(self._header_of_core)
+        if packed is None or parts is None:
+            return None
+        forest = _core.ForestArrays(packed.no_entries(), self._header_of_core, packed.native)
+        try:
+            return _core.MappedEngine(forest, classes=self.engine_labels, parts=parts)
+        except ValueError:
+            return None  # what is not sound is not used
 
     @property
     def _lowered_from(self) -> _core.ForestArrays:
@@ -516,7 +534,7 @@ class Forest(StoredForest):
             own["integer_dtype"] = self.integer_dtype
         return type(self)(**own | fields)
 
-    def save(self, path: str | PathLike[str], *, inner_values: bool = True) -> None:
+    def save(self, path: str | PathLike[str], *, inner_values: bool = True, engine: bool = False) -> None:
         """Write the forest to a packed ``.scurry`` file that executes nothing when loaded.
 
         A front is stored by skops; a file with types that skops does not trust is loaded by
@@ -530,9 +548,23 @@ class Forest(StoredForest):
             `scurry.compress` read them. With False, inner nodes have the mean of their leaves, and covers are not
             known, which takes no bytes: it halves the file of a boosted model. Random forests whose file has counts of
             training rows keep everything, because it takes no bytes either.
+        engine : bool, default False
+            Whether the native engine is written too, about 8 bytes for each node. It is then not made when the file is
+            loaded, and processes that load the file share one copy of it. Boosted models of small trees, and forests
+            that hold others, are written without: theirs is made when they are loaded.
         """
         kept = self if check_flag("inner_values", inner_values) else self._with_means_of_leaves()
-        write_container(path, "forest", *self.with_front(*kept.to_packed_parts()))
+        parts = self.with_engine(*kept.to_packed_parts()) if check_flag("engine", engine) else kept.to_packed_parts()
+        write_container(path, "forest", *self.with_front(*parts))
+
+    def with_engine(
+        self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]
+    ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the packed parts of the forest with the native engine, where that can be stored."""
+        has_members = self.wrapper is not None and len(self.wrapper.members) > 0
+        if header.get("layout") != "packed" or has_members or not self.engine.can_store:
+            return header, arrays
+        return pack_lowered(self.engine, self._header_of_core, header, arrays)
 
     def _with_means_of_leaves(self) -> Self:
         if self.to_packed_parts()[0].get("packed", {}).get("cover") == "counts":

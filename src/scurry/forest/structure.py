@@ -353,7 +353,11 @@ class Expanded:
 
     def __get__(self, forest: Any, _: object = None) -> Any:
         """Return the array; once it is there, Python finds it in the forest itself and does not ask here."""
-        return self if forest is None else forest.expand()[self._name]
+        if forest is None:
+            return self
+        arrays = forest.expand()
+        # Another thread may have released them meanwhile.
+        return arrays[self._name] if self._name in arrays else forest.__dict__["_packed"].expand()[self._name]
 
 
 def check_header(forest: ForestFields) -> None:

@@ -47,7 +47,7 @@ class StepRule(StopRule):
 
 def readout_weights(forest: Forest, readout: str) -> NDArray[np.float64]:
     """Return how many times each node counts in a read-out, shape (n_nodes,); empty if all count once."""
-    if readout == "plain":
+    if check_choice("readout", readout, READOUTS) == "plain":
         return np.empty(0)
     height = np.repeat(forest.tree_depth, np.diff(forest.tree_offset)) + 1
     return np.where(forest.is_leaf, 1.0, ((forest.node_depth + 1) / height) ** 2)

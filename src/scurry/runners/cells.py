@@ -120,9 +120,11 @@ class CellRunner:
     @cached_property
     def _native(self) -> _core.CellExit:
         _, _, order, lower, upper, first_open = self.plans
-        return _core.CellExit(
+        lowered = _core.CellExit(
             self._arrays, increments=self._increments, order=order, lower=lower, upper=upper, first_open=first_open
         )
+        self.forest.release()
+        return lowered
 
     @property
     def n_bytes(self) -> int:

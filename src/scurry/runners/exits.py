@@ -84,7 +84,7 @@ class ExitRunner:
     def _lower(
         self, increments: NDArray[np.int32], lower: NDArray[np.int32], upper: NDArray[np.int32]
     ) -> _core.EarlyExit:
-        return _core.EarlyExit(
+        lowered = _core.EarlyExit(
             self.forest.arrays,
             order=self.order,
             increments=increments,
@@ -97,6 +97,8 @@ class ExitRunner:
             seed=self.rule.seed,
             shuffle_rows=self.rule.shuffles_rows,
         )
+        self.forest.release()
+        return lowered
 
     @cached_property
     def _native(self) -> _core.EarlyExit:
@@ -259,6 +261,7 @@ class LeaderRunner:
         self._tolerance = -1 if rule.kind == "votes" else decision_slack(forest, rule.step)  # as in ExitRunner
         self.scale = ScoreScale.of_classes(forest, rule)
         self._score_map = score_map
+        forest.release()
 
     @cached_property
     def _map(self) -> _core.ScoreMap:

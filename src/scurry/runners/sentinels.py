@@ -160,7 +160,7 @@ def _(rule: TopKRule, forest: Forest, plan: Plan) -> TopKRunner:
 
 
 def _lower(forest: Forest, order: NDArray[np.int32], rule: SentinelRule | TopKRule, **tests: Any) -> _core.SentinelExit:
-    return _core.SentinelExit(
+    lowered = _core.SentinelExit(
         forest.arrays,
         classes=forest.engine_labels,
         order=order,
@@ -172,6 +172,8 @@ def _lower(forest: Forest, order: NDArray[np.int32], rule: SentinelRule | TopKRu
         limits=rule.limits,
         **tests,
     )
+    forest.release()
+    return lowered
 
 
 def _sort_by_query(groups: Any, n_rows: int) -> tuple[NDArray[np.intp] | None, NDArray[np.int64]]:

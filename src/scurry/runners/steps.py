@@ -49,6 +49,7 @@ class StepRunner:
         self._native = _core.Anytime(
             forest.arrays, classes=forest.engine_labels, steps=steps, weights=rule.node_weights(forest)
         )
+        forest.release()
         is_first = np.zeros(len(steps), np.int32)
         is_first[np.unique(steps, return_index=True)[1]] = 1
         self._trees_after = np.concatenate([np.zeros(1, np.int32), is_first.cumsum(dtype=np.int32)])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scurry.stopping.sentinels.lanes import NO_LANE, SentinelFit, prefix_lanes, sum_unit
+from scurry.stopping.sentinels.lanes import NO_LANE, SentinelFit, prefix_lanes, spread_unit
 from scurry.stopping.sentinels.prefix import fit_prefix
 from support.stumps import rows_of, stumps
 
@@ -32,25 +32,41 @@ def test_sums_of_integers_are_the_estimates_up_to_their_unit(fitted):
     assert np.log2(unit) == np.rint(np.log2(unit))
     assert np.array_equal(np.rint(lanes.offset / unit), lanes.offset / unit)
     spread = np.zeros(len(rows.target))
-    spread_unit = sum_unit(leaves, fit.spread)
+    unit_of_spread = spread_unit(leaves, fit)
     for at, ((total, found), estimate) in enumerate(
         zip(lanes.sums(nodes_of(leaves, rows)), fit.estimates(leaves, rows.leaves), strict=True)
     ):
         n = fit.sentinels[at]
         assert np.abs(lanes.estimate(at, total) - estimate).max() <= unit * (n + 1) / 2
         spread = sum(fit.spread[leaves.offset[tree] + rows.leaves[tree].astype(np.int64)] for tree in fit.order[:n])
-        assert np.abs(found * spread_unit - spread).max() <= spread_unit * n / 2
+        assert np.abs(found * unit_of_spread - spread).max() <= unit_of_spread * n / 2
 
 
-def test_trees_after_a_sentinel_add_nothing_to_its_lane_and_sums_fit_32_bits(fitted):
+def largest_sum(leaves, lanes):
+    return np.maximum.reduceat(np.abs(lanes[leaves.node].astype(np.int64)).max(axis=1), leaves.offset[:-1]).sum()
+
+
+def test_sums_over_a_few_trees_fit_16_bits_where_rounding_does_not_matter(fitted):
+    leaves, fit, _ = fitted
+    coarse = prefix_lanes(leaves, fit, with_spread=True)
+    assert largest_sum(leaves, coarse.lanes[:, :3]) > 2**13
+    for first, last in ((0, 1), (1, 3), (3, 5)):
+        of_trees = np.isin(np.repeat(np.arange(leaves.n_trees), np.diff(leaves.offset)), fit.order[first:last])
+        only = np.zeros_like(coarse.lanes)
+        only[leaves.node[of_trees]] = coarse.lanes[leaves.node[of_trees]]
+        assert largest_sum(leaves, only) < 2**15
+    precise = prefix_lanes(leaves, replace(fit, sigma=fit.sigma * 1e-6), with_spread=True)
+    assert precise.scale[0] < coarse.scale[0]
+    assert 2**28 < largest_sum(leaves, precise.lanes) < 2**31 - 1
+
+
+def test_trees_after_a_sentinel_add_nothing_to_its_lane(fitted):
     leaves, fit, _ = fitted
     lanes = prefix_lanes(leaves, fit, with_spread=True)
     tree_of = np.repeat(np.arange(leaves.n_trees), np.diff(leaves.offset))
     for at, n in enumerate(fit.sentinels):
         later = np.isin(tree_of, fit.order[n:])
         assert not lanes.lanes[leaves.node[later], at].any()
-    most = np.maximum.reduceat(np.abs(lanes.lanes[leaves.node].astype(np.int64)).max(axis=1), leaves.offset[:-1])
-    assert 2**28 < most.sum() < 2**31 - 1
 
 
 def test_rows_stop_at_the_first_sentinel_whose_limit_holds_their_spread(fitted):

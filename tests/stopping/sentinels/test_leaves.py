@@ -1,5 +1,7 @@
 """Leaves of trees as arrays."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestRegressor
@@ -51,14 +53,17 @@ def test_smoothing_is_that_of_a_recursion(forest):
             counts[node] += 1
     found = leaves.smooth(totals[leaves.node], counts[leaves.node], 8.0)
 
-    def below(node, of):
+    @cache
+    def below(node):
         if forest.left[node] < 0:
-            return of[node]
-        return below(forest.left[node], of) + below(forest.right[node], of)
+            return np.array([totals[node], counts[node]])
+        return below(forest.left[node]) + below(forest.right[node])
 
+    @cache
     def mean(node):
+        total, count = below(node)
         if forest.parent[node] < 0:
-            return below(node, totals) / below(node, counts)
-        return (below(node, totals) + 8.0 * mean(forest.parent[node])) / (below(node, counts) + 8.0)
+            return total / count
+        return (total + 8.0 * mean(forest.parent[node])) / (count + 8.0)
 
     assert np.allclose(found, [mean(node) for node in leaves.node], rtol=1e-12)

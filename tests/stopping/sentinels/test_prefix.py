@@ -11,7 +11,13 @@ import scurry
 from scurry import _core
 from scurry.errors import InputError
 from scurry.stopping.sentinels.leaves import Leaves, RowLeaves
-from scurry.stopping.sentinels.prefix import even_sentinels, fit_prefix, geometric_sentinels, order_trees
+from scurry.stopping.sentinels.prefix import (
+    even_sentinels,
+    fit_prefix,
+    geometric_sentinels,
+    order_trees,
+    placed_sentinels,
+)
 from support.stumps import rows_of, stumps
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "promises"
@@ -208,3 +214,23 @@ def test_no_rows_and_impossible_leaves_are_refused(boosted):
         _core.refit_leaves(*good, ridge=2.0, trees=np.array([60]), n_sweeps=1, rate=0.1, progress=None)
     with pytest.raises(ValueError, match="ridge"):
         _core.greedy_order(*good, **(options | {"ridge": 0.0}))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sentinels_are_placed_where_rows_stop(seed):
+    rng = np.random.default_rng(seed)
+    before = even_sentinels(300)
+    first, last = sorted(rng.choice(len(before), 2, replace=False))
+    stops = np.zeros(len(before) + 1, np.int64)
+    stops[first : last + 1] = rng.integers(100, 1000, last + 1 - first)
+    placed = placed_sentinels(before, stops)
+    assert (np.diff(placed) > 0).all()
+    assert placed[0] > (before[first - 1] if first else 0)
+    assert before[last] in placed  # no row has to evaluate more than before
+    assert set(placed[placed > before[last]]) == set(before[last + 1 : last + 3])
+    assert len(placed) <= 11
+
+
+def test_sentinels_stay_where_no_row_stops():
+    before = even_sentinels(50)
+    assert np.array_equal(placed_sentinels(before, np.append(np.zeros(len(before), int), 70)), before)

@@ -86,6 +86,7 @@ def test_fewer_answers_than_all_and_the_promise_kept():
     assert promise.n_rows == 1500
 
 
+@pytest.mark.slow
 def test_certificates_break_no_more_often_than_allowed():
     # A known pool: the truth is the loss over all of its questions.
     rng = np.random.default_rng(3)

@@ -110,18 +110,18 @@ def test_other_rows_may_choose():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("alpha", "n_rows"), [(0.02, 400), (0.005, 2000)])
+@pytest.mark.parametrize(("alpha", "n_rows"), [(0.02, 400), (0.02, 700), (0.005, 2000)])
 def test_the_promise_holds_for_the_order_chosen_in_many_settings(alpha, n_rows):
-    check_the_promise_for_the_order_chosen(alpha, n_rows)
+    check_the_promise_for_the_order_chosen(alpha, n_rows, 200)
 
 
 def test_the_promise_holds_for_the_order_chosen():
-    check_the_promise_for_the_order_chosen(0.02, 700)
+    check_the_promise_for_the_order_chosen(0.02, 700, 50)
 
 
-def check_the_promise_for_the_order_chosen(alpha, n_rows):
+def check_the_promise_for_the_order_chosen(alpha, n_rows, n_repeats):
     """Over draws of rows. A rule certified on average over orders, run in one drawn, fails too often."""
-    n_repeats, failures, failures_of_average = 200, 0, 0
+    failures = failures_of_average = 0
     new = opinionated_votes(np.random.default_rng(10**6), 15_000)
     for seed in range(n_repeats):
         rng = np.random.default_rng(seed)

@@ -6,6 +6,7 @@ from the order of nodes, and values and covers of inner nodes from their leaves,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.errors import FormatError
+from scurry.forest.files.lowered import read_lowered
 from scurry.forest.files.storage import Container
 from scurry.forest.files.values import Cover, Shape, Take, Values, id_bits
 from scurry.forest.structure import MISSING_NONE, NODE_ARRAYS, ForestFields
@@ -153,8 +155,9 @@ class Packed:
             "category_offset": take("category_offset", "<i8") if has_sets else _fixed(np.zeros(1, "<i8")),
             "category_bits": take("category_bits", "<u4") if has_sets else _fixed(np.zeros(0, "<u4")),
         }
+        self._container = container
         self._take, self._n_features, self._n_splits = take, n_features, n_splits
-        self._read_splits()  # to check them: kept, they would take more memory than all nodes
+        self._read_splits(check_only=True)  # kept, they would take more memory than all nodes
         self.leaves = self._read_constants(take, "leaf", self.n_nodes - self.n_inner, _OF_LEAVES)
         self.cover = Cover(about.get("cover"), take, self.n_inner, self.n_nodes - self.n_inner)
         self.values = Values(about.get("values"), take, table, self.n_inner, self.cover)
@@ -188,7 +191,8 @@ class Packed:
             raise FormatError("missing must be 0 (NaN), 1 (NaN and zero) or 2 (nothing)")
         return found
 
-    def _read_splits(self) -> Arrays:
+    def _read_splits(self, check_only: bool = False) -> Arrays:
+        """Return the table of splits, or only what varies little if it is only to be checked."""
         take, n_features, n_splits = self._take, self._n_features, self._n_splits
         used, counts = take("feature_used", "<u4"), self.arrays["feature_splits"]
         first = take("first_threshold", "<f8")
@@ -198,16 +202,18 @@ class Packed:
             raise FormatError(f"features must be in 0..{n_features - 1}, got {used[-1]}")
         blocks = [take(f"threshold_{name}", "|u1") for name in ("shift", "width", "delta")]
         try:
-            threshold = _core.unpack_thresholds(first, counts, *blocks)
+            if check_only:
+                _core.check_thresholds(first, counts, *blocks)
+            threshold = np.zeros(0) if check_only else _core.unpack_thresholds(first, counts, *blocks)
         except ValueError as error:
             raise FormatError(str(error)) from error
-        if np.isnan(threshold).any():
-            raise FormatError("a threshold is NaN")
         found = self._read_constants(take, "split", n_splits, _OF_SPLITS)
         n_sets = len(self.fixed["category_offset"]) - 1
         sets = found["category_set"]
         if n_splits and (sets.min() < -1 or sets.max() >= n_sets):
             raise FormatError(f"category_set must be -1 or name one of the {n_sets} sets")
+        if check_only:
+            return found
         return found | {"feature": np.repeat(used.astype(np.int32), counts), "threshold": threshold}
 
     @property
@@ -227,6 +233,19 @@ class Packed:
             column[n_leaves:] = splits[name]
             found[name] = column
         return found | self.fixed
+
+    def lowered(self, fields: Mapping[str, Any]) -> Arrays | None:
+        """Return the parts of the engine in the file, if it has one that was made of this forest."""
+        return read_lowered(self._container, fields, self.arrays)
+
+    def rest(self) -> None:
+        """Let go of what of the file is in memory: predictions do not read it, once the engine is there."""
+        self._container.rest(self.arrays)
+
+    def no_entries(self) -> Arrays:
+        """Return the arrays of `entries` without any splits and leaves, for an engine that is lowered already."""
+        empty: Arrays = {name: np.zeros(0, NODE_ARRAYS[name]) for name in ("left", "right", *_OF_LEAVES)}
+        return empty | {"value": np.zeros((0, self.n_columns))} | self.fixed
 
     def expand(self) -> Arrays:
         """Return the arrays of all nodes as `Forest` has them, and their depths as ``_node_depth``."""

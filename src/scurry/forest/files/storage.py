@@ -18,7 +18,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -67,10 +67,17 @@ class Container:
     """An opened ``.scurry`` file: its kind, its header and its arrays."""
 
     def __init__(
-        self, path: str, n_bytes: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]
+        self,
+        path: str,
+        n_bytes: int,
+        kind: str,
+        header: dict[str, Any],
+        arrays: dict[str, NDArray[Any]],
+        checksums: dict[str, int],
+        mapping: mmap.mmap | None = None,
     ) -> None:
         self.path, self.kind, self.header, self._arrays = path, kind, header, arrays
-        self.n_bytes = n_bytes
+        self.n_bytes, self._checksums, self._mapping = n_bytes, checksums, mapping
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
@@ -104,6 +111,22 @@ class Container:
         if array is None or array.dtype.str not in dtypes or array.ndim != ndim:
             raise FormatError(f"array {name!r} is missing, or not of type {' or '.join(dtypes)} and {ndim} dimensions")
         return array
+
+    def checksum(self, name: str) -> int:
+        """Return the CRC-32 of the member of an array, which was checked."""
+        return self._checksums[name]
+
+    def rest(self, names: Iterable[str]) -> None:
+        """Let go of memory in which these arrays of a mapped file lie. Whoever reads them again reads them anew."""
+        if self._mapping is None or not hasattr(mmap, "MADV_DONTNEED"):
+            return
+        start = np.frombuffer(self._mapping, np.uint8).ctypes.data
+        for name in names:
+            array = self._arrays[name]
+            first = -((start - array.ctypes.data) // mmap.PAGESIZE) * mmap.PAGESIZE
+            last = (array.ctypes.data - start + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+            if 0 <= first < last <= len(self._mapping):  # else it is smaller than a page, or a copy
+                self._mapping.madvise(mmap.MADV_DONTNEED, first, last - first)
 
     def field(self, name: str, kind: type | UnionType) -> Any:
         """Return the header's entry `name`, which must be a `kind`."""
@@ -179,6 +202,13 @@ def _write_member(archive: zipfile.ZipFile, name: str, content: bytes | memoryvi
     archive.writestr(member, content)
 
 
+def checksum(array: NDArray[Any]) -> int:
+    """Return the CRC-32 that the member of an array has in a file."""
+    start, content = io.BytesIO(), np.ascontiguousarray(array)
+    npy.write_array_header_1_0(start, npy.header_data_from_array_1_0(content))
+    return zlib.crc32(content.view(np.uint8).data, zlib.crc32(start.getvalue()))
+
+
 def digest(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
     """Return the SHA-256 of a header and arrays, as hex."""
     sha = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
@@ -228,7 +258,8 @@ def _open(name: str, data: bytes | mmap.mmap) -> Container:
         # Arrays keep what they need of a mapped file alive; it is closed with the last of them.
         stream: Any = io.BytesIO(data) if isinstance(data, bytes) else data
         with zipfile.ZipFile(stream) as archive:
-            return Container(name, len(data), *_read(archive, memoryview(data)))
+            mapping = None if isinstance(data, bytes) else data
+            return Container(name, len(data), *_read(archive, memoryview(data)), mapping)
     except FormatError as error:
         raise FormatError(f"{name}: {error}") from error
     # What zipfile and json are known to raise on broken input: a fuzzer found most of them.
@@ -248,7 +279,9 @@ def _open(name: str, data: bytes | mmap.mmap) -> Container:
         raise FormatError(f"{name} uses a zip feature .scurry files never have: {error}") from error
 
 
-def _read(archive: zipfile.ZipFile, data: memoryview) -> tuple[str, dict[str, Any], dict[str, NDArray[Any]]]:
+def _read(
+    archive: zipfile.ZipFile, data: memoryview
+) -> tuple[str, dict[str, Any], dict[str, NDArray[Any]], dict[str, int]]:
     members, file_size = archive.infolist(), len(data)
     names = [member.filename for member in members]
     if len(members) > MAX_MEMBERS or len(set(names)) != len(names):
@@ -270,7 +303,8 @@ def _read(archive: zipfile.ZipFile, data: memoryview) -> tuple[str, dict[str, An
     kind, header, listed = _manifest(bytes(_content(archive, MANIFEST, data)), file_size)
     if {f"{name}.npy" for name in listed} | {MANIFEST} != set(names):
         raise FormatError("its members are not those its manifest lists")
-    return kind, header, {name: _array(name, _content(archive, f"{name}.npy", data)) for name in listed}
+    arrays = {name: _array(name, _content(archive, f"{name}.npy", data)) for name in listed}
+    return kind, header, arrays, {name: archive.getinfo(f"{name}.npy").CRC for name in listed}
 
 
 def _content(archive: zipfile.ZipFile, name: str, data: memoryview) -> memoryview:

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scurry import _core
 from scurry.checks import check_flag, check_instance, float_of
 from scurry.errors import FormatError, InputError
 from scurry.forest.combinations import Combinations
@@ -96,9 +97,22 @@ class StoredForest(TreeAnswers):
 
     def expand(self) -> Mapping[str, NDArray[Any]]:
         """Return all arrays of nodes; those of a packed file are made now, and kept."""
-        if self.is_packed:
-            self.__dict__.update(self.__dict__["_packed"].expand())
-        return self.__dict__
+        if not self.is_packed:
+            return self.__dict__
+        made: dict[str, NDArray[Any]] = self.__dict__["_packed"].expand()
+        self.__dict__.update(made)
+        return made
+
+    def release(self) -> None:
+        """Forget the arrays of nodes if the forest has them packed as well: they are made again if asked for.
+
+        Runners call it once they have lowered the forest. Arrays take several times the memory of everything that
+        predictions read.
+        """
+        if "_packed" in self.__dict__:
+            for name in (*_EXPANDED, "parent", "arrays"):
+                self.__dict__.pop(name, None)
+            _core.give_back_memory()
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the forest as a JSON header and named arrays, one number for each node."""
@@ -199,5 +213,6 @@ def _build(build: Any, arrays: dict[str, NDArray[Any]], fields: dict[str, Any], 
     return build(**arrays, **fields, wrapper=unpack_members(container, arrays, build))
 
 
-for _name in (*NODE_ARRAYS, "value", "_node_depth"):
+_EXPANDED = (*NODE_ARRAYS, "value", "_node_depth")
+for _name in _EXPANDED:
     setattr(StoredForest, _name, Expanded(_name))

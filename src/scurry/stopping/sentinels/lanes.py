@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -19,6 +20,10 @@ from scurry.stopping.sentinels.prefix import PrefixFit
 # Half of what an int32 holds: the core wants the largest lanes of all trees to add up to no more than that, whichever
 # lanes they are, and there are two kinds, of estimates and of spreads.
 _LARGEST_SUM = 2**30 - 2
+# Between sentinels the core adds up the trees of boosted models sixteen at a time, from the sentinel before on, in 16
+# bits where these are enough (core/runtime/sliced.h).
+_N_TOGETHER, _LARGEST_SHORT_SUM = 16, 2**15 - 1
+_LARGEST_NOISE = 0.1  # of what estimates miss, which rounding may add
 NO_LANE = -1
 
 
@@ -131,12 +136,17 @@ def prefix_lanes(leaves: Leaves, fit: PrefixFit, *, with_spread: bool) -> Sentin
     comes_at = np.repeat(position, np.diff(leaves.offset))
     lanes = fit.slope[:, None] * fit.values + fit.corrections
     lanes[comes_at >= fit.sentinels[:, None]] = 0.0
-    unit = sum_unit(leaves, np.abs(lanes).max(axis=0, initial=0.0))
+    largest = np.abs(lanes).max(axis=0, initial=0.0)
+    unit = sum_unit(leaves, largest)
+    # Coarser numbers are added up faster. Their rounding must not matter beside what the estimates miss.
+    short = _short_unit(leaves, fit, largest)
+    is_short = bool((short * np.sqrt(fit.sentinels / 12) <= _LARGEST_NOISE * np.median(fit.sigma)).all())
+    unit = max(unit, short) if is_short else unit
     columns = [np.rint(lane / unit) for lane in lanes]
     spread_lane = NO_LANE
     if with_spread:
         spread_lane = n_sentinels
-        columns.append(np.rint(fit.spread / sum_unit(leaves, fit.spread)))
+        columns.append(np.rint(fit.spread / spread_unit(leaves, fit)))
     whole = np.zeros((len(leaves.parent), len(columns)), np.int32)
     for at, column in enumerate(columns):
         whole[leaves.node, at] = column
@@ -152,6 +162,21 @@ def prefix_lanes(leaves: Leaves, fit: PrefixFit, *, with_spread: bool) -> Sentin
         edges=[np.empty(0, np.int64)] * n_sentinels,
         limits=[np.full(1, -np.inf)] * n_sentinels,
     )
+
+
+def spread_unit(leaves: Leaves, fit: PrefixFit) -> float:
+    """Return the unit of spreads, of which the first few bits matter."""
+    return max(sum_unit(leaves, fit.spread), _short_unit(leaves, fit, fit.spread))
+
+
+def _short_unit(leaves: Leaves, fit: PrefixFit, lane: FloatArray) -> float:
+    """Return the smallest power of two in which sums of a lane over a few trees between sentinels fit 16 bits."""
+    largest = np.maximum.reduceat(np.abs(lane), leaves.offset[:-1])[fit.order]
+    most = 0.0
+    for first, last in pairwise([0, *fit.sentinels.tolist()]):
+        most = max(most, *(largest[at : min(at + _N_TOGETHER, last)].sum() for at in range(first, last, _N_TOGETHER)))
+    room = _LARGEST_SHORT_SUM - _N_TOGETHER
+    return float(2.0 ** np.ceil(np.log2(most / room))) if most > 0 else 0.0
 
 
 def sum_unit(leaves: Leaves, lane: FloatArray) -> float:

@@ -30,6 +30,7 @@ _N_SWEEPS, _RATE = 12, 0.15
 _RIDGE = 2.0  # rows that every leaf has besides its own, with a residual of 0
 _SMOOTHING = 8.0  # rows by which the spread of a node is drawn towards its parent's
 _N_FOLDS = 3
+_FEW_STOPS = 0.01
 _LARGEST_DEVIATION = 25.0  # squared and in units of the mean: one far row must not decide about a leaf
 
 
@@ -100,6 +101,33 @@ def even_sentinels(n_trees: int) -> NDArray[np.int64]:
     shares = np.array([0.03, 0.05, 0.08, 0.12, 0.17, 0.23, 0.3, 0.38, 0.47, 0.57, 0.68, 0.8, 0.9])
     sentinels = np.unique(np.rint(n_trees * shares).astype(np.int64))
     return sentinels[(sentinels >= 1) & (sentinels < n_trees)]
+
+
+def placed_sentinels(sentinels: NDArray[np.int64], stops: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Return sentinels where rows stop, given how many stopped at each of others, and last how many did not.
+
+    A sentinel costs all trees before it one more number per leaf, and tests. So none is left where nobody stops, but
+    for two behind the last: rows that certify may turn out to be more cautious. A row evaluates up to one segment of
+    trees more than it needs, which is least in sum if sentinels are as close as the root of the density of stops.
+
+    Examples
+    --------
+    >>> placed_sentinels(np.array([9, 15, 24, 36, 51, 69, 90, 114, 141]), np.array([0, 0, 0, 0, 0, 24, 47, 27, 2, 0]))
+    array([ 66,  78,  89, 105, 141])
+    """
+    n_rows = stops.sum()
+    done = np.cumsum(stops[:-1])
+    used = np.flatnonzero((done > _FEW_STOPS * n_rows) & (done - stops[:-1] < (1 - _FEW_STOPS) * done[-1]))
+    if len(used) == 0:
+        return sentinels
+    first, last = int(used[0]), int(used[-1]) + 1
+    ends = np.concatenate([[0], sentinels])[first : last + 1].astype(np.float64)
+    density = np.sqrt(np.maximum(stops[first:last], 1) / np.diff(ends))
+    reached = np.concatenate([[0.0], np.cumsum(density * np.diff(ends))])
+    n_placed = int(np.clip(np.rint(np.sqrt((ends[-1] - ends[0]) / 3)), 4, 9))
+    placed = np.interp(reached[-1] * np.arange(1, n_placed + 1) / n_placed, reached, ends)
+    wanted = np.concatenate([np.rint(placed), sentinels[last : last + 2]]).astype(np.int64)
+    return np.unique(wanted[wanted >= 1])
 
 
 def order_trees(

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.stopping.sentinels.lanes import SentinelFit, power_unit, prefix_lanes, sum_unit
+from scurry.stopping.sentinels.lanes import SentinelFit, power_unit, prefix_lanes, spread_unit
 from scurry.stopping.sentinels.leaves import FloatArray, Leaves
 from scurry.stopping.sentinels.prefix import PrefixFit, fit_line
 
@@ -119,7 +119,7 @@ def prefix_family(
     ValueFamily
     """
     lanes = prefix_lanes(leaves, fit, with_spread=True)
-    unit = sum_unit(leaves, fit.spread)
+    unit = spread_unit(leaves, fit)
     # A sentinel whose estimates never missed still knows no more than the one before a rounding error.
     sigma = np.maximum(fit.sigma, 1e-12 * max(float(fit.sigma.max(initial=0.0)), np.finfo(np.float64).tiny))
     room = fit.sentinels * (max_error / sigma) ** 2 / unit

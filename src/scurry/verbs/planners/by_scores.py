@@ -33,7 +33,7 @@ from scurry.stopping.sentinels.labels import keep_apart, label_rule
 from scurry.verbs.assumptions import CheckedRows
 from scurry.verbs.options import Calibration
 from scurry.verbs.planners.score_maps import with_quality
-from scurry.verbs.planners.sentinels import can_refit, check_refit, count_increments, fit_labels
+from scurry.verbs.planners.sentinels import can_refit, check_refit, count_increments, explain_speed, fit_labels
 
 SCORE_METHODS = ("qwyc", "fan", "natural", "sentinels")
 # How far thresholds are moved outwards, in units of the spread of full scores (or of gamma): from "as fitted" to
@@ -516,8 +516,12 @@ def explain_choice(unit: str, spent: Mapping[str, float], where: str = _COMPARIN
 def keep_if_worth_it(calibration: Calibration, plan: Plan) -> Plan:
     """Return the plan, or one that evaluates every tree if it saves too little."""
     full_cost, unit = float(calibration.tree_costs(calibration.sample).sum()), calibration.options.cost_unit
-    if calibration.options.method != "auto" or spent_by(plan) <= WORTH_IT * full_cost or plan.certificate is None:
+    if calibration.options.method != "auto" or plan.certificate is None:
         return plan
+    if spent_by(plan) <= WORTH_IT * full_cost:
+        slow = explain_speed(calibration.forest, spent_by(plan)) if unit == "trees" else ""
+        why = "; ".join(part for part in (plan.certificate.why, slow) if part)
+        return replace(plan, certificate=replace(plan.certificate, why=why))
     why = f"of {full_cost:.4g} {unit}, a row needs {spent_by(plan):.1f} by {plan.certificate.method}"
     certificate = calibration.certificate("full", Labels(0.0), why=f"early exit would not pay; {why}")
     return Plan.full(calibration.forest, certificate)

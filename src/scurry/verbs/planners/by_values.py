@@ -26,11 +26,18 @@ from scurry.stopping.guarantee import certified_rate, certify_rates, rows_needed
 from scurry.stopping.sample import InMemory, Sums
 from scurry.stopping.sentinels.lanes import SentinelFit
 from scurry.stopping.sentinels.leaves import RowLeaves
-from scurry.stopping.sentinels.prefix import even_sentinels, fit_prefix
+from scurry.stopping.sentinels.prefix import even_sentinels, fit_prefix, placed_sentinels
 from scurry.stopping.sentinels.values import CAUTIONS, ValueFamily, mean_family, prefix_family
 from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.planners.by_scores import split_to_fit
-from scurry.verbs.planners.sentinels import can_refit, full_scores, leaves_of, link_of, score_values
+from scurry.verbs.planners.sentinels import (
+    can_refit,
+    explain_speed,
+    full_scores,
+    leaves_of,
+    link_of,
+    score_values,
+)
 
 FloatArray = NDArray[np.float64]
 
@@ -80,7 +87,10 @@ def plan_by_values(calibration: Calibration) -> Plan:
         **_quality(calibration, rule),
     )
     tested = {} if promise.confidence is None else {"n_rows": n_rows, "n_broken": int(counts[best, -1])}
-    certificate = calibration.certificate("sentinels", promise, n_fit_rows=len(rows), measured=measured, **tested)
+    why = explain_speed(forest, measured.mean_trees)
+    certificate = calibration.certificate(
+        "sentinels", promise, n_fit_rows=len(rows), measured=measured, why=why, **tested
+    )
     return sentinel_plan(rule, certificate)
 
 
@@ -141,7 +151,8 @@ def _choose_family(forest: Forest, promise: Values, rows: NDArray[Any], full: Fl
     """Return the family of rules; of two orders of boosted trees, the one that needs fewer trees.
 
     Models that learn slowly are redundant and gain from an order of its own; others lose. Two thirds of the rows fit
-    both, the others compare them, and all of them fit the one that is chosen.
+    both, the others compare them and say where rows stop, and all of them fit the one that is chosen, with sentinels
+    there.
     """
     if forest.aggregation != "sum":
         return mean_family(score_values(forest), forest.apply(rows), full, promise.max_error)
@@ -149,18 +160,26 @@ def _choose_family(forest: Forest, promise: Values, rows: NDArray[Any], full: Fl
     if kept.all() or not kept.any():
         return _prefix_family(forest, promise, rows, full, None)
     own = np.arange(forest.n_trees)
-    spent = []
+    spent, stops = [], []
     for order in (None, own):
         family = _prefix_family(forest, promise, rows[kept], full[kept], order)
         counts = InMemory(rows[~kept]).sums(partial(_count, forest, promise, family))
         good = np.flatnonzero(counts[:, -1] <= promise.max_share * (~kept).sum())
         at = int(good[-1]) if len(good) else 0
-        spent.append(float(counts[at, :-1] @ family.fit.n_trees_at_stop))
-    return _prefix_family(forest, promise, rows, full, own if spent[1] < spent[0] else None)
+        stops.append(counts[at, :-1])
+        spent.append(float(stops[-1] @ family.fit.n_trees_at_stop))
+    best = int(spent[1] < spent[0])
+    sentinels = placed_sentinels(even_sentinels(forest.n_trees), stops[best])
+    return _prefix_family(forest, promise, rows, full, own if best else None, sentinels)
 
 
 def _prefix_family(
-    forest: Forest, promise: Values, rows: NDArray[Any], full: FloatArray, order: NDArray[np.int64] | None
+    forest: Forest,
+    promise: Values,
+    rows: NDArray[Any],
+    full: FloatArray,
+    order: NDArray[np.int64] | None,
+    sentinels: NDArray[np.int64] | None = None,
 ) -> ValueFamily:
     leaves, weight, link = leaves_of(forest), None, _link(forest, promise)
     if promise.of == "probability" and link is not None:
@@ -170,7 +189,7 @@ def _prefix_family(
         leaves,
         score_values(forest)[leaves.node],
         RowLeaves(leaves.encode(forest.apply(rows)), full),
-        sentinels=even_sentinels(forest.n_trees),
+        sentinels=even_sentinels(forest.n_trees) if sentinels is None else sentinels,
         weight=weight,
         order=order,
     )

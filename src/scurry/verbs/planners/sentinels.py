@@ -18,6 +18,9 @@ from scurry.stopping.sentinels.prefix import fit_prefix, geometric_sentinels
 
 FloatArray = NDArray[np.float64]
 
+# The share of trees from which on evaluating all of them takes no longer, by loop; measured (benchmarks/plan_speed.py).
+_BREAK_EVEN = {"sliced": 0.65, "walked": 0.9}
+
 
 def leaves_of(forest: Forest) -> Leaves:
     """Return the leaves of a forest."""
@@ -59,6 +62,13 @@ def can_refit(forest: Forest) -> bool:
         return False  # what sentinels estimate is not what the wrapper answers
     largest = np.add.reduceat(forest.is_leaf.astype(np.int64), forest.tree_offset[:-1]).max()
     return forest.aggregation == "sum" and forest.n_outputs <= 2 and forest.n_classes <= 2 and largest <= MAX_LEAVES
+
+
+def explain_speed(forest: Forest, mean_trees: float) -> str:
+    """Return what a certificate says of a plan that saves trees but no time; nothing if it saves both."""
+    if mean_trees < _BREAK_EVEN.get(forest.engine.loop, 1.0) * forest.n_trees:
+        return ""
+    return f"rows need {mean_trees:.1f} of {forest.n_trees} trees, and evaluating all of them takes no longer"
 
 
 def check_refit(forest: Forest) -> None:

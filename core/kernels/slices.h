@@ -1,0 +1,197 @@
+// Slices (runtime/sliced.h): the numbers of the leaves that up to 512 rows reach in a tree.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/isa.h"
+
+namespace scurry::SCURRY_ISA {
+
+using u64 = std::uint64_t;
+using Bits [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = u64;
+
+constexpr std::size_t kSliceRows = kSliceChunks * kChunk;
+constexpr std::size_t kSliceVectors = kSliceChunks * sizeof(u64) / sizeof(Bits);
+#if defined(__AVX512F__)
+constexpr bool kSaysLeft = false;
+#else
+constexpr bool kSaysLeft = true;  // a constant is compared with memory, which costs no load
+#endif
+
+struct Slices {
+  alignas(64) u64 of[kMaxSlices][kSliceChunks];
+
+  Slices() {
+    std::fill_n(of[0], kSliceChunks, u64{0});
+    std::fill_n(of[1], kSliceChunks, ~u64{0});
+  }
+};
+
+// Tests kChunk rows. The bit of a row says whether its rank is at least `least`, or whether it is not (kSaysLeft).
+inline void test(const u8* ranks, u8 least, u64* bits) {
+#if defined(__AVX512F__)
+  *bits = _mm512_cmpge_epu8_mask(_mm512_load_si512(ranks), _mm512_set1_epi8(static_cast<char>(least)));
+#else
+  const auto* x = reinterpret_cast<const SignedBytes*>(ranks);
+  const SignedBytes limit = SignedBytes{} + static_cast<std::int8_t>(least ^ kRankBias);
+  for (std::size_t v = 0; v < kChunk / sizeof(Bytes); ++v) {
+    const SignedBytes left = limit > x[v];
+    auto* part = reinterpret_cast<u8*>(bits) + v * sizeof(Bytes) / 8;
+#if defined(__AVX2__)
+    const int mask = _mm256_movemask_epi8(reinterpret_cast<__m256i>(left));
+    std::memcpy(part, &mask, 4);
+#elif defined(__SSE2__)
+    const int mask = _mm_movemask_epi8(reinterpret_cast<__m128i>(left));
+    std::memcpy(part, &mask, 2);
+#else
+    const Bits halves = reinterpret_cast<Bits>(left) & 0x8040201008040201u;
+    for (std::size_t half = 0; half < 2; ++half) part[half] = static_cast<u8>(halves[half] * 0x0101010101010101u >> 56);
+#endif
+  }
+#endif
+}
+
+// Tests whether kChunk codes are in a set. A code is in it if bit `code % 8` of byte `code / 8` is set; both are found
+// by looking up bytes in registers.
+inline void test_set(const u8* codes, const SetTest& set, u64* bits) {
+#if defined(__AVX512F__)
+  const auto table = [&](std::size_t half) {
+    return _mm512_maskz_broadcast_i32x4(
+        0xFFFF, _mm_load_si128(reinterpret_cast<const __m128i*>(set.bits + 16 * half)));
+  };
+  const __m512i code = _mm512_load_si512(codes);
+  const __m512i at = _mm512_and_si512(_mm512_srli_epi16(code, 3), _mm512_set1_epi8(0x1F));
+  const __m512i byte =
+      _mm512_mask_shuffle_epi8(_mm512_shuffle_epi8(table(0), at), _mm512_movepi8_mask(code), table(1), at);
+  const __m512i weight = _mm512_shuffle_epi8(_mm512_set1_epi64(static_cast<long long>(0x8040201008040201u)),
+                                             _mm512_and_si512(code, _mm512_set1_epi8(7)));
+  *bits = _mm512_testn_epi8_mask(byte, weight);
+#elif defined(__AVX2__)
+  const auto table = [&](std::size_t half) {
+    return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(set.bits + 16 * half)));
+  };
+  for (std::size_t v = 0; v < 2; ++v) {
+    const __m256i code = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes) + v);
+    const __m256i at = _mm256_and_si256(_mm256_srli_epi16(code, 3), _mm256_set1_epi8(0x1F));
+    const __m256i byte =
+        _mm256_blendv_epi8(_mm256_shuffle_epi8(table(0), at), _mm256_shuffle_epi8(table(1), at), code);
+    const __m256i weight = _mm256_shuffle_epi8(_mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u)),
+                                               _mm256_and_si256(code, _mm256_set1_epi8(7)));
+    const int mask = _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(byte, weight), weight));
+    std::memcpy(reinterpret_cast<u8*>(bits) + 4 * v, &mask, 4);
+  }
+#else
+  u64 in_set = 0;
+  for (std::size_t row = 0; row < kChunk; ++row) {
+    in_set |= u64{static_cast<u8>((set.bits[codes[row] / 8] >> (codes[row] % 8)) & 1)} << row;
+  }
+  *bits = in_set;
+#endif
+}
+
+// Makes all tests of a tree for n_chunks chunks of rows.
+inline void make_tests(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ranks, std::size_t row,
+                       std::size_t n_chunks, Slices& slices) {
+  const RankTest* tests = program.tests + tree.first_test;
+  u64* out = slices.of[2];
+  for (std::size_t t = 0; t < tree.n_tests; ++t, out += kSliceChunks) {
+    const u8* of_rows = ranks.of_rows + tests[t].column * ranks.stride + row;
+    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) test(of_rows + chunk * kChunk, tests[t].least, out + chunk);
+  }
+  const SetTest* sets = program.set_tests + tree.first_set_test;
+  for (std::size_t t = 0; t < tree.n_set_tests; ++t, out += kSliceChunks) {
+    const u8* of_rows = ranks.of_rows + sets[t].column * ranks.stride + row;
+    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) test_set(of_rows + chunk * kChunk, sets[t], out + chunk);
+  }
+}
+
+inline void select(const Select& way, Slices& slices) {
+  const auto* chooser = reinterpret_cast<const Bits*>(slices.of[way.chooser]);
+  const auto* no = reinterpret_cast<const Bits*>(slices.of[way.no]);
+  const auto* yes = reinterpret_cast<const Bits*>(slices.of[way.yes]);
+  auto* out = reinterpret_cast<Bits*>(slices.of[way.out]);
+  for (std::size_t v = 0; v < kSliceVectors; ++v) {
+#if defined(__AVX512F__)
+    out[v] = reinterpret_cast<Bits>(_mm512_ternarylogic_epi64(
+        reinterpret_cast<__m512i>(chooser[v]), reinterpret_cast<__m512i>(yes[v]), reinterpret_cast<__m512i>(no[v]),
+        0xCA));
+#else
+    out[v] = no[v] ^ ((no[v] ^ yes[v]) & chooser[v]);
+#endif
+  }
+}
+
+// Finds the bits of the numbers of the leaves that up to kSliceRows rows reach.
+inline void find_planes(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ranks, std::size_t row,
+                        std::size_t n_chunks, Slices& slices) {
+  if (n_chunks == kSliceChunks) {
+    make_tests(tree, program, ranks, row, kSliceChunks, slices);
+  } else {
+    make_tests(tree, program, ranks, row, n_chunks, slices);
+  }
+  const Select* ways = program.selects + tree.first_select;
+  for (std::size_t i = 0; i < tree.n_selects; ++i) select(ways[i], slices);
+}
+
+#if defined(__AVX512F__)
+
+// The numbers of the leaves of one chunk, a byte per row.
+inline __m512i number_leaves(const SlicedTree& tree, const Slices& slices, std::size_t chunk) {
+  __m512i leaf = _mm512_setzero_si512();
+  for (std::size_t i = 0; i < kMaxPlanes; ++i) {  // the planes that a tree does not need are slices of zeros
+    const __mmask64 bit = slices.of[tree.planes[i]][chunk];
+    leaf = _mm512_mask_add_epi8(leaf, bit, leaf, _mm512_set1_epi8(static_cast<char>(1u << i)));
+  }
+  return leaf;
+}
+
+#else
+
+using Pairs [[gnu::vector_size(16), gnu::may_alias]] = u8;
+using Fours [[gnu::vector_size(16), gnu::may_alias]] = std::uint16_t;
+using Eights [[gnu::vector_size(16), gnu::may_alias]] = u32;
+
+// Turns a matrix of 8 x 8 bits in every lane, by swapping ever larger blocks of it.
+inline Bits transpose(Bits x) {
+  Bits swap = (x ^ (x >> 7)) & 0x00AA00AA00AA00AAu;
+  x ^= swap ^ (swap << 7);
+  swap = (x ^ (x >> 14)) & 0x0000CCCC0000CCCCu;
+  x ^= swap ^ (swap << 14);
+  swap = (x ^ (x >> 28)) & 0x00000000F0F0F0F0u;
+  return x ^ swap ^ (swap << 28);
+}
+
+// The numbers of the leaves of one chunk, a byte per row. Bytes of the planes are interleaved, so that a lane has the
+// bits of 8 rows; then the bits of each row are brought together.
+inline void number_leaves(const SlicedTree& tree, const Slices& slices, std::size_t chunk, u8* leaf) {
+  const auto plane = [&](std::size_t i) {
+    using Lanes [[gnu::vector_size(16)]] = u64;
+    return reinterpret_cast<Pairs>(Lanes{slices.of[tree.planes[i]][chunk], 0});
+  };
+  const auto pair = [](Pairs a, Pairs b) {
+    return reinterpret_cast<Fours>(
+        __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23));
+  };
+  const Fours ab = pair(plane(0), plane(1)), cd = pair(plane(2), plane(3)), ef = pair(plane(4), plane(5)), none{};
+  const auto low = [](Fours a, Fours b) {
+    return reinterpret_cast<Eights>(__builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11));
+  };
+  const auto high = [](Fours a, Fours b) {
+    return reinterpret_cast<Eights>(__builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15));
+  };
+  const Eights parts[2][2] = {{low(ab, cd), low(ef, none)}, {high(ab, cd), high(ef, none)}};
+  alignas(64) Eights lanes[4];
+  for (std::size_t half = 0; half < 2; ++half) {
+    const auto [abcd, ef00] = parts[half];
+    lanes[2 * half] = __builtin_shufflevector(abcd, ef00, 0, 4, 1, 5);
+    lanes[2 * half + 1] = __builtin_shufflevector(abcd, ef00, 2, 6, 3, 7);
+  }
+  for (std::size_t v = 0; v < kChunk / sizeof(Bits); ++v) {
+    reinterpret_cast<Bits*>(leaf)[v] = transpose(reinterpret_cast<const Bits*>(lanes)[v]);
+  }
+}
+
+#endif
+
+}  // namespace scurry::SCURRY_ISA
