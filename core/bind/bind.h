@@ -37,6 +37,7 @@ void bind_score_map(nb::module_& m);
 void bind_tables(nb::module_& m);
 void bind_testing(nb::module_& m);
 void bind_votes(nb::module_& m);
+void bind_watching(nb::module_& m);
 
 template <class T>
 using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;

@@ -23,4 +23,5 @@ NB_MODULE(_core, m) {
   scurry::bind_tables(m);
   scurry::bind_testing(m);
   scurry::bind_votes(m);
+  scurry::bind_watching(m);
 }

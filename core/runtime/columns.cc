@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::uint32_t kLanesOfKeys = 16;
 constexpr std::size_t kTileRows = 16;  // a cache line of floats of each column
-constexpr std::uint32_t kFilterBits = 16;  // at least, for each threshold
+constexpr std::size_t kNearRows = 64;  // stay in the nearest cache while all their columns are gone through
+constexpr std::uint32_t kFilterBits = 32;  // at least, for each threshold
 constexpr std::uint32_t kMostColumnsWithSets = 128;
 
 Missing missing_of(const ForestView& forest, std::size_t node) {
@@ -50,9 +51,12 @@ std::uint32_t key_below(double x) {
   return ordered_key(nearest) - (is_above << (nearest == 0.0f));  // below 0.0 comes the place of -0.0, which has no key
 }
 
-// Two bits of a filter stand for each key: numbers hardly ever meet both by chance.
-std::uint32_t filter_bit(std::uint32_t key, std::uint32_t shift) { return (key * 0x9E3779B1u) >> shift; }
-std::uint32_t other_bit(std::uint32_t key, std::uint32_t shift) { return (key * 0x85EBCA6Bu) >> shift; }
+// Three bits of one word of a filter stand for each key: numbers hardly ever meet all by chance.
+std::uint32_t filter_word(std::uint32_t key, std::uint32_t shift) { return (key * 0x9E3779B1u) >> shift; }
+std::uint32_t filter_bits(std::uint32_t key) {
+  const std::uint32_t mixed = key * 0x85EBCA6Bu;
+  return (1u << (mixed >> 27)) | (1u << ((mixed >> 22) & 31)) | (1u << ((mixed >> 17) & 31));
+}
 
 bool is_inexact(double x) { return static_cast<double>(static_cast<float>(x)) != x && x == x; }
 
@@ -228,16 +232,13 @@ void Columns::sort_thresholds(const ForestView& forest) {
     thresholds_.insert(thresholds_.end(), sorted.begin(), sorted.end());
     thresholds_.resize(columns_[c].first_threshold + columns_[c].n_thresholds, std::numeric_limits<double>::infinity());
     if (columns_[c].ranked) continue;
-    const std::size_t n_bits = std::bit_ceil(std::max<std::size_t>(64, kFilterBits * sorted.size()));
+    const std::size_t n_words = std::bit_ceil(std::max<std::size_t>(2, kFilterBits * sorted.size() / 32));
     columns_[c].first_filter = static_cast<std::uint32_t>(filters_.size());
-    columns_[c].filter_shift = 32u - static_cast<std::uint32_t>(std::countr_zero(n_bits));
-    filters_.resize(filters_.size() + n_bits / 64);
+    columns_[c].filter_shift = 32u - static_cast<std::uint32_t>(std::countr_zero(n_words));
+    filters_.resize(filters_.size() + n_words);
     for (const double threshold : sorted) {
       const std::uint32_t key = key_below(threshold);
-      for (const auto& bit_of : {filter_bit, other_bit}) {
-        const std::uint32_t bit = bit_of(key, columns_[c].filter_shift);
-        filters_[columns_[c].first_filter + bit / 64] |= std::uint64_t{1} << (bit % 64);
-      }
+      filters_[columns_[c].first_filter + filter_word(key, columns_[c].filter_shift)] |= filter_bits(key);
     }
   }
 }
@@ -283,11 +284,8 @@ std::uint32_t Columns::key_of_double(const Column& column, double value) const {
   if (!column.ranked) {
     // Only a threshold between the float below and the one above tells the number from the float below, whose key then
     // does as well as the one just above the last threshold.
-    const std::uint64_t* filter = filters_.data() + column.first_filter;
-    const std::uint32_t key = key_below(value), bit = filter_bit(key, column.filter_shift);
-    if (((filter[bit / 64] >> (bit % 64)) & 1u) == 0) return key;
-    const std::uint32_t other = other_bit(key, column.filter_shift);
-    if (((filter[other / 64] >> (other % 64)) & 1u) == 0) return key;
+    const std::uint32_t key = key_below(value), bits = filter_bits(key);
+    if ((filters_[column.first_filter + filter_word(key, column.filter_shift)] & bits) != bits) return key;
   }
   const double* thresholds = thresholds_.data() + column.first_threshold;
   std::uint32_t rank = 0;  // how many thresholds are below the value
@@ -445,12 +443,25 @@ void Columns::encode_column(const Column& column, const T* x, std::ptrdiff_t x_s
 void Columns::encode_inexact(const FloatColumns& floats, const double* x, std::ptrdiff_t row_stride, std::size_t n,
                              std::uint32_t* keys) const {
   const std::uint32_t* feature = floats.feature.empty() ? nullptr : floats.feature.data();
-  const Column* columns = columns_.data();
-  const std::uint32_t n_columns = n_numeric_, width = stride();
-  for (std::size_t row = 0; row < n; ++row, x += row_stride, keys += width) {
-    for (std::uint32_t c = 0; c < n_columns; ++c) {
-      const double value = x[feature == nullptr ? c : feature[c]];
-      if (is_inexact(value) && columns[c].is_read) keys[c] = key_of_double(columns[c], value);
+  const std::uint32_t width = stride();
+  for (std::size_t first = 0; first < n; first += kNearRows, x += kNearRows * row_stride, keys += kNearRows * width) {
+    const std::size_t n_rows = std::min(kNearRows, n - first);
+    for (std::uint32_t c = 0; c < n_numeric_; ++c) {
+      const Column& column = columns_[c];
+      if (!column.is_read) continue;
+      const std::uint32_t* filter = filters_.data() + column.first_filter;
+      const std::uint32_t shift = column.filter_shift;
+      const double* from = x + (feature == nullptr ? c : feature[c]);
+      std::uint32_t* key = keys + c;
+      for (std::size_t row = 0; row < n_rows; ++row, from += row_stride, key += width) {
+        // The kernels wrote the key of the nearest float: that below is the one before it, if the nearest is above.
+        const double value = *from, nearest = static_cast<double>(static_cast<float>(value));
+        if (nearest == value || value != value) continue;
+        const std::uint32_t below = *key - (static_cast<std::uint32_t>(nearest > value) << (nearest == 0.0));
+        const std::uint32_t bits = filter_bits(below);
+        const bool is_plain = (filter[filter_word(below, shift)] & bits) != bits;
+        *key = is_plain ? below : key_of_double(column, value);
+      }
     }
   }
 }

@@ -42,7 +42,7 @@ struct Column {
   bool ranked = false;                // keys are ranks
   std::uint32_t first_threshold = 0;  // float64: a power-of-two run of sorted thresholds, padded with +inf
   std::uint32_t n_thresholds = 0;
-  std::uint32_t first_filter = 0;  // float64: bits that say which floats may have a threshold just above them
+  std::uint32_t first_filter = 0;  // float64: words whose bits say which floats may have a threshold just above them
   std::uint32_t filter_shift = 0;
 };
 
@@ -139,7 +139,7 @@ class Columns {
   std::vector<Column> columns_;
   std::vector<std::uint32_t> node_column_;
   std::vector<double> thresholds_;
-  std::vector<std::uint64_t> filters_;
+  std::vector<std::uint32_t> filters_;
   std::vector<SetColumns> sets_;
   std::vector<std::uint32_t> set_keys_;
   std::vector<std::uint32_t> key_of_byte_;  // [column][256]; empty if rows cannot be bytes

@@ -23,7 +23,7 @@ struct EngineParts {
   std::span<const std::uint32_t> shape;    // numeric columns, and the place of the pad
   std::span<const std::uint32_t> columns;  // [n][kColumnFields]
   std::span<const double> thresholds;
-  std::span<const std::uint64_t> filters;
+  std::span<const std::uint32_t> filters;
   std::span<const std::uint32_t> sets;  // [n][kSetFields]
   std::span<const std::uint32_t> set_keys;
   std::span<const std::uint32_t> byte_keys;

@@ -12,14 +12,14 @@ constexpr std::size_t kMostColumns = std::size_t{1} << 24;
 
 // Whether what a column of doubles reads lies in tables of these sizes.
 bool fits_thresholds(const Column& column, std::size_t n_thresholds, std::size_t n_words) {
-  constexpr std::uint32_t kLeastShift = 1, kMostShift = 26;  // of filters with 64 bits and more
+  constexpr std::uint32_t kLeastShift = 1, kMostShift = 31;  // of filters with two words and more
   if (!std::has_single_bit(column.n_thresholds) ||
       std::uint64_t{column.first_threshold} + column.n_thresholds > n_thresholds) {
     return false;
   }
   if (column.ranked) return true;
   return column.filter_shift >= kLeastShift && column.filter_shift <= kMostShift &&
-         std::uint64_t{column.first_filter} + (std::uint64_t{1} << (26 - column.filter_shift)) <= n_words;
+         std::uint64_t{column.first_filter} + (std::uint64_t{1} << (32 - column.filter_shift)) <= n_words;
 }
 
 }  // namespace

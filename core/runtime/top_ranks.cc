@@ -40,11 +40,14 @@ void TopRanks::test(const AliveRows& alive, std::size_t lane, double limit, cons
   for (std::size_t q = 0; q < n_queries; ++q) {
     if (n_sums_[q] <= n_open_[q]) continue;
     std::int32_t *const begin = sums_.data() + offset_[q], *const end = begin + n_sums_[q];
-    std::int32_t* const next = begin + n_open_[q];
-    std::nth_element(begin, next, end, std::greater<>());
-    next_[q] = *next;
     // With every place taken, nobody is good enough.
-    worst_[q] = next == begin ? std::numeric_limits<std::int64_t>::max() / 2 : *std::min_element(begin, next);
+    worst_[q] = std::numeric_limits<std::int64_t>::max() / 2;
+    std::int32_t* const next = begin + n_open_[q];
+    if (next > begin) {
+      std::nth_element(begin, next - 1, end, std::greater<>());
+      worst_[q] = *(next - 1);
+    }
+    if (top_.as_set) next_[q] = *std::max_element(next, end);
   }
   std::fill_n(stopped, alive.n / kChunk + 1, 0u);
   for (std::size_t at = 0; at < alive.n; ++at) {
@@ -64,7 +67,7 @@ void TopRanks::test(const AliveRows& alive, std::size_t lane, double limit, cons
     stopped[at / kChunk] |= std::uint64_t{1} << (at % kChunk);
   }
   // Places are counted after all documents of a query were compared with the same ones.
-  for (std::size_t at = 0; at < alive.n; ++at) {
+  for (std::size_t at = 0; top_.as_set && at < alive.n; ++at) {
     const std::uint32_t id = alive.ids[at];
     const bool has_left = ((stopped[at / kChunk] >> (at % kChunk)) & 1) != 0;
     if (has_left && side_[id] == Side::kIn) --n_open_[query_of_[id]];

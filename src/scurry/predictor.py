@@ -621,6 +621,8 @@ def load(path: str | PathLike[str], *, trusted: Sequence[str] = ()) -> Forest | 
         raise FormatError(f"{path} holds a visit; use scurry.Visit.load(path, predictor)")
     if container.kind == "cascade":
         raise FormatError(f"{path} holds a cascade; use scurry.Cascade.load(path, expensive)")
+    if container.kind == "rule":
+        raise FormatError(f"{path} holds a stopping rule; use load of its class, such as scurry.stopping.VoteRule.load")
     if container.kind == "watch":
         raise FormatError(f"{path} holds the state of a watch; use scurry.Watch.load(path, predictor)")
     if container.kind not in ("forest", "predictor"):

@@ -109,7 +109,8 @@ def test_starting_imports_nothing_heavy():
     assert result.stdout.split() == ["scurry", version("scurry")]
 
 
-def test_it_runs_as_a_module():
-    ran = subprocess.run([sys.executable, "-m", "scurry", "--version"], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("module", ["scurry", "scurry.cli"])
+def test_it_runs_as_a_module(module):
+    ran = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert scurry.__version__ in ran.stdout

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import scurry
+from scurry import _core
 from scurry.monitoring.alarm import LatestEvidence
+from scurry.monitoring.betting import EPOCH, RUN_LENGTH, Part, log_detector, log_e_value
 from scurry.monitoring.record import Record
 from scurry.monitoring.shadow import find_parts
 from scurry.monitoring.state import find_evidence, read_history
-from scurry.promises import Accuracy
+from scurry.promises import Accuracy, Certain
 
 
 def make_record(fast):
@@ -106,3 +108,70 @@ class TestLabelsInAnyOrder:
                 was = was or latest.look()[0]
             n_raised += was
         assert n_raised <= 18
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        Part("rows", (0.0, 1.0), 0.02),
+        Part("costs", (-2.0, -0.5, 0.0, 1.0, 3.0), 0.1),
+        Part("rows that must not be", (0.0, 1.0), 0.0),
+    ],
+)
+def test_bets_are_those_of_the_slow_reference(part):
+    """Epoch by epoch, with gaps between them and however they are cut into calls."""
+    rng, n_epochs, n_losses = np.random.default_rng(3), 40, len(part.losses)
+    counts = rng.multinomial(60, np.full(n_losses, 1 / n_losses), size=n_epochs)
+    counts[: n_epochs // 2, 1:] //= 20
+    if part.max_mean == part.losses[0]:
+        counts[: n_epochs // 2, 1] = 0
+    counts[rng.random(n_epochs) < 0.2] = 0
+    started = np.where(counts.sum(axis=1) > 0, 5.0, np.inf)
+    with np.errstate(over="ignore"):
+        e_values = np.exp(log_e_value(part, counts.cumsum(axis=0)))
+        changes = np.exp(log_detector(part, counts, np.isfinite(started)))
+    log_capital, begun = np.zeros(len(part.log_gains)), np.zeros(len(part.log_gains))
+    at = 0
+    for n_more in (1, 7, 1, 20, 14):
+        found = np.zeros((2, n_more))
+        _core.follow_bets(
+            counts[at : at + n_more],
+            started[at : at + n_more],
+            part.log_gains,
+            first_capital=0.0 if part.allows_nothing else EPOCH,
+            log_capital=log_capital,
+            begun=begun,
+            e_values=found[0],
+            changes=found[1],
+        )
+        for ours, reference in zip(found, (e_values, changes), strict=True):
+            expected = np.minimum(reference[at : at + n_more], 1e280)
+            if part.allows_nothing:  # it is broken by a single row, and else there is no evidence at all
+                ours, expected = ours >= 1e280, expected >= 1e280
+            assert np.allclose(np.minimum(ours, 1e280), expected, rtol=1e-9)
+        at += n_more - 1  # the last epoch stays open
+
+
+def test_a_promise_that_nothing_happens_is_not_doubted_while_nothing_does(fast):
+    """However many rows there are; and a single one breaks it."""
+    setup = scurry.watch(fast, share=1.0, random_state=0)._record.setup
+    record = Record(replace(setup, promise=Certain(), parts=find_parts(Certain())), 0)
+    record.reach(2 * RUN_LENGTH // EPOCH)
+    record.epochs[0][:, 0] = EPOCH
+    record.started[:] = 0.0
+    assert LatestEvidence(record).look() == (False, False)
+    assert find_evidence(record)[1:] == (None, None)
+    record.epochs[0][-1, 1] = 1
+    assert LatestEvidence(record).look() == (True, True)
+    assert None not in find_evidence(record)[1:]
+
+
+def test_bets_that_do_not_fit_are_refused():
+    gains, row = Part("rows", (0.0, 1.0), 0.02).log_gains, np.zeros(1)
+    state = {"log_capital": np.zeros(len(gains)), "begun": np.zeros(len(gains)), "e_values": row, "changes": row}
+    with pytest.raises(ValueError, match="every loss"):
+        _core.follow_bets(np.zeros((1, 3), np.int64), row, gains, first_capital=1.0, **state)
+    with pytest.raises(ValueError, match="every epoch"):
+        _core.follow_bets(np.zeros((2, 2), np.int64), row, gains, first_capital=1.0, **state)
+    with pytest.raises(ValueError, match="size"):
+        _core.follow_bets(np.zeros((1, 2), np.int64), row, gains, first_capital=1.0, **state | {"begun": row})

@@ -1,10 +1,37 @@
 """Labels that come later, and rows that must not count."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import scurry
 from scurry.errors import InputError, ScurryWarning
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_epochs_are_counted_as_the_promise_counts(fast, rows, dtype):
+    """Rows are told apart by epoch, whatever batches they come in and whatever their dtype is."""
+    rows = rows.astype(dtype)
+    watch = scurry.watch(fast, share=1.0, random_state=0)
+    for start in range(0, len(rows), 700):
+        watch.predict(rows[start : start + 700])
+    watch._counting.evaluate()
+    record, size = watch._record, watch._record.setup.rows_per_epoch
+    changed = fast.predict(rows) != fast.forest.predict(rows)
+    expected = [changed[start : start + size] for start in range(0, len(rows), size)]
+    assert record.epochs[0].tolist() == [[int((~some).sum()), int(some.sum())] for some in expected]
+    assert np.isfinite(record.started).all()
+
+
+def test_the_short_way_to_count_is_the_long_one(fast, rows, monkeypatch):
+    found = []
+    for is_short in (True, False):
+        monkeypatch.setattr(scurry.promises.Labels, "COUNTS_CHANGED", is_short)
+        watch = scurry.watch(fast, share=0.7, random_state=0)
+        watch.predict(rows)
+        found.append(watch.state)
+    assert found[0] == replace(found[1])
 
 
 class TestLabels:

@@ -2,18 +2,44 @@
 
 import numpy as np
 import pytest
-from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 
 import scurry
 from scurry.errors import InputError
+from scurry.monitoring.shadow import Comparison
 from scurry.promises import Accuracy, Certain, LabelsPerClass, Outcomes, Recall, TopK, Values
 from support.calibration_rows import full_vote, two_classes
+from support.strategies import adversarial_rows
 
 
 def watch_all(fast, rows, **options):
     watch = scurry.watch(fast, random_state=0, **options)
     watch.predict(rows)
     return watch
+
+
+class TestOracle:
+    """What shadow rows are compared with is the full model's answer, also where not every tree is needed for it."""
+
+    def test_labels_of_an_averaging_forest(self, fast, rows):
+        compare = Comparison(fast, fast.promise)
+        hard = adversarial_rows(fast.forest, rows, 2000)
+        with np.errstate(over="ignore"):
+            narrow = hard.astype(np.float32)
+        for some in (rows, hard, narrow):
+            assert np.array_equal(compare.oracle.predict(some), fast.forest.predict(some))
+        assert compare.oracle.run(rows).mean_trees < fast.forest.n_trees
+        assert (compare.full.run(rows).trees == fast.forest.n_trees).all(), "what answers after an alarm runs all"
+
+    def test_other_models_are_evaluated_in_full(self, model, rows):
+        values = scurry.early_exit(
+            model, two_classes(3000, 1)[0], promise=Values(0.2, 0.1, of="probability"), random_state=0
+        )
+        X, y = two_classes(3000, 1)
+        boosted = GradientBoostingClassifier(n_estimators=9, random_state=0).fit(X[:800], y[:800])
+        for fast in (values, scurry.early_exit(boosted, X[800:], max_disagreement=0.05, random_state=0)):
+            compare = Comparison(fast, fast.promise)
+            assert compare.oracle is compare.full
 
 
 class TestPromises:

@@ -165,7 +165,8 @@ class TestAlarm:
         watch.predict(drifted[:63], ids=np.arange(63))  # not evaluated yet
         assert not seen
         changed = fast.predict(drifted) != fast.forest.predict(drifted)
-        watch._counting._pending.append((drifted[changed][:40], np.arange(63, 103), None))
+        watch._counting.pending.add(drifted[changed][:40].astype(watch._record.setup.row_dtype), np.arange(63, 103))
+        watch._counting._answers.append(None)
         with pytest.raises(InputError, match="never predicted"):
             watch.learn_labels([777], [0])
         assert [state.alarm for state in seen] == [True]

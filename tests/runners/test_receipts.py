@@ -1,19 +1,36 @@
 """Receipts: contributions add up to the score, and what is called certain is certain."""
 
+import warnings
 from functools import cache
 
 import numpy as np
 import pytest
+from catboost import CatBoostClassifier, CatBoostRegressor
 from lightgbm import LGBMClassifier, LGBMRegressor
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.decomposition import PCA
 from sklearn.ensemble import (
     AdaBoostClassifier,
+    BaggingClassifier,
+    BaggingRegressor,
     ExtraTreesClassifier,
     GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    IsolationForest,
     RandomForestClassifier,
+    RandomForestRegressor,
+    VotingClassifier,
+    VotingRegressor,
 )
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from xgboost import XGBClassifier, XGBRegressor
 
 import scurry
-from scurry.errors import InputError
+from scurry.errors import InputError, ScurryError, ScurryWarning
 from scurry.promises import Certain, TopK, Values
 from scurry.runners import receipts
 from support.calibration_rows import two_classes
@@ -110,6 +127,121 @@ def test_contributions_add_up_to_the_score(kind):
                 assert node == leaves[row, tree]
             assert receipt.features.tolist() == sorted(used)
             assert not receipt.contributions[sorted(set(range(6)) - used)].any()
+
+
+def build_families():
+    """Return a small model of each family, unfitted, with how its labels or values are made."""
+    few = {"n_estimators": 9, "max_depth": 4, "random_state": 0}
+    boosted = {"n_estimators": 9, "num_leaves": 8, "random_state": 0, "verbose": -1, "n_jobs": 1}
+    cat = {"iterations": 9, "depth": 3, "random_seed": 0, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
+    classifiers = {
+        "forest": RandomForestClassifier(**few),
+        "gradient boosting": GradientBoostingClassifier(n_estimators=9, random_state=0),
+        "histograms": HistGradientBoostingClassifier(max_iter=9, random_state=0),
+        "LightGBM": LGBMClassifier(**boosted),
+        "XGBoost": XGBClassifier(n_estimators=9, max_depth=3, n_jobs=1),
+        "CatBoost": CatBoostClassifier(**cat),
+        "AdaBoost": AdaBoostClassifier(n_estimators=9, random_state=0),
+        "bagging": BaggingClassifier(n_estimators=7, random_state=0),
+        "calibrated": CalibratedClassifierCV(RandomForestClassifier(**few), cv=2),
+        "voting": VotingClassifier([("a", RandomForestClassifier(**few)), ("b", LGBMClassifier(**boosted))]),
+        "pipeline, folded": make_pipeline(StandardScaler(), RandomForestClassifier(**few)),
+        "pipeline with a front": make_pipeline(PCA(4, random_state=0), LGBMClassifier(**boosted)),
+    }
+    regressors = {
+        "forest": RandomForestRegressor(**few),
+        "gradient boosting": GradientBoostingRegressor(n_estimators=9, random_state=0),
+        "histograms, Poisson": HistGradientBoostingRegressor(max_iter=9, loss="poisson", random_state=0),
+        "LightGBM": LGBMRegressor(**boosted),
+        "XGBoost": XGBRegressor(n_estimators=9, max_depth=3, n_jobs=1),
+        "CatBoost": CatBoostRegressor(**cat),
+        "bagging": BaggingRegressor(n_estimators=5, random_state=0),
+        "voting": VotingRegressor([("a", RandomForestRegressor(**few)), ("b", LGBMRegressor(**boosted))]),
+        "pipeline, folded": make_pipeline(StandardScaler(), LGBMRegressor(**boosted)),
+        "pipeline with a front": make_pipeline(PCA(4, random_state=0), RandomForestRegressor(**few)),
+    }
+    families = {f"{name}, {n} classes": (model, y) for name, model in classifiers.items() for n, y in ((2, Y), (3, Y3))}
+    families |= {f"{name}, values": (model, np.abs(X[:, 0] * 2 + Y)) for name, model in regressors.items()}
+    return families | {"isolation": (IsolationForest(n_estimators=9, random_state=0), Y)}
+
+
+FAMILIES = build_families()
+GROUPS = np.repeat(np.arange(10), 10)
+
+
+def make_plans(model, y):
+    """Yield the predictors that can be made of a model, one of each kind of plan."""
+    X_cal, exits = X[CAL], {"random_state": 0}
+    wanted = {
+        "full": lambda: scurry.Predictor.full(scurry.from_model(model)),
+        "scores": lambda: scurry.early_exit(model, X_cal, max_disagreement=0.05, method="qwyc", **exits),
+        "votes": lambda: scurry.early_exit(model, X_cal, max_disagreement=0.05, method="minimixed", **exits),
+        "sentinels": lambda: scurry.early_exit(model, X_cal, max_disagreement=0.05, method="sentinels", **exits),
+        "certain": lambda: scurry.early_exit(model, X_cal, promise=Certain()),
+        "probabilities": lambda: scurry.early_exit(model, X_cal, promise=Values(0.1, 0.1, of="probability"), **exits),
+        "values": lambda: scurry.early_exit(model, X_cal, promise=Values(0.4, 0.1), **exits),
+        "top k": lambda: scurry.early_exit(
+            model, X_cal, promise=TopK(3, 0.2), groups=np.repeat(np.arange(120), 10), **exits
+        ),
+        "steps": lambda: scurry.anytime(model, X_cal[:200], y[CAL][:200], order="breadth-ie"),
+    }
+    for kind, make_one in wanted.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ScurryWarning)
+                fast = make_one()
+        except ScurryError:
+            continue  # not every plan fits every model
+        yield kind, fast
+
+
+@cache
+def fit_family(name):
+    model, y = FAMILIES[name]
+    return (model.fit(X[FIT]) if name == "isolation" else clone(model).fit(X[FIT], y[FIT])), y
+
+
+def find_leaf_sums(forest, leaves, receipt):
+    """Return what the leaves of the trees evaluated add up to, by output."""
+    sums, values = forest.base_score.astype(np.float64).copy(), forest.leaf_values()
+    for tree in receipt.trees:
+        output = forest.tree_output[tree]
+        sums[slice(None) if output < 0 else slice(output, output + 1)] += values[leaves[tree]]
+    if forest.aggregation == "sum":
+        return sums
+    return sums / max(len(receipt.trees) * forest.score_divisor // forest.n_trees, 1)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_contributions_add_up_for_every_family_and_plan(name):
+    model, y = fit_family(name)
+    kinds = set()
+    for kind, fast in make_plans(model, y):
+        kinds.add(kind)
+        forest, by_step = fast.forest, kind == "steps"
+        run = fast.run(
+            X[NEW], **({"max_steps": 25} if by_step else {}), **({"groups": GROUPS} if kind == "top k" else {})
+        )
+        leaves = forest.apply(X[NEW])
+        # Its own sums are those of float32, so that more than rounding of float64 is left.
+        rounding = 1e-9 if forest.score_dtype == "float64" else 1e-5
+        for row in range(0, 100, 19):
+            receipt = run.receipt(row)
+            summed = receipt.start + receipt.contributions.sum(axis=0)
+            assert np.shape(summed) == np.shape(run.scores[row])
+            np.testing.assert_allclose(summed + receipt.estimated, run.scores[row], atol=1e-9, rtol=0)
+            assert receipt.answer == run.labels[row]
+            assert receipt.describe()
+            if run.complete[row] and kind != "votes":
+                assert np.abs(receipt.estimated).max() < rounding
+            if not by_step:
+                outputs = find_leaf_sums(forest, leaves[row], receipt)
+                expected = receipts._as_score(forest, fast.plan, outputs)
+                np.testing.assert_allclose(summed, expected, atol=1e-9, rtol=0)
+            if not forest.is_classifier and forest.link == "identity":
+                assert receipt.answer == pytest.approx(receipt.score, abs=1e-9)
+    assert kinds >= {"full"}
+    assert len(kinds) > 1
 
 
 def find_hostile_label(forest, by_votes, leaves, evaluated, label, other):

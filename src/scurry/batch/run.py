@@ -307,7 +307,8 @@ def score_fragment(
         text_columns=text_columns(scoring.forest),
     ) as reader:
         schema = scoring.schema(reader.schema).with_metadata({_IDENTITY: identity})
-        with _replace_when_complete(target) as temporary:
+        # A watch that was saved counts the rows of this output, so that it must not be lost then.
+        with _replace_when_complete(target, durable=branch is not None) as temporary:
             with (
                 # Statistics let readers skip row groups. Nobody filters by results, and bounds of text are slow.
                 pq.ParquetWriter(temporary, schema=schema, write_statistics=list(scoring.keep)) as parquet,
@@ -348,10 +349,10 @@ def _read_identity(target: Path) -> bytes | None:
 
 
 @contextmanager
-def _replace_when_complete(target: Path) -> Iterator[Path]:
+def _replace_when_complete(target: Path, *, durable: bool) -> Iterator[Path]:
     """Yield a temporary file that replaces `target` if the block ends well, and is removed otherwise."""
     try:
-        with replacing(target, _PART) as temporary:
+        with replacing(target, _PART, durable=durable) as temporary:
             yield temporary
     except OSError as error:
         # Some of scurry's own errors are OSErrors too; those already name what is wrong.

@@ -551,6 +551,10 @@ def label_codes(classes: NDArray[Any] | None, labels: ArrayLike, name: str) -> N
     known, given = np.array([]) if classes is None else classes, np.asarray(labels)
     # Only kinds that numpy compares exactly: it would find the int 2**53 + 1 equal to a float.
     if known.dtype.kind + given.dtype.kind in ("ii", "iu", "ui", "uu", "bb", "ff", "UU"):
+        if len(known) == 2:  # two comparisons are faster than a search
+            is_second: NDArray[np.bool_] = given == known[1]
+            if (is_second | (given == known[0])).all():
+                return is_second.astype(np.int32)
         order = np.argsort(known)
         codes = order[np.minimum(np.searchsorted(known[order], given), len(order) - 1)].astype(np.int32)
         if (known[codes] == given).all():

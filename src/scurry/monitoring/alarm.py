@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.monitoring.betting import EPOCH, RUN_LENGTH, log_capitals
+from scurry import _core
+from scurry.monitoring.betting import EPOCH, RUN_LENGTH
 from scurry.monitoring.record import Record
-
-_LOG_EPOCH = math.log(EPOCH)
 
 
 class LatestEvidence:
@@ -31,8 +28,10 @@ class LatestEvidence:
 
     def _forget(self) -> None:
         self._n_closed = 0
-        self._closed = [np.zeros(len(part.losses), np.int64) for part in self.record.setup.parts]
-        self._begun = [np.full(len(part.log_gains), -np.inf) for part in self.record.setup.parts]
+        n_bets = [len(part.log_gains) for part in self.record.setup.parts]
+        # Before the first epoch that is not closed: what each gambler has who began at the first row, and all who began
+        # before an epoch.
+        self._log_capital, self._begun = [np.zeros(n) for n in n_bets], [np.zeros(n) for n in n_bets]
 
     def touch(self, epoch: int) -> None:
         """Note that counts of an epoch have changed."""
@@ -52,19 +51,18 @@ class LatestEvidence:
     def _measure(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the e-value and the detector of changes after each open epoch, and close all but the last."""
         record, first = self.record, self._n_closed
-        parts, begins = record.setup.parts, np.isfinite(record.started[first:])
-        e_values, changes = np.zeros(len(begins)), np.zeros(len(begins))
-        with np.errstate(over="ignore"):
-            for at, (part, epochs) in enumerate(zip(parts, record.epochs, strict=True)):
-                counts = self._closed[at] + epochs[first:].cumsum(axis=0)
-                capitals = log_capitals(part, np.concatenate([self._closed[at][None], counts]))
-                before, after = capitals[:-1], capitals[1:]
-                begun = np.where(begins[:, None], _LOG_EPOCH - before, -np.inf)
-                begun[0] = np.logaddexp(begun[0], self._begun[at])
-                begun = np.logaddexp.accumulate(begun, axis=0)
-                e_values += np.exp(after).mean(axis=1) / len(parts)
-                changes += np.exp(after + begun).mean(axis=1) / len(parts)
-                if len(begins) > 1:
-                    self._closed[at], self._begun[at] = counts[-2], begun[-2]
-        self._n_closed += len(begins) - 1
-        return e_values, changes
+        parts, started = record.setup.parts, record.started[first:]
+        e_values, changes = np.zeros(len(started)), np.zeros(len(started))
+        for at, part in enumerate(parts):
+            _core.follow_bets(
+                record.epochs[at][first:],
+                started,
+                part.log_gains,
+                first_capital=0.0 if part.allows_nothing else EPOCH,
+                log_capital=self._log_capital[at],
+                begun=self._begun[at],
+                e_values=e_values,
+                changes=changes,
+            )
+        self._n_closed += len(started) - 1
+        return e_values / len(parts), changes / len(parts)

@@ -64,11 +64,15 @@ class Part:
         """Whether the promise is about a share of rows, so that every loss is 0 or 1."""
         return self.losses == (0.0, 1.0)
 
+    @property
+    def allows_nothing(self) -> bool:
+        """Whether not a single loss is allowed, so that one refutes the promise, and rows without one say nothing."""
+        return self.max_mean == self.losses[0]
+
     @cached_property
     def log_gains(self) -> NDArray[np.float64]:
         """The logarithm of what each loss multiplies each gambler's capital by, shape (n_bets, n_losses)."""
-        if self.max_mean == self.losses[0]:
-            # Nothing may ever happen, so that a single row refutes the promise.
+        if self.allows_nothing:
             return np.where(np.array(self.losses) > self.max_mean, np.inf, 0.0)[None, :]
         largest = 1.0 / (self.max_mean - self.losses[0])
         if self.is_rate:
@@ -84,9 +88,16 @@ class Part:
 
 def log_capitals(part: Part, counts: Counts) -> NDArray[np.float64]:
     """Return the logarithm of each gambler's capital, shape (…, n_bets), for counts of shape (…, n_losses)."""
-    with np.errstate(invalid="ignore"):  # a bet that wins without limit, times no row, is nothing
-        terms = np.where(counts[..., None, :] > 0, counts[..., None, :] * part.log_gains, 0.0)
-    summed: NDArray[np.float64] = terms.sum(axis=-1)
+    gains = part.log_gains
+    if part.allows_nothing:
+        with np.errstate(invalid="ignore"):  # a bet that wins without limit, times no row, is nothing
+            terms = np.where(counts[..., None, :] > 0, counts[..., None, :] * gains, 0.0)
+        summed: NDArray[np.float64] = terms.sum(axis=-1)
+        return summed
+    # One loss after the other: few arrays, and the same rounding whatever the shape is.
+    summed = counts[..., :1] * gains[:, 0]
+    for at in range(1, len(part.losses)):
+        summed += counts[..., at : at + 1] * gains[:, at]
     return summed
 
 
@@ -115,7 +126,7 @@ def log_detector(part: Part, epochs: Counts, begins: NDArray[np.bool_]) -> NDArr
     """
     after = log_capitals(part, epochs.cumsum(axis=0))
     before = np.concatenate([np.zeros((1, after.shape[1])), after[:-1]])
-    if np.isinf(after).any():
+    if part.allows_nothing:
         return np.where(np.isinf(after).any(axis=1), np.inf, 0.0)
     # The gambler who began before epoch s has EPOCH * after / before[s] by now.
     begun = np.logaddexp.accumulate(np.where(begins[:, None], math.log(EPOCH) - before, -np.inf), axis=0)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import Counter
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry import _core
 from scurry.errors import InputError, warn
 from scurry.monitoring.alarm import LatestEvidence
-from scurry.monitoring.draws import Draws, mix
+from scurry.monitoring.draws import Draws
 from scurry.monitoring.record import UNKNOWN, Kept, Record, Waiting
 from scurry.monitoring.shadow import Comparison, count_losses, take
 from scurry.predictor import Predictor
@@ -42,11 +43,13 @@ class Counting:
         self._by_query = self.compare.by_query
         self.needs_groups = self._by_query or self.compare.by_group
         self._needs_names = self.needs_groups or record.setup.promise.NEEDS_LABELS
-        self._pending: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[Any] | None]] = []
-        self.n_pending, self._at_once = 0, LEAST_AT_ONCE
+        self.pending = self._draws.shadow_rows(record.setup.n_features, record.setup.row_dtype)
+        self._answers: list[NDArray[Any] | None] = []  # to the pending rows, where they are known
+        self._row_dtype, self._at_once = np.dtype(record.setup.row_dtype), LEAST_AT_ONCE
         self._none_before = self._draws.none_before(record.next_number)  # so that most small batches need no look
         # Rows that were judged but not filed: rows, numbers, answers, those of the full model, whether they changed.
         self._judged: list[tuple[NDArray[Any], ...]] = []
+        self._n_judged = 0
         self._ids: dict[int, Any] = {}  # of rows that are not filed, by number
         self._drawn_ids: set[Any] = set()  # the same ids
         self._remembered: set[Any] = set()
@@ -86,18 +89,21 @@ class Counting:
         self.record.n_rows += len(rows)
         if stop <= self._none_before:
             return False
-        drawn, self._none_before = self._draws.draw(start, stop)
-        if not len(drawn):
+        if unit_of is None and rows.dtype == self._row_dtype:
+            chosen, self._none_before = self.pending.draw(rows, start)
+        else:
+            chosen = self._draws.between(start, stop) - start
+            self._none_before = self._draws.none_before(stop)
+            chosen, numbers = (chosen, chosen + start) if unit_of is None else self._choose_rows(unit_of, chosen, start)
+            self.pending.add(rows.take(chosen, 0).astype(self._row_dtype, copy=False), numbers)
+        if not len(chosen):
             return False
-        chosen, numbers = drawn - start, drawn
-        if unit_of is not None:
-            chosen, numbers = self._choose_rows(unit_of, chosen, start)
         if names is not None:
+            numbers = self.pending.held()[1][-len(chosen) :]
             self._ids |= {int(number): names[at] for number, at in zip(numbers, chosen, strict=True)}
             self._drawn_ids |= {names[at] for at in chosen}
-        self._pending.append((rows.take(chosen, 0), numbers, None if answers is None else answers.take(chosen)))
-        self.n_pending += len(chosen)
-        return self.n_pending >= self._at_once
+        self._answers.append(None if answers is None else answers.take(chosen))
+        return len(self.pending) >= self._at_once
 
     def learn(self, ids: Any, y: Any) -> int:
         """Learn labels; return how many were awaited. If something is wrong with them, none is learned."""
@@ -136,21 +142,20 @@ class Counting:
 
     def judge(self) -> None:
         """Evaluate the shadow rows drawn so far by the full model, and count what they lose."""
-        if not self._pending:
+        if not len(self.pending):
             return
-        pending, record = self._pending, self.record
-        promise = record.setup.promise
-        rows = np.concatenate([some for some, _, _ in pending]).astype(record.setup.row_dtype, copy=False)
-        numbers = np.concatenate([some for _, some, _ in pending])
-        known = [answers for _, _, answers in pending if answers is not None]
-        answers = np.concatenate(known) if len(known) == len(pending) else None
+        record, promise = self.record, self.record.setup.promise
+        rows, numbers = self.pending.held()
+        known = [answers for answers in self._answers if answers is not None]
+        answers = np.concatenate(known) if sum(map(len, known)) == len(numbers) else None
         outcomes = self.compare.observe(self.compare.restore(rows), numbers, answers)
         changed = promise.changed(outcomes)
         # From here on nothing fails, so that rows are counted once or, if the model cannot answer them, not at all.
-        self._pending, self.n_pending = [], 0
+        self.pending.clear()
+        self._answers = []
         if not promise.NEEDS_LABELS:
-            self._count(outcomes, numbers)
-        n_shadow, n_changed = len(numbers), int(changed.sum())
+            self._count(outcomes, numbers, changed)
+        n_shadow, n_changed = len(numbers), int(np.count_nonzero(changed))
         if self._by_query:
             is_first = np.diff(numbers, prepend=-1) != 0
             n_shadow = int(is_first.sum())
@@ -159,7 +164,8 @@ class Counting:
         record.n_changed += n_changed
         self._at_once = min(max(record.n_shadow // PART_AT_ONCE, LEAST_AT_ONCE), MOST_AT_ONCE)
         self._judged.append((rows, numbers, outcomes.answers, outcomes.full, changed))
-        if sum(len(judged[0]) for judged in self._judged) >= _FILED_AT_ONCE:
+        self._n_judged += len(numbers)
+        if self._n_judged >= _FILED_AT_ONCE:
             self._file()
 
     def evaluate(self) -> None:
@@ -171,15 +177,16 @@ class Counting:
         """Note where and of which class the rows are that were judged, and keep them."""
         if not self._judged:
             return
-        record, setup = self.record, self.record.setup
-        rows, numbers, answers, full, changed = (np.concatenate(column) for column in zip(*self._judged, strict=True))
+        record, setup, judged = self.record, self.record.setup, self._judged
+        rows, numbers, full, changed = (np.concatenate([some[at] for some in judged]) for at in (0, 1, 3, 4))
         trees = self.compare.count_trees(rows, numbers)
-        self._judged = []
+        self._judged, self._n_judged = [], 0
         _tally(record.by_trees, trees, changed)
         if setup.classes:
             codes = self._forest.codes_of(full)
             _tally(record.by_class, codes, changed)
             if self._ids:
+                answers = np.concatenate([some[2] for some in judged])
                 ours, origin = self._forest.codes_of(answers), int(record.origin)
                 for at, number in enumerate(numbers.tolist()):
                     if number in self._ids:
@@ -197,10 +204,10 @@ class Counting:
         if self._by_query:
             rows = np.flatnonzero(np.isin(unit_of, drawn))
             return rows, unit_of[rows] + start
-        seed = np.uint64(self.record.seed % 2**64)
-        draws = mix((drawn + start).astype(np.uint64) ^ mix(np.array([seed], np.uint64)))
-        members = [np.flatnonzero(unit_of == unit) for unit in drawn]
-        one = [int(m[int(draw % np.uint64(len(m)))]) for m, draw in zip(members, draws, strict=True)]
+        key, one = _core.mix_bits(self.record.seed % 2**64), []
+        for unit in drawn.tolist():
+            members = np.flatnonzero(unit_of == unit)
+            one.append(members[_core.mix_bits((unit + start) ^ key) % len(members)])
         return np.array(one, np.int64), drawn + start
 
     def _remember(self, names: list[Any]) -> list[Any]:
@@ -215,17 +222,23 @@ class Counting:
         self._remembered |= given
         return names
 
-    def _count(self, outcomes: Outcomes, numbers: NDArray[np.int64]) -> None:
+    def _count(self, outcomes: Outcomes, numbers: NDArray[np.int64], changed: NDArray[np.bool_]) -> None:
         """Count rows, whose numbers ascend, in the epochs that they belong to."""
         record, now = self.record, time.time()
-        setup = record.setup
-        epochs = numbers // setup.rows_per_epoch
-        edges = [0, *(np.flatnonzero(epochs[1:] != epochs[:-1]) + 1).tolist(), len(epochs)]
-        for start, end in pairwise(edges):
-            some = outcomes if end - start == len(epochs) else take(outcomes, slice(start, end))
-            epoch = int(epochs[start])
-            record.add(epoch, count_losses(setup.promise, setup.parts, some), now)
+        # Few numbers are read: Python is faster at that than numpy.
+        setup, listed = record.setup, memoryview(numbers)  # type: ignore[arg-type]  # numpy 1 does not declare it
+        size, broken, start = setup.rows_per_epoch, changed.nonzero()[0].tolist(), 0
+        record.reach(listed[-1] // size)
+        while start < len(listed):
+            epoch = listed[start] // size
+            end = bisect_left(listed, (epoch + 1) * size, start)
+            if setup.promise.COUNTS_CHANGED:
+                n_broken = bisect_left(broken, end) - bisect_left(broken, start)
+                record.add(epoch, [(end - start - n_broken, n_broken)], now)
+            else:
+                record.add(epoch, count_losses(setup.promise, setup.parts, take(outcomes, slice(start, end))), now)
             self._evidence.touch(epoch)
+            start = end
 
     def _count_labels(self, found: list[tuple[Waiting, int]]) -> None:
         """Count rows whose labels have come, and note them on the rows that are kept."""
@@ -241,7 +254,7 @@ class Counting:
                 y=classes[codes[:, 2]],
                 classes=tuple(classes.tolist()),
             )
-            self._count(outcomes, numbers)
+            self._count(outcomes, numbers, record.setup.promise.changed(outcomes))
         kept, labels = record.kept, record.kept.labels.copy()
         for row, label in found:
             place = kept.find(row.number, row.origin)

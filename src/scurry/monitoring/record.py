@@ -6,6 +6,8 @@ import math
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import pairwise
 from os import PathLike
 from types import UnionType
 from typing import Any, Self
@@ -55,7 +57,7 @@ class Setup:
     classes: tuple[Any, ...]
     row_dtype: str
 
-    @property
+    @cached_property
     def rows_per_epoch(self) -> int:
         """Numbers of rows in an epoch, shadow rows and others."""
         return math.ceil(EPOCH / self.share)
@@ -102,11 +104,16 @@ class Kept:
 
     @classmethod
     def join(cls, parts: Iterable[Kept], max_kept: int) -> Self:
-        """Return the latest rows of all parts, in an order that does not depend on that of the parts."""
+        """Return the latest rows of all parts, each of which is in order, whatever the order of the parts is."""
         listed = list(parts)
+        filled = [part.numbers for part in listed if len(part)]
+        is_ordered = all(before[-1] < after[0] for before, after in pairwise(filled))
+        while is_ordered and len(listed) > 1 and sum(map(len, listed[1:])) >= max_kept:
+            del listed[0]  # too old, as of one process most are
         joined = cls(*(np.concatenate([getattr(part, f.name) for part in listed]) for f in fields(cls)))
-        order = np.lexsort((joined.origins, joined.numbers))  # stable, so that rows of a query stay as they were
-        joined = joined.where(order)
+        if not is_ordered:
+            order = np.lexsort((joined.origins, joined.numbers))  # stable, so that rows of a query stay as they were
+            joined = joined.where(order)
         if len(joined) <= max_kept:
             return joined
         # From the first row of a query on, because half of one cannot be ranked.
@@ -206,12 +213,16 @@ class Record:
         """Return the epoch of a row."""
         return number // self.setup.rows_per_epoch
 
-    def add(self, epoch: int, counts: Sequence[Counts], now: float) -> None:
-        """Count losses of rows of one epoch."""
-        if epoch >= len(self.started):
-            n_more = epoch + 1 - len(self.started)
+    def reach(self, epoch: int) -> None:
+        """Make room for the counts of all epochs up to this one."""
+        n_more = epoch + 1 - len(self.started)
+        if n_more > 0:
             self.epochs = [np.concatenate([old, np.zeros((n_more, old.shape[1]), np.int64)]) for old in self.epochs]
-            self.started = np.concatenate([self.started, np.full(n_more, np.inf)])
+            self.started = np.concatenate([self.started, [np.inf] * n_more])
+
+    def add(self, epoch: int, counts: Sequence[Counts | Sequence[int]], now: float) -> None:
+        """Count losses of rows of one epoch."""
+        self.reach(epoch)
         for total, more in zip(self.epochs, counts, strict=True):
             total[epoch] += more
         self.started[epoch] = min(self.started[epoch], now)
@@ -278,8 +289,11 @@ class Record:
 
     @staticmethod
     def write(path: str | PathLike[str], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Write what `to_parts` returned to a file in one move: a reader sees the old file or the new one."""
-        write_container(path, KIND, header, arrays)
+        """Write what `to_parts` returned to a file in one move: a reader sees the old file or the new one.
+
+        So does one after the machine lost power.
+        """
+        write_container(path, KIND, header, arrays, durable=True)
 
     def copy(self) -> Record:
         """Return a record that later counts do not change."""

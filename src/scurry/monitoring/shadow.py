@@ -16,6 +16,7 @@ from scurry.monitoring.betting import Counts, Part
 from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import Labels, Outcomes, Promise, Values
+from scurry.runners.cells import bound_sums
 
 _ARRAYS = tuple(f.name for f in fields(Outcomes) if f.name != "classes")
 
@@ -69,12 +70,21 @@ class Comparison:
     predictor: Predictor
     promise: Promise
 
-    @property
+    @cached_property
+    def _classes(self) -> tuple[Any, ...]:
+        return () if self.predictor.classes is None else tuple(self.predictor.classes.tolist())
+
+    @cached_property
+    def _compared(self) -> str | None:
+        """What a promise about values compares; None for labels."""
+        return self.promise.of if isinstance(self.promise, Values) else None
+
+    @cached_property
     def by_query(self) -> bool:
         """Whether rows are documents of queries, which are drawn and counted as a whole."""
         return self.predictor.plan.ranks_groups
 
-    @property
+    @cached_property
     def by_group(self) -> bool:
         """Whether the promise is about one row of each group."""
         return getattr(self.promise, "holds", "rows") == "groups"
@@ -91,6 +101,16 @@ class Comparison:
             return Predictor(forest, Plan(order=plan.order, stop=stop))
         return Predictor.full(forest)
 
+    @cached_property
+    def oracle(self) -> Predictor:
+        """What gives rows the answers of `full`, and leaves out trees that provably cannot change a label."""
+        forest = self.predictor.forest
+        averages = forest.n_classes == 2 and forest.aggregation != "sum" and forest.link == "identity"
+        averages = averages and forest.wrapper is None
+        if not averages or self.full.plan.stop is not None or self._compared is not None:
+            return self.full  # sums are certain too late for this to pay
+        return Predictor(forest, bound_sums(forest))
+
     def restore(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return rows that were kept as the forest reads them."""
         return rows.view(CodedRows) if self.predictor.forest.is_encoded else rows
@@ -106,12 +126,10 @@ class Comparison:
         answers : array of shape (n_rows,), optional
             The predictor's answers, where they are known.
         """
-        forest = self.predictor.forest
-        classes = () if forest.classes is None else tuple(forest.classes.tolist())
+        forest, of = self.predictor.forest, self._compared
         if self.by_query:
             ranked = self.predictor.predict(rows, groups=numbers)
             return Outcomes(answers=ranked, full=forest.predict(rows), queries=numbers)
-        of = self.promise.of if isinstance(self.promise, Values) else None
         known: dict[str, Any] = {}
         if of == "probability":
             known["probabilities"] = self.predictor.predict_proba(rows)[:, 1]
@@ -121,8 +139,8 @@ class Comparison:
             known["full_log_odds"] = self.full.run(rows).scores * forest.link_scale
         return Outcomes(
             answers=self.predictor.predict(rows) if answers is None else answers,
-            full=self.full.predict(rows),
-            classes=classes,
+            full=self.oracle.predict(rows),
+            classes=self._classes,
             **known,
         )
 

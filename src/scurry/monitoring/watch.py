@@ -465,10 +465,8 @@ class Watch:
         return merged
 
     def __repr__(self) -> str:
-        record = self._record
-        return (
-            f"Watch({self.predictor!r}, n_rows={record.n_rows}, n_shadow={record.n_shadow + self._counting.n_pending})"
-        )
+        record, n_shadow = self._record, self._record.n_shadow + len(self._counting.pending)
+        return f"Watch({self.predictor!r}, n_rows={record.n_rows}, n_shadow={n_shadow})"
 
     def _draw(self, rows: NDArray[Any], ids: Any, groups: Any, answers: NDArray[Any] | None) -> None:
         """Draw shadow rows of a batch that was answered, and evaluate them once there are enough."""

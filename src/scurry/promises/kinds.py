@@ -129,6 +129,8 @@ class Promise(ABC):
     # Whether it is about labels, so that the model must be a classifier, and whether only known labels can test it.
     IS_ABOUT_CLASSES: ClassVar[bool] = True
     NEEDS_LABELS: ClassVar[bool] = False
+    # Whether every row counts, and breaks the only part of the promise where it has `changed`.
+    COUNTS_CHANGED: ClassVar[bool] = False
     # How a text asks for it, such as "labels<=0.5%"; empty if none does.
     EXAMPLE: ClassVar[str] = ""
 
@@ -294,6 +296,7 @@ class Labels(Promise):
     holds: str = "rows"
 
     TAG: ClassVar[str] = "labels"
+    COUNTS_CHANGED: ClassVar[bool] = True
     EXAMPLE: ClassVar[str] = "labels<=0.5%"
 
     def __post_init__(self) -> None:
@@ -476,6 +479,7 @@ class Certain(Promise):
     confidence: float | None = field(default=1.0, init=False, repr=False)
 
     TAG: ClassVar[str] = "certain"
+    COUNTS_CHANGED: ClassVar[bool] = True
     EXAMPLE: ClassVar[str] = "certain"
 
     def __post_init__(self) -> None:

@@ -60,6 +60,7 @@ class Values(Promise):
 
     TAG: ClassVar[str] = "values"
     IS_ABOUT_CLASSES: ClassVar[bool] = False
+    COUNTS_CHANGED: ClassVar[bool] = True
     EXAMPLE: ClassVar[str] = "values<=0.02 for 95%"
 
     def __post_init__(self) -> None:

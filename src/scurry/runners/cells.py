@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.forest import Forest, RowCall, decision_slack
+from scurry.forest import Forest, RowCall, decision_slack, score_step
 from scurry.forest.structure import ARRAYS, NODE_ARRAYS
-from scurry.plan import CellRule, ExitSide, Plan, to_int32
+from scurry.plan import NEVER_ABOVE, CellRule, ExitRule, ExitSide, LeaderRule, Plan, to_int32
 from scurry.runners.exits import count_tests
 from scurry.runners.partial import ScoreScale, label_sides, mean_scores
 from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run, make_runner
@@ -72,6 +72,55 @@ def _rests(values: NDArray[np.int32]) -> NDArray[np.int64]:
     rests = np.zeros((len(values), values.shape[1] + 1), np.int64)
     rests[:, :-1] = values[:, ::-1].cumsum(axis=1, dtype=np.int64)[:, ::-1]
     return rests
+
+
+def bound_sums(forest: Forest) -> Plan:
+    """Return the plan of two classes with bounds over all inputs, trees by falling range."""
+    step = score_step(forest)
+    never = np.zeros((1, forest.n_trees + 1), np.int32)
+    rule = ExitRule(kind="scores", step=step, weights=np.ones(1), lower=never - 1, upper=never + 1)
+    increments, first = rule.increments(forest), forest.tree_offset[:-1]
+    least = np.minimum.reduceat(np.where(forest.is_leaf, increments, NEVER_ABOVE), first)
+    most = np.maximum.reduceat(np.where(forest.is_leaf, increments, -NEVER_ABOVE), first)
+    plans = CellPlans.of(least[None], most[None], rule.threshold(forest), decision_slack(forest, step))
+    stop = ExitRule(kind="scores", step=step, weights=np.ones(1), lower=plans.lower, upper=plans.upper)
+    return Plan(order=plans.order[0], stop=stop)
+
+
+def bound_leads(forest: Forest) -> Plan:
+    """Return the plan of several classes: a row stops once no other class can catch up with its leading one.
+
+    The bounds are on differences of two classes, over all inputs. A row that leads every other class by more than the
+    rest of the trees can give to any class over another one keeps its label.
+    """
+    step, n_rounds, size = score_step(forest), forest.n_rounds, forest.trees_per_round
+    rule = LeaderRule(kind="scores", step=step, lead=np.full(n_rounds + 1, NEVER_ABOVE, np.int32))
+    gains = _largest_gains(forest, rule.increments(forest).astype(np.int64))
+    rounds = np.argsort(-(gains + gains.transpose(0, 2, 1)).mean(axis=(1, 2)), kind="stable")
+    rest = gains[rounds][::-1].cumsum(axis=0)[::-1].max(axis=(1, 2))  # from each round on
+    lead = rule.lead.copy()
+    lead[1:-1] = to_int32((rest[1:] + decision_slack(forest, step) + 1).astype(np.float64))
+    order = (rounds[:, None] * size + np.arange(size)).ravel().astype(np.int32)
+    return Plan(order=order, stop=LeaderRule(kind="scores", step=step, lead=lead))
+
+
+def _largest_gains(forest: Forest, increments: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the most that each round can give to a class over another, shape (n_rounds, n_classes, n_classes)."""
+    first, leaf = forest.tree_offset[:-1], forest.is_leaf[:, None]
+    if forest.tree_output[0] >= 0:
+        most = np.maximum.reduceat(np.where(leaf, increments, -NEVER_ABOVE), first)[:, 0]
+        least = np.minimum.reduceat(np.where(leaf, increments, NEVER_ABOVE), first)[:, 0]
+        gains = np.zeros((forest.n_rounds, forest.n_classes, forest.n_classes), np.int64)
+        for tree, output in enumerate(forest.tree_output):
+            at = tree // forest.trees_per_round
+            gains[at, :, output] += most[tree]
+            gains[at, output, :] -= least[tree]
+    else:
+        columns = [np.where(leaf, increments - increments[:, [k]], -NEVER_ABOVE) for k in range(forest.n_classes)]
+        gains = np.stack([np.maximum.reduceat(column, first) for column in columns], axis=1)
+    diagonal = np.arange(forest.n_classes)
+    gains[:, diagonal, diagonal] = 0  # a class gains nothing over itself
+    return gains
 
 
 def join_router(forest: Forest, rule: CellRule) -> Forest:

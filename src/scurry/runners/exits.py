@@ -193,7 +193,8 @@ class ExitRunner:
         decided_by = sums if self._packed is None else self._packed.votes(sums)
         is_positive: NDArray[np.bool_] = np.where(undecided, decided_by >= threshold, sides == ExitSide.POSITIVE)
         if tolerance >= 0:
-            close = np.flatnonzero(undecided & (np.abs(sums.astype(np.int64) - threshold) <= tolerance))
+            close = np.flatnonzero(undecided)  # few of all rows
+            close = close[np.abs(sums[close].astype(np.int64) - threshold) <= tolerance]
             if decides_by_members(self.forest):
                 is_positive[close] = self.forest.codes_of(self.forest.predict(rows[close], n_threads)) == 1
             else:

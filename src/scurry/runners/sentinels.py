@@ -189,9 +189,10 @@ def _sort_by_query(groups: Any, n_rows: int) -> tuple[NDArray[np.intp] | None, N
     begins = np.flatnonzero(names[1:] != names[:-1]) + 1
     starts = np.concatenate([np.zeros(min(n_rows, 1), np.int64), begins])
     try:
-        distinct, codes, counts = np.unique(names, return_inverse=True, return_counts=True)
+        # Only the first rows of runs are sorted, which are few where rows lie by query already.
+        if len(np.unique(names[starts])) == len(starts):
+            return None, np.append(starts, n_rows).astype(np.int64)
+        _, codes, counts = np.unique(names, return_inverse=True, return_counts=True)
     except TypeError as error:
         raise InputError("groups must hold numbers or texts of one kind", argument="groups") from error
-    if len(distinct) == len(starts):
-        return None, np.append(starts, n_rows).astype(np.int64)
     return np.argsort(codes, kind="stable"), np.concatenate([[0], counts.cumsum()]).astype(np.int64)

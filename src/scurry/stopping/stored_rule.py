@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from os import PathLike
 from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
@@ -34,6 +35,40 @@ class StoredRule(ABC):
             return cls._from_parts(header, arrays)
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(f"not the parts of a {cls.KIND}: {error}") from error
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the rule to a file, which `load` reads; nothing in it is executed then.
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        from scurry.forest.files.storage import write_container  # rules work without files
+
+        header, arrays = self.to_parts()
+        write_container(path, "rule", {"of": self.KIND, "parts": header}, arrays)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Return the rule that `save` wrote.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Raises
+        ------
+        FormatError
+            If the file is corrupt, or holds something else.
+        """
+        from scurry.forest.files.storage import read_container
+
+        container = read_container(path)
+        held = container.header.get("of") if container.kind == "rule" else container.kind
+        if held != cls.KIND:
+            raise FormatError(f"{container.path} holds a {held}, not a {cls.KIND}")
+        with container.reading(cls.KIND):
+            return cls.from_parts(container.field("parts", dict), container.arrays)
 
     @classmethod
     @abstractmethod

@@ -1,11 +1,13 @@
 """The .scurry container: what is broken, truncated or hostile gives FormatError, and nothing else."""
 
+import errno
 import io
 import json
 import os
 import resource
 import stat
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -224,3 +226,38 @@ def test_a_hundred_thousand_mutations(layout, tmp_path, request):
 
 def test_errors_share_one_root():
     assert issubclass(FormatError, ScurryError)
+
+
+class TestDurable:
+    def write(self, tmp_path, monkeypatch, *, fail=None, **options):
+        """Return what was asked of the disk while a file was written: "file", "name" and "folder"."""
+        asked, sync, replace = [], os.fsync, Path.replace
+
+        def note_sync(opened):
+            is_folder = stat.S_ISDIR(os.fstat(opened).st_mode)
+            asked.append("folder" if is_folder else "file")
+            if is_folder and fail is not None:
+                raise OSError(fail, "no")
+            assert is_folder or os.fstat(opened).st_size > 100, "all is written before"
+            sync(opened)
+
+        def note_replace(path, target):
+            asked.append("name")
+            return replace(path, target)
+
+        monkeypatch.setattr(os, "fsync", note_sync)
+        monkeypatch.setattr(Path, "replace", note_replace)
+        storage.write_container(tmp_path / "f.scurry", "forest", {}, {"a": np.arange(9)}, **options)
+        assert read_container(tmp_path / "f.scurry").array("a", np.int64).tolist() == list(range(9))
+        return asked
+
+    def test_the_content_is_on_the_disk_before_the_name(self, tmp_path, monkeypatch):
+        assert self.write(tmp_path, monkeypatch, durable=True) == ["file", "name", "folder"]
+
+    def test_usual_files_do_not_wait(self, tmp_path, monkeypatch):
+        assert self.write(tmp_path, monkeypatch) == ["name"]
+
+    def test_folders_that_cannot_be_synced(self, tmp_path, monkeypatch):
+        assert self.write(tmp_path, monkeypatch, durable=True, fail=errno.EINVAL) == ["file", "name", "folder"]
+        with pytest.raises(OutputError, match="cannot be written"):
+            self.write(tmp_path, monkeypatch, durable=True, fail=errno.EIO)

@@ -187,6 +187,15 @@ def test_the_decision_function(task):
     np.testing.assert_array_equal(found[:, 0] if task == "binary" else found, wanted)
 
 
+@pytest.mark.parametrize("task", ["binary", "multi"])
+def test_boosting_that_ended_early(task):
+    X, _ = make_data(task, 240)
+    y = (X[:, 0] > 0).astype(int) + (X[:, 0] > 1) * (task == "multi")
+    model = AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=9, random_state=0).fit(X, y)
+    assert len(model.estimators_) < len(model.estimator_weights_)
+    check_same(model, X)
+
+
 def test_weights_that_cancel_out():
     # Two stumps of equal weight that contradict each other: a score of exactly zero is the first class.
     X, y = make_data("binary", 120)

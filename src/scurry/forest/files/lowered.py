@@ -23,7 +23,7 @@ LAYOUT = 1
 _PREFIX = "lowered_"
 _DTYPES = {
     "nodes": "<u8", "wide_nodes": "<u4", "trees": "<u4", "marks": "<u4", "category_tests": "<u4",
-    "category_bits": "<u4", "shape": "<u4", "columns": "<u4", "thresholds": "<f8", "filters": "<u8", "sets": "<u4",
+    "category_bits": "<u4", "shape": "<u4", "columns": "<u4", "thresholds": "<f8", "filters": "<u4", "sets": "<u4",
     "set_keys": "<u4", "byte_keys": "<u4", "values": "<f8", "label_start": "<i8", "label_words": "<u2",
 }  # fmt: skip
 Arrays = dict[str, NDArray[Any]]

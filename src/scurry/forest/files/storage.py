@@ -7,6 +7,7 @@ is what a manifest would take in memory.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -87,6 +88,11 @@ class Container:
         except (InputError, FormatError) as error:
             raise FormatError(f"{self.path} does not hold a sound {what}: {error}") from error
 
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All arrays, for a reader that checks them itself."""
+        return dict(self._arrays)
+
     def has_array(self, name: str) -> bool:
         """Return whether there is an array `name`."""
         return name in self._arrays
@@ -146,27 +152,56 @@ class Container:
 
 
 def write_container(
-    path: str | PathLike[str], kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]
+    path: str | PathLike[str],
+    kind: str,
+    header: dict[str, Any],
+    arrays: dict[str, NDArray[Any]],
+    *,
+    durable: bool = False,
 ) -> None:
-    """Write `header` and `arrays` to `path` in one move: a reader sees the old file or the new one."""
+    """Write `header` and `arrays` to `path` in one move: a reader sees the old file or the new one.
+
+    With `durable`, also after the machine loses power.
+    """
     try:
-        with replacing(Path(path)) as temporary, temporary.open("xb") as stream:
+        with replacing(Path(path), durable=durable) as temporary, temporary.open("xb") as stream:
             _write(stream, kind, header, arrays)
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error.strerror}; name a folder that exists") from error
 
 
 @contextmanager
-def replacing(target: Path, suffix: str = "") -> Iterator[Path]:
-    """Yield the name of a file that takes the place of `target` if the block ends well, and is deleted otherwise."""
+def replacing(target: Path, suffix: str = "", *, durable: bool = False) -> Iterator[Path]:
+    """Yield the name of a file that takes the place of `target` if the block ends well, and is deleted otherwise.
+
+    With `durable`, what was written is on the disk before its name is, and its name when the block has ended. Without,
+    a machine that loses power may keep the name of a file and lose what is in it. It takes some milliseconds.
+    """
     import secrets  # only writers need it, and it takes long
 
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}{suffix}")
     try:
         yield temporary
+        if durable:
+            _sync(temporary)
         temporary.replace(target)
+        if durable and os.name == "posix":  # elsewhere folders cannot be opened
+            try:
+                _sync(target.parent)
+            except OSError as error:
+                if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that do not know of it
+                    raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Wait until the disk holds a file, or the names in a folder."""
+    opened = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def container_bytes(kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:

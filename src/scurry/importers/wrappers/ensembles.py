@@ -100,7 +100,8 @@ def import_boosting(model: Any, import_model: Callable[[Any], Forest]) -> Forest
             "boost decision trees, or fit a gradient boosting model"
         )
     parts = []
-    for forest, weight in zip(forests, model.estimator_weights_, strict=True):
+    # A tree without a mistake ends the boosting, and the weights of those that were not fitted are 0.
+    for forest, weight in zip(forests, model.estimator_weights_[: len(forests)], strict=True):
         codes = label_codes(classes, np.asarray(forest.classes), "classes")
         voted = codes[forest.value.argmax(axis=1)]
         share = np.where(voted[:, None] == np.arange(n_classes), weight, -1 / (n_classes - 1) * weight)

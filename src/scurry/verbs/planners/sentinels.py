@@ -18,7 +18,8 @@ from scurry.stopping.sentinels.prefix import fit_prefix, geometric_sentinels
 
 FloatArray = NDArray[np.float64]
 
-# The share of trees from which on evaluating all of them takes no longer, by loop; measured (benchmarks/plan_speed.py).
+# The share of trees from which on evaluating all of them takes no longer, by loop: extrapolated from plans that
+# evaluate 30 to 50 % of them (benchmarks/plan_speed.py).
 _BREAK_EVEN = {"sliced": 0.65, "walked": 0.9}
 
 
