@@ -72,7 +72,7 @@ def compare_onnx(seed: int, n_rows: int) -> Found:
     source = draw(rng)
     try:
         forest = source.model if isinstance(source.model, scurry.Forest) else scurry.from_model(source.model)
-    except scurry.errors.UnsupportedModelError:
+    except (scurry.errors.UnsupportedModelError, scurry.errors.FormatError):  # such as categories beyond 2^24
         return {"refused by scurry": 1}
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -82,6 +82,9 @@ def compare_onnx(seed: int, n_rows: int) -> Found:
         again = scurry.from_model(written.path)
     with np.errstate(over="ignore"):
         rows = adversarial_rows(forest, source.X, n_rows, seed).astype(forest.input_dtype)
+    # The file asks for whole codes in these columns: LightGBM truncates others, which no set of ONNX has.
+    coded = [column for column in range(forest.n_features) if forest.name_of(column) in written.coded]
+    rows[:, coded] = np.trunc(rows[:, coded])
     n_changed = int((again.predict(rows) != forest.predict(rows)).sum())
     found: Found = {"models": 1, "rows": len(rows), "differing labels": n_changed}
     if not isinstance(source.model, scurry.Forest) and forest.is_classifier:

@@ -105,12 +105,6 @@ CASES = (
     ),
     Case("nomao, LightGBM 300 × depth 6", "nomao", lambda: boosted(300, 6)),
     Case("credit cards, LightGBM 300 × depth 6", "grinsztajn_default_of_credit_card_clients", lambda: boosted(300, 6)),
-    Case(
-        "diabetes130, XGBoost 300 × depth 6, threshold 0.3",
-        "diabetes130",
-        lambda: XGBClassifier(n_estimators=300, n_jobs=1),
-        {"threshold": 0.3},
-    ),
     Case("covertype, LightGBM 100 × 7", "covertype", lambda: LGBMClassifier(n_estimators=100, n_jobs=1, verbose=-1)),
     Case("letter, random forest 100", "letter", lambda: RandomForestClassifier(100)),
     Case(
@@ -162,7 +156,7 @@ def measure(case: Case) -> list[dict[str, Any]]:
         except InfeasibleError:
             rows.append({"model": case.title, "promised": promise, "infeasible": True})
             continue
-        if fast.plan.exit_rule is None:
+        if fast.plan.stop is None:
             rows.append({"model": case.title, "promised": promise, "infeasible": True})
             continue
         quality, run = score_quality(fast, X_new, y_new), fast.run(X_new)
