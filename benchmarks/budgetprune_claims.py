@@ -234,7 +234,7 @@ def _features_drawn(found: Found, candidates: tuple[int, ...], item: str) -> lis
     why = (
         "the paper does not name the candidates; mean validation errors are "
         + ", ".join(f"{error:.2f} % with {k}" for k, error in by_k.items())
-        + f", so that of {runs[0]['k'][0]} and 54, a pair that was looked at after these errors were known, the full set "
+        + f", so that of {runs[0]['k'][0]} and 54, a pair looked at after these errors were known, the full set "
         "is chosen (other readings)"
     )
     return [Claim(item, what, None, chosen, why=why, evidence=CHOSEN_K)]
