@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 BENCH := .venv-bench
 MINIMAL := .venv-minimal
 WHEEL := .venv-wheel
-SANITIZED := tests/core tests/stopping tests/orders tests/pruning tests/growing tests/runners
+SANITIZED := tests/core tests/forest/files tests/monitoring tests/stopping tests/orders tests/pruning tests/growing tests/runners
 # Folders whose tests need no extra but fit, and modules whose docstrings need no other.
 PLAIN := tests/core tests/growing tests/orders tests/stopping tests/test_import.py tests/plan \
   $(addprefix src/scurry/,estimators forest growing orders predictor.py pruning runners stopping verbs)

@@ -14,7 +14,7 @@ def test_features_that_left_the_calibration_rows_are_named(fast, rows):
     watch.predict(shifted)
     found = watch.explain()
     assert [drift.name for drift in found.drifted] == ["column 4", "column 2"]
-    assert "missing in 50" in found.drifted[0].text
+    assert "missing or unknown in 50" in found.drifted[0].text
     assert "of shadow rows are above" in found.drifted[1].text
     text = found.describe()
     assert "2 of 6 left the calibration rows (4,000 shadow rows)" in text

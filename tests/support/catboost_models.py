@@ -36,7 +36,7 @@ TARGET = (
 
 def fitted(cls, y, rows=X, **params):
     group = {"group_id": np.arange(N) // 20} if cls is cb.CatBoostRanker else {}
-    categorical = {"cat_features": CATEGORICAL} if rows is TABLE else {}
+    categorical = {"cat_features": CATEGORICAL} if "text" in getattr(rows, "columns", ()) else {}
     return cls(**(SMALL | params)).fit(rows, y, **group, **categorical)
 
 

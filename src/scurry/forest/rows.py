@@ -45,6 +45,8 @@ def as_rows(forest: ForestFields, X: Any) -> NDArray[Any]:
         rows = X if isinstance(X, ByteRows) else _convert(forest, X)
     else:
         rows = X if isinstance(X, CodedRows | ByteRows) else _convert(forest, X).view(CodedRows)
+        if rows.ndim == 1:  # one row of an encoded table
+            rows = rows.reshape(1, -1)
     if rows.shape[1] != forest.n_features:
         raise InputError(f"X has {rows.shape[1]} columns, the model was trained on {forest.n_features} features")
     if forest.raw_rows is not None and forest.raw_rows.missing_upto:

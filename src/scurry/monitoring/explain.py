@@ -173,7 +173,7 @@ def _compare(
         name,
         abs(share - missing),
         limit,
-        f"missing in {format_share(share)} of shadow rows, in {format_share(missing)} of calibration rows",
+        f"missing or unknown in {format_share(share)} of shadow rows, in {format_share(missing)} of calibration rows",
     )
     known = np.sort(values[~is_missing])
     if not len(known) or np.isnan(quantiles).any():

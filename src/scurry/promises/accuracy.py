@@ -68,7 +68,7 @@ class Accuracy(Promise):
         if loss == 0.0:
             raise InputError(
                 "max_loss must be above 0: that nothing at all is lost can only be proven of an exit that is better "
-                "than the model. Allow a small loss, such as 0.001, or pass max_disagreement=0, which changes no label",
+                "than the model. Allow a small loss, such as 0.001, or promise Certain(), which changes no label",
                 argument="max_loss",
             )
         if self.costs is None and loss >= 1.0:

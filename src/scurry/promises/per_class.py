@@ -239,8 +239,8 @@ def check_positive_rate(name: str, rate: Any) -> float:
     checked = check_rate(name, rate)
     if checked == 0.0:
         raise InputError(
-            f"{name} must be above 0: no number of rows proves that nothing ever changes. Pass max_disagreement=0, "
-            "which needs no proof, for rows that all keep their label",
+            f"{name} must be above 0: no number of rows proves that nothing ever changes. Promise Certain() "
+            "instead: every label stays, and no rows are needed to prove it",
             argument=name,
         )
     return checked

@@ -84,6 +84,14 @@ def test_tables_of_all_kinds_agree(tmp_path):
     np.testing.assert_array_equal(scurry.from_model(tmp_path / "forest.scurry").predict(table), expected)
 
 
+@pytest.mark.parametrize("dtype", [bool, object])
+def test_booleans_may_be_categories(dtype):
+    table = TABLE.assign(code=(TABLE["code"] > 0).astype(dtype))
+    model = fitted(cb.CatBoostClassifier, TARGET, table, **ONE_HOT)
+    forest = scurry.from_model(model, categories=CATEGORIES | {"code": table["code"].unique()})
+    assert_same(forest, model, table)
+
+
 def test_categories_must_be_given_and_complete():
     model = fitted(cb.CatBoostClassifier, TARGET, TABLE, **ONE_HOT)
     with pytest.raises(InputError, match=r"from_model\(model, categories=.*'text': table\['text'\]"):

@@ -91,6 +91,15 @@ def test_files_agree_with_objects(tmp_path):
     assert any("> " in name for name in forest.feature_names)
 
 
+def test_one_row_of_an_encoded_table():
+    model = fitted(cb.CatBoostClassifier, Y, TABLE, **MANY)
+    forest = scurry.from_model(model, categories=CATEGORIES)
+    rows = forest.encoder(TABLE)(TABLE)
+    expected = forest.predict(TABLE[:5]).tolist()
+    assert [forest.predict(rows[at])[0] for at in range(5)] == expected
+    assert [forest.one_row()(rows[at]) for at in range(5)] == expected
+
+
 def test_early_exits_keep_their_promise(tmp_path):
     model = fitted(cb.CatBoostClassifier, Y, TABLE, **MANY)
     forest = scurry.from_model(model, categories=CATEGORIES)

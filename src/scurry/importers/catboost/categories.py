@@ -173,7 +173,8 @@ def _hash_value(value: Any, name: str) -> int:
             "categories: pass them as they were in training",
             argument="categories",
         )
-    return city_hash(str(value).encode()) & 0xFFFFFFFF
+    # CatBoost knows booleans by the texts of 0 and 1.
+    return city_hash(str(int(value) if isinstance(value, bool) else value).encode()) & 0xFFFFFFFF
 
 
 def _table_key(known: int) -> int:
