@@ -26,7 +26,7 @@ def test_it_is_kept_as_often_as_stated():
     few rows, and the promise is close to what they cost. In half of the draws few rows need the feature that costs
     most, and a sample without such rows looks cheap.
     """
-    rng, n_draws = np.random.default_rng(0), 80
+    rng, n_draws = np.random.default_rng(0), 200
     pool = rng.random((2000, 4))
     label = (pool[:, 0] > 0.9) & (pool[:, 3] > 0.5) | (pool[:, 1] > pool[:, 2])
     pool[label, 3] += 0.1

@@ -25,7 +25,7 @@ from scurry.stopping.guarantee import (
     paired_p_value,
 )
 
-REPEATS, CONFIDENCE = 100, 0.95
+REPEATS, CONFIDENCE = 200, 0.95
 MOST_FAILURES = int(stats.binom.ppf(0.999, REPEATS, 1 - CONFIDENCE))
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "promises" / "accuracy.json").read_text())
 

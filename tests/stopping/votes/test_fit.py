@@ -13,7 +13,7 @@ TRUE = stats.betabinom.pmf(np.arange(N_VOTERS + 1), N_VOTERS, 0.4, 0.6)
 
 
 def test_the_promise_fails_no_more_often_than_it_may():
-    n_repeats, failures, fitted_only = 80, 0, 0
+    n_repeats, failures, fitted_only = 200, 0, 0
     for seed in range(n_repeats):
         rows = np.random.default_rng(seed).choice(N_VOTERS + 1, 400, p=TRUE)
         rule, promise = fit_votes(rows, N_VOTERS, ALPHA, random_state=seed)
