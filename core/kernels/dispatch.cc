@@ -74,13 +74,16 @@ const Kernels& avx512_of(const Processor& processor) {
 #endif
 
 const Kernels& choose() {
-  // SCURRY_ISA=portable|avx2 lets tests and benchmarks run a smaller set on a better processor.
+  // SCURRY_ISA=portable|avx2|avx512-plain (the first processors of AVX-512) lets tests and benchmarks run a smaller set on a better processor.
   const char* wanted = std::getenv("SCURRY_ISA");
   const bool portable_only = wanted != nullptr && std::strcmp(wanted, "portable") == 0;
 #ifdef SCURRY_X86
   const bool avx2_only = wanted != nullptr && std::strcmp(wanted, "avx2") == 0;
   const Processor processor;
-  if (!portable_only && !avx2_only && has_avx2(processor) && has_avx512(processor)) return avx512_of(processor);
+  if (!portable_only && !avx2_only && has_avx2(processor) && has_avx512(processor)) {
+    const bool plain = wanted != nullptr && std::strcmp(wanted, "avx512-plain") == 0;
+    return plain ? avx512::kTable : avx512_of(processor);
+  }
   if (!portable_only && has_avx2(processor)) return avx2::kTable;
 #endif
   (void)portable_only;

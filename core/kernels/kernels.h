@@ -82,6 +82,10 @@ struct EncodeKernels {
                     std::uint32_t* keys);
   Encoded (*doubles)(const FloatColumns&, const double* x, std::ptrdiff_t row_stride, std::size_t n, std::size_t ahead,
                      std::uint32_t* keys);
+  // Makes the keys of inexact numbers, which are those of the nearest floats, those of the floats below. Writes the places
+  // in keys of those that a filter holds, and returns how many there are.
+  std::size_t (*lower_inexact)(const FloatColumns&, const std::uint32_t* filters, const double* x,
+                               std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys, std::uint32_t* places);
 };
 
 // What the leaves of some trees add to a row's sums: the first `width` of them, 1, 2, 4, 8 or a multiple of kIntLanes.

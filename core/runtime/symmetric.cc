@@ -115,7 +115,8 @@ std::optional<Symmetric> Symmetric::find(const ForestView& forest, const Columns
     if (!lowering.read(tree, payload_of_node)) return std::nullopt;
   }
   if (!lowering.make_tests()) return std::nullopt;
-  if (found->ranks_->size() <= kernels().symmetric.max_row_ranks) {
+  const std::size_t max_row_ranks = kernels().symmetric.max_row_ranks;
+  if (max_row_ranks > 0 && found->ranks_->size() <= max_row_ranks) {
     found->make_groups();
   } else if (!found->ranks_->has_categories()) {
     found->make_row_tests(columns.pad());
