@@ -172,7 +172,12 @@ struct RankColumn {
   std::uint32_t n_thresholds;  // sorted and padded to a power of two by keys above all
   RankKind kind;
   bool missing_left;  // kNanKey has rank 0
+  // The thresholds of one column of keys may become several columns of ranks, of which this is the first: their thresholds
+  // follow each other, kMaxThresholds in each but the last.
+  std::uint32_t n_parts = 1;
 };
+
+constexpr std::uint32_t kMaxThresholds = 255;  // so that a rank is a byte
 
 struct Ranking {
   std::span<const RankColumn> columns;
