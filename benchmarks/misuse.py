@@ -39,6 +39,7 @@ from scurry.verbs.training_rows import describe_training
 
 ALPHA = 0.01
 N_POOL = 20_000
+FIRST_DRAWS = 20
 
 
 class Outcome(NamedTuple):
@@ -261,12 +262,15 @@ def main() -> None:
     kept |= {"alpha": ALPHA, "confidence": 0.95, "commit": commit()}
     cases, alarms = kept.setdefault("cases", {}), kept.setdefault("false_alarms", {})
     for case in filter(lambda case: arguments.only in case, CASES):
-        result = cases[case] = tally(case, range(arguments.draws))._asdict()
+        found = tally(case, range(min(arguments.draws, FIRST_DRAWS)))
+        if found.stated or not case.startswith("rows that trained"):  # where nothing is promised, nothing breaks
+            found = tally(case, range(arguments.draws))
+        result = cases[case] = found._asdict()
         print(f"{case:<60}", *(f"{name} {value}" for name, value in result.items()), sep="  ", flush=True)
     for kind in filter(lambda kind: arguments.only in f"rows that trained {kind}", KINDS):
-        found = count_false_alarms(kind, range(arguments.draws))
-        alarms[kind] = dict(zip(("alarms", "tried"), found, strict=True))
-        print(f"{kind:<60}  {found[0]} false alarms of {found[1]}", flush=True)
+        counted = count_false_alarms(kind, range(arguments.draws))
+        alarms[kind] = dict(zip(("alarms", "tried"), counted, strict=True))
+        print(f"{kind:<60}  {counted[0]} false alarms of {counted[1]}", flush=True)
     path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 

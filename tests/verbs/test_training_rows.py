@@ -117,7 +117,7 @@ class TestTrainingRows:
 
 
 class TestStoredDraws:
-    """`benchmarks/misuse.py`: known pools, 60 draws of each kind of model."""
+    """`benchmarks/misuse.py`: known pools, 60 draws of each kind of model, or 20 where each was noticed."""
 
     @pytest.fixture(scope="class")
     def stored(self):
@@ -127,7 +127,7 @@ class TestStoredDraws:
         cases = {name: case for name, case in stored["cases"].items() if name.startswith("rows that trained")}
         assert len(cases) >= 36
         for name, case in cases.items():
-            assert case["draws"] >= 60, name
+            assert case["draws"] >= (60 if case["stated"] else 20), name
             assert case["broken"] <= binom.ppf(0.99, case["draws"], 0.05), name
 
     def test_other_rows_are_hardly_ever_taken_for_training_rows(self, stored):
