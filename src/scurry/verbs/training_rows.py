@@ -67,6 +67,7 @@ def _fills_leaves_like_training_rows(forest: Forest, sample: Sample) -> bool | N
     leaves, cover = forest.is_leaf, forest.cover
     if not np.isfinite(cover[leaves]).all():
         return None
+    counts: NDArray[Any]
     if are_counts := bool((cover[leaves] == np.rint(cover[leaves])).all()):
         counts = sample.sums(partial(_count_in_leaves, forest))
     elif _sums_hessians(forest):
