@@ -130,8 +130,9 @@ std::size_t Symmetric::bytes() const {
          (first_leaf_.size() + payloads_.size()) * sizeof(std::uint32_t) + ranks_->bytes();
 }
 
-void Symmetric::walk(std::size_t tree, const Block& block, std::uint32_t* payload) const {
-  kernels().symmetric.walk(trees_[tree], tests_.data(), block.ranks, block.n, payloads_.data(), payload);
+void Symmetric::walk(std::size_t tree, const Block& block, std::uint32_t* payload, const std::uint32_t* others) const {
+  const std::uint32_t* of_leaf = others == nullptr ? payloads_.data() : others;
+  kernels().symmetric.walk(trees_[tree], tests_.data(), block.ranks, block.n, of_leaf, payload);
 }
 
 void Symmetric::find_leaves(const std::uint32_t* keys, std::uint32_t* place) const {
@@ -146,13 +147,14 @@ void Symmetric::find_leaves(const std::uint32_t* keys, std::uint32_t* place) con
   }
 }
 
-void Symmetric::walk_row(const std::uint32_t* keys, std::uint32_t* payload) const {
+void Symmetric::walk_row(const std::uint32_t* keys, std::uint32_t* payload, const std::uint32_t* others) const {
+  const std::uint32_t* of_leaf = others == nullptr ? payloads_.data() : others;
   if (tests_rows()) {
     find_leaves(keys, payload);
-    for (std::size_t t = 0; t < trees_.size(); ++t) payload[t] = payloads_[payload[t]];
+    for (std::size_t t = 0; t < trees_.size(); ++t) payload[t] = of_leaf[payload[t]];
     return;
   }
-  kernels().symmetric.walk_row(row_tests_.data(), depth_, trees_, keys, payloads_.data(), payload);
+  kernels().symmetric.walk_row(row_tests_.data(), depth_, trees_, keys, of_leaf, payload);
 }
 
 std::optional<SymmetricSums> SymmetricSums::make(const Symmetric& symmetric, const NodeValues& values) {

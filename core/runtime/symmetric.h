@@ -38,10 +38,10 @@ class Symmetric {
   const std::vector<std::uint32_t>& payloads() const { return payloads_; }  // by leaf
   std::size_t bytes() const;
 
-  // payload[row] of the leaf each row of the block reaches in a tree.
-  void walk(std::size_t tree, const Block& block, std::uint32_t* payload) const;
+  // payload[row] of the leaf each row of the block reaches in a tree: of payloads(), or of others by the same leaves.
+  void walk(std::size_t tree, const Block& block, std::uint32_t* payload, const std::uint32_t* others = nullptr) const;
   // payload[tree] of the leaf that the row with these keys reaches in every tree, if walks_rows().
-  void walk_row(const std::uint32_t* keys, std::uint32_t* payload) const;
+  void walk_row(const std::uint32_t* keys, std::uint32_t* payload, const std::uint32_t* others = nullptr) const;
   bool walks_rows() const { return tests_rows() || !row_tests_.empty(); }
   // place[tree] of that leaf among the leaves of all trees, if tests_rows(): a register holds the ranks of a row.
   void find_leaves(const std::uint32_t* keys, std::uint32_t* place) const;
