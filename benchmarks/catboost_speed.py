@@ -2,8 +2,8 @@
 
 Both answer with raw scores, which must be equal to the last bit, on one thread; CatBoost gets a Pool, so that nothing
 of Python is timed with it. They take turns on the same 20,000 float32 rows, and the least CPU time of several rounds
-counts. One row is given to both as an array, by `predict`; the hundred rows timed are answered once just before. The exit
-code is 1 if a score differs.
+counts. One row is given to both as an array, by `predict`; the hundred rows timed are answered once just before. The
+exit code is 1 if a score differs.
 
     python benchmarks/catboost_speed.py --models adult-500x6
 
