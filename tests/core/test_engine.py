@@ -515,7 +515,7 @@ def test_indicators_of_missing_values_beside_thresholds(dtype):
         "value": np.column_stack([np.arange(n_nodes), n_nodes - np.arange(n_nodes)]) / n_nodes,
         "default_left": np.where(asks_missing, np.arange(n_nodes) % 2 == 0, rng.random(n_nodes) < 0.5),
     }
-    forest = scurry.Forest.from_trees([tree, tree]).replace(input_dtype=np.dtype(dtype).name)
+    forest = Forest.from_trees([tree, tree]).replace(input_dtype=np.dtype(dtype).name)
     assert forest.engine.loop == "walked"
     np.testing.assert_array_equal(forest.apply(rows), reference.apply(forest, rows))
     np.testing.assert_array_equal(forest.predict(rows), reference.predict(forest, rows))
