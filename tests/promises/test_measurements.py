@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from scurry.promises import RowSummary, StepMeasurement, ValueMeasurement
+from scurry.promises import ExitMeasurement, RowSummary, StepMeasurement, ValueMeasurement
 from support.calibration_rows import two_classes
 
 X, Y = two_classes(2000, seed=0)
@@ -34,6 +34,14 @@ class TestRowSummary:
         assert np.array_equal(again.quantiles, summary.quantiles, equal_nan=True)
         assert again.missing.tolist() == [0, 1]
         assert again.n_rows == 2
+
+
+def test_the_rows_that_probabilities_were_measured_on_are_named():
+    quality = {"full_auc": 0.9, "fast_auc": 0.89, "full_log_loss": 0.3, "fast_log_loss": 0.31}
+    measured = ExitMeasurement(changed=0.0, mean_trees=3.0, **quality, n_scored=1500)
+    assert measured.describe()["AUC"] == "0.8900, full model 0.9000, on 1,500 of the calibration rows"
+    old = ExitMeasurement(changed=0.0, mean_trees=3.0, **quality)  # as older files have it
+    assert old.describe()["log-loss"] == "0.3100, full model 0.3000"
 
 
 def test_words_of_methods_are_explained():

@@ -18,6 +18,8 @@ from scurry.plan.rules import StopRule, SumRule
 if TYPE_CHECKING:
     from scurry.promises import Certificate  # loaded where a plan has one
 
+_LITTLE_SAVED = 0.85  # of all trees: rules and estimates take about what the others of a row would
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ScoreMap:
@@ -132,6 +134,16 @@ class Plan:
     def method(self) -> str:
         """The name of the method that made the plan."""
         return "full" if self.certificate is None else self.certificate.method
+
+    def describe_saving(self, forest: Forest) -> dict[str, str]:
+        """Return a line of a summary that says so where rows evaluate nearly all trees; else nothing."""
+        trees = None if self.certificate is None else getattr(self.certificate.measured, "mean_trees", None)
+        if trees is None or not self.exits_early or trees < _LITTLE_SAVED * forest.n_trees:
+            return {}
+        return {
+            "little is saved": "stopping takes time too, so all trees (Predictor.full(forest)) may be as fast, and "
+            "their answers are the model's own; a promise of more saves more"
+        }
 
     def check(self, forest: Forest) -> None:
         """Raise an error unless this plan can run `forest`."""
