@@ -24,7 +24,7 @@ from scurry.stopping.sample import Sample, Sums
 # chance explained it (`benchmarks/misuse.py`). Counts by leaf and label are not used: where they part training rows
 # from others, no limit follows from chance.
 _TOO_CLOSE = 0.7
-# Counts that were made of sums of derivatives: training rows up to 0.36 (of which each tree saw half), others from 0.72.
+# Counts made of sums of derivatives: training rows up to 0.36 (where each tree saw half of them), others from 0.72.
 _TOO_CLOSE_BY_SUMS = 0.5
 # Forests are modest: on other rows at least a tenth of the errors occurred that their probabilities announce.
 _TOO_RIGHT = 1 / 15
