@@ -1,11 +1,14 @@
 """Rows that trained the model are noticed, whatever the kind of model; others are not taken for them."""
 
+import json
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 from catboost import CatBoostClassifier
 from lightgbm import LGBMClassifier
+from scipy.stats import binom
 from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier, RandomForestClassifier
 from sklearn.model_selection import train_test_split
 from xgboost import XGBClassifier
@@ -16,6 +19,7 @@ from scurry.verbs.training_rows import describe_training
 from support.calibration_rows import two_classes
 
 ASKED = {"max_disagreement": 0.02, "random_state": 0}
+STORED = Path(__file__).parents[2] / "benchmarks" / "results" / "misuse.json"
 
 
 @pytest.fixture(autouse=True)
@@ -110,3 +114,27 @@ class TestTrainingRows:
         weight = np.random.default_rng(0).random(1000)
         model = RandomForestClassifier(11, max_depth=4, random_state=0).fit(X, y, weight)
         assert not describe_training(scurry.from_model(model), InMemory(X), y)
+
+
+class TestStoredDraws:
+    """`benchmarks/misuse.py`: known pools, 60 draws of each kind of model, or 10 where each was noticed."""
+
+    @pytest.fixture(scope="class")
+    def stored(self):
+        return json.loads(STORED.read_text(encoding="utf-8"))
+
+    def test_what_is_not_noticed_does_no_harm(self, stored):
+        cases = {name: case for name, case in stored["cases"].items() if name.startswith("rows that trained")}
+        kinds = [name for name in cases if name.endswith(" 1 %")]
+        assert len(kinds) >= 18
+        for name in kinds:
+            case = cases[name]
+            assert case["stated"] == 0 or cases[name.replace(" 1 %", " 0.5 %")]["draws"] >= 60, name
+        for name, case in cases.items():
+            assert case["stated"] + case["warned"] >= case["draws"] >= (60 if case["stated"] else 10), name
+            assert case["broken"] <= binom.ppf(0.99, case["draws"], 0.05), name
+
+    def test_other_rows_are_hardly_ever_taken_for_training_rows(self, stored):
+        alarms, tried = (sum(kind[name] for kind in stored["false_alarms"].values()) for name in ("alarms", "tried"))
+        assert tried >= 1000
+        assert alarms <= tried / 1000
