@@ -24,10 +24,10 @@ from scurry.stopping.sample import Sample, Sums
 # chance explained it (`benchmarks/misuse.py`). Counts by leaf and label are not used: where they part training rows
 # from others, no limit follows from chance.
 _TOO_CLOSE = 0.7
-# Counts made of sums of derivatives: training rows up to 0.36 (where each tree saw half of them). Others come as near as
-# 0.42 after few training rows, which the model learnt by heart: their derivatives vanish, and those of others do not. So
-# the number of training rows that a tree tells must also be the same in all trees: training rows deviate by up to 8 %
-# (each tree saw half of 300 rows), others by 1 % with a scatter of 0.85 and more, or by 30 % and more.
+# Counts made of sums of derivatives: training rows up to 0.36 (where each tree saw half of them). Others come as near
+# as 0.42 where the model learnt its few training rows by heart: the derivatives of those vanish, not those of others.
+# So the number of training rows must also be the same in all trees. Training rows deviate by up to 8 % (where each tree
+# saw half of 300 rows); others by 1 % with a scatter of 0.85 and more, or by 30 % and more.
 _TOO_CLOSE_BY_SUMS, _STEADY = 0.5, 0.15
 # Forests are modest: on other rows at least a tenth of the errors occurred that their probabilities announce.
 _TOO_RIGHT = 1 / 15
