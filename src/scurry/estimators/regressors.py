@@ -1,4 +1,7 @@
-"""Estimators that predict numbers: a budget of errors in a regressor's values, or of queries whose best documents may change."""
+"""Estimators that predict numbers: EarlyExitRegressor and EarlyExitRanker.
+
+Their budgets are errors in a regressor's values, and queries whose best documents may change.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ Values of nodes are integers, so that searches add them up exactly. A tree that 
 class fractions (its vote, its boosted value) to the sums, and the largest sum is the answer. Sums are taken in fixed
 point, ``round(value * 2**29 / bound)``, the bound a power of two no sum exceeds: partial sums are then exact, and two
 ways to one state cannot differ by rounding. Only the answer of the whole forest is not read from them, but is the
-model's own."""
+model's own.
+"""
 
 from __future__ import annotations
 
