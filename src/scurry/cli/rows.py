@@ -1,4 +1,7 @@
-"""Commands that run a model on rows: `predict`, `serve`, `report`, `bench`, and `watch`, which says what states of watches hold."""
+"""Commands that run a model on rows: `predict`, `serve`, `report`, `bench` and `watch`.
+
+`watch` says what states of watches hold, and writes the state that other commands go on with.
+"""
 
 from __future__ import annotations
 

@@ -49,12 +49,11 @@ from scurry.orders.curves import measure_curve
 from scurry.orders.ordering_set import OrderingSet
 from scurry.orders.search import StepOrder
 from scurry.predictor import Predictor
-from scurry.promises.kinds import read_promise
+from scurry.promises.promise import read_promise
 from scurry.pruning.methods import check_choices, solve
 from scurry.pruning.node_errors import class_counts, training_errors, weigh_counts
 from scurry.pruning.path import PruningPath
-from scurry.pruning.problem import pose
-from scurry.pruning.row_charges import RowCharges
+from scurry.pruning.problem import RowCharges, pose
 from scurry.verbs.anytime import predictor_of
 from scurry.verbs.early_exit import calibrate
 from scurry.verbs.options import DEFAULT_CONFIDENCE, Calibration, ExitKeywords, ExitOptions

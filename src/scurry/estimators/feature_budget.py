@@ -45,14 +45,13 @@ from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import BudgetMeasurement, Certificate, Cost
-from scurry.promises.kinds import read_promise
+from scurry.promises.promise import read_promise
 from scurry.pruning.cost_promise import Candidate, certify_cost
 from scurry.pruning.methods import solve
 from scurry.pruning.node_errors import class_counts, weigh_counts
-from scurry.pruning.offers import Offer, Offers, Tally, ValidationRows, advise
 from scurry.pruning.path import PruningPath
-from scurry.pruning.problem import pose
-from scurry.pruning.row_charges import RowCharges
+from scurry.pruning.problem import RowCharges, pose
+from scurry.pruning.refine import Offer, Offers, Tally, ValidationRows, advise
 from scurry.runners.acquisition.acquire import Acquisition, GetFeature
 from scurry.runners.acquisition.visit import Visit
 from scurry.verbs.prune import prune

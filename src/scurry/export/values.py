@@ -28,7 +28,7 @@ from scurry.plan import (
     SentinelRule,
     StepRule,
 )
-from scurry.plan.sentinels import decision_score
+from scurry.plan.whole_rows import decision_score
 from scurry.runners.cells import CellPlans, join_router
 
 _LARGEST_SUM = 2**31 - 1

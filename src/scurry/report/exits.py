@@ -16,9 +16,20 @@ from scurry.plan import Band, Bins, Gaps, Leads, StopRule
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, Labels, Outcomes, Promise, TopK, Values
 from scurry.report.alternatives import Settings, find_alternatives, try_settings, write_promise
-from scurry.report.claims import claim_promise, outcomes_of
 from scurry.report.markup import Axis, Chart
-from scurry.report.story import BLOCK, CONFIDENCE, Column, Curve, Effort, Picture, Story, TestRows, Tile
+from scurry.report.story import (
+    BLOCK,
+    CONFIDENCE,
+    Column,
+    Curve,
+    Effort,
+    Picture,
+    Story,
+    TestRows,
+    Tile,
+    claim_promise,
+    outcomes_of,
+)
 from scurry.stopping.guarantee import certified_rate
 from scurry.timing import Runner
 

@@ -35,8 +35,7 @@ from scurry.pruning import Offers, PruningPath
 from scurry.report import exits, prunings, sizes, steps, watching
 from scurry.report.alternatives import render_alternatives
 from scurry.report.markup import Axis, Chart, Markup, join, tabulate, tag
-from scurry.report.quality import render_quality
-from scurry.report.story import Column, Curve, Effort, Picture, Story, TestRows, tell_whole
+from scurry.report.story import Column, Curve, Effort, Picture, Story, TestRows, render_quality, tell_whole
 from scurry.timing import Lap, Runner, measure_laps, wrap_model
 from scurry.version import read_version
 

@@ -11,9 +11,8 @@ from scurry.forest import Forest
 from scurry.formatting import format_bytes, format_number, format_percent, format_share
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, SizeMeasurement
-from scurry.report.claims import claim_promise, outcomes_of
 from scurry.report.markup import Axis, Chart
-from scurry.report.story import Claim, Picture, Story, Table, TestRows, Tile, tell_whole
+from scurry.report.story import Claim, Picture, Story, Table, TestRows, Tile, claim_promise, outcomes_of, tell_whole
 from scurry.timing import Runner
 
 _ALONE = (

@@ -24,8 +24,7 @@ from scurry.forest import Forest
 from scurry.monitoring import State, Watch
 from scurry.predictor import Predictor
 from scurry.runners.runner import STOP_REASONS
-from scurry.serving.model import ServedModel
-from scurry.serving.scorer import REASONS, Columns, Job, Refusal, Scorer
+from scurry.serving.model import REASONS, Columns, Job, Refusal, Scorer, ServedModel
 from scurry.version import read_version
 
 DEFAULT_BUDGET_US = 500_000.0

@@ -43,7 +43,7 @@ from scurry.promises import (
     RowSummary,
     Values,
 )
-from scurry.promises.kinds import read_promise
+from scurry.promises.promise import read_promise
 from scurry.stopping.sample import InMemory
 from scurry.stopping.verdict import Verdict
 from scurry.verbs.assumptions import CheckedRows, check_rows

@@ -18,7 +18,7 @@ from scurry.forest import Forest
 from scurry.plan import Plan, TopKRule
 from scurry.predictor import Predictor
 from scurry.promises import Outcomes, RankMeasurement, TopK
-from scurry.promises.ranks import find_places
+from scurry.promises.kinds import find_places
 from scurry.runners.runner import Run
 from scurry.stopping.guarantee import certified_rate, rate_p_value, rows_needed
 from scurry.stopping.sample import InMemory

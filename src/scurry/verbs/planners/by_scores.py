@@ -21,7 +21,7 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest, score_step
 from scurry.formatting import round_up
 from scurry.plan import Plan
-from scurry.plan.sentinels import decision_score
+from scurry.plan.whole_rows import decision_score
 from scurry.promises import Certificate, ExitMeasurement, Labels
 from scurry.runners.rules import ScoreRule, score_plan, sentinel_plan
 from scurry.stopping import FanFit, LeaderFit, MarginFit, ScoreFit, fan, multiclass_qwyc, qwyc

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.tree_answers import leaf_scores
-from scurry.plan.sentinels import decision_score
+from scurry.plan.whole_rows import decision_score
 from scurry.stopping.sentinels.labels import increments, near_decision, read_estimates
 from scurry.stopping.sentinels.lanes import SentinelFit, prefix_lanes
 from scurry.stopping.sentinels.leaves import MAX_LEAVES, Leaves, RowLeaves
