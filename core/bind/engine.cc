@@ -43,6 +43,9 @@ std::span<const T> field(const nb::dict& arrays, const char* name) {
 ForestArrays make_forest(const nb::dict& arrays, const nb::dict& header, nb::object packed) {
   ForestView view;
   if (!packed.is_none()) view.packed = &nb::cast<const HeldPacked&>(packed).forest;
+  if (view.packed != nullptr && !view.packed->is_checked()) {
+    throw std::invalid_argument("the trees have not been checked");
+  }
   view.tree_offset = field<std::int64_t>(arrays, "tree_offset");
   view.feature = field<std::int32_t>(arrays, "feature");
   view.threshold = field<double>(arrays, "threshold");
@@ -186,6 +189,7 @@ void bind_engine(nb::module_& m) {
              without_gil(view.n_rows * engine.n_trees(), [&] { engine.leaves(view, out.data(), n_threads); });
            })
       .def("one_row", &one_row, "answer"_a, nb::kw_only(), "labels"_a.none(), "float32"_a, "float64"_a, "otherwise"_a)
+      .def_prop_ro("n_trees", &Engine::n_trees)
       .def_prop_ro("loop", &Engine::loop)
       .def_prop_ro("node_bytes", &Engine::node_bytes)
       .def_prop_ro("leaf_bytes", &Engine::leaf_bytes)

@@ -46,6 +46,7 @@ Engine::Engine(const ForestView& forest, std::vector<std::int64_t> labels, const
       values_(forest, parts.values),
       label_sums_(LabelSums::read(forest, values_, parts)),
       walker_(forest, parts, payloads()),
+      sliced_sums_(make_sliced_sums()),
       answers_(forest, std::move(labels)) {}
 
 // What payloads of leaves may be, so that they are values.
@@ -57,7 +58,7 @@ PayloadRange Engine::payloads() const {
 }
 
 StoredEngine Engine::store() const {
-  if (!can_store()) throw std::invalid_argument("only trees that are walked can be stored");
+  if (!can_store()) throw std::invalid_argument("symmetric trees cannot be stored");
   StoredEngine out;
   walker_.store(out);
   out.parts.values = values_.table();

@@ -32,8 +32,8 @@ class Engine {
   // One that was stored. Of the forest, arrays of nodes are not read. The parts must outlive it.
   Engine(const ForestView& forest, std::vector<std::int64_t> labels, const EngineParts& parts);
 
-  // Whether store() may be called: trees with a loop of their own are lowered anew.
-  bool can_store() const { return !leaf_ids_ && !walker_.has_ranks(); }
+  // Whether store() may be called: symmetric trees are lowered anew.
+  bool can_store() const { return !leaf_ids_ && !walker_.symmetric(); }
   StoredEngine store() const;
 
   void labels(const RowsView& rows, std::int64_t* out, std::size_t n_threads) const;

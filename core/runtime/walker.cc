@@ -68,6 +68,7 @@ Walker::Walker(const ForestView& forest, Leaves leaves)
 
 Walker::Walker(const ForestView& forest, const EngineParts& parts, PayloadRange payloads)
     : columns_(forest, parts), trees_(forest, columns_, parts, payloads) {
+  if (parts.shape.size() == 3) sliced_ = Sliced::find(trees_, columns_);
   begin_walks();
 }
 
@@ -79,6 +80,7 @@ void Walker::begin_walks() {
 void Walker::store(StoredEngine& out) const {
   columns_.store(out);
   trees_.store(out);
+  if (sliced_) out.parts.shape = out.keep({out.parts.shape[0], out.parts.shape[1], 1});
 }
 
 void Walker::reserve(std::size_t n, Scratch& scratch) const {

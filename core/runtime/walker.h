@@ -30,7 +30,8 @@ struct Scratch {
 class Walker {
  public:
   Walker(const ForestView& forest, Leaves leaves);
-  // Of trees that are walked; of those, store() writes the parts.
+  // Of trees that are not symmetric; of those, store() writes the parts. What slices trees is made of them again, because
+  // it is not the same on every machine.
   Walker(const ForestView& forest, const EngineParts& parts, PayloadRange payloads);
   Walker(const Walker&) = delete;  // narrow_ and wide_ point into trees_
   Walker(Walker&&) = default;
