@@ -9,7 +9,7 @@ import scurry
 from scurry import Forest
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.export import LAYOUTS, to_c, verify
-from scurry.export.c.selftest import make_probes
+from scurry.export.c.model import make_probes
 from scurry.export.columns import CategorySets, check_integers
 from scurry.export.lowered import lower
 from scurry.export.replay import find_leaves

@@ -16,7 +16,7 @@ from sklearn.ensemble import (
 import scurry
 from scurry.errors import FormatError, InputError, MissingDependencyError
 from scurry.export import LAYOUTS, columns, lowered, to_c, verify
-from scurry.export.c.selftest import make_probes
+from scurry.export.c.model import make_probes
 from scurry.export.replay import find_leaves, run_trees
 from scurry.export.verification import _DRAW_STEP
 from scurry.forest import reference

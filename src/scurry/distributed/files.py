@@ -21,7 +21,7 @@ from scurry.checks import Progress
 from scurry.distributed.cluster import gather, share, submit
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows, columns_read, float_columns, text_columns
-from scurry.stopping.sample import Sample, Sums
+from scurry.stopping.guarantee import Sample, Sums
 
 T = TypeVar("T")
 _N_ROWS_PER_BATCH = 1 << 14  # questions make arrays of this many rows by all trees

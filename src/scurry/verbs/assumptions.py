@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError, warn
 from scurry.forest import Forest
-from scurry.stopping.guarantee import certified_rate
+from scurry.stopping.guarantee import Sample, Sums, certified_rate
 from scurry.stopping.independence import Agreement, agreement, are_copied, find_shared, hash_rows, split_rows
-from scurry.stopping.sample import Sample, Sums
 
 # Leaf counts of training rows lie at most half as far from the tree's own as those of other rows do: 0 without a
 # bootstrap, 0.39 to 0.5 with one, 0.62 to 0.69 for a random half of them. Those of other rows were never below 0.74

@@ -44,7 +44,7 @@ from scurry.promises import (
     Values,
 )
 from scurry.promises.promise import read_promise
-from scurry.stopping.sample import InMemory
+from scurry.stopping.guarantee import InMemory
 from scurry.stopping.verdict import Verdict
 from scurry.verbs.assumptions import CheckedRows, check_rows
 from scurry.verbs.early_exit import early_exit

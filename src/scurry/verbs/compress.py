@@ -29,7 +29,7 @@ from scurry.promises import (
     Values,
 )
 from scurry.promises.promise import read_promise
-from scurry.stopping.sample import InMemory
+from scurry.stopping.guarantee import InMemory
 from scurry.stopping.verdict import Verdict
 from scurry.verbs.assumptions import CheckedRows, check_rows
 

@@ -15,9 +15,8 @@ from scurry.predictor import Predictor, read_forest
 from scurry.promises import Accuracy, Certain, Cost, Labels, LabelsPerClass, Promise, Recall, TopK, Values
 from scurry.promises.promise import read_promise
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
-from scurry.verbs.planners.by_accuracy import plan_by_accuracy
 from scurry.verbs.planners.by_bounds import plan_by_bounds
-from scurry.verbs.planners.by_class import plan_by_class
+from scurry.verbs.planners.by_class import plan_by_accuracy, plan_by_class
 from scurry.verbs.planners.by_ranks import plan_by_ranks, ranked_by_score
 from scurry.verbs.planners.by_scores import (
     SCORE_METHODS,

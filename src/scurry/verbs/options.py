@@ -22,9 +22,8 @@ from scurry.checks import (
 from scurry.errors import InputError
 from scurry.forest import Forest, Thresholded, as_member, as_rows
 from scurry.promises import Certificate, Labels, Promise, RowSummary
-from scurry.stopping.guarantee import certified_rate
-from scurry.stopping.sample import InMemory, Sample, Sums
-from scurry.stopping.scores.matrix import PRESETS, check_costs
+from scurry.stopping.guarantee import InMemory, Sample, Sums, certified_rate
+from scurry.stopping.scores.rule import PRESETS, check_costs
 from scurry.verbs.assumptions import CheckedRows, check_rows, read_parts
 
 VOTE_METHODS = ("minimax", "minimean", "minimixed", "schwing")

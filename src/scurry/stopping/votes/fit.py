@@ -28,14 +28,17 @@ from scurry.checks import RandomState, check_choice, check_confidence, check_cou
 from scurry.errors import InfeasibleError, InputError
 from scurry.formatting import format_percent
 from scurry.stopping.guarantee import (
+    InMemory,
+    Sample,
+    Sums,
     certified_mean,
     certified_rate,
     last_certified,
     loss_p_value,
+    random_part,
     rate_p_value,
     rows_needed,
 )
-from scurry.stopping.sample import InMemory, Sample, Sums, random_part
 from scurry.stopping.votes.plurality import PairwisePolicy, pairwise_policies
 from scurry.stopping.votes.policy import MAX_VOTERS, BoolArray, FloatArray, IntArray, Thresholds, stop_when_certain
 from scurry.stopping.votes.rule import METHODS, VoteRule

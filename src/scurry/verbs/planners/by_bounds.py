@@ -24,7 +24,7 @@ from scurry.promises import Certain, Certificate, ExitMeasurement
 from scurry.runners import runner_of
 from scurry.runners.cells import bound_leads, bound_sums
 from scurry.runners.runner import NO_LIMIT
-from scurry.stopping.sample import Sums
+from scurry.stopping.guarantee import Sums
 from scurry.verbs.options import Calibration
 
 N_CELLS = 1024  # more save little, and groups of rows become too small to be fast

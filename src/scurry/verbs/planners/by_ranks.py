@@ -20,8 +20,7 @@ from scurry.predictor import Predictor
 from scurry.promises import Outcomes, RankMeasurement, TopK
 from scurry.promises.kinds import find_places
 from scurry.runners.runner import Run
-from scurry.stopping.guarantee import certified_rate, rate_p_value, rows_needed
-from scurry.stopping.sample import InMemory
+from scurry.stopping.guarantee import InMemory, certified_rate, rate_p_value, rows_needed
 from scurry.stopping.sentinels.labels import near_decision
 from scurry.stopping.sentinels.lanes import SentinelFit, prefix_lanes
 from scurry.stopping.sentinels.leaves import RowLeaves

@@ -22,8 +22,7 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import ValueMeasurement, Values
 from scurry.runners.rules import sentinel_plan
-from scurry.stopping.guarantee import certified_rate, certify_rates, rows_needed
-from scurry.stopping.sample import InMemory, Sums
+from scurry.stopping.guarantee import InMemory, Sums, certified_rate, certify_rates, rows_needed
 from scurry.stopping.sentinels.lanes import SentinelFit
 from scurry.stopping.sentinels.leaves import RowLeaves
 from scurry.stopping.sentinels.prefix import even_sentinels, fit_prefix, placed_sentinels
