@@ -1,7 +1,6 @@
 """Commands that show results without a model of one's own: `demo` and `reproduce`.
 
-`demo` trains models on shipped data, makes them cheaper in three ways, and measures the effect, without a network.
-`reproduce` runs the experiments of a paper.
+`demo` shows what each budget saves on shipped data, `reproduce` runs the experiments of a paper.
 """
 
 from __future__ import annotations
@@ -12,215 +11,20 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 import scurry
-from scurry import FeatureBudgetClassifier, Forest, Predictor, anytime, datasets, early_exit, from_model, report
 from scurry.cli.program import AsJson, app, console, make_table, show, show_progress
 from scurry.errors import InputError
-from scurry.evaluation import feature_bill
 from scurry.formatting import format_percent, format_share
-from scurry.pruning import Offers
-from scurry.timing import race
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-MAX_DISAGREEMENT = 0.005
-_N_TREES = 101
-_N_CALIBRATION = 8000  # enough for a promise of 0.5 %, and as many are left to test on
-_STEP_SHARE = 0.1  # of all steps: the budget of the anytime forest
-_MAX_COST = 40.0  # dollars per patient
-_N_ROUNDS = 5
-
-# From (way, work, share saved, share promised) to the function that predicts.
-Ways: TypeAlias = dict[tuple[str, str, float, float | None], Callable[[Any], NDArray[Any]]]
-
-
-class Line(NamedTuple):
-    """One way to predict the test rows, and its results: a row of the table.
-
-    `saved` is a share of the work of all trees. `promised` is the largest share of labels that may change, or None
-    without a promise. `speedup` is relative to the source model on one thread.
-    """
-
-    way: str
-    work: str
-    saved: float
-    changed: float
-    promised: float | None
-    accuracy: float
-    speedup: float
-
-
-class Demonstration(NamedTuple):
-    """The results of each model, by its name, and the reports written."""
-
-    models: dict[str, list[Line]]
-    pages: list[Path]
-
-
-class Rows(NamedTuple):
-    """A dataset and its rows to train, to calibrate and to test on."""
-
-    data: datasets.Dataset
-    X_train: NDArray[np.float32]
-    y_train: NDArray[Any]
-    X_cal: NDArray[np.float32]
-    y_cal: NDArray[Any]
-    X_test: NDArray[np.float32]
-    y_test: NDArray[Any]
-
-
-def run(folder: Path, begin: Callable[[str], None] = lambda step: None) -> Demonstration:
-    """Fit models on shipped data, make them cheaper, measure, and write reports.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder for the reports. It is created if it does not exist.
-    begin : callable, optional
-        Called at the beginning of each step with a text that says what is done.
-
-    Returns
-    -------
-    Demonstration
-    """
-    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {folder} ({error.strerror}); name another one") from error
-    census, clinic = _load_census(), _load_clinic()
-    begin("Fitting a random forest on census data")
-    forest = RandomForestClassifier(_N_TREES, max_depth=10, n_jobs=-1, random_state=0)
-    forest.fit(census.X_train, census.y_train)
-    begin("Early exit and anytime prediction of the forest")
-    fast, exit_lines = _measure_exits(forest, census)
-    anyt, anytime_line = _measure_anytime(forest, census)
-    begin("Fitting a boosted model on census data")
-    boosted = HistGradientBoostingClassifier(max_iter=_N_TREES, random_state=0).fit(census.X_train, census.y_train)
-    begin("Early exit of the boosted model")
-    _, boosted_lines = _measure_exits(boosted, census)
-    begin("Looking for a forest on medical tests that cost money")
-    diagnosis, offers, budget_lines = _measure_budget(RandomForestClassifier(_N_TREES, max_depth=8), clinic)
-    begin("Writing reports")
-    pages = [
-        _write_page(fast, folder / "report.html", census, forest, "Census forest: early exit"),
-        _write_page(anyt, folder / "anytime.html", census, forest, "Census forest: anytime prediction"),
-        report.write(
-            offers,
-            folder / "budget.html",
-            clinic.X_test,
-            clinic.y_test,
-            model=diagnosis,
-            title="Thyroid: a forest within $40 per patient",
-            max_cost=_MAX_COST,
-            currency="$",
-        ),
-    ]
-    models = {
-        "Census forest": [*exit_lines, anytime_line],
-        "Census boosted": boosted_lines,
-        "Thyroid forest": budget_lines,
-    }
-    return Demonstration(models, pages)
-
-
-def _load_census() -> Rows:
-    data = datasets.load("adult")
-    train, rest = np.flatnonzero(data.split == "train"), np.flatnonzero(data.split == "test")
-    return _take_rows(data, train, rest[:_N_CALIBRATION], rest[_N_CALIBRATION:])
-
-
-def _load_clinic() -> Rows:
-    data = datasets.load("thyroid_ann_cost")
-    shuffled = np.random.default_rng(0).permutation(len(data.y))
-    return _take_rows(data, *np.array_split(shuffled, 3))
-
-
-def _take_rows(data: datasets.Dataset, *parts: NDArray[np.intp]) -> Rows:
-    return Rows(data, *(values for part in parts for values in (data.X[part], data.y[part])))
-
-
-def _import(model: Any, rows: Rows) -> Forest:
-    """Import a model that was trained on arrays, and add the names of their columns and categories."""
-    return from_model(model, feature_names=rows.data.feature_names, categories=rows.data.categories)
-
-
-def _measure_exits(model: Any, rows: Rows) -> tuple[Predictor, list[Line]]:
-    """Measure all trees, and an early exit with a promise."""
-    forest = _import(model, rows)
-    # The training rows fit the rule, so that all calibration rows are left to certify it.
-    fast = early_exit(forest, rows.X_cal, X_fit=rows.X_train, max_disagreement=MAX_DISAGREEMENT, random_state=0)
-    mean_trees = fast.run(rows.X_test).mean_trees
-    n_trees = forest.n_trees
-    ways: Ways = {
-        ("all trees", f"{n_trees} trees", 0.0, None): forest.predict,
-        ("early exit", f"{mean_trees:.1f} trees", 1 - mean_trees / n_trees, MAX_DISAGREEMENT): fast.predict,
-    }
-    return fast, _measure(model, rows, ways)
-
-
-def _measure_anytime(model: Any, rows: Rows) -> tuple[Predictor, Line]:
-    """Measure a part of all steps, in the order that `scurry.anytime` finds."""
-    anyt = anytime(_import(model, rows), rows.X_cal, rows.y_cal)
-    n_steps = round(_STEP_SHARE * len(anyt.plan.order))
-    ways: Ways = {("anytime", f"{n_steps} steps", 1 - _STEP_SHARE, None): partial(anyt.predict, max_steps=n_steps)}
-    return anyt, _measure(model, rows, ways)[0]
-
-
-def _measure_budget(model: Any, rows: Rows) -> tuple[Any, Offers, list[Line]]:
-    """Measure a forest that reads all features, and the best that was found within a budget.
-
-    Return the first, fitted, and what there was to choose from.
-    """
-    data = rows.data
-    prices: dict[str, Any] = {
-        "feature_costs": data.feature_costs,
-        "groups": data.groups,
-        "group_costs": data.group_costs,
-    }
-    found = FeatureBudgetClassifier(model, max_cost=_MAX_COST, random_state=0, **prices)
-    found.fit(np.concatenate([rows.X_train, rows.X_cal]), np.concatenate([rows.y_train, rows.y_cal]))
-    whole, chosen = found.forest_, found.predictor_.forest
-    offers = found.offers_.with_feature_names(data.feature_names)
-    full_paid, paid = (feature_bill(f, rows.X_test, **prices).mean_cost for f in (whole, chosen))
-    ways: Ways = {
-        ("all features", f"${full_paid:.2f}", 0.0, None): whole.predict,
-        (f"within ${_MAX_COST:.0f}", f"${paid:.2f}", 1 - paid / full_paid, None): chosen.predict,
-    }
-    return found.estimator_, offers, _measure(found.estimator_, rows, ways)
-
-
-def _write_page(subject: Predictor, path: Path, rows: Rows, model: Any, title: str) -> Path:
-    return report.write(subject, path, rows.X_test, rows.y_test, model=model, title=title)
-
-
-def _measure(model: Any, rows: Rows, ways: Ways) -> list[Line]:
-    """Compare each way with the source model: labels, and the time of a batch on one thread."""
-    if hasattr(model, "n_jobs"):
-        model.n_jobs = 1
-    expected = model.predict(rows.X_test)
-    with threadpool_limits(1, "openmp"):  # boosted models of scikit-learn have no n_jobs
-        runs = [partial(answer, rows.X_test) for answer in (model.predict, *ways.values())]
-        reference, *times = race(_N_ROUNDS, *runs)
-    lines = []
-    for ((way, work, saved, promised), answer), duration in zip(ways.items(), times, strict=True):
-        labels = answer(rows.X_test)
-        changed, accuracy = float((labels != expected).mean()), float((labels == rows.y_test).mean())
-        lines.append(Line(way, work, saved, changed, promised, accuracy, reference / duration))
-    return lines
-
+    from scurry.cli.showcase import Demonstration
 
 _N_STEPS = 6  # how often `showcase.run` announces a step
 _INTRODUCTION = """\
@@ -260,7 +64,7 @@ def demo(
     """
     from rich.markup import escape
 
-    from scurry.cli.demo import run
+    from scurry.cli.showcase import run
 
     screen, n_begun = console(), 0
     with show_progress("Demo") as update:
