@@ -19,7 +19,7 @@ from scipy.stats import binom
 from scurry.errors import FormatError, InputError
 from scurry.stopping import LeaderFit, MarginFit, multiclass_qwyc, qwyc
 from scurry.stopping.guarantee import split_risk
-from scurry.stopping.scores import multiclass
+from scurry.stopping.scores import qwyc as qwyc_module
 from scurry.stopping.scores.qwyc import Family, OneSidedFit, last_accepted
 from support.margin_oracle import normal_scores, oracle
 
@@ -531,7 +531,7 @@ def test_the_joint_order_is_greedy(problem, data):
 
 
 def test_a_search_on_some_rows_still_counts_mistakes_on_all(monkeypatch):
-    monkeypatch.setattr(multiclass, "SEARCH_ROWS", 50)
+    monkeypatch.setattr(qwyc_module, "SEARCH_ROWS", 50)
     scores = class_scores(400)
     scores[:, 3] *= 50  # says most of the sum, and comes first
     rule = multiclass_qwyc(scores, max_disagreement=0.02, order=None)
