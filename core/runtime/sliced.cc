@@ -241,14 +241,15 @@ std::size_t Sliced::bytes() const {
          payloads_.size() * sizeof(std::uint32_t) + heaps_.size() * sizeof(HeapTests) + ranks_->bytes();
 }
 
-void Sliced::walk(std::size_t tree, const Block& block, std::uint32_t* payload) const {
-  kernels().sliced.walk(trees_[tree], program(), block.ranks, block.n, payloads(tree), payload);
+void Sliced::walk(std::size_t tree, const Block& block, std::uint32_t* payload, const std::uint32_t* others) const {
+  const std::uint32_t* of_leaf = others == nullptr ? payloads(tree) : others + tree * kMaxSlicedLeaves;
+  kernels().sliced.walk(trees_[tree], program(), block.ranks, block.n, of_leaf, payload);
 }
 
-void Sliced::walk_row(const std::uint32_t* keys, std::uint32_t* payload) const {
+void Sliced::walk_row(const std::uint32_t* keys, std::uint32_t* payload, const std::uint32_t* others) const {
   alignas(64) std::uint8_t ranks[kMaxRowRanks] = {};
   ranks_->rank_row(keys, ranks);
-  kernels().sliced.walk_row(heaps_, ranks, ranks_->size(), payloads_.data(), payload);
+  kernels().sliced.walk_row(heaps_, ranks, ranks_->size(), others == nullptr ? payloads_.data() : others, payload);
 }
 
 namespace {

@@ -205,13 +205,21 @@ def bound_cells(
     forest_and_router: ForestArrays, *, increments: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]: ...
 
+class Nodes:
+    def __init__(self, source: ForestArrays | Engine, payloads: NDArray[np.int32], /) -> None: ...
+    @property
+    def should_merge(self) -> bool: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def shared_bytes(self) -> int: ...
+
 class EarlyExit:
     def __init__(
         self,
-        forest: ForestArrays,
+        nodes: Nodes,
         *,
         order: NDArray[np.int32],
-        increments: NDArray[np.int32],
         weights: NDArray[np.float64],
         lower: NDArray[np.int32],
         upper: NDArray[np.int32],
@@ -257,11 +265,14 @@ class EarlyExit:
     ) -> Callable[[Any], Any]: ...
     @property
     def bytes(self) -> int: ...
+    @property
+    def shared_bytes(self) -> int: ...
 
 class LeaderExit:
     def __init__(
         self,
-        forest: ForestArrays,
+        source: ForestArrays | Engine,
+        /,
         *,
         order: NDArray[np.int32],
         trees_per_round: int,
@@ -303,6 +314,8 @@ class LeaderExit:
     ) -> Callable[[Any], Any]: ...
     @property
     def bytes(self) -> int: ...
+    @property
+    def shared_bytes(self) -> int: ...
 
 class SentinelExit:
     def __init__(
@@ -405,6 +418,9 @@ class Engine:
     def loop(self) -> str: ...
     @property
     def n_trees(self) -> int: ...
+    @property
+    def values(self) -> NDArray[np.float64]: ...
+    def most_of_trees(self, numbers: NDArray[np.float64], /) -> NDArray[np.float64]: ...
     @property
     def node_bytes(self) -> int: ...
     @property

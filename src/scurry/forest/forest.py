@@ -279,6 +279,20 @@ class Forest(StoredForest):
             return None  # what is not sound is not used
 
     @property
+    def engine_values(self) -> NDArray[np.float64] | None:
+        """Distinct values of leaves, shape (n, n_columns), by which the engine knows them; None if it does not."""
+        # XGBoost's leaves are their own values there, and trees that were cut are others.
+        values = self.engine.values if self.engine.n_trees == self.n_trees else np.empty(0)
+        return values.reshape(-1, self.n_columns) if values.size else None
+
+    def most_of_trees(self, number_of: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the largest number of the leaves of each tree, or 0; `number_of` makes them of `leaf_values`."""
+        values = self.engine_values if self.is_packed else None
+        if values is None:
+            return super().most_of_trees(number_of)
+        return np.maximum(self.engine.most_of_trees(np.ascontiguousarray(number_of(values))), 0.0)
+
+    @property
     def _lowered_from(self) -> _core.ForestArrays:
         packed: Packed | None = self.__dict__.get("_packed")
         if packed is None:
