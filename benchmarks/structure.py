@@ -50,9 +50,11 @@ class Source(NamedTuple):
     """A module, read."""
 
     name: str
+    path: Path
     place: str
     text: str
     tree: ast.Module
+    private: frozenset[str]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -77,9 +79,13 @@ def _print(figure: Figure, *, with_list: bool) -> None:
 
 
 def _read_sources() -> list[Source]:
-    texts = {name: path.read_text(encoding="utf-8") for name, path in find_modules(PACKAGE).items()}
-    places = {name: path.relative_to(PACKAGE).as_posix() for name, path in find_modules(PACKAGE).items()}
-    return [Source(name, places[name], text, ast.parse(text)) for name, text in texts.items()]
+    sources = []
+    for name, path in find_modules(PACKAGE).items():
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        place = path.relative_to(PACKAGE).as_posix()
+        sources.append(Source(name, path, place, text, tree, frozenset(_find_private_names(tree))))
+    return sources
 
 
 def _layout(sources: list[Source]) -> Iterable[Figure]:
@@ -210,8 +216,8 @@ def _names(sources: list[Source]) -> Iterable[Figure]:
 
 def _foreign_names(source: Source, sources: list[Source]) -> list[tuple[int, str]]:
     """Return where a module uses a name with a leading underscore that only other packages define."""
-    own = {name for other in sources if _package(other) == _package(source) for name in _definitions(other.tree)}
-    known = {name for other in sources for name in _definitions(other.tree)}
+    own = {name for other in sources if _package(other) == _package(source) for name in other.private}
+    known = {name for other in sources for name in other.private}
     found = []
     for node in ast.walk(source.tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("scurry"):
@@ -225,7 +231,7 @@ def _package(source: Source) -> str:
     return source.place.partition("/")[0]
 
 
-def _definitions(tree: ast.Module) -> set[str]:
+def _find_private_names(tree: ast.Module) -> set[str]:
     names = set()
     for node in ast.walk(tree):
         match node:
@@ -241,7 +247,7 @@ def _definitions(tree: ast.Module) -> set[str]:
 
 
 def _size(sources: list[Source]) -> Iterable[Figure]:
-    comments = sum(_count_comments(find_modules(PACKAGE)[source.name]) for source in sources)
+    comments = sum(_count_comments(source.path) for source in sources)
     lines = sum(len(source.text.splitlines()) for source in sources)
     native = [path.read_text(encoding="utf-8").splitlines() for path in (TOP / "core").glob("*/*") if path.is_file()]
     native_lines = sum(map(len, native))
