@@ -22,8 +22,7 @@ from sklearn.ensemble import (
 import scurry
 from scurry import distributed
 from scurry.errors import FormatError, InfeasibleError, InputError
-from scurry.stopping.guarantee import Sample
-from scurry.stopping.independence import hash_rows, split_rows
+from scurry.stopping.guarantee import Sample, hash_rows, split_rows
 from scurry.verbs.early_exit import calibrate
 from scurry.verbs.options import Calibration, ExitOptions
 

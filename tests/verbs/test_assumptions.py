@@ -10,7 +10,7 @@ from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier, R
 
 import scurry
 from scurry.errors import InfeasibleError, InputError
-from scurry.stopping.independence import hash_rows
+from scurry.stopping.guarantee import hash_rows
 from support.calibration_rows import two_classes
 
 ASKED = {"max_disagreement": 0.02, "random_state": 0}

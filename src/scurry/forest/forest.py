@@ -17,7 +17,6 @@ from scurry import _core
 from scurry.checks import check_flag
 from scurry.errors import InputError
 from scurry.forest.combinations import Combinations
-from scurry.forest.cuts import cut_trees
 from scurry.forest.files.lowered import pack_lowered
 from scurry.forest.files.packed import Packed
 from scurry.forest.files.storage import container_bytes, container_of, write_container
@@ -31,6 +30,7 @@ from scurry.forest.structure import (
     HEADER,
     NODE_ARRAYS,
     check_fields,
+    cut_trees,
     fill_arrays,
     join_trees,
 )

@@ -1,7 +1,8 @@
 """The story of a subject: everything its page says, before it becomes HTML.
 
 Each kind of subject has a function that tells its story: `tell_whole` here for a forest that evaluates every tree (a
-pruned one, or one for which an early exit would not pay), and `tell` in `exits`, `steps` and `prunings`.
+pruned one, or one for which an early exit would not pay), `tell_exits` and `tell_steps` in `exits`, and
+`tell_pruning`, `tell_chosen` and `tell_size` in `prunings`.
 
 They share two sections: what was promised next to what test rows show, with an interval and a verdict; and right and
 wrong answers, the full model's and the subject's next to each other.

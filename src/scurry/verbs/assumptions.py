@@ -2,7 +2,7 @@
 
 A promise is about new rows. It is tested on calibration rows, which must be independent draws like them. Three mistakes
 are easily made, and each makes a plan state something false: rows that fitted the rule certify it too, rows were copied
-(by oversampling, say), or rows trained the model. `scurry.stopping.independence` has the tests.
+(by oversampling, say), or rows trained the model. `scurry.stopping.guarantee` has the tests.
 """
 
 from __future__ import annotations
@@ -17,8 +17,17 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError, warn
 from scurry.forest import Forest
-from scurry.stopping.guarantee import Sample, Sums, certified_rate
-from scurry.stopping.independence import Agreement, agreement, are_copied, find_shared, hash_rows, split_rows
+from scurry.stopping.guarantee import (
+    Agreement,
+    Sample,
+    Sums,
+    agreement,
+    are_copied,
+    certified_rate,
+    find_shared,
+    hash_rows,
+    split_rows,
+)
 
 # Leaf counts of training rows lie at most half as far from the tree's own as those of other rows do: 0 without a
 # bootstrap, 0.39 to 0.5 with one, 0.62 to 0.69 for a random half of them. Those of other rows were never below 0.74

@@ -22,10 +22,8 @@ from scurry.promises.kinds import find_places
 from scurry.runners.rules import rank_plan
 from scurry.runners.runner import Run
 from scurry.stopping.guarantee import InMemory, certified_rate, rate_p_value, rows_needed
-from scurry.stopping.sentinels.labels import near_decision
-from scurry.stopping.sentinels.lanes import SentinelFit, prefix_lanes
-from scurry.stopping.sentinels.leaves import RowLeaves
-from scurry.stopping.sentinels.prefix import even_sentinels, fit_prefix
+from scurry.stopping.sentinels.lanes import SentinelFit, near_decision, prefix_lanes
+from scurry.stopping.sentinels.prefix import RowLeaves, even_sentinels, fit_prefix
 from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.planners.sentinels import can_refit, full_scores, leaves_of, score_values
 

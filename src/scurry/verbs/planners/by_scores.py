@@ -25,10 +25,18 @@ from scurry.plan.whole_rows import decision_score
 from scurry.promises import Certificate, ExitMeasurement, Labels
 from scurry.runners.rules import ScoreRule, score_plan, sentinel_plan
 from scurry.stopping import FanFit, LeaderFit, MarginFit, ScoreFit, fan, multiclass_qwyc, qwyc
-from scurry.stopping.guarantee import InMemory, Sample, Sums, certified_rate, certify_rates, rows_needed
-from scurry.stopping.independence import hash_rows, split_rows
+from scurry.stopping.guarantee import (
+    InMemory,
+    Sample,
+    Sums,
+    certified_rate,
+    certify_rates,
+    hash_rows,
+    rows_needed,
+    split_rows,
+)
 from scurry.stopping.scores.qwyc import Family
-from scurry.stopping.sentinels.labels import keep_apart, label_rule
+from scurry.stopping.sentinels.lanes import keep_apart, label_rule
 from scurry.verbs.assumptions import CheckedRows
 from scurry.verbs.options import Calibration
 from scurry.verbs.planners.score_maps import with_quality

@@ -11,10 +11,8 @@ from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.forest.tree_answers import leaf_scores
 from scurry.plan.whole_rows import decision_score
-from scurry.stopping.sentinels.labels import increments, near_decision, read_estimates
-from scurry.stopping.sentinels.lanes import SentinelFit, prefix_lanes
-from scurry.stopping.sentinels.leaves import MAX_LEAVES, Leaves, RowLeaves
-from scurry.stopping.sentinels.prefix import fit_prefix, geometric_sentinels
+from scurry.stopping.sentinels.lanes import SentinelFit, increments, near_decision, prefix_lanes, read_estimates
+from scurry.stopping.sentinels.prefix import MAX_LEAVES, Leaves, RowLeaves, fit_prefix, geometric_sentinels
 
 FloatArray = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from xgboost import XGBClassifier, XGBRegressor
 
 import scurry
 from scurry.errors import FormatError, UnsupportedModelError
-from scurry.importers.xgboost.model import split_vectors
+from scurry.importers.xgboost import split_vectors
 from support.sklearn_models import make_data
 from support.strategies import adversarial_rows
 

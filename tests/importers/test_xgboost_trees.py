@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scurry.errors import FormatError
-from scurry.importers.xgboost.model import count, field, numbers
+from scurry.importers.xgboost import count, field, numbers
 
 
 def test_fields():
