@@ -20,17 +20,18 @@ from scurry.verbs.planners.by_class import plan_by_accuracy, plan_by_class
 from scurry.verbs.planners.by_ranks import plan_by_ranks, ranked_by_score
 from scurry.verbs.planners.by_scores import (
     SCORE_METHODS,
+    can_refit,
     explain_choice,
     keep_if_worth_it,
     plan_by_scores,
     spent_by,
     split_to_choose,
     split_to_fit,
+    with_quality,
+    with_score_map,
 )
 from scurry.verbs.planners.by_values import plan_by_values, summed
 from scurry.verbs.planners.by_votes import plan_by_votes, plan_without_rows
-from scurry.verbs.planners.score_maps import with_quality, with_score_map
-from scurry.verbs.planners.sentinels import can_refit
 
 
 def early_exit(
