@@ -44,8 +44,7 @@ from scurry.growing import BudgetedForestClassifier, GreedyMiserClassifier
 from scurry.importers import from_model
 from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.promises import BudgetMeasurement, Certificate, Cost
-from scurry.promises.promise import read_promise
+from scurry.promises import BudgetMeasurement, Certificate, Cost, read_promise
 from scurry.pruning.cost_promise import Candidate, certify_cost
 from scurry.pruning.methods import solve
 from scurry.pruning.node_errors import class_counts, weigh_counts

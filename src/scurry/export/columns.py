@@ -31,8 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import InputError, UnsupportedModelError
-from scurry.forest import Forest
-from scurry.forest.structure import MISSING_NONE, MISSING_ZERO, ZERO
+from scurry.forest import MISSING_NONE, MISSING_ZERO, ZERO, Forest
 
 INPUTS = ("float32", "int16")
 NO_CATEGORY, EVERY_CATEGORY = -1, -2

@@ -75,8 +75,7 @@ from scurry import _core
 from scurry.checks import Progress, check_choice, check_count, check_number
 from scurry.costs import check_costs
 from scurry.errors import InputError, UnsupportedModelError
-from scurry.forest import Forest
-from scurry.forest.structure import NODE_ARRAYS, join_trees
+from scurry.forest import NODE_ARRAYS, Forest, join_trees
 
 
 @dataclass(frozen=True, eq=False)

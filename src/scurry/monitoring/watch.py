@@ -30,8 +30,7 @@ from scurry.monitoring.shadow import Comparison, count_losses, find_parts
 from scurry.monitoring.state import History, State, find_alarm_epoch, read_history, read_state
 from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.promises import Labels, Promise, SizeMeasurement
-from scurry.promises.promise import read_promise
+from scurry.promises import Labels, Promise, SizeMeasurement, read_promise
 from scurry.runners.runner import Run
 
 _FACTORS = (16.0, 8.0, 6.0, 5.0, 4.0, 3.5, 3.0, 2.5, 2.0, 1.75, 1.5, 1.35, 1.2, 1.1)  # the most cautious first

@@ -20,7 +20,9 @@ from scurry.promises.certificate import (
     ValueMeasurement,
 )
 from scurry.promises.kinds import Accuracy, LabelsPerClass, Recall, TopK, Values
+from scurry.promises.kinds import find_places as find_places
 from scurry.promises.promise import Certain, Cost, Count, Labels, Mean, Outcomes, Promise
+from scurry.promises.promise import read_promise as read_promise  # what verbs share, not part of the public names
 
 __all__ = [
     "Accuracy",

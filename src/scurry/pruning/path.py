@@ -19,8 +19,7 @@ from scurry.checks import Progress, float_of
 from scurry.errors import InfeasibleError, InputError, warn
 from scurry.forest import Forest
 from scurry.predictor import Predictor
-from scurry.promises import Cost
-from scurry.promises.promise import read_promise
+from scurry.promises import Cost, read_promise
 from scurry.pruning.cost_promise import Candidate, certify_cost
 from scurry.pruning.problem import PruningProblem
 from scurry.pruning.refine import Offers, ValidationRows, advise, within_cost, within_error

@@ -24,8 +24,7 @@ from scurry.evaluation import LabelQuality, ScoreQuality, label_quality
 from scurry.forest import Forest, as_rows
 from scurry.formatting import format_number, format_percent, format_share
 from scurry.predictor import Predictor
-from scurry.promises import Certificate, Count, GroupTest, Labels, Mean, Outcomes, Promise, Values
-from scurry.promises.kinds import find_places
+from scurry.promises import Certificate, Count, GroupTest, Labels, Mean, Outcomes, Promise, Values, find_places
 from scurry.report.markup import Chart, Markup, tabulate, tag
 from scurry.stopping.guarantee import certified_drop, certified_mean, certified_rate
 from scurry.timing import Runner

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.checks import Progress
-from scurry.forest import Forest, RowCall, decision_slack, score_step
-from scurry.forest.structure import ARRAYS, NODE_ARRAYS
+from scurry.forest import ARRAYS, NODE_ARRAYS, Forest, RowCall, decision_slack, score_step
 from scurry.plan import NEVER_ABOVE, CellRule, ExitRule, ExitSide, LeaderRule, Plan, to_int32
 from scurry.runners.exits import count_tests
 from scurry.runners.partial import ScoreScale, label_sides, mean_scores

@@ -30,8 +30,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_count
 from scurry.errors import InputError
-from scurry.forest import Forest, RawRows, as_rows
-from scurry.forest.tables import CodedRows
+from scurry.forest import CodedRows, Forest, RawRows, as_rows
 from scurry.monitoring import Watch
 from scurry.predictor import Predictor
 from scurry.runners.runner import STOP_REASONS, Run

@@ -42,8 +42,8 @@ from scurry.promises import (
     Recall,
     RowSummary,
     Values,
+    read_promise,
 )
-from scurry.promises.promise import read_promise
 from scurry.stopping.guarantee import InMemory
 from scurry.stopping.verdict import Verdict
 from scurry.verbs.assumptions import CheckedRows, check_rows

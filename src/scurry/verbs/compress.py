@@ -27,8 +27,8 @@ from scurry.promises import (
     SizeMeasurement,
     SizePoint,
     Values,
+    read_promise,
 )
-from scurry.promises.promise import read_promise
 from scurry.stopping.guarantee import InMemory
 from scurry.stopping.verdict import Verdict
 from scurry.verbs.assumptions import CheckedRows, check_rows

@@ -12,8 +12,7 @@ from scurry.checks import RandomState
 from scurry.errors import InfeasibleError, InputError
 from scurry.plan import Plan
 from scurry.predictor import Predictor, read_forest
-from scurry.promises import Accuracy, Certain, Cost, Labels, LabelsPerClass, Promise, Recall, TopK, Values
-from scurry.promises.promise import read_promise
+from scurry.promises import Accuracy, Certain, Cost, Labels, LabelsPerClass, Promise, Recall, TopK, Values, read_promise
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
 from scurry.verbs.planners.by_bounds import plan_by_bounds
 from scurry.verbs.planners.by_class import plan_by_accuracy, plan_by_class

@@ -12,8 +12,7 @@ from sklearn.model_selection import TunedThresholdClassifierCV
 from sklearn.utils.validation import _check_response_method
 
 from scurry.errors import UnsupportedModelError
-from scurry.forest import Averaged, Calibrated, Forest, Samme, Thresholded, as_member
-from scurry.forest.structure import label_codes
+from scurry.forest import Averaged, Calibrated, Forest, Samme, Thresholded, as_member, label_codes
 from scurry.forest.wrappers import logistic
 from scurry.importers.wrappers.joined import (
     Contribution,

@@ -17,8 +17,7 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest
 from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.promises import Outcomes, RankMeasurement, TopK
-from scurry.promises.kinds import find_places
+from scurry.promises import Outcomes, RankMeasurement, TopK, find_places
 from scurry.runners.rules import rank_plan
 from scurry.runners.runner import Run
 from scurry.stopping.guarantee import InMemory, certified_rate, rate_p_value, rows_needed
