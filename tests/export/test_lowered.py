@@ -8,7 +8,7 @@ import scurry
 from scurry import Forest, Plan, Predictor
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.export import LAYOUTS, to_c, verify
-from scurry.export.columns import lower_tests, split_columns
+from scurry.export.comparisons import lower_tests, split_columns
 from scurry.export.lowered import Compact, find_total, lower, lower_plan, merge_leaves
 from scurry.export.replay import find_leaves, run_trees
 from scurry.forest import leaf_scores

@@ -18,7 +18,7 @@ from scurry import _core
 from scurry.checks import check_count, check_instance, check_number, check_numbers
 from scurry.errors import InputError
 from scurry.forest import NODE_ARRAYS, Forest
-from scurry.forest.files.values import add_up
+from scurry.forest.files.packed import add_up
 
 FloatArray = NDArray[np.float64]
 

@@ -24,8 +24,18 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.errors import InputError, UnsupportedModelError
-from scurry.export.columns import CategorySets, Columns, NodeTests, lower_tests, split_columns
-from scurry.export.stops import CellTables, ExitTables, LeadTables, SentinelTables, StopTables
+from scurry.export.comparisons import (
+    CategorySets,
+    CellTables,
+    Columns,
+    ExitTables,
+    LeadTables,
+    NodeTests,
+    SentinelTables,
+    StopTables,
+    lower_tests,
+    split_columns,
+)
 from scurry.forest import Forest, leaf_scores, score_threshold
 from scurry.plan import (
     NEVER_ABOVE,
@@ -584,7 +594,7 @@ class Lowered:
     root : int64 array of shape (n_trees,), or (n_trees + 1,)
         The last is that of the router, where bounds of cells stop rows.
     left, right, column : int64 arrays of shape (n_inner,)
-        See `scurry.export.columns.NodeTests` for the column.
+        See `scurry.export.comparisons.NodeTests` for the column.
     threshold : int16 or float32 array of shape (n_inner,)
     source, tree, level : int64 arrays of shape (n_nodes,)
         The forest's node that each node is, its tree and its depth.

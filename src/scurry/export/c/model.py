@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice, check_number
 from scurry.errors import InfeasibleError, InputError, warn
 from scurry.export.c.source import CSource, Tables, name_answer
-from scurry.export.columns import INPUTS, check_integers
+from scurry.export.comparisons import INPUTS, check_integers
 from scurry.export.lowered import LAYOUTS, Layout, Lowered, lower
 from scurry.export.replay import in_percent, measure_agreement, measure_error, measure_kept, run_trees, walk_steps
 from scurry.forest import Forest, as_rows

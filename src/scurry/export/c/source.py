@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError
 from scurry.export.c import text as c_text
+from scurry.export.comparisons import CellTables, ExitTables, LeadTables, SentinelTables
 from scurry.export.lowered import Compact, Lowered
-from scurry.export.stops import CellTables, ExitTables, LeadTables, SentinelTables
 from scurry.forest import ZERO, Forest
 from scurry.version import read_version
 
