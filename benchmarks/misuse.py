@@ -35,7 +35,7 @@ from sklearn.model_selection import train_test_split
 import scurry
 from promise import noisy_rows
 from report import RESULTS, commit
-from scurry.verbs.assumptions import describe_training
+from scurry.verbs.options import describe_training
 
 ALPHA = 0.01
 N_POOL = 20_000

@@ -209,7 +209,9 @@ class TestTheSourceForest:
         assert export.agreement[0] == 1.0
         assert verify(tmp_path, rows).n_changed_labels == 0
         # A threshold that is not lowered sends rows on it to the wrong side. The C code and the tables still agree.
-        monkeypatch.setattr(comparisons, "_round_down", lambda forest, nodes: forest.threshold[nodes].astype(np.float32))
+        monkeypatch.setattr(
+            comparisons, "_round_down", lambda forest, nodes: forest.threshold[nodes].astype(np.float32)
+        )
         to_c(forest, tmp_path, layout="float32")
         result = verify(tmp_path, rows)
         assert result.n_mismatches == 0

@@ -22,8 +22,8 @@ from scurry.forest import Forest, count_rows
 from scurry.predictor import Predictor
 from scurry.promises import TopK, Values
 from scurry.runners.runner import Run
-from scurry.verbs.assumptions import check_groups
 from scurry.verbs.early_exit import early_exit
+from scurry.verbs.options import check_groups
 from scurry.verbs.planners.by_ranks import ranked_by_score
 
 _OF_RMSE = 0.25  # the error by default: it changes the RMSE by about 1 %

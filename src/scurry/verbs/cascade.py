@@ -46,8 +46,8 @@ from scurry.promises import (
 )
 from scurry.stopping.guarantee import InMemory
 from scurry.stopping.verdict import Verdict
-from scurry.verbs.assumptions import CheckedRows, check_rows
 from scurry.verbs.early_exit import early_exit
+from scurry.verbs.options import CheckedRows, check_rows
 
 # Equally spaced in log-odds: close to certainty, where most rows are, a small step of a probability is a large one.
 LIMITS = np.concatenate([[1.0], np.tanh(np.arange(480, -1, -1) / 80), [-1.0]])

@@ -31,7 +31,7 @@ from scurry.promises import (
 )
 from scurry.stopping.guarantee import InMemory
 from scurry.stopping.verdict import Verdict
-from scurry.verbs.assumptions import CheckedRows, check_rows
+from scurry.verbs.options import CheckedRows, check_rows
 
 _KINDS = (Labels, LabelsPerClass, Recall, Accuracy, Values)
 _DEFAULT = Labels(0.005)

@@ -60,8 +60,7 @@ from scurry.stopping.sentinels.lanes import (
     read_estimates,
 )
 from scurry.stopping.sentinels.prefix import MAX_LEAVES, Leaves, RowLeaves, fit_prefix, geometric_sentinels
-from scurry.verbs.assumptions import CheckedRows
-from scurry.verbs.options import Calibration
+from scurry.verbs.options import Calibration, CheckedRows
 
 _MAX_SCORES = 1 << 18  # that fit a map: enough, and quickly brought together from files
 
