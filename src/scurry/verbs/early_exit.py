@@ -247,7 +247,7 @@ def _try_plan(method: str, choosing: Calibration) -> Plan | None:
         return None  # all rows may do, and if not, their error says what is wrong
 
 
-# What makes a plan for each kind of promise: one function of a calibration, in a module of its own.
+# What makes a plan for each kind of promise: a function of a calibration.
 _PLANNERS: dict[type[Promise], Callable[[Calibration], Plan]] = {
     Labels: _plan_labels,
     LabelsPerClass: plan_by_class,
