@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from scurry.stopping.sample import InMemory
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     GradientBoostingClassifier,
@@ -35,6 +34,7 @@ from sklearn.model_selection import train_test_split
 import scurry
 from promise import noisy_rows
 from report import RESULTS, commit
+from scurry.stopping.guarantee import InMemory
 from scurry.verbs.options import describe_training
 
 ALPHA = 0.01
