@@ -112,6 +112,7 @@ CELLS = [
     *_cells_of("magic", 500),
     *_cells_of("covertype", 70),
     *_cells_of("letter", None),
+    Cell("digits", "rf10", "digits, RF 101 × depth 10", partial(_forest, 10)),
     *SMALL_AND_LARGE,
 ]
 
@@ -120,15 +121,24 @@ def fit(cell: Cell) -> Task:
     """Train the cell's model on one part of its dataset and take the batch from the rest."""
     if cell.dataset == "frame":
         return _fit_frame()
-    data = datasets.load(cell.dataset)
-    # Missing values become a number, and labels 0, 1, …: what every engine takes.
-    X = np.nan_to_num(data.X, nan=-1.0)
-    y = np.unique(data.y, return_inverse=True)[1].astype(np.int64)
+    X, y = load(cell.dataset)
     order = np.random.default_rng(0).permutation(len(X))
     n_train = min(MAX_TRAIN_ROWS, len(X) // 2)
     train, held_out = order[:n_train], order[n_train : n_train + N_BATCH_ROWS]
     model = cell.fit(X[train], y[train])
     return Task(model, X[np.resize(held_out, cell.n_rows)], model.predict(X[held_out]).astype(np.int64))
+
+
+def load(dataset: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Rows without missing values and labels 0, 1, …: what every engine takes."""
+    if dataset == "digits":
+        from sklearn.datasets import load_digits
+
+        X, y = load_digits(return_X_y=True)
+    else:
+        data = datasets.load(dataset)
+        X, y = data.X, data.y
+    return np.nan_to_num(X, nan=-1.0).astype(np.float32), np.unique(y, return_inverse=True)[1].astype(np.int64)
 
 
 def _fit_frame() -> Task:

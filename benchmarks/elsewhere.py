@@ -10,19 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import scurry
-from engines import Engine
+from engines import Scurry
 
 
-class Loaded(Engine):
+class Loaded(Scurry):
     """A saved forest."""
-
-    name = "scurry"
 
     def __init__(self, model: Any) -> None:
         self.forest = scurry.load(model)
-
-    def with_threads(self, n_threads: int) -> Any:
-        return lambda rows: self.forest.predict(rows, n_threads)
 
 
 def main(folder: Path, n_single_rows: int) -> None:

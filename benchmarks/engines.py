@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -47,6 +48,14 @@ class Engine:
         """The call that predicts; the number of threads holds until the next `with_threads`."""
         raise NotImplementedError
 
+    def for_one_row(self) -> Call:
+        """The call that predicts a batch of one row."""
+        return self.with_threads(1)
+
+    def limits(self, n_threads: int) -> AbstractContextManager[Any]:
+        """What holds around timed calls, for engines that ask OpenMP how many threads to use."""
+        return nullcontext()
+
     def labels(self, output: Any) -> NDArray[Any]:
         """Labels 0, 1, … from what a call returned."""
         return _labels(output)
@@ -54,19 +63,21 @@ class Engine:
     def time_batch(self, head: Any, batch: Any, n_threads: int) -> tuple[float, float]:
         """Seconds that a batch takes: wall, and CPU time of this process."""
         call = self.with_threads(n_threads)
-        call(head)  # some engines start their threads at the first call
-        start, cpu_start = time.perf_counter(), time.process_time()
-        call(batch)
-        return time.perf_counter() - start, time.process_time() - cpu_start
+        with self.limits(n_threads):
+            call(head)  # some engines start their threads at the first call
+            start, cpu_start = time.perf_counter(), time.process_time()
+            call(batch)
+            return time.perf_counter() - start, time.process_time() - cpu_start
 
     def time_rows(self, rows: list[Any], n_calls: int) -> list[float]:
         """Microseconds of single-row calls, each of the next of the rows."""
-        call, times = self.with_threads(1), []
-        for at in range(n_calls):
-            row = rows[at % len(rows)]
-            start = time.perf_counter_ns()
-            call(row)
-            times.append((time.perf_counter_ns() - start) / 1000)
+        call, times = self.for_one_row(), []
+        with self.limits(1):
+            for at in range(n_calls):
+                row = rows[at % len(rows)]
+                start = time.perf_counter_ns()
+                call(row)
+                times.append((time.perf_counter_ns() - start) / 1000)
         return times
 
 
@@ -88,6 +99,9 @@ class Scurry(Engine):
 
     def with_threads(self, n_threads: int) -> Call:
         return self.forest.predict if n_threads == 1 else partial(self.forest.predict, n_threads=n_threads)
+
+    def for_one_row(self) -> Call:
+        return self.forest.one_row()
 
 
 class ScurryElsewhere(Engine):
@@ -153,16 +167,13 @@ class HistGradientBoosting(Engine):
     name = "scikit-learn"
 
     def __init__(self, model: Any) -> None:
-        from threadpoolctl import threadpool_limits
-
-        self.model, self.limits = model, threadpool_limits
+        self.model = model
 
     def with_threads(self, n_threads: int) -> Call:
-        def predict(X: Any) -> Any:
-            with self.limits(n_threads, "openmp"):
-                return self.model.predict(X)
+        return self.model.predict
 
-        return predict
+    def limits(self, n_threads: int) -> AbstractContextManager[Any]:
+        return _openmp_threads(n_threads)
 
 
 class CatBoost(Engine):
@@ -424,14 +435,32 @@ class Ydf(Engine):
 
 
 class NvForest(Engine):
-    """The successor of RAPIDS' forest inference library."""
+    """The successor of RAPIDS' forest inference library, on the processor; its threads are those of OpenMP."""
 
     name = "nvforest"
 
     def __init__(self, model: Any) -> None:
         import nvforest
 
-        raise Refused(f"nvforest {nvforest.__version__} was never tried: it could not be installed")
+        self.model = nvforest.load_from_treelite_model(_to_treelite(model), device="cpu")
+
+    def prepare(self, X: Any) -> Any:
+        return _array(X)
+
+    def with_threads(self, n_threads: int) -> Call:
+        return self.model.predict_proba
+
+    def limits(self, n_threads: int) -> AbstractContextManager[Any]:
+        return _openmp_threads(n_threads)
+
+    def labels(self, output: Any) -> NDArray[Any]:
+        return _labels(_flat(output))
+
+
+def _openmp_threads(n_threads: int) -> AbstractContextManager[Any]:
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(n_threads, "openmp")
 
 
 def _array(X: Any) -> NDArray[np.float32]:

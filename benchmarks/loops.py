@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 import scurry
-from cells import MAX_TRAIN_ROWS, N_BATCH_ROWS
+from cells import MAX_TRAIN_ROWS, N_BATCH_ROWS, load
 from scurry import datasets
 from scurry.compression.weakest_links import keep_trees
 
@@ -154,17 +154,6 @@ def make(name: str, folder: Path) -> None:
     forest.save(folder / "forest.scurry")
     (walk(forest) if forest.engine.loop == "sliced" else forest).save(folder / "walked.scurry")
     np.save(folder / "rows.npy", rows)
-
-
-def load(dataset: str) -> tuple[Any, Any]:
-    """Return float32 rows without missing values, and labels from 0 on."""
-    if dataset == "digits":
-        from sklearn.datasets import load_digits
-
-        X, y = load_digits(return_X_y=True)
-    else:
-        X, y = datasets.load(dataset).X, datasets.load(dataset).y
-    return np.nan_to_num(X, nan=-1.0).astype(np.float32), np.unique(y, return_inverse=True)[1]
 
 
 def walk(forest: scurry.Forest) -> scurry.Forest:

@@ -28,12 +28,12 @@ from cells import CELLS, N_BATCH_ROWS, Cell, fit
 from report import commit, cpu_model, version
 from scurry import _core
 from scurry.errors import ScurryError
-from timing import N_SINGLE_ROWS, Result, compare
+from timing import MAX_BATCH_S, N_SINGLE_ROWS, Result, compare
 
 FOLDER = Path(__file__).parent
 PACKAGES = ["scurry", "scikit-learn", "scikit-learn-intelex", "treelite", "onnxruntime", "skl2onnx", "onnxmltools"]
 PACKAGES += ["lleaves", "llvmlite", "lightgbm", "xgboost-cpu", "catboost", "hessboost", "tl2cgen", "snapml", "ydf"]
-PACKAGES += ["nvforest", "numpy"]
+PACKAGES += ["nvforest-cu12", "numpy"]
 SMALLER = {"avx512": ("avx2",)}  # instruction sets that a better processor runs as well
 
 
@@ -110,7 +110,8 @@ def _heading(header: dict[str, Any]) -> str:
     protocol = (
         f"Batches of {N_BATCH_ROWS:,} held-out rows, repeated where a dataset has fewer, as float32, NaN coded -1. "
         f"Engines take turns; the shortest of {header['n_repeats']} rounds counts: of wall time, and with one thread "
-        f"also of CPU time, which other work hardly touches. One row: {header['n_row_calls']} calls from "
+        f"also of CPU time, which other work hardly touches. After {MAX_BATCH_S:.0f} s an engine leaves out the other "
+        f"rounds. One row: {header['n_row_calls']} calls from "
         f"Python a round, over {N_SINGLE_ROWS} different rows; the lowest p50 and p99 of the rounds. Where an engine "
         "returns probabilities, turning them into labels is not timed. Labels changed: against the source model's own "
         "predict, on the held-out rows."

@@ -55,8 +55,8 @@ RowsView view_of_row(const OneRow& self, PyObject* given) {
 PyObject* call(PyObject* bound, PyObject* row) {
   const OneRow& self = *nb::inst_ptr<OneRow>(bound);
   const RowsView view = view_of_row(self, row);
-  if (view.n_rows == 0) return PyObject_CallOneArg(self.taken.otherwise.ptr(), row);
   try {
+    if (view.n_rows == 0) return self.taken.otherwise(nb::handle(row)).release().ptr();
     return self.answer(view).release().ptr();
   } catch (nb::python_error& error) {
     error.restore();

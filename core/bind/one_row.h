@@ -34,13 +34,13 @@ inline void check_labels(const nb::object& labels, std::size_t n_outputs) {
 // The Python object of a class that native code writes as `written`: the number itself, or one of `labels`.
 inline nb::object label_of(const nb::object& labels, std::int64_t written) {
   if (labels.is_none()) return nb::steal(PyLong_FromLongLong(written));
-  return nb::borrow(PyTuple_GET_ITEM(labels.ptr(), written));
+  return nb::borrow(PyTuple_GetItem(labels.ptr(), written));
 }
 
 inline nb::object tuple_of(const double* values, std::size_t n) {
   nb::object made = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(n)));
   for (std::size_t i = 0; i < n; ++i) {
-    PyTuple_SET_ITEM(made.ptr(), static_cast<Py_ssize_t>(i), PyFloat_FromDouble(values[i]));
+    PyTuple_SetItem(made.ptr(), static_cast<Py_ssize_t>(i), PyFloat_FromDouble(values[i]));
   }
   return made;
 }
