@@ -122,7 +122,8 @@ def test_rows_of_one_class_say_which_are_missing(boosted, method):
         InputError, match=rf"answers 1 to all {n_fit} rows that fit the rule.*Add rows that it answers 0"
     ):
         scurry.early_exit(boosted, ones, method=method)
-    with pytest.raises(InputError, match=rf"answers 1 to all {len(ones)} rows"):
+    shared = pytest.warns(UserWarning, match="are among those of X_fit too")
+    with shared, pytest.raises(InputError, match=rf"answers 1 to all {len(ones)} rows"):
         scurry.early_exit(boosted, X, X_fit=ones, method=method)
 
 
