@@ -155,7 +155,7 @@ def _count_by_hessians(forest: Forest, sample: Sample) -> tuple[NDArray[np.float
     return counts[0], counts[1]
 
 
-def _tell_one_size(forest: Forest, counts: NDArray[np.float64], trained: NDArray[np.float64]) -> bool:
+def _tell_one_size(forest: Forest, counts: NDArray[Any], trained: NDArray[np.float64]) -> bool:
     """Return whether all trees tell about the same number of training rows, as a multiple of the rows given."""
     of_trees = [np.add.reduceat(values, forest.tree_offset[:-1]) for values in (trained, counts)]
     sizes = of_trees[0][of_trees[1] > 0] / of_trees[1][of_trees[1] > 0]
