@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from threading import Lock
 from weakref import WeakValueDictionary
@@ -37,6 +36,8 @@ def nodes_of(forest: Forest, of_values: OfValues, of_nodes: Callable[[], NDArray
         shared = _core.Nodes(forest.engine, of_values(values))
         if not shared.should_merge:
             return shared
+    import hashlib  # most forests need no copy, and it takes long
+
     integers = np.where(forest.is_leaf, of_nodes(), 0).astype(np.int32)
     key = hashlib.sha256(integers.data).digest()
     with _LOWERING:
