@@ -92,7 +92,7 @@ struct SentinelExit::Buffers {
 
 SentinelExit::SentinelExit(const ForestView& forest, std::vector<std::int64_t> labels,
                            std::span<const std::int32_t> order, std::span<const std::int32_t> lanes,
-                           std::int32_t spread_lane, std::vector<Sentinel> sentinels)
+                           std::int32_t spread_lane, std::vector<Sentinel> sentinels, const SharedTrees& shared)
     : n_features_(forest.n_features),
       n_outputs_(forest.n_outputs()),
       are_leads_(n_outputs_ == 2 && forest.aggregation == Aggregation::kSum),
@@ -101,7 +101,7 @@ SentinelExit::SentinelExit(const ForestView& forest, std::vector<std::int64_t> l
       sentinels_(std::move(sentinels)),
       width_(sort_lanes(lanes.size() / forest.n_nodes())),
       values_(forest),
-      walker_(forest, make_leaves(forest, order, lanes)),
+      walker_(lower(forest, make_leaves(forest, order, lanes), order, lanes, shared)),
       answers_(forest, labels),
       estimate_answers_(without_mean(forest), std::move(labels)) {
   if (n_outputs_ > 2 || (n_outputs_ == 2 && forest.n_classes != 2)) {
@@ -119,13 +119,13 @@ SentinelExit::SentinelExit(const ForestView& forest, std::vector<std::int64_t> l
 void SentinelExit::slice_lanes() {
   sliced_sums_ = SlicedSums::make(
       *walker_.sliced(), walker_.trees(), values_,
-      [&](std::size_t tree, std::uint32_t payload) { return values_of(place_of_tree_[tree])[payload]; });
+      [&, &at = place_of_tree_](auto tree, auto payload) { return values_of(at[tree])[leaf_of(at[tree], payload)]; });
   SlicedLanes sliced;
   for (std::size_t j = 0; sliced_sums_ && j < sentinels_.size(); ++j) {
     const Segment& segment = segments_[j];
     const std::span<const Tree> trees(plan_.data() + segment.first_tree, segment.n_trees);
     const auto lane_of = [&](std::uint32_t payload, std::size_t lane) {
-      return table_[segment.first_lane + payload * segment.width + lane];
+      return table_[segment.first_lane + leaf_of(segment.first_tree, payload) * segment.width + lane];
     };
     if (!sliced.append(*walker_.sliced(), trees, segment.n_lanes, lane_of)) sliced_sums_.reset();
   }
