@@ -28,9 +28,10 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -98,7 +99,6 @@ class Rows:
         self.new = repeat(rest[2 * n_fit :], N_TIMED)
         # Boosted trees are refitted on their training rows as well; forests agree too much on those.
         self.with_training = self.fit if model.startswith("forest") else rows[: n_train + n_fit]
-        self.quarter = keep_trees(self.forest, self.forest.n_trees // 4)
         self.rmse = 0.0
         if self.forest.classes is None:
             self.rmse = float(np.sqrt(np.square(self.forest.predict(self.fit) - self.y_fit).mean()))
@@ -118,32 +118,53 @@ def calibrate(rows: Rows, promise: Promise) -> scurry.Predictor:
     return scurry.early_exit(rows.forest, rows.cal, X_fit=rows.with_training, promise=promise, **labels)
 
 
-def measure(rows: Rows, kind: str) -> dict[str, Any]:
-    """Return the speed-up of a promise over all trees, and the share of trees."""
-    try:
-        fast = calibrate(rows, KINDS[kind](rows.rmse))
-    except InfeasibleError as error:
-        return {"refused": str(error)[:200]}
+@dataclass(frozen=True)
+class Case:
+    """A forest, a plan of it, and rows to time them on."""
+
+    forest: scurry.Forest
+    fast: scurry.Predictor
+    rows: NDArray[Any]
+
+    @classmethod
+    def make(cls, rows: Rows, kind: str) -> Self:
+        return cls(rows.forest, calibrate(rows, KINDS[kind](rows.rmse)), rows.new)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        forest, fast = scurry.load(folder / "forest.scurry"), scurry.load(folder / "plan.scurry")
+        return cls(forest, fast, np.load(folder / "rows.npy"))
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.forest.save(folder / "forest.scurry")
+        self.fast.save(folder / "plan.scurry")
+        np.save(folder / "rows.npy", self.rows)
+
+
+def measure(case: Case, kind: str) -> dict[str, Any]:
+    """Return the speed-up of a promise over all trees, the share of trees, and the bound of its efficiency."""
+    forest, fast = case.forest, case.fast
     more = {"groups": np.arange(N_TIMED) // N_QUERY} if kind.startswith("top") else {}
 
     def answer(predictor: Any, **more: Any) -> Callable[[], object]:
         if kind.startswith("top") and isinstance(predictor, scurry.Forest):
-            return lambda: predictor.scores(rows.new)
+            return lambda: predictor.scores(case.rows)
         predict = predictor.predict_proba if kind.startswith("probabilities") else predictor.predict
-        return lambda: predict(rows.new, **more)
+        return lambda: predict(case.rows, **more)
 
-    share = float(fast.run(rows.new, **more).mean_trees / rows.forest.n_trees)
-    loop = rows.forest.engine.loop
-    calls = {"all": answer(rows.forest), "plan": answer(fast, **more), "quarter": answer(rows.quarter)}
+    share = float(fast.run(case.rows, **more).mean_trees / forest.n_trees)
+    loop, quarter = forest.engine.loop, keep_trees(forest, forest.n_trees // 4)
+    calls = {"all": answer(forest), "plan": answer(fast, **more), "quarter": answer(quarter)}
     if loop == "sliced":
-        calls["walked"] = answer(walk(rows.forest))
+        calls["walked"] = answer(walk(forest))
     seconds = dict.fromkeys(calls, np.inf)
     for _ in range(N_ROUNDS):
         for name, call in calls.items():
             seconds[name] = min(seconds[name], cpu_time(call))
     # Time is a + b n for n trees: the two give a, here as a share of the time of all trees.
-    quarter = rows.quarter.n_trees / rows.forest.n_trees
-    per_row = max((seconds["quarter"] / seconds["all"] - quarter) / (1 - quarter), 0.0)
+    part = quarter.n_trees / forest.n_trees
+    per_row = max((seconds["quarter"] / seconds["all"] - part) / (1 - part), 0.0)
     figures = {
         "method": "" if fast.certificate is None else fast.certificate.method,
         "loop": loop,
@@ -190,6 +211,7 @@ def measure_threads(model: str) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", default="", help="cells whose name holds this")
+    parser.add_argument("--folder", type=Path, help="where models and plans are kept for the next time")
     parser.add_argument("--sizes", action="store_true", help="time larger models instead")
     parser.add_argument("--threads", action="store_true", help="time threads instead")
     parser.add_argument("--json", type=Path, default=RESULTS / "plan-speed.json")
@@ -211,9 +233,20 @@ def main() -> None:
     for data, model, kind in SIZES if options.sizes else CELLS:
         name = f"{data}, {model}, {kind}"
         if options.only in name:
-            if (data, model) not in made:
-                made = {(data, model): Rows(data, model)}
-            keep("efficiency", name, measure(made[data, model], kind))
+            kept = options.folder / name.translate(str.maketrans(" /%,", "____")) if options.folder else None
+            if kept is None or not (kept / "rows.npy").exists():
+                if (data, model) not in made:
+                    made = {(data, model): Rows(data, model)}
+                try:
+                    case = Case.make(made[data, model], kind)
+                except InfeasibleError as error:
+                    keep("efficiency", name, {"refused": str(error)[:200]})
+                    continue
+                if kept is not None:
+                    case.save(kept)
+            else:
+                case = Case.load(kept)
+            keep("efficiency", name, measure(case, kind))
 
 
 if __name__ == "__main__":
