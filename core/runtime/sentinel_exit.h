@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/answers.h"
+#include "runtime/engine.h"
 #include "runtime/node_values.h"
 #include "runtime/top_ranks.h"
 #include "runtime/walker.h"
@@ -42,9 +43,11 @@ struct SentinelOutcome {
 
 class SentinelExit {
  public:
-  // `lanes` is [n_nodes][n_lanes] and read at leaves. Two outputs are the scores of two classes.
+  // `lanes` is [n_nodes][n_lanes] and read at leaves. Two outputs are the scores of two classes. The trees of an engine
+  // are shared if leaves with the same value have the same lanes.
   SentinelExit(const ForestView& forest, std::vector<std::int64_t> labels, std::span<const std::int32_t> order,
-               std::span<const std::int32_t> lanes, std::int32_t spread_lane, std::vector<Sentinel> sentinels);
+               std::span<const std::int32_t> lanes, std::int32_t spread_lane, std::vector<Sentinel> sentinels,
+               const SharedTrees& shared = {});
 
   void run(const RowsView& rows, const SentinelOutcome& outcome, std::size_t n_threads) const;
   // Instead of the tests of single rows: documents leave when they cannot change the k best of their query any more, by
@@ -59,6 +62,7 @@ class SentinelExit {
     return walker_.bytes() + values_.bytes() + table_.size() * sizeof(std::int32_t) +
            (sliced_lanes_ ? sliced_lanes_->bytes() + sliced_sums_->bytes() : 0);
   }
+  std::size_t shared_bytes() const { return walker_.shared_bytes(); }
 
  private:
   // The trees between two sentinels. Payloads are numbers of leaves within a segment.
@@ -69,12 +73,22 @@ class SentinelExit {
     std::size_t n_lanes;              // that sentinels ahead read, which come first in a row's sums
     std::size_t width;                // the same, padded for the kernels
   };
+  // What sliced trees add before a sentinel. Sentinels come in phases: the first of a phase starts sums again, from the
+  // first tree on, and those before it add to none of its lanes, which few rows need.
+  struct Step {
+    std::size_t first_tree, n_trees;  // places in the plan
+    std::size_t n_lanes;
+    std::size_t lane;  // of the sentinel, in the sums of its phase
+    bool starts;
+  };
   struct Buffers;
 
+  Walker lower(const ForestView& forest, Leaves leaves, std::span<const std::int32_t> order,
+               std::span<const std::int32_t> lanes, const SharedTrees& shared);
   Leaves make_leaves(const ForestView& forest, std::span<const std::int32_t> order, std::span<const std::int32_t> lanes);
   std::size_t sort_lanes(std::size_t n_lanes);
   std::size_t rows_at_once() const;
-  // test(sentinel, alive, buffers) sets the bits of the rows that stop. This few rows or fewer finish one by one.
+  // test(sentinel, lane, alive, buffers) sets the bits of the rows that stop. This few rows or fewer finish one by one.
   template <class Test>
   void run_block(const RowsView& rows, std::size_t first, std::size_t n, std::size_t few, const Test& test,
                  const SentinelOutcome& outcome) const;
@@ -87,10 +101,10 @@ class SentinelExit {
   template <class Test>
   void run_rows(const RowsView& rows, std::size_t first, std::size_t n, std::size_t few, const Test& test,
                 const SentinelOutcome& outcome) const;
-  // Tests the rows of a block at a sentinel and answers for those that stop. Returns how many these are.
+  // Tests the rows of a block at a sentinel, by their sums in a lane, and answers for those that stop. Returns how many these are.
   template <class Test>
-  std::size_t stop_rows(std::size_t j, const AliveRows& alive, std::size_t first, const Test& test, Buffers& buffers,
-                        const SentinelOutcome& outcome) const;
+  std::size_t stop_rows(std::size_t j, std::size_t lane, const AliveRows& alive, std::size_t first, const Test& test,
+                        Buffers& buffers, const SentinelOutcome& outcome) const;
   void run_row(const RowsView& rows, std::size_t row, const SentinelOutcome& outcome) const;
   bool finish_row(const std::uint32_t* keys, std::size_t j, std::int32_t* sums, std::uint32_t* leaves, std::size_t row,
                   const SentinelOutcome& outcome) const;
@@ -111,6 +125,16 @@ class SentinelExit {
   void complete_block(const Block& block, const AliveRows& alive, std::size_t first,
                       const SentinelOutcome& outcome) const;
   void slice_lanes();
+  std::vector<Step> plan_steps() const;
+  std::vector<std::size_t> lanes_of(std::size_t first, std::size_t last) const;
+  void cut_labels();
+  // The leaf that a sliced tree of the plan knows by a payload; any for payloads that no leaf of the tree has.
+  std::uint32_t leaf_of(std::size_t place, std::uint32_t payload) const {
+    const std::size_t segment = segment_of_tree_[place];
+    const std::size_t end = segment + 1 < segments_.size() ? segments_[segment + 1].first_leaf : value_of_leaf_.size();
+    const std::uint32_t leaf = walker_.own(payload);
+    return leaf < end - segments_[segment].first_leaf ? leaf : 0;
+  }
   // The payloads by which values_ knows the leaves of a segment, that of a tree of the plan.
   const std::uint32_t* values_of(std::size_t place) const {
     return value_of_leaf_.data() + segments_[segment_of_tree_[place]].first_leaf;
@@ -132,8 +156,14 @@ class SentinelExit {
   Answers answers_, estimate_answers_;  // of sums over all trees; of scores
   std::vector<Tree> plan_;
   std::vector<std::size_t> place_of_tree_;  // in the plan, by tree of the model
-  // If trees are sliced and 16 bits are enough for lanes: what leaves add, a part for each segment before a sentinel,
-  // and the model's own sums.
+  struct LabelCut {
+    std::int32_t first_above;  // the least sum with the label `above`, unless all have the same
+    std::int64_t below, above;
+  };
+  std::vector<LabelCut> label_cuts_;  // of the estimates at each sentinel, if the forest has labels
+  // If trees are sliced and 16 bits are enough for lanes: what leaves add, a part for each step, and the model's own
+  // sums.
+  std::vector<Step> steps_;
   std::optional<SlicedLanes> sliced_lanes_;
   std::optional<SlicedSums> sliced_sums_;
 };

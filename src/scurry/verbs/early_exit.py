@@ -12,26 +12,25 @@ from scurry.checks import RandomState
 from scurry.errors import InfeasibleError, InputError
 from scurry.plan import Plan
 from scurry.predictor import Predictor, read_forest
-from scurry.promises import Accuracy, Certain, Cost, Labels, LabelsPerClass, Promise, Recall, TopK, Values
-from scurry.promises.kinds import read_promise
+from scurry.promises import Accuracy, Certain, Cost, Labels, LabelsPerClass, Promise, Recall, TopK, Values, read_promise
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
-from scurry.verbs.planners.by_accuracy import plan_by_accuracy
 from scurry.verbs.planners.by_bounds import plan_by_bounds
-from scurry.verbs.planners.by_class import plan_by_class
+from scurry.verbs.planners.by_class import plan_by_accuracy, plan_by_class
 from scurry.verbs.planners.by_ranks import plan_by_ranks, ranked_by_score
 from scurry.verbs.planners.by_scores import (
     SCORE_METHODS,
+    can_refit,
     explain_choice,
     keep_if_worth_it,
     plan_by_scores,
     spent_by,
     split_to_choose,
     split_to_fit,
+    with_quality,
+    with_score_map,
 )
 from scurry.verbs.planners.by_values import plan_by_values, summed
 from scurry.verbs.planners.by_votes import plan_by_votes, plan_without_rows
-from scurry.verbs.planners.score_maps import with_quality, with_score_map
-from scurry.verbs.planners.sentinels import can_refit
 
 
 def early_exit(
@@ -184,7 +183,7 @@ def early_exit(
 def calibrate(calibration: Calibration) -> Predictor:
     """Return the predictor that a calibration asks for, wherever its rows lie."""
     if isinstance(calibration.promise, TopK):
-        calibration = replace(calibration, forest=ranked_by_score(calibration.forest))
+        return _rank(calibration)
     if isinstance(calibration.promise, Values):
         calibration = replace(calibration, forest=summed(calibration.forest))
     planner = _PLANNERS.get(type(calibration.promise))
@@ -194,6 +193,17 @@ def calibrate(calibration: Calibration) -> Predictor:
             instead = "; what features cost is promised by scurry.prune(model, X, y, feature_costs=…).at(promise=…)"
         raise InputError(f"early_exit cannot promise {calibration.promise!r}{instead}", argument="promise")
     return Predictor(calibration.forest, with_score_map(calibration, planner(calibration)))
+
+
+def _rank(calibration: Calibration) -> Predictor:
+    """Return the predictor for the best rows of queries; of a classifier, it says what rows are ranked by."""
+    classes = calibration.forest.classes
+    calibration = replace(calibration, forest=ranked_by_score(calibration.forest))
+    plan = plan_by_ranks(calibration)
+    if classes is not None and plan.certificate is not None:
+        said = f"Rows are ranked by the score of class {classes[-1:].tolist()[0]!r}; answers are scores, not classes."
+        plan = replace(plan, certificate=replace(plan.certificate, note=f"{plan.certificate.note} {said}".strip()))
+    return Predictor(calibration.forest, plan)
 
 
 def _plan_labels(calibration: Calibration) -> Plan:
@@ -248,13 +258,12 @@ def _try_plan(method: str, choosing: Calibration) -> Plan | None:
         return None  # all rows may do, and if not, their error says what is wrong
 
 
-# What makes a plan for each kind of promise: one function of a calibration, in a module of its own.
+# What makes a plan for each kind of promise: a function of a calibration.
 _PLANNERS: dict[type[Promise], Callable[[Calibration], Plan]] = {
     Labels: _plan_labels,
     LabelsPerClass: plan_by_class,
     Recall: plan_by_class,
     Accuracy: plan_by_accuracy,
     Certain: plan_by_bounds,
-    TopK: plan_by_ranks,
     Values: plan_by_values,
 }

@@ -8,7 +8,6 @@ is what a manifest would take in memory.
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import json
 import math
@@ -246,6 +245,8 @@ def checksum(array: NDArray[Any]) -> int:
 
 def digest(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
     """Return the SHA-256 of a header and arrays, as hex."""
+    import hashlib  # loading and predicting do without, and it takes long
+
     sha = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
         sha.update(name.encode() + array.tobytes())
@@ -465,3 +466,14 @@ def unpack_values(packed: Any, fits: bool = True) -> NDArray[Any]:
         return array
     except (TypeError, ValueError, KeyError, OverflowError, AttributeError, SyntaxError) as error:
         raise FormatError(f"labels cannot be read: {error}") from error
+
+
+def id_bits(n_distinct: int) -> int:
+    """Return how many bits a number of one of so many entries takes.
+
+    Examples
+    --------
+    >>> [id_bits(n) for n in (1, 2, 3, 256, 257)]
+    [1, 1, 2, 8, 9]
+    """
+    return max(1, (max(n_distinct, 1) - 1).bit_length())

@@ -9,6 +9,7 @@ that cannot be certified.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -22,21 +23,18 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import ValueMeasurement, Values
 from scurry.runners.rules import sentinel_plan
-from scurry.stopping.guarantee import certified_rate, certify_rates, rows_needed
-from scurry.stopping.sample import InMemory, Sums
-from scurry.stopping.sentinels.lanes import SentinelFit
-from scurry.stopping.sentinels.leaves import RowLeaves
-from scurry.stopping.sentinels.prefix import even_sentinels, fit_prefix, placed_sentinels
-from scurry.stopping.sentinels.values import CAUTIONS, ValueFamily, mean_family, prefix_family
+from scurry.stopping.guarantee import InMemory, Sums, certified_rate, certify_rates, rows_needed
+from scurry.stopping.sentinels.lanes import CAUTIONS, SentinelFit, ValueFamily, mean_family, prefix_family
+from scurry.stopping.sentinels.prefix import RowLeaves, even_sentinels, fit_prefix, placed_sentinels
 from scurry.verbs.options import Calibration, ExitOptions
-from scurry.verbs.planners.by_scores import split_to_fit
-from scurry.verbs.planners.sentinels import (
+from scurry.verbs.planners.by_scores import (
     can_refit,
     explain_speed,
     full_scores,
     leaves_of,
     link_of,
     score_values,
+    split_to_fit,
 )
 
 FloatArray = NDArray[np.float64]
@@ -223,7 +221,7 @@ def _errors(forest: Forest, promise: Values, rule: SentinelFit, rows: NDArray[An
     return _differences(forest, promise, np.where(np.isnan(estimates), full, estimates), full)
 
 
-def _quality(calibration: Calibration, rule: SentinelFit) -> dict[str, float]:
+def _quality(calibration: Calibration, rule: SentinelFit) -> dict[str, Any]:
     """Return how good answers are, of the full model and of the rule, where targets or labels are known."""
     forest, y = calibration.forest, calibration.rows.y
     if y is None or not isinstance(calibration.sample, InMemory):
@@ -236,7 +234,7 @@ def _quality(calibration: Calibration, rule: SentinelFit) -> dict[str, float]:
     if len(np.unique(y)) < 2:
         return {}
     quality = score_quality(fast, rows, y)
-    return {name: getattr(quality, name) for name in ("full_auc", "fast_auc", "full_log_loss", "fast_log_loss")}
+    return asdict(quality)
 
 
 def _infeasible(calibration: Calibration, promise: Values, n_broken: int, n_rows: int) -> InfeasibleError:
