@@ -5,7 +5,6 @@ In a table categories are looked up by value, numbers too. What could be a code 
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 import weakref
@@ -423,6 +422,8 @@ def match_columns(feature_names: tuple[str, ...] | None, n_features: int, column
 
 def _suggest(absent: list[str], names: list[str]) -> str:
     """Return advice on missing columns: rename those with nearly the same name, or add them."""
+    import difflib  # only errors need it, and it takes long
+
     lower = {name.lower(): name for name in names}
     close = {wanted: difflib.get_close_matches(wanted.lower(), lower, n=1, cutoff=0.75) for wanted in absent[:10]}
     pairs = [f"{lower[near[0]]!r} to {wanted!r}" for wanted, near in close.items() if near]
