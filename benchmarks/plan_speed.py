@@ -4,7 +4,8 @@ Efficiency is the speed-up over the same forest's full evaluation times the shar
 as long as it does in the full evaluation. Each row has to be encoded and answered, however few of its trees are
 evaluated. With `e` the share of the full evaluation that this takes and `s` the share of trees, no plan can be more
 efficient than s / (e + (1 - e) s), the bound beside each figure. `e` is what is left of the time of the first quarter
-of the trees, less a quarter of the time of all. Where the full evaluation slices trees, its time if it walked them is
+of the trees, less a quarter of the time of all; in forests that are walked this counts a copy by columns that early
+exits do not make (loops.py measures without it). Where the full evaluation slices trees, its time if it walked them is
 measured too, by one more tree that is too large to be sliced. ``--sizes`` compares larger models.
 
 Plans are those that `scurry.early_exit` gives for a promise of each kind, on rows that trained nothing. All predict
