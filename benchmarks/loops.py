@@ -230,7 +230,7 @@ def race(folder: Path, n_rounds: int, builds: dict[str, str]) -> dict[str, dict[
             share = row["share_of_trees"]
             beside = max(times["one_tree_s"] / times["walked_s"] - row.pop("share_of_one"), 0.0)
             row["time_beside_trees"] = round(beside, 4)
-            row["bound"] = round(share / (beside + (1 - beside) * share), 3)
+            row["bound_estimate"] = round(share / (beside + (1 - beside) * share), 3)
         row |= {name: round(value, 2) for name, value in times.items() if name.endswith("_us")}
         if "before" in builds:
             before = best[level, "before"]
