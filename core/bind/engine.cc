@@ -187,6 +187,7 @@ void bind_engine(nb::module_& m) {
            })
       .def("one_row", &one_row, "answer"_a, nb::kw_only(), "labels"_a.none(), "float32"_a, "float64"_a, "otherwise"_a)
       .def_prop_ro("loop", &Engine::loop)
+      .def_prop_ro("slices_tops", &Engine::slices_tops)
       .def_prop_ro("node_bytes", &Engine::node_bytes)
       .def_prop_ro("leaf_bytes", &Engine::leaf_bytes)
       .def_prop_ro("column_bytes", &Engine::column_bytes);

@@ -155,6 +155,12 @@ void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, 
 
 #endif
 
+#if defined(__AVX512F__)
+constexpr std::size_t kRankingOfTop = 3;
+#else
+constexpr std::size_t kRankingOfTop = 2;  // rows are ranked one by one
+#endif
+
 #if defined(__AVX2__)
 
 // Makes all tests of a tree for one row: their columns are picked from registers that hold the row.
@@ -261,6 +267,6 @@ void walk_row(std::span<const HeapTests>, const u8*, std::size_t, const u32*, u3
 }  // namespace
 
 const SlicedKernels kSlicedKernels = {walk,     add_trees<float>, add_trees<double>, walk_row, kMostRowRanks,
-                                      kLeavesAreWords, kSaysLeft};
+                                      kLeavesAreWords, kSaysLeft, kRankingOfTop};
 
 }  // namespace scurry::SCURRY_ISA

@@ -74,6 +74,7 @@ Walker::Walker(const ForestView& forest, const EngineParts& parts, PayloadRange 
 void Walker::begin_walks() {
   narrow_ = walk_of(trees_.narrow(), trees_, columns_);
   wide_ = walk_of(trees_.wide(), trees_, columns_);
+  if (!symmetric_ && !sliced_) tops_ = Sliced::find_tops(trees_, columns_);
 }
 
 void Walker::store(StoredEngine& out) const {
@@ -125,12 +126,21 @@ bool Walker::worth_columns(std::size_t n) const {
 }
 
 void Walker::index_columns(Scratch& scratch) const {
-  const RankedColumns* by = ranked();
-  if (by == nullptr) return index_keys(scratch);
+  if (const RankedColumns* by = ranked()) return make_ranks(*by, scratch);
+  index_keys(scratch);
+}
+
+void Walker::index_for_all(Scratch& scratch) const {
+  if (!tops_) return index_columns(scratch);
+  make_ranks(tops_->ranks(), scratch);
+  scratch.block.n_walked = Sliced::kTopLevels;
+}
+
+void Walker::make_ranks(const RankedColumns& by, Scratch& scratch) const {
   const std::size_t stride = scratch.block.n + kChunk;  // padded for the same reason
-  std::uint8_t* ranks = grow_to(scratch.ranks, stride * by->size());
-  by->rank(scratch.block, columns_.stride(), ranks, stride);
-  scratch.block.ranks = {ranks, stride, by->size()};
+  std::uint8_t* ranks = grow_to(scratch.ranks, stride * by.size());
+  by.rank(scratch.block, columns_.stride(), ranks, stride);
+  scratch.block.ranks = {ranks, stride, by.size()};
 }
 
 void Walker::index_keys(Scratch& scratch) const {
@@ -150,8 +160,9 @@ void Walker::index_keys(Scratch& scratch) const {
 void Walker::walk(const Tree& tree, Scratch& scratch, std::uint32_t* payload) const {
   poll_interrupt_now_and_then();
   if (scratch.block.ranks.of_rows != nullptr) {
-    return symmetric_ ? symmetric_->walk(tree.index, scratch.block, payload)
-                      : sliced_->walk(tree.index, scratch.block, payload);
+    if (symmetric_) return symmetric_->walk(tree.index, scratch.block, payload);
+    if (sliced_) return sliced_->walk(tree.index, scratch.block, payload);
+    tops_->walk(tree.index, scratch.block, payload);
   }
   std::uint32_t* rows = scratch.walk.data();
   if (trees_.is_wide()) {

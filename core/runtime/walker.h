@@ -41,10 +41,13 @@ class Walker {
   const std::vector<Tree>& trees() const { return trees_.trees(); }
   std::vector<std::int32_t> take_origins() { return trees_.take_origins(); }
   std::size_t bytes() const {
-    return trees_.bytes() + (symmetric_ ? symmetric_->bytes() : 0) + (sliced_ ? sliced_->bytes() : 0);
+    return trees_.bytes() + (symmetric_ ? symmetric_->bytes() : 0) + (sliced_ ? sliced_->bytes() : 0) +
+           (tops_ ? tops_->bytes() : 0);
   }
   // Which loop blocks of rows run through.
   const char* loop() const { return symmetric_ ? "symmetric" : sliced_ ? "sliced" : "walked"; }
+  // Whether the top levels of walked trees are sliced.
+  bool slices_tops() const { return tops_.has_value(); }
   // About how long evaluating a tree takes for each of n rows, compared with walking it in a batch.
   double cost_of_tree(std::size_t n) const;
   const std::optional<Symmetric>& symmetric() const { return symmetric_; }
@@ -64,6 +67,8 @@ class Walker {
   // Makes the by-column copy of the block that walks are fastest with: keys, or ranks in symmetric and sliced trees. It
   // pays from half a chunk of rows on.
   void index_columns(Scratch& scratch) const;
+  // The same for walks through all trees by all rows, whose top levels may then be sliced.
+  void index_for_all(Scratch& scratch) const;
   // Makes the copy of keys, which alone helps descend().
   void index_keys(Scratch& scratch) const;
   // payload[row] of the leaf each row of the block reaches in a tree.
@@ -96,6 +101,7 @@ class Walker {
 
  private:
   void begin_walks();
+  void make_ranks(const RankedColumns& by, Scratch& scratch) const;
   std::size_t block_rows(std::size_t row_bytes) const;
   // What the ranks of rows are made by, if trees are evaluated with ranks.
   const RankedColumns* ranked() const {
@@ -106,6 +112,7 @@ class Walker {
   std::optional<Symmetric> symmetric_;
   Trees trees_;
   std::optional<Sliced> sliced_;  // if they are not symmetric
+  std::optional<Sliced> tops_;    // of trees that are walked
   Walk<NarrowNode> narrow_;
   Walk<WideNode> wide_;
 };
