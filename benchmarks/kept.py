@@ -15,15 +15,15 @@ commit = cache(_find_commit)  # asked once; it takes longer than many cells
 
 
 class Kept:
-    """Finished cells in ``results/NAME-cells.jsonl``, one JSON object a line.
+    """Finished cells in ``NAME-cells.jsonl``, one JSON object a line.
 
     An experiment that was interrupted, or is asked for more cells, goes on where it was. To make cells anew, delete the
-    file.
+    file. It is in ``results``, which is not under version control, unless another folder is given.
     """
 
-    def __init__(self, name: str) -> None:
-        RESULTS.mkdir(exist_ok=True)
-        self.path: Path = RESULTS / f"{name}-cells.jsonl"
+    def __init__(self, name: str, folder: Path = RESULTS) -> None:
+        folder.mkdir(exist_ok=True)
+        self.path: Path = folder / f"{name}-cells.jsonl"
         text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
         if text and not text.endswith("\n"):  # interrupted while writing
             text = text[: text.rfind("\n") + 1]
@@ -33,6 +33,10 @@ class Kept:
 
     def __contains__(self, cell: Mapping[str, Any]) -> bool:
         return _name(cell) in self._values
+
+    def find(self, cell: Mapping[str, Any]) -> Any:
+        """Return the value of a cell that is kept."""
+        return self._values[_name(cell)]
 
     def get(self, cell: Mapping[str, Any], make: Callable[[], Any]) -> Any:
         """Return the value of a cell, made and kept if there is none yet."""

@@ -62,6 +62,7 @@ def models() -> dict[str, Callable[[], tuple[Any, str]]]:
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
+    from sklearn.tree import DecisionTreeClassifier
 
     light = {"n_estimators": 8, "num_leaves": 4, "verbose": -1, "n_jobs": 1, "random_state": 0}
     xgb_few = {"n_estimators": 8, "max_depth": 2, "n_jobs": 1}
@@ -92,6 +93,11 @@ def models() -> dict[str, Callable[[], tuple[Any, str]]]:
             fit, sk.VotingClassifier([(name, sk.RandomForestClassifier(**few)) for name in "ab"], voting="soft"), "two"
         ),
         "VotingClassifier, hard": partial(fit, sk.VotingClassifier(inside, voting="hard"), "two"),
+        "VotingClassifier, hard, of trees": partial(
+            fit,
+            sk.VotingClassifier([(name, DecisionTreeClassifier(max_depth=3)) for name in "abc"], weights=[1, 2, 3]),
+            "two",
+        ),
         "VotingRegressor": partial(
             fit, sk.VotingRegressor([(name, sk.RandomForestRegressor(**few)) for name in "ab"]), "values"
         ),

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #ifdef __GLIBC__
@@ -43,6 +44,9 @@ std::span<const T> field(const nb::dict& arrays, const char* name) {
 ForestArrays make_forest(const nb::dict& arrays, const nb::dict& header, nb::object packed) {
   ForestView view;
   if (!packed.is_none()) view.packed = &nb::cast<const HeldPacked&>(packed).forest;
+  if (view.packed != nullptr && !view.packed->is_checked()) {
+    throw std::invalid_argument("the trees have not been checked");
+  }
   view.tree_offset = field<std::int64_t>(arrays, "tree_offset");
   view.feature = field<std::int32_t>(arrays, "feature");
   view.threshold = field<double>(arrays, "threshold");
@@ -186,6 +190,30 @@ void bind_engine(nb::module_& m) {
              without_gil(view.n_rows * engine.n_trees(), [&] { engine.leaves(view, out.data(), n_threads); });
            })
       .def("one_row", &one_row, "answer"_a, nb::kw_only(), "labels"_a.none(), "float32"_a, "float64"_a, "otherwise"_a)
+      .def_prop_ro("n_trees", &Engine::n_trees)
+      // The largest number of the leaves of each tree, of numbers by value.
+      .def("most_of_trees",
+           [](const Engine& engine, const Array<double>& numbers) {
+             if (numbers.size() != engine.n_values()) throw std::invalid_argument("a number is needed for every value");
+             std::vector<double> most(engine.n_trees(), -std::numeric_limits<double>::infinity());
+             const Walker trees = engine.share();
+             for (const Tree& tree : trees.trees()) {
+               trees.for_each_leaf(tree, [&](auto value) { most[tree.index] = std::max(most[tree.index], numbers(value)); });
+             }
+             return array_of(std::move(most));
+           })
+      // Distinct values of leaves, [n_values][n_columns]; none if leaves hold what they add.
+      .def_prop_ro("values",
+                   [](const Engine& engine) {
+                     const NodeValues& values = engine.values();
+                     const std::size_t n_columns = values.are_vectors() ? values.n_outputs() : 1;
+                     std::vector<double> out;
+                     for (std::size_t i = 0; i < engine.n_values(); ++i) {
+                       const double* value = values.at(static_cast<std::uint32_t>(i));
+                       out.insert(out.end(), value, value + n_columns);
+                     }
+                     return array_of(std::move(out));
+                   })
       .def_prop_ro("loop", &Engine::loop)
       .def_prop_ro("slices_tops", &Engine::slices_tops)
       .def_prop_ro("node_bytes", &Engine::node_bytes)

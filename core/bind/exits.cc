@@ -24,17 +24,20 @@ std::int64_t largest(std::span<const std::int32_t> values) {
 }
 
 // Throws unless all sums fit in 32 bits, whatever the order of the trees: they begin at `start`, and a leaf adds its
-// row of increments.
-void check_sums(const ForestView& forest, std::span<const std::int32_t> increments,
-                std::span<const std::int32_t> start) {
-  const std::size_t width = increments.size() / forest.n_nodes();
+// payload, or the row of `vectors` that it stands for.
+void check_sums(const Walker& walker, std::span<const std::int32_t> vectors, std::span<const std::int32_t> start) {
   std::int64_t most = largest(start);
-  for (std::size_t tree = 0; tree < forest.n_trees(); ++tree) {
+  std::vector<std::int64_t> of_vector(start.empty() ? 0 : vectors.size() / start.size());
+  for (std::size_t i = 0; i < of_vector.size(); ++i) {
+    of_vector[i] = largest(vectors.subspan(i * start.size(), start.size()));
+  }
+  for (const Tree& tree : walker.trees()) {
     std::int64_t of_tree = 0;
-    for (auto node = forest.tree_offset[tree]; node < forest.tree_offset[tree + 1]; ++node) {
-      const auto leaf = increments.subspan(static_cast<std::size_t>(node) * width, width);
-      if (forest.left[node] < 0) of_tree = std::max(of_tree, largest(leaf));
-    }
+    walker.for_each_leaf(tree, [&](std::uint32_t payload) {
+      const std::int64_t adds = of_vector.empty() ? std::abs(std::int64_t{static_cast<std::int32_t>(payload)})
+                                : payload < of_vector.size() ? of_vector[payload] : 0;
+      of_tree = std::max(of_tree, adds);
+    });
     most += of_tree;
   }
   if (most >= kNeverAbove) throw std::invalid_argument("sums of increments need 32 bits or more");
@@ -62,18 +65,22 @@ void check_exact(std::size_t n_features, const Engine& exact) {
   if (exact.n_features() != n_features) throw std::invalid_argument("the exact engine is of another forest");
 }
 
-EarlyExit make_early_exit(const ForestArrays& forest, const Array<std::int32_t>& order,
-                          const Array<std::int32_t>& increments, const Array<double>& weights, const IntMatrix& lower,
-                          const IntMatrix& upper, const Array<std::uint32_t>& piece_offset,
+// The trees of a forest whose leaves have these payloads, by node.
+Walker lower_nodes(const ForestArrays& forest, const Array<std::int32_t>& payloads) {
+  if (payloads.shape(0) != forest.view.n_nodes()) throw std::invalid_argument("a payload is needed for every node");
+  Leaves leaves;
+  leaves.payload_of_node.assign(payloads.data(), payloads.data() + payloads.size());
+  return Walker(forest.view, std::move(leaves));
+}
+
+EarlyExit make_early_exit(const Walker& nodes, const Array<std::int32_t>& order, const Array<double>& weights,
+                          const IntMatrix& lower, const IntMatrix& upper, const Array<std::uint32_t>& piece_offset,
                           const Array<std::int32_t>& piece_edges, const Array<std::uint8_t>& piece_sides,
                           std::uint64_t seed, bool shuffle_rows) {
-  if (increments.shape(0) != forest.view.n_nodes()) {
-    throw std::invalid_argument("an increment is needed for every node");
-  }
   if (lower.shape(0) != weights.shape(0) || upper.shape(0) != weights.shape(0)) {
     throw std::invalid_argument("a policy needs a weight and thresholds");
   }
-  check_sums(forest.view, span_of(increments), {});
+  check_sums(nodes, {}, {});
   std::vector<ExitPolicy> policies;
   for (std::size_t p = 0; p < weights.shape(0); ++p) {
     const std::int32_t *low = lower.data() + p * lower.shape(1), *high = upper.data() + p * upper.shape(1);
@@ -81,25 +88,52 @@ EarlyExit make_early_exit(const ForestArrays& forest, const Array<std::int32_t>&
   }
   ExitPieces pieces{vector_of(piece_offset), vector_of(piece_edges), std::vector<ExitSide>(piece_sides.size())};
   std::ranges::transform(span_of(piece_sides), pieces.sides.begin(), [](auto side) { return ExitSide{side}; });
-  return EarlyExit(forest.view, span_of(order), span_of(increments), std::move(policies), std::move(pieces), seed,
-                   shuffle_rows);
+  return EarlyExit(nodes, span_of(order), std::move(policies), std::move(pieces), seed, shuffle_rows);
 }
 
-LeaderExit make_leader_exit(const ForestArrays& forest, const Array<std::int32_t>& order, std::size_t trees_per_round,
-                            const IntMatrix& increments, const Array<std::int32_t>& start,
-                            const Array<std::int32_t>& lead, const IntMatrix& need) {
-  const std::span<const std::int32_t> adds{increments.data(), increments.size()};
+LeaderExit make_leader_exit(LeaderLeaves leaves, const Array<std::int32_t>& order, std::size_t trees_per_round,
+                            const Array<std::int32_t>& start, const Array<std::int32_t>& lead, const IntMatrix& need) {
+  if (trees_per_round == 0) throw std::invalid_argument("a round has at least one tree");
+  const auto is_vote = [](std::int32_t x) { return x == 0 || x == 1; };
+  const bool adds_votes = trees_per_round == 1 && largest(span_of(start)) == 0 && !leaves.vectors.empty() &&
+                          std::ranges::all_of(leaves.vectors, is_vote);
+  if (need.size() > 0 && !adds_votes) throw std::invalid_argument("votes can be needed where a tree adds one vote");
+  check_sums(leaves.walker, leaves.vectors, span_of(start));
+  return LeaderExit(std::move(leaves), span_of(order), trees_per_round, vector_of(start),
+                    {vector_of(lead), {need.data(), need.data() + need.size()}});
+}
+
+// Lowers the trees of a forest whose nodes add these rows of increments.
+LeaderLeaves lower_vectors(const ForestArrays& forest, const IntMatrix& increments, const Array<std::int32_t>& start) {
   if (increments.shape(0) != forest.view.n_nodes() || increments.shape(1) != forest.view.n_columns) {
     throw std::invalid_argument("an increment is needed for every node");
   }
   if (start.size() != forest.view.n_outputs()) throw std::invalid_argument("a start is needed for every output");
-  if (trees_per_round == 0) throw std::invalid_argument("a round has at least one tree");
-  const bool adds_votes = trees_per_round == 1 && largest(span_of(start)) == 0 &&
-                          std::ranges::all_of(adds, [](std::int32_t x) { return x == 0 || x == 1; });
-  if (need.size() > 0 && !adds_votes) throw std::invalid_argument("votes can be needed where a tree adds one vote");
-  check_sums(forest.view, adds, span_of(start));
-  return LeaderExit(forest.view, span_of(order), trees_per_round, adds, vector_of(start),
-                    {vector_of(lead), {need.data(), need.data() + need.size()}});
+  return LeaderLeaves::lower(forest.view, {increments.data(), increments.size()});
+}
+
+// Python's Nodes: a Walker whose payloads are what leaves add, of its own or with the trees of an engine.
+void bind_nodes(nb::module_& m) {
+  nb::class_<Walker>(m, "Nodes", nb::is_weak_referenceable())
+      .def(
+          "__init__",
+          [](Walker* self, const ForestArrays& forest, const Array<std::int32_t>& payloads) {
+            nb::gil_scoped_release release;
+            new (self) Walker(lower_nodes(forest, payloads));
+          },
+          "forest"_a, "payloads"_a)
+      // An engine that is mapped holds the memory of the trees.
+      .def(
+          "__init__",
+          [](Walker* self, const Engine& engine, const Array<std::int32_t>& payloads) {
+            const std::vector<std::uint32_t> of_values(payloads.data(), payloads.data() + payloads.size());
+            nb::gil_scoped_release release;
+            new (self) Walker(engine.share(of_values));
+          },
+          "engine"_a, "payloads"_a, nb::keep_alive<1, 2>())
+      .def_prop_ro("should_merge", &Walker::should_merge)
+      .def_prop_ro("bytes", &Walker::bytes)
+      .def_prop_ro("shared_bytes", &Walker::shared_bytes);
 }
 
 SentinelExit make_sentinel_exit(const ForestArrays& forest, const Array<std::int64_t>& classes,
@@ -140,16 +174,16 @@ void bind_early_exit(nb::module_& m) {
   nb::class_<EarlyExit> type(m, "EarlyExit");
   type.def(
           "__init__",
-          [](EarlyExit* self, const ForestArrays& forest, const Array<std::int32_t>& order,
-             const Array<std::int32_t>& increments, const Array<double>& weights, const IntMatrix& lower,
-             const IntMatrix& upper, const Array<std::uint32_t>& piece_offset, const Array<std::int32_t>& piece_edges,
-             const Array<std::uint8_t>& piece_sides, std::uint64_t seed, bool shuffle_rows) {
+          [](EarlyExit* self, const Walker& nodes, const Array<std::int32_t>& order, const Array<double>& weights,
+             const IntMatrix& lower, const IntMatrix& upper, const Array<std::uint32_t>& piece_offset,
+             const Array<std::int32_t>& piece_edges, const Array<std::uint8_t>& piece_sides, std::uint64_t seed,
+             bool shuffle_rows) {
             nb::gil_scoped_release release;
-            new (self) EarlyExit(make_early_exit(forest, order, increments, weights, lower, upper, piece_offset,
-                                                 piece_edges, piece_sides, seed, shuffle_rows));
+            new (self) EarlyExit(make_early_exit(nodes, order, weights, lower, upper, piece_offset, piece_edges,
+                                                 piece_sides, seed, shuffle_rows));
           },
-          "forest"_a, nb::kw_only(), "order"_a, "increments"_a, "weights"_a, "lower"_a, "upper"_a, "piece_offset"_a,
-          "piece_edges"_a, "piece_sides"_a, "seed"_a, "shuffle_rows"_a)
+          "nodes"_a, nb::kw_only(), "order"_a, "weights"_a, "lower"_a, "upper"_a, "piece_offset"_a, "piece_edges"_a,
+          "piece_sides"_a, "seed"_a, "shuffle_rows"_a, nb::keep_alive<1, 2>())
       .def("run",
            [](const EarlyExit& exit, const Rows& rows, const Out<std::int32_t>& sums, const Out<std::int32_t>& n_trees,
               const Out<std::uint8_t>& sides, std::size_t n_threads) {
@@ -161,7 +195,8 @@ void bind_early_exit(nb::module_& m) {
                exit.run(view, {sums.data(), n_trees.data(), reinterpret_cast<ExitSide*>(sides.data())}, n_threads);
              });
            })
-      .def_prop_ro("bytes", &EarlyExit::bytes);
+      .def_prop_ro("bytes", &EarlyExit::bytes)
+      .def_prop_ro("shared_bytes", &EarlyExit::shared_bytes);
   define_decisions(type);
 }
 
@@ -173,9 +208,30 @@ void bind_leader_exit(nb::module_& m) {
              std::size_t trees_per_round, const IntMatrix& increments, const Array<std::int32_t>& start,
              const Array<std::int32_t>& lead, const IntMatrix& need) {
             nb::gil_scoped_release release;
-            new (self) LeaderExit(make_leader_exit(forest, order, trees_per_round, increments, start, lead, need));
+            new (self) LeaderExit(make_leader_exit(lower_vectors(forest, increments, start), order, trees_per_round,
+                                                   start, lead, need));
           },
           "forest"_a, nb::kw_only(), "order"_a, "trees_per_round"_a, "increments"_a, "start"_a, "lead"_a, "need"_a)
+      // With the trees of an engine: increments are by value, and vectors if those are.
+      .def(
+          "__init__",
+          [](LeaderExit* self, const Engine& engine, const Array<std::int32_t>& order, std::size_t trees_per_round,
+             const IntMatrix& increments, const Array<std::int32_t>& start, const Array<std::int32_t>& lead,
+             const IntMatrix& need) {
+            const std::size_t n_columns = engine.values().are_vectors() ? engine.n_outputs() : 1;
+            if (increments.shape(0) != engine.n_values() || increments.shape(1) != n_columns ||
+                start.size() != engine.n_outputs()) {
+              throw std::invalid_argument("an increment is needed for every value");
+            }
+            nb::gil_scoped_release release;
+            const std::vector<std::int32_t> adds(increments.data(), increments.data() + increments.size());
+            LeaderLeaves leaves = n_columns > 1
+                                      ? LeaderLeaves{engine.share(), adds}
+                                      : LeaderLeaves{engine.share(std::vector<std::uint32_t>(adds.begin(), adds.end())), {}};
+            new (self) LeaderExit(make_leader_exit(std::move(leaves), order, trees_per_round, start, lead, need));
+          },
+          "engine"_a, nb::kw_only(), "order"_a, "trees_per_round"_a, "increments"_a, "start"_a, "lead"_a, "need"_a,
+          nb::keep_alive<1, 2>())
       .def("run",
            [](const LeaderExit& exit, const Rows& rows, const Out<std::int32_t>& sums, const Out<std::int32_t>& n_trees,
               const Out<std::int32_t>& leaders, const Out<std::uint8_t>& decided, std::size_t n_threads) {
@@ -218,7 +274,8 @@ void bind_leader_exit(nb::module_& m) {
           },
           "exact"_a, "classes"_a, "tolerance"_a, nb::kw_only(), "labels"_a.none(), "float32"_a, "float64"_a,
           "otherwise"_a)
-      .def_prop_ro("bytes", &LeaderExit::bytes);
+      .def_prop_ro("bytes", &LeaderExit::bytes)
+      .def_prop_ro("shared_bytes", &LeaderExit::shared_bytes);
 }
 
 void bind_sentinel_exit(nb::module_& m) {
@@ -296,6 +353,7 @@ void bind_sentinel_exit(nb::module_& m) {
 }  // namespace
 
 void bind_exits(nb::module_& m) {
+  bind_nodes(m);
   bind_early_exit(m);
   bind_leader_exit(m);
   bind_sentinel_exit(m);

@@ -44,6 +44,7 @@ void make_packed(HeldPacked* self, const nb::dict& arrays, std::size_t n_splits,
 }
 
 nb::dict expand(const HeldPacked& held) {
+  if (!held.forest.is_checked()) throw std::invalid_argument("the trees have not been checked");
   const std::size_t n = held.forest.n_nodes();
   std::vector<std::int32_t> left(n), right(n), entry(n), depth(n), order(n);
   without_gil([&] {
@@ -64,6 +65,13 @@ nb::dict expand(const HeldPacked& held) {
 void bind_packed(nb::module_& m) {
   nb::class_<HeldPacked>(m, "PackedForest")
       .def("__init__", &make_packed, "arrays"_a, nb::kw_only(), "n_splits"_a, "n_leaves"_a, "node_order"_a)
+      .def("check",
+           [](HeldPacked& held) {
+             without_gil([&] {
+               held.forest.check();
+               return 0;
+             });
+           })
       .def("expand", &expand)
       .def_prop_ro("n_nodes", [](const HeldPacked& held) { return held.forest.n_nodes(); })
       .def_prop_ro("tree_offset", [](const HeldPacked& held) { return array_of(std::vector(held.forest.tree_offset())); })

@@ -119,6 +119,8 @@ struct SumKernels {
   void (*add_words)(const std::uint16_t* table, std::size_t width, const std::uint32_t* payload, std::size_t n,
                     std::uint16_t* sums);
 
+  // payload[row] = table[payload[row] & mask]
+  void (*look_up)(const std::uint32_t* table, std::uint32_t mask, std::size_t n, std::uint32_t* payload);
   // sums[row] += the signed payload[row]. The bit of each row in exits (kChunk bits per word) says whether its sum is
   // <= lower or >= upper. Arrays over rows have space for n rounded up to a multiple of kChunk.
   void (*add_and_test)(const std::uint32_t* payload, std::size_t n, std::int32_t* sums, std::int32_t lower,

@@ -131,6 +131,10 @@ inline void keep_first(std::uint64_t& bits, std::size_t n) {
   if (n < kChunk) bits &= (std::uint64_t{1} << n) - 1;
 }
 
+void look_up(const u32* table, u32 mask, std::size_t n, u32* payload) {
+  for (std::size_t row = 0; row < n; ++row) payload[row] = table[payload[row] & mask];
+}
+
 void add_and_test(const u32* payload, std::size_t n, std::int32_t* sums, std::int32_t lower, std::int32_t upper,
                   std::uint64_t* exits) {
   for (std::size_t first = 0; first < n; first += kChunk) {
@@ -448,7 +452,7 @@ void test_lanes(const LaneTest& test, const std::int32_t* sums, std::size_t widt
 }  // namespace
 
 const SumKernels kSumKernels = {add_doubles,  add_floats,      add_vectors, sum_vectors, add_high_halves, add_words,
-                                add_and_test, add_int_vectors, top_two,     test_leads,  test_leads_of,   add_lanes,
-                                test_lanes};
+                                look_up,      add_and_test,    add_int_vectors, top_two, test_leads,      test_leads_of,
+                                add_lanes,    test_lanes};
 
 }  // namespace scurry::SCURRY_ISA

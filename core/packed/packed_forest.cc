@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace scurry {
 namespace {
@@ -44,15 +45,20 @@ PackedForest::PackedForest(const PackedArrays& arrays)
   tree_offset_.reserve(n_trees + 1);
   tree_offset_.push_back(0);
   for (const std::uint32_t size : arrays.tree_nodes) tree_offset_.push_back(tree_offset_.back() + size);
-  tree_depth_.reserve(n_trees);
+}
+
+void PackedForest::check() {
+  std::vector<std::int32_t> depth;
+  depth.reserve(n_trees());
   TreeNodes nodes;
   std::vector<std::uint32_t> numbers;
-  for (std::size_t t = 0; t < n_trees; ++t) {
-    tree_depth_.push_back(walk(t, [](std::size_t, std::uint32_t, std::uint32_t) {}));
+  for (std::size_t t = 0; t < n_trees(); ++t) {
+    depth.push_back(walk(t, [](std::size_t, std::uint32_t, std::uint32_t) {}));
     if (order_ != NodeOrder::kListed) continue;
     read(t, nodes);
     number(t, nodes, numbers);
   }
+  tree_depth_ = std::move(depth);
 }
 
 template <class Visit>

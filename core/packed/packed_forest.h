@@ -37,12 +37,16 @@ struct PackedArrays {
 
 class PackedForest {
  public:
-  // Checks every node: what is built from it later looks at nothing twice. Throws std::invalid_argument.
+  // Checks sizes. Throws std::invalid_argument.
   explicit PackedForest(const PackedArrays& arrays);
+  // Checks every node, before anything below is called: it looks at nothing twice. Throws std::invalid_argument.
+  void check();
+  bool is_checked() const { return !tree_depth_.empty(); }
 
   std::size_t n_trees() const { return tree_offset_.size() - 1; }
   std::size_t n_nodes() const { return static_cast<std::size_t>(tree_offset_.back()); }
   const std::vector<std::int64_t>& tree_offset() const { return tree_offset_; }
+
   const std::vector<std::int32_t>& tree_depth() const { return tree_depth_; }
 
   // Entries of leaves are their rows, and those of splits theirs plus the number of distinct leaves.

@@ -34,21 +34,13 @@ class Draws {
 
 double unit(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 
-Leaves leaves_of(std::span<const std::int32_t> increments) {
-  Leaves leaves;
-  leaves.payload_of_node.assign(increments.begin(), increments.end());
-  return leaves;
-}
-
 // The least and the greatest increment of a tree's leaves.
-std::pair<std::int32_t, std::int32_t> range_of_leaves(const ForestView& forest,
-                                                      std::span<const std::int32_t> increments, std::size_t tree) {
+std::pair<std::int32_t, std::int32_t> range_of_leaves(const Walker& walker, const Tree& tree) {
   std::int32_t least = kNeverAbove, most = kNeverBelow;
-  for (std::int64_t node = forest.tree_offset[tree]; node < forest.tree_offset[tree + 1]; ++node) {
-    if (forest.left[node] >= 0) continue;
-    least = std::min(least, increments[node]);
-    most = std::max(most, increments[node]);
-  }
+  walker.for_each_leaf(tree, [&](std::uint32_t payload) {
+    least = std::min(least, static_cast<std::int32_t>(payload));
+    most = std::max(most, static_cast<std::int32_t>(payload));
+  });
   return {least, most};
 }
 
@@ -62,11 +54,9 @@ ExitSide ExitPieces::side_of(std::size_t n_trees, std::int32_t sum) const {
   return sides[offset[n_trees] + n_trees + static_cast<std::size_t>(std::upper_bound(first, last, sum) - first)];
 }
 
-EarlyExit::EarlyExit(const ForestView& forest, std::span<const std::int32_t> order,
-                     std::span<const std::int32_t> increments, std::vector<ExitPolicy> policies, ExitPieces pieces,
-                     std::uint64_t seed, bool shuffle_rows)
-    : n_features_(forest.n_features),
-      walker_(forest, leaves_of(increments)),
+EarlyExit::EarlyExit(Walker walker, std::span<const std::int32_t> order, std::vector<ExitPolicy> policies,
+                     ExitPieces pieces, std::uint64_t seed, bool shuffle_rows)
+    : walker_(std::move(walker)),
       policies_(std::move(policies)),
       pieces_(std::move(pieces)),
       seed_(mix(seed + 0x9E3779B97F4A7C15u)),
@@ -86,7 +76,7 @@ EarlyExit::EarlyExit(const ForestView& forest, std::span<const std::int32_t> ord
        pieces_.sides.size() != pieces_.edges.size() + n)) {
     throw std::invalid_argument("the pieces of an early exit do not fit together");
   }
-  make_gates(forest, order, increments);
+  make_gates();
   Draws draws(seed_);
   for (std::uint32_t c = 0; c <= walker_.columns().size(); ++c) {
     salt_.push_back(static_cast<std::uint32_t>(draws.next() >> 32));
@@ -94,12 +84,11 @@ EarlyExit::EarlyExit(const ForestView& forest, std::span<const std::int32_t> ord
   }
 }
 
-void EarlyExit::make_gates(const ForestView& forest, std::span<const std::int32_t> order,
-                           std::span<const std::int32_t> increments) {
+void EarlyExit::make_gates() {
   std::int64_t least = 0, most = 0;  // the sums that the trees so far can give
   for (std::size_t r = 0; r <= plan_.size(); ++r) {
     if (r > 0) {
-      const auto [low, high] = range_of_leaves(forest, increments, static_cast<std::size_t>(order[r - 1]));
+      const auto [low, high] = range_of_leaves(walker_, plan_[r - 1]);
       least += low;
       most += high;
     }

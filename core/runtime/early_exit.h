@@ -62,16 +62,17 @@ struct ExitOutcome {
 
 class EarlyExit {
  public:
-  // `increments` are by node and read at leaves. With shuffle_rows every row draws its own order of trees.
-  EarlyExit(const ForestView& forest, std::span<const std::int32_t> order, std::span<const std::int32_t> increments,
-            std::vector<ExitPolicy> policies, ExitPieces pieces, std::uint64_t seed, bool shuffle_rows);
+  // The payloads of leaves are what they add. With shuffle_rows every row draws its own order of trees.
+  EarlyExit(Walker walker, std::span<const std::int32_t> order, std::vector<ExitPolicy> policies, ExitPieces pieces,
+            std::uint64_t seed, bool shuffle_rows);
 
   void run(const RowsView& rows, const ExitOutcome& outcome, std::size_t n_threads) const;
   void labels(const RowsView& rows, const ExitDecision& decision, const Engine& exact, std::int64_t* out,
               std::size_t n_threads) const;
-  std::size_t n_features() const { return n_features_; }
+  std::size_t n_features() const { return walker_.n_features(); }
   std::size_t n_trees() const { return plan_.size(); }
   std::size_t bytes() const { return walker_.bytes(); }
+  std::size_t shared_bytes() const { return walker_.shared_bytes(); }
 
  private:
   // All policies together, after a number of trees. Outside the inner bounds some policy stops a row, outside the outer
@@ -82,8 +83,7 @@ class EarlyExit {
     bool is_sure;  // the bounds are the same
   };
 
-  void make_gates(const ForestView& forest, std::span<const std::int32_t> order,
-                  std::span<const std::int32_t> increments);
+  void make_gates();
   ExitSide side_of(std::uint32_t policy, std::size_t n_trees, std::int32_t sum) const;
   ExitSide side_of(const AliveRows& alive, std::size_t at, std::size_t n_trees) const;
   std::uint64_t hash_row(const std::uint32_t* keys) const;
@@ -105,7 +105,6 @@ class EarlyExit {
   template <class Record>
   void run_shuffled(const std::uint32_t* keys, std::size_t row, const Record& record) const;
 
-  std::size_t n_features_;
   Walker walker_;
   std::vector<Tree> plan_;  // trees in the order of evaluation
   std::vector<ExitPolicy> policies_;

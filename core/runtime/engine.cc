@@ -46,6 +46,7 @@ Engine::Engine(const ForestView& forest, std::vector<std::int64_t> labels, const
       values_(forest, parts.values),
       label_sums_(LabelSums::read(forest, values_, parts)),
       walker_(forest, parts, payloads()),
+      sliced_sums_(make_sliced_sums()),
       answers_(forest, std::move(labels)) {}
 
 // What payloads of leaves may be, so that they are values.
@@ -56,8 +57,23 @@ PayloadRange Engine::payloads() const {
           static_cast<std::uint32_t>(std::min(values_.size(), kMost))};
 }
 
+Walker Engine::share(std::span<const std::uint32_t> payload_of_value) const {
+  if (n_values() == 0 || payload_of_value.size() != n_values()) {
+    throw std::invalid_argument("a payload is needed for every value");
+  }
+  return Walker(walker_, payloads().mask, payload_of_value);
+}
+
+Walker Engine::share() const {
+  std::vector<std::uint32_t> numbers(n_values());
+  if (numbers.empty()) throw std::invalid_argument("leaves have no values");
+  if (!has_packed_payloads()) return Walker(walker_, ~0u, {});
+  std::iota(numbers.begin(), numbers.end(), 0u);
+  return share(numbers);
+}
+
 StoredEngine Engine::store() const {
-  if (!can_store()) throw std::invalid_argument("only trees that are walked can be stored");
+  if (!can_store()) throw std::invalid_argument("symmetric trees cannot be stored");
   StoredEngine out;
   walker_.store(out);
   out.parts.values = values_.table();

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "runtime/answers.h"
@@ -32,9 +33,17 @@ class Engine {
   // One that was stored. Of the forest, arrays of nodes are not read. The parts must outlive it.
   Engine(const ForestView& forest, std::vector<std::int64_t> labels, const EngineParts& parts);
 
-  // Whether store() may be called: trees with a loop of their own are lowered anew.
-  bool can_store() const { return !leaf_ids_ && !walker_.has_ranks(); }
+  // Whether store() may be called: symmetric trees are lowered anew.
+  bool can_store() const { return !leaf_ids_ && !walker_.symmetric(); }
   StoredEngine store() const;
+
+  // What leaves add is one of so many values, by whose numbers leaves are known; 0 if leaves hold it themselves.
+  std::size_t n_values() const { return leaf_ids_ || values_.are_payloads() ? 0 : values_.size(); }
+  const NodeValues& values() const { return values_; }
+  // The trees with other payloads, by the number of the value that a leaf has.
+  Walker share(std::span<const std::uint32_t> payload_of_value) const;
+  // The trees with the numbers of values as payloads.
+  Walker share() const;
 
   void labels(const RowsView& rows, std::int64_t* out, std::size_t n_threads) const;
   void probabilities(const RowsView& rows, double* out, std::size_t n_threads) const;

@@ -20,7 +20,7 @@ struct EngineParts {
   std::span<const std::uint32_t> marks;
   std::span<const std::uint32_t> category_tests;  // [n][3]
   std::span<const std::uint32_t> category_bits;
-  std::span<const std::uint32_t> shape;    // numeric columns, and the place of the pad
+  std::span<const std::uint32_t> shape;    // numeric columns, the place of the pad, and 1 if trees are sliced
   std::span<const std::uint32_t> columns;  // [n][kColumnFields]
   std::span<const double> thresholds;
   std::span<const std::uint32_t> filters;

@@ -29,13 +29,12 @@ AlignedVector<std::int32_t>& sums_of_this_thread() {
 
 }  // namespace
 
-LeaderExit::LeaderExit(const ForestView& forest, std::span<const std::int32_t> order, std::size_t trees_per_round,
-                       std::span<const std::int32_t> increments, std::vector<std::int32_t> start, LeaderRule rule)
-    : n_features_(forest.n_features),
-      n_classes_(start.size()),
-      vector_leaves_(forest.n_columns > 1),
+LeaderExit::LeaderExit(LeaderLeaves leaves, std::span<const std::int32_t> order, std::size_t trees_per_round,
+                       std::vector<std::int32_t> start, LeaderRule rule)
+    : n_classes_(start.size()),
+      vector_leaves_(!leaves.vectors.empty()),
       width_(vector_leaves_ ? vector_width(n_classes_) : n_classes_),
-      walker_(forest, make_leaves(forest, increments)),
+      walker_(std::move(leaves.walker)),
       trees_per_round_(trees_per_round),
       n_rounds_(order.size() / trees_per_round),
       start_(std::move(start)),
@@ -46,31 +45,42 @@ LeaderExit::LeaderExit(const ForestView& forest, std::span<const std::int32_t> o
       (!rule_.need.empty() && rule_.need.size() != n * n)) {
     throw std::invalid_argument("the parts of a leader rule do not fit together");
   }
+  const std::size_t n_vectors = leaves.vectors.size() / n_classes_;
+  table_.resize(n_vectors * width_);
+  for (std::size_t i = 0; i < n_vectors; ++i) {
+    std::copy_n(leaves.vectors.data() + i * n_classes_, n_classes_, table_.data() + i * width_);
+  }
+  for (const Tree& tree : walker_.trees()) {
+    const bool has_output = tree.output >= 0 && static_cast<std::size_t>(tree.output) < n_classes_;
+    if (!vector_leaves_ && !has_output) throw std::invalid_argument("leaves add vectors, or trees have a class");
+    walker_.for_each_leaf(tree, [&](std::uint32_t payload) {
+      if (vector_leaves_ && payload >= n_vectors) throw std::invalid_argument("a vector is needed for every leaf");
+    });
+  }
   start_.resize(width_, kNeverLeads);
   n_entered_ = 1;
   while (n_entered_ < n_rounds_ && !may_stop(n_entered_)) ++n_entered_;
   if (walker_.has_ranks()) n_entered_ = 0;
 }
 
-Leaves LeaderExit::make_leaves(const ForestView& forest, std::span<const std::int32_t> increments) {
+LeaderLeaves LeaderLeaves::lower(const ForestView& forest, std::span<const std::int32_t> increments) {
+  const std::size_t n_columns = forest.n_columns;
   Leaves leaves{std::vector<std::uint32_t>(forest.n_nodes()), true};
+  std::vector<std::int32_t> vectors;
   std::map<std::vector<std::int32_t>, std::uint32_t> index;
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
     if (forest.left[node] >= 0) continue;
-    const std::int32_t* vector = increments.data() + node * forest.n_columns;
-    if (!vector_leaves_) {
+    const std::int32_t* vector = increments.data() + node * n_columns;
+    if (n_columns == 1) {
       leaves.payload_of_node[node] = static_cast<std::uint32_t>(*vector);
       continue;
     }
     const auto [entry, added] =
-        index.try_emplace({vector, vector + n_classes_}, static_cast<std::uint32_t>(index.size()));
-    if (added) {
-      table_.insert(table_.end(), vector, vector + n_classes_);
-      table_.resize(index.size() * width_);
-    }
+        index.try_emplace({vector, vector + n_columns}, static_cast<std::uint32_t>(index.size()));
+    if (added) vectors.insert(vectors.end(), vector, vector + n_columns);
     leaves.payload_of_node[node] = entry->second;
   }
-  return leaves;
+  return {Walker(forest, std::move(leaves)), std::move(vectors)};
 }
 
 std::int32_t LeaderExit::leader(const std::int32_t* sums) const {

@@ -28,25 +28,34 @@ struct LeaderOutcome {
   std::uint8_t* decided;  // whether the row stopped early
 };
 
+// Trees whose leaves add a vector, or one number to the class of the tree.
+struct LeaderLeaves {
+  Walker walker;
+  std::vector<std::int32_t> vectors;  // [payload][class]; empty: payloads are the numbers
+
+  // `increments` is [n_nodes][n_columns] and read at leaves.
+  static LeaderLeaves lower(const ForestView& forest, std::span<const std::int32_t> increments);
+};
+
 class LeaderExit {
  public:
   // A round is one tree whose leaves add a vector, or one tree per class: trees of `order` in groups of
-  // `trees_per_round`. `increments` is [n_nodes][n_columns] and read at leaves.
-  LeaderExit(const ForestView& forest, std::span<const std::int32_t> order, std::size_t trees_per_round,
-             std::span<const std::int32_t> increments, std::vector<std::int32_t> start, LeaderRule rule);
+  // `trees_per_round`.
+  LeaderExit(LeaderLeaves leaves, std::span<const std::int32_t> order, std::size_t trees_per_round,
+             std::vector<std::int32_t> start, LeaderRule rule);
 
   void run(const RowsView& rows, const LeaderOutcome& outcome, std::size_t n_threads) const;
   // If every tree was evaluated and the lead is at most `tolerance`, the exact engine decides.
   void labels(const RowsView& rows, std::span<const std::int64_t> classes, std::int32_t tolerance, const Engine& exact,
               std::int64_t* out, std::size_t n_threads) const;
 
-  std::size_t n_features() const { return n_features_; }
+  std::size_t n_features() const { return walker_.n_features(); }
   std::size_t n_trees() const { return plan_.size(); }
   std::size_t n_classes() const { return n_classes_; }
   std::size_t bytes() const { return walker_.bytes() + table_.size() * sizeof(std::int32_t); }
+  std::size_t shared_bytes() const { return walker_.shared_bytes(); }
 
  private:
-  Leaves make_leaves(const ForestView& forest, std::span<const std::int32_t> increments);
   std::int32_t leader(const std::int32_t* sums) const;
   bool may_stop(std::size_t round) const { return rule_.lead[round] != std::numeric_limits<std::int32_t>::max(); }
   bool stops(std::size_t round, std::int32_t first, std::int32_t second) const;
@@ -61,7 +70,7 @@ class LeaderExit {
   void record(const std::int32_t* sums, std::size_t round, bool decided, std::size_t row,
               const LeaderOutcome& outcome) const;
 
-  std::size_t n_features_, n_classes_;
+  std::size_t n_classes_;
   bool vector_leaves_;
   std::size_t width_;                  // sums per row: the classes, with vectors padded with sums that never lead
   AlignedVector<std::int32_t> table_;  // distinct leaf vectors, [payload][width_]

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <type_traits>
 
@@ -273,14 +274,15 @@ std::size_t Sliced::bytes() const {
          payloads_.size() * sizeof(std::uint32_t) + heaps_.size() * sizeof(HeapTests) + ranks_->bytes();
 }
 
-void Sliced::walk(std::size_t tree, const Block& block, std::uint32_t* payload) const {
-  kernels().sliced.walk(trees_[tree], program(), block.ranks, block.n, payloads(tree), payload);
+void Sliced::walk(std::size_t tree, const Block& block, std::uint32_t* payload, const std::uint32_t* others) const {
+  const std::uint32_t* of_leaf = others == nullptr ? payloads(tree) : others + tree * kMaxSlicedLeaves;
+  kernels().sliced.walk(trees_[tree], program(), block.ranks, block.n, of_leaf, payload);
 }
 
-void Sliced::walk_row(const std::uint32_t* keys, std::uint32_t* payload) const {
+void Sliced::walk_row(const std::uint32_t* keys, std::uint32_t* payload, const std::uint32_t* others) const {
   alignas(64) std::uint8_t ranks[kMaxRowRanks] = {};
   ranks_->rank_row(keys, ranks);
-  kernels().sliced.walk_row(heaps_, ranks, ranks_->size(), payloads_.data(), payload);
+  kernels().sliced.walk_row(heaps_, ranks, ranks_->size(), others == nullptr ? payloads_.data() : others, payload);
 }
 
 namespace {
@@ -288,19 +290,18 @@ namespace {
 // Appends the values of a tree's leaves, or word w of all leaves, then word w + 1 of all leaves.
 template <class Real, class ValueOf>
 void append_leaves(const std::uint32_t* payloads, ValueOf value_of, AlignedVector<Real>& out) {
-  const std::size_t first = out.size();
-  out.resize(first + kMaxSlicedLeaves);
-  auto* bytes = reinterpret_cast<std::uint8_t*>(out.data() + first);
-  for (std::size_t leaf = 0; leaf < kMaxSlicedLeaves; ++leaf) {
-    const Real value = value_of(payloads[leaf]);
-    std::uint8_t of_value[sizeof value];
-    std::memcpy(of_value, &value, sizeof value);
-    for (std::size_t i = 0; i < sizeof value; ++i) {
-      const std::size_t at = kernels().sliced.leaves_are_words ? (i / 2 * kMaxSlicedLeaves + leaf) * 2 + i % 2
-                                                               : leaf * sizeof value + i;
-      bytes[at] = of_value[i];
+  constexpr std::size_t kWords = sizeof(Real) / sizeof(std::uint16_t);
+  Real values[kMaxSlicedLeaves];
+  for (std::size_t leaf = 0; leaf < kMaxSlicedLeaves; ++leaf) values[leaf] = value_of(payloads[leaf]);
+  if (kernels().sliced.leaves_are_words) {
+    std::uint16_t words[kMaxSlicedLeaves][kWords], by_word[kWords][kMaxSlicedLeaves];
+    std::memcpy(words, values, sizeof values);
+    for (std::size_t leaf = 0; leaf < kMaxSlicedLeaves; ++leaf) {
+      for (std::size_t w = 0; w < kWords; ++w) by_word[w][leaf] = words[leaf][w];
     }
+    std::memcpy(values, by_word, sizeof values);
   }
+  out.insert(out.end(), std::begin(values), std::end(values));
 }
 
 }  // namespace

@@ -43,13 +43,14 @@ class Sliced {
   const std::vector<SlicedTree>& trees() const { return trees_; }
   SlicedProgram program() const { return {tests_.data(), set_tests_.data(), selects_.data()}; }
   // By the numbers of a tree's leaves, with space for all that there could be.
+  const std::vector<std::uint32_t>& payloads() const { return payloads_; }
   const std::uint32_t* payloads(std::size_t tree) const { return payloads_.data() + tree * kMaxSlicedLeaves; }
   std::size_t bytes() const;
 
-  // payload[row] of the leaf each row of the block reaches in a tree.
-  void walk(std::size_t tree, const Block& block, std::uint32_t* payload) const;
+  // payload[row] of the leaf each row of the block reaches in a tree: of payloads(), or of others by the same leaves.
+  void walk(std::size_t tree, const Block& block, std::uint32_t* payload, const std::uint32_t* others = nullptr) const;
   // payload[tree] of the leaf that the row with these keys reaches in every tree, if walks_rows().
-  void walk_row(const std::uint32_t* keys, std::uint32_t* payload) const;
+  void walk_row(const std::uint32_t* keys, std::uint32_t* payload, const std::uint32_t* others = nullptr) const;
   bool walks_rows() const { return !heaps_.empty(); }
 
  private:

@@ -27,7 +27,7 @@ bool fits_thresholds(const Column& column, std::size_t n_thresholds, std::size_t
 Columns::Columns(const ForestView& forest, const EngineParts& parts)
     : float32_(forest.float32_input), truncate_categories_(forest.truncate_categories) {
   const std::size_t n = rows_of(parts.columns, EngineParts::kColumnFields, "columns");
-  require(parts.shape.size() == 2 && forest.n_features > 0, "columns");
+  require((parts.shape.size() == 2 || (parts.shape.size() == 3 && parts.shape[2] == 1)) && forest.n_features > 0, "columns");
   n_numeric_ = parts.shape[0];
   pad_ = parts.shape[1];
   require(n_numeric_ <= pad_ && pad_ < n && n <= kMostColumns, "columns");

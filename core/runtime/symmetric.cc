@@ -108,12 +108,14 @@ std::size_t Symmetric::bytes() const {
          row_tests_.size() * sizeof(RowTest) + payloads_.size() * sizeof(std::uint32_t) + ranks_->bytes();
 }
 
-void Symmetric::walk(std::size_t tree, const Block& block, std::uint32_t* payload) const {
-  kernels().symmetric.walk(trees_[tree], tests_.data(), block.ranks, block.n, payloads_.data(), payload);
+void Symmetric::walk(std::size_t tree, const Block& block, std::uint32_t* payload, const std::uint32_t* others) const {
+  const std::uint32_t* of_leaf = others == nullptr ? payloads_.data() : others;
+  kernels().symmetric.walk(trees_[tree], tests_.data(), block.ranks, block.n, of_leaf, payload);
 }
 
-void Symmetric::walk_row(const std::uint32_t* keys, std::uint32_t* payload) const {
-  kernels().symmetric.walk_row(row_tests_.data(), depth_, trees_, keys, payloads_.data(), payload);
+void Symmetric::walk_row(const std::uint32_t* keys, std::uint32_t* payload, const std::uint32_t* others) const {
+  const std::uint32_t* of_leaf = others == nullptr ? payloads_.data() : others;
+  kernels().symmetric.walk_row(row_tests_.data(), depth_, trees_, keys, of_leaf, payload);
 }
 
 std::optional<SymmetricSums> SymmetricSums::make(const Symmetric& symmetric, const NodeValues& values) {

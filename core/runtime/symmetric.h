@@ -38,10 +38,10 @@ class Symmetric {
   const std::vector<std::uint32_t>& payloads() const { return payloads_; }  // by leaf
   std::size_t bytes() const;
 
-  // payload[row] of the leaf each row of the block reaches in a tree.
-  void walk(std::size_t tree, const Block& block, std::uint32_t* payload) const;
+  // payload[row] of the leaf each row of the block reaches in a tree: of payloads(), or of others by the same leaves.
+  void walk(std::size_t tree, const Block& block, std::uint32_t* payload, const std::uint32_t* others = nullptr) const;
   // payload[tree] of the leaf that the row with these keys reaches in every tree; not with categories.
-  void walk_row(const std::uint32_t* keys, std::uint32_t* payload) const;
+  void walk_row(const std::uint32_t* keys, std::uint32_t* payload, const std::uint32_t* others = nullptr) const;
   bool has_categories() const { return ranks_->has_categories(); }
 
  private:

@@ -168,10 +168,9 @@ void Trees::store(StoredEngine& out) const {
   EngineParts& parts = out.parts;
   parts.nodes = {reinterpret_cast<const std::uint64_t*>(narrow_.data()), narrow_.size()};
   parts.wide_nodes = {reinterpret_cast<const std::uint32_t*>(wide_.data()), 3 * wide_.size()};
-  const std::size_t n_nodes = std::max(narrow_.size(), wide_.size()) - kTopNodes;
   std::vector<std::uint32_t> trees, tests;
   for (std::size_t t = 0; t < trees_.size(); ++t) {
-    const std::size_t end = t + 1 < trees_.size() ? trees_[t + 1].first : n_nodes;
+    const std::size_t end = t + 1 < trees_.size() ? trees_[t + 1].first : size();
     trees.insert(trees.end(), {static_cast<std::uint32_t>(end - trees_[t].first), trees_[t].top, trees_[t].first_phase});
   }
   for (const CategoryTest& test : category_tests_) {
@@ -247,6 +246,8 @@ void Trees::read(const ForestView& forest, const Columns& columns, std::span<con
   }
   require(first == n_all, "nodes");
 }
+
+std::size_t Trees::size() const { return std::max(narrow_.size(), wide_.size()) - kTopNodes; }
 
 std::size_t Trees::bytes() const {
   return narrow_.size() * sizeof(NarrowNode) + wide_.size() * sizeof(WideNode) + trees_.size() * sizeof(Tree) +

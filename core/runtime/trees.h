@@ -76,6 +76,7 @@ class Trees {
   // The node of the forest that each lowered node stands for, if Leaves::keep_origins.
   std::vector<std::int32_t> take_origins() { return std::move(origins_); }
   std::size_t bytes() const;
+  std::size_t size() const;  // nodes of all trees
 
   static constexpr std::uint32_t kMaxTop = 5;
 

@@ -1,6 +1,8 @@
 // Loads blocks of rows, spreads them over threads, and calls the kernels.
 #include "runtime/walker.h"
 
+#include <stdexcept>
+
 #ifndef _WIN32
 #include <unistd.h>
 #endif
@@ -52,48 +54,126 @@ Scratch& Scratch::of_this_thread() {
   return scratch;
 }
 
-Walker::Walker(const ForestView& forest, Leaves leaves)
-    : columns_(forest),
-      symmetric_(Symmetric::find(forest, columns_, leaves.payload_of_node)),
-      trees_(forest, columns_, leaves),
-      sliced_(symmetric_ ? std::nullopt : Sliced::find(trees_, columns_)) {
-  if (!symmetric_ && !sliced_ && columns_.has_categories()) {
+Walker::Lowered::Lowered(const ForestView& forest, Leaves leaves)
+    : n_features(forest.n_features),
+      columns(forest),
+      symmetric(Symmetric::find(forest, columns, leaves.payload_of_node)),
+      trees(forest, columns, leaves),
+      sliced(symmetric ? std::nullopt : Sliced::find(trees, columns)) {
+  if (!symmetric && !sliced && columns.has_categories()) {
     // Trees that are walked node by node are walked faster if all nodes ask about numbers.
-    columns_ = Columns(forest, Sets::kColumns);
-    if (!columns_.has_categories()) trees_ = Trees(forest, columns_, std::move(leaves));
+    columns = Columns(forest, Sets::kColumns);
+    if (!columns.has_categories()) trees = Trees(forest, columns, std::move(leaves));
   }
   begin_walks();
-  columns_.forget_nodes();
+  columns.forget_nodes();
+}
+
+Walker::Lowered::Lowered(const ForestView& forest, const EngineParts& parts, PayloadRange payloads)
+    : n_features(forest.n_features), columns(forest, parts), trees(forest, columns, parts, payloads) {
+  if (parts.shape.size() == 3) sliced = Sliced::find(trees, columns);
+  begin_walks();
+}
+
+void Walker::Lowered::begin_walks() {
+  narrow = walk_of(trees.narrow(), trees, columns);
+  wide = walk_of(trees.wide(), trees, columns);
+  if (!symmetric && !sliced) tops = Sliced::find_tops(trees, columns);
+}
+
+Walker::Walker(const ForestView& forest, Leaves leaves) {
+  const auto made = std::make_shared<Lowered>(forest, std::move(leaves));
+  origins_ = made->trees.take_origins();
+  lowered_ = made;
 }
 
 Walker::Walker(const ForestView& forest, const EngineParts& parts, PayloadRange payloads)
-    : columns_(forest, parts), trees_(forest, columns_, parts, payloads) {
-  begin_walks();
+    : lowered_(std::make_shared<Lowered>(forest, parts, payloads)) {}
+
+Walker::Walker(const Walker& shared, std::uint32_t mask, std::span<const std::uint32_t> payload_of)
+    : lowered_(shared.lowered_),
+      is_shared_(true),
+      mask_(mask),
+      payload_of_(payload_of.begin(), payload_of.end()) {
+  if (shared.is_shared()) throw std::invalid_argument("these trees are shared already");
+  if (payload_of.empty()) return;
+  for (const Tree& tree : trees()) {
+    shared.for_each_leaf(tree, [&](std::uint32_t payload) {
+      if ((payload & mask) >= payload_of.size()) throw std::invalid_argument("a payload is needed for every leaf");
+    });
+  }
+  if (symmetric()) payload_of_leaf_ = symmetric()->payloads();
+  if (sliced()) payload_of_leaf_ = sliced()->payloads();
+  for (std::uint32_t& payload : payload_of_leaf_) {  // of numbers that no leaf has, it may be anything
+    payload = payload_of_[std::min<std::size_t>(payload & mask, payload_of_.size() - 1)];
+  }
 }
 
-void Walker::begin_walks() {
-  narrow_ = walk_of(trees_.narrow(), trees_, columns_);
-  wide_ = walk_of(trees_.wide(), trees_, columns_);
-  if (!symmetric_ && !sliced_) tops_ = Sliced::find_tops(trees_, columns_);
+// Counts nodes from the bottom up, as MergedTree (trees.cc) merges them; a leaf below fillers of a heap counts once.
+bool Walker::should_merge() const {
+  constexpr double kWorthIt = 0.8;
+  const auto in = [&](const auto& nodes) {
+    std::vector<std::uint32_t> payload;
+    std::vector<std::uint32_t> n_leaves;  // below a node; kMerged: it is one leaf
+    std::size_t n_all = 0, n_kept = 0, most = 0;
+    for (const Tree& tree : trees()) {
+      const std::size_t end = tree.index + 1 < trees().size() ? trees()[tree.index + 1].first : lowered_->trees.size();
+      payload.assign(end - tree.first, 0);
+      n_leaves.assign(end - tree.first, 1);
+      std::size_t before = 0;
+      for (std::size_t at = end - tree.first; at-- > 0;) {
+        const auto& node = nodes[tree.first + at];
+        if (node.left == 0) {
+          payload[at] = own(node.key);
+          continue;
+        }
+        const std::size_t left = at + node.left;
+        const bool is_filler = node.column == columns().pad();
+        before += !is_filler;
+        payload[at] = payload[left];
+        if (is_filler) {
+          n_leaves[at] = n_leaves[left];
+        } else if (n_leaves[left] > 1 || n_leaves[left + 1] > 1 || payload[left] != payload[left + 1]) {
+          n_leaves[at] = n_leaves[left] + n_leaves[left + 1];
+        }
+      }
+      n_all += before;
+      n_kept += n_leaves[0] - 1;
+      most = std::max<std::size_t>(most, n_leaves[0]);
+    }
+    return static_cast<double>(n_kept) < kWorthIt * static_cast<double>(n_all) ||
+           (ranked() == nullptr && most <= kMaxSlicedLeaves);
+  };
+  return lowered_->trees.is_wide() ? in(lowered_->trees.wide()) : in(lowered_->trees.narrow());
 }
 
 void Walker::store(StoredEngine& out) const {
-  columns_.store(out);
-  trees_.store(out);
+  columns().store(out);
+  lowered_->trees.store(out);
+  if (sliced()) out.parts.shape = out.keep({out.parts.shape[0], out.parts.shape[1], 1});
+}
+
+std::size_t Walker::bytes_of_lowered() const {
+  const auto of = [](const auto& part) { return part ? part->bytes() : 0; };
+  return lowered_->trees.bytes() + of(symmetric()) + of(sliced()) + of(lowered_->tops);
+}
+
+std::size_t Walker::bytes() const {
+  return bytes_of_lowered() + (payload_of_.size() + payload_of_leaf_.size()) * sizeof(std::uint32_t);
 }
 
 void Walker::reserve(std::size_t n, Scratch& scratch) const {
-  grow_to(scratch.keys, n * columns_.stride());
+  grow_to(scratch.keys, n * columns().stride());
   grow_to(scratch.payload, n);
   grow_to(scratch.walk, n);
 }
 
 void Walker::load(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch, std::size_t at,
                   std::size_t ahead) const {
-  const std::size_t stride = columns_.stride(), padded = round_up(n, kChunk);
+  const std::size_t stride = columns().stride(), padded = round_up(n, kChunk);
   reserve(at + padded, scratch);
   std::uint32_t* keys = scratch.keys.data() + at * stride;
-  const bool has_missing = columns_.encode(rows, first, n, keys, ahead);
+  const bool has_missing = columns().encode(rows, first, n, keys, ahead);
   std::fill(keys + n * stride, keys + padded * stride, 0u);
   scratch.block = {keys, nullptr, 0, padded, has_missing};
 }
@@ -104,15 +184,15 @@ void Walker::load(const RowsView& rows, std::size_t first, std::size_t n, Scratc
 std::size_t Walker::block_rows(std::size_t row_bytes) const {
   constexpr std::size_t kLargeTree = 32 * 1024, kMinRows = 512, kMaxRows = 4096, kMaxRowsOfLarge = 32768;
   const std::size_t few = std::clamp(rows_in(second_cache() / 4), kMinRows, kMaxRows);
-  if (trees_.bytes() / trees().size() <= kLargeTree) return few;
-  const std::size_t all_bytes = columns_.stride() * sizeof(std::uint32_t) + row_bytes;
+  if (lowered_->trees.bytes() / trees().size() <= kLargeTree) return few;
+  const std::size_t all_bytes = columns().stride() * sizeof(std::uint32_t) + row_bytes;
   return std::clamp(4 * second_cache() / all_bytes / kChunk * kChunk, few, kMaxRowsOfLarge);
 }
 
 double Walker::cost_of_tree(std::size_t n) const {
   constexpr double kInSlices = 0.2, kOfRow = 2.0;  // measured: 0.1 to 0.25, and 1.7 to 2.3
   if (n >= kEnoughForColumns) return ranked() != nullptr ? kInSlices : 1.0;
-  const bool in_registers = symmetric_ ? !symmetric_->has_categories() : sliced_ && sliced_->walks_rows();
+  const bool in_registers = symmetric() ? !symmetric()->has_categories() : sliced() && sliced()->walks_rows();
   return in_registers ? kOfRow / 3 : kOfRow;
 }
 
@@ -120,9 +200,9 @@ bool Walker::worth_columns(std::size_t n) const {
   constexpr std::size_t kMostKeys = 32, kMostRanks = 128;
   if (n < kEnoughForColumns) return false;
   if (const RankedColumns* by = ranked()) return by->size() <= kMostRanks;
-  const bool in_registers = !trees_.is_wide() && !columns_.has_categories() &&
-                            columns_.stride() <= kernels().max_register_stride;  // the top levels of trees are
-  return !in_registers && columns_.pad() + 1 <= kMostKeys;
+  const bool in_registers = !lowered_->trees.is_wide() && !columns().has_categories() &&
+                            columns().stride() <= kernels().max_register_stride;  // the top levels of trees are
+  return !in_registers && columns().pad() + 1 <= kMostKeys;
 }
 
 void Walker::index_columns(Scratch& scratch) const {
@@ -131,22 +211,22 @@ void Walker::index_columns(Scratch& scratch) const {
 }
 
 void Walker::index_for_all(Scratch& scratch) const {
-  if (!tops_) return index_columns(scratch);
-  make_ranks(tops_->ranks(), scratch);
+  if (!lowered_->tops) return index_columns(scratch);
+  make_ranks(lowered_->tops->ranks(), scratch);
   scratch.block.n_walked = Sliced::kTopLevels;
 }
 
 void Walker::make_ranks(const RankedColumns& by, Scratch& scratch) const {
   const std::size_t stride = scratch.block.n + kChunk;  // padded for the same reason
   std::uint8_t* ranks = grow_to(scratch.ranks, stride * by.size());
-  by.rank(scratch.block, columns_.stride(), ranks, stride);
+  by.rank(scratch.block, columns().stride(), ranks, stride);
   scratch.block.ranks = {ranks, stride, by.size()};
 }
 
 void Walker::index_keys(Scratch& scratch) const {
   if (!kernels().tests_by_column) return;
   Block& block = scratch.block;
-  const std::size_t stride = columns_.stride(), n_columns = columns_.pad() + 1;
+  const std::size_t stride = columns().stride(), n_columns = columns().pad() + 1;
   block.column_stride = block.n + kColumnPadding;
   std::int32_t* by_column = grow_to(scratch.columns, block.column_stride * n_columns);
   for (std::size_t row = 0; row < block.n; ++row) {
@@ -160,52 +240,54 @@ void Walker::index_keys(Scratch& scratch) const {
 void Walker::walk(const Tree& tree, Scratch& scratch, std::uint32_t* payload) const {
   poll_interrupt_now_and_then();
   if (scratch.block.ranks.of_rows != nullptr) {
-    if (symmetric_) return symmetric_->walk(tree.index, scratch.block, payload);
-    if (sliced_) return sliced_->walk(tree.index, scratch.block, payload);
-    tops_->walk(tree.index, scratch.block, payload);
+    if (symmetric()) return symmetric()->walk(tree.index, scratch.block, payload, of_leaf());
+    if (sliced()) return sliced()->walk(tree.index, scratch.block, payload, of_leaf());
+    lowered_->tops->walk(tree.index, scratch.block, payload);
   }
   std::uint32_t* rows = scratch.walk.data();
-  if (trees_.is_wide()) {
-    kernels().wide.tree(wide_, tree, scratch.block, payload, rows);
+  if (lowered_->trees.is_wide()) {
+    kernels().wide.tree(lowered_->wide, tree, scratch.block, payload, rows);
   } else {
-    kernels().narrow.tree(narrow_, tree, scratch.block, payload, rows);
+    kernels().narrow.tree(lowered_->narrow, tree, scratch.block, payload, rows);
   }
+  look_up(scratch.block.n, payload);
 }
 
 void Walker::descend(const Tree& tree, std::uint32_t levels, Scratch& scratch) const {
   poll_interrupt_now_and_then();
   std::uint32_t* at = scratch.payload.data();
-  if (trees_.is_wide()) {
-    kernels().wide.descend(wide_, tree, scratch.block, levels, at);
+  if (lowered_->trees.is_wide()) {
+    kernels().wide.descend(lowered_->wide, tree, scratch.block, levels, at);
   } else {
-    kernels().narrow.descend(narrow_, tree, scratch.block, levels, at);
+    kernels().narrow.descend(lowered_->narrow, tree, scratch.block, levels, at);
   }
 }
 
 void Walker::load_row(const RowsView& rows, std::size_t row, std::size_t n_payloads, Scratch& scratch) const {
   grow_to(scratch.payload, n_payloads);
-  columns_.encode(rows, row, 1, grow_to(scratch.keys, columns_.stride()));
+  columns().encode(rows, row, 1, grow_to(scratch.keys, columns().stride()));
 }
 
 void Walker::walk_row(const Tree* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* payload) const {
-  if (trees_.is_wide()) {
-    kernels().wide.row(wide_, trees, n, keys, payload);
+  if (lowered_->trees.is_wide()) {
+    kernels().wide.row(lowered_->wide, trees, n, keys, payload);
   } else {
-    kernels().narrow.row(narrow_, trees, n, keys, payload);
+    kernels().narrow.row(lowered_->narrow, trees, n, keys, payload);
   }
+  look_up(n, payload);
 }
 
 void Walker::walk_row(const std::uint32_t* keys, std::uint32_t* payload) const {
-  if (symmetric_ && !symmetric_->has_categories()) return symmetric_->walk_row(keys, payload);
-  if (sliced_ && sliced_->walks_rows()) return sliced_->walk_row(keys, payload);
+  if (symmetric() && !symmetric()->has_categories()) return symmetric()->walk_row(keys, payload, of_leaf());
+  if (sliced() && sliced()->walks_rows()) return sliced()->walk_row(keys, payload, of_leaf());
   walk_row(trees().data(), trees().size(), keys, payload);
 }
 
 void Walker::take_steps(const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* at) const {
-  if (trees_.is_wide()) {
-    kernels().wide.steps(wide_, trees, n, keys, at);
+  if (lowered_->trees.is_wide()) {
+    kernels().wide.steps(lowered_->wide, trees, n, keys, at);
   } else {
-    kernels().narrow.steps(narrow_, trees, n, keys, at);
+    kernels().narrow.steps(lowered_->narrow, trees, n, keys, at);
   }
 }
 

@@ -1,10 +1,12 @@
 // Walker: a lowered forest that takes blocks of rows to their leaves. It is immutable and shared by threads; each
-// thread brings a Scratch.
+// thread brings a Scratch. Several walkers may share one lowered forest, each with payloads of its own.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "kernels/kernels.h"
@@ -30,28 +32,37 @@ struct Scratch {
 class Walker {
  public:
   Walker(const ForestView& forest, Leaves leaves);
-  // Of trees that are walked; of those, store() writes the parts.
+  // Of trees that are not symmetric; of those, store() writes the parts. What slices trees is made of them again, because
+  // it is not the same on every machine.
   Walker(const ForestView& forest, const EngineParts& parts, PayloadRange payloads);
-  Walker(const Walker&) = delete;  // narrow_ and wide_ point into trees_
-  Walker(Walker&&) = default;
+  // The trees of another one, whose leaves have the payload payload_of[p & mask] where theirs is p; or p, if it is empty.
+  Walker(const Walker& shared, std::uint32_t mask, std::span<const std::uint32_t> payload_of);
 
   void store(StoredEngine& out) const;
 
-  const Columns& columns() const { return columns_; }
-  const std::vector<Tree>& trees() const { return trees_.trees(); }
-  std::vector<std::int32_t> take_origins() { return trees_.take_origins(); }
-  std::size_t bytes() const {
-    return trees_.bytes() + (symmetric_ ? symmetric_->bytes() : 0) + (sliced_ ? sliced_->bytes() : 0) +
-           (tops_ ? tops_->bytes() : 0);
-  }
+  std::size_t n_features() const { return lowered_->n_features; }
+  const Columns& columns() const { return lowered_->columns; }
+  const std::vector<Tree>& trees() const { return lowered_->trees.trees(); }
+  // The node of the forest that each lowered node stands for, if Leaves::keep_origins.
+  std::vector<std::int32_t> take_origins() { return std::move(origins_); }
+  // All that is read, of which shared_bytes() are those of another walker as well.
+  std::size_t bytes() const;
+  std::size_t shared_bytes() const { return is_shared() ? bytes_of_lowered() : 0; }
+  bool is_shared() const { return is_shared_; }
+  // Calls visit(payload) for the leaves of a tree, some of them several times.
+  template <class Visit>
+  void for_each_leaf(const Tree& tree, Visit visit) const;
+  // Whether the trees would be much smaller, or have a faster loop, if leaves of equal payload were merged: then they are
+  // not worth sharing.
+  bool should_merge() const;
   // Which loop blocks of rows run through.
-  const char* loop() const { return symmetric_ ? "symmetric" : sliced_ ? "sliced" : "walked"; }
+  const char* loop() const { return symmetric() ? "symmetric" : sliced() ? "sliced" : "walked"; }
   // Whether the top levels of walked trees are sliced.
-  bool slices_tops() const { return tops_.has_value(); }
+  bool slices_tops() const { return lowered_->tops.has_value(); }
   // About how long evaluating a tree takes for each of n rows, compared with walking it in a batch.
   double cost_of_tree(std::size_t n) const;
-  const std::optional<Symmetric>& symmetric() const { return symmetric_; }
-  const std::optional<Sliced>& sliced() const { return sliced_; }
+  const std::optional<Symmetric>& symmetric() const { return lowered_->symmetric; }
+  const std::optional<Sliced>& sliced() const { return lowered_->sliced; }
 
   // Makes space for n rows, a multiple of kChunk. Loading up to that many moves nothing that is already loaded.
   void reserve(std::size_t n, Scratch& scratch) const;
@@ -91,7 +102,7 @@ class Walker {
 
   // How many rows have keys that fit in this many bytes, a multiple of kChunk.
   std::size_t rows_in(std::size_t bytes) const {
-    return std::max(kChunk, bytes / (columns_.stride() * sizeof(std::uint32_t)) / kChunk * kChunk);
+    return std::max(kChunk, bytes / (columns().stride() * sizeof(std::uint32_t)) / kChunk * kChunk);
   }
 
   // Calls work(first, n) for blocks of rows, on several threads. `row_bytes` is what the work keeps of each row. An
@@ -100,22 +111,56 @@ class Walker {
   void for_each_block(std::size_t n_rows, std::size_t n_threads, std::size_t row_bytes, Work work) const;
 
  private:
-  void begin_walks();
+  struct Lowered {
+    Lowered(const ForestView& forest, Leaves leaves);
+    Lowered(const ForestView& forest, const EngineParts& parts, PayloadRange payloads);
+    Lowered(const Lowered&) = delete;  // narrow and wide point into trees
+    void begin_walks();
+
+    std::size_t n_features;
+    Columns columns;
+    std::optional<Symmetric> symmetric;
+    Trees trees;
+    std::optional<Sliced> sliced;  // if they are not symmetric
+    std::optional<Sliced> tops;    // of trees that are walked
+    Walk<NarrowNode> narrow;
+    Walk<WideNode> wide;
+  };
+
   void make_ranks(const RankedColumns& by, Scratch& scratch) const;
   std::size_t block_rows(std::size_t row_bytes) const;
+  std::size_t bytes_of_lowered() const;
+  // Of n payloads of the lowered forest, makes those of this walker.
+  void look_up(std::size_t n, std::uint32_t* payload) const {
+    if (!payload_of_.empty()) kernels().sums.look_up(payload_of_.data(), mask_, n, payload);
+  }
+  std::uint32_t own(std::uint32_t payload) const { return payload_of_.empty() ? payload : payload_of_[payload & mask_]; }
+  // By leaf of symmetric or sliced trees; null: as these have them.
+  const std::uint32_t* of_leaf() const { return payload_of_leaf_.empty() ? nullptr : payload_of_leaf_.data(); }
   // What the ranks of rows are made by, if trees are evaluated with ranks.
   const RankedColumns* ranked() const {
-    return symmetric_ ? &symmetric_->ranks() : sliced_ ? &sliced_->ranks() : nullptr;
+    return symmetric() ? &symmetric()->ranks() : sliced() ? &sliced()->ranks() : nullptr;
   }
 
-  Columns columns_;
-  std::optional<Symmetric> symmetric_;
-  Trees trees_;
-  std::optional<Sliced> sliced_;  // if they are not symmetric
-  std::optional<Sliced> tops_;    // of trees that are walked
-  Walk<NarrowNode> narrow_;
-  Walk<WideNode> wide_;
+  std::shared_ptr<const Lowered> lowered_;
+  std::vector<std::int32_t> origins_;
+  bool is_shared_ = false;
+  // If payloads are not those of the lowered forest:
+  std::uint32_t mask_ = 0;
+  std::vector<std::uint32_t> payload_of_;
+  std::vector<std::uint32_t> payload_of_leaf_;  // of symmetric or sliced trees, by leaf as they number them
 };
+
+template <class Visit>
+void Walker::for_each_leaf(const Tree& tree, Visit visit) const {
+  const auto in = [&](const auto& nodes) {
+    const std::size_t end = tree.index + 1 < trees().size() ? trees()[tree.index + 1].first : lowered_->trees.size();
+    for (std::size_t at = tree.first; at < end; ++at) {
+      if (nodes[at].left == 0) visit(own(nodes[at].key));
+    }
+  };
+  lowered_->trees.is_wide() ? in(lowered_->trees.wide()) : in(lowered_->trees.narrow());
+}
 
 // The least multiple of `unit` that is at least n.
 std::size_t round_up(std::size_t n, std::size_t unit);

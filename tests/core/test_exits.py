@@ -25,9 +25,8 @@ def make_exit(
     order = np.arange(forest.n_trees) if order is None else order
     weights, lower, upper = (np.array(part) for part in zip(*policies, strict=True))
     return _core.EarlyExit(
-        forest.arrays,
+        _core.Nodes(forest.arrays, increments.astype(np.int32)),
         order=order.astype(np.int32),
-        increments=increments.astype(np.int32),
         weights=np.resize(weights.astype(np.float64), n_weights or len(weights)),
         lower=lower.astype(np.int32),
         upper=upper.astype(np.int32),

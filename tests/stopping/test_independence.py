@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from scurry.stopping.independence import agreement, are_copied, find_shared, hash_rows, split_rows
+from scurry.stopping.independence import (
+    agreement,
+    are_copied,
+    average,
+    dependence,
+    find_shared,
+    hash_rows,
+    split_rows,
+)
 
 
 def rows_of(n_rows, seed, n_features=4):
@@ -33,6 +41,28 @@ class TestAgreement:
     def test_nothing_to_compare(self):
         assert agreement([1, 1, 0], [0, 0, 1]) == (1.0, 0.0)
         assert agreement([5, 3], [0, 0]) == (1.0, 0.0)
+
+
+class TestDependence:
+    @pytest.mark.parametrize("kept", [0.0, 0.5, 0.8])
+    def test_agreements_go_together_as_much_as_it_says(self, kept):
+        """Two divisions of the same rows, as by the leaves of two trees, in samples drawn again and again."""
+        rng = np.random.default_rng(1)
+        one = rng.integers(0, 12, 3000)
+        other = np.where(rng.random(3000) < kept, one, rng.integers(0, 12, 3000))
+        found = []
+        for _ in range(600):
+            first = rng.permutation(3000) < 1500
+            parts = (first, ~first)
+            found.append([agreement(*(np.bincount(k[part], minlength=12) for part in parts)) for k in (one, other)])
+        deviations = np.array(found)[:, :, 1]
+        expected = dependence(one, other)
+        assert np.corrcoef(deviations.T)[0, 1] == pytest.approx(expected, abs=0.1)
+        means = [average([pair_one, pair_other], expected).deviations for pair_one, pair_other in found]
+        assert 0.9 < np.std(means) < 1.1
+
+    def test_one_kind_says_nothing(self):
+        assert dependence(np.zeros(5, int), np.arange(5)) == 1.0
 
 
 class TestHashes:

@@ -61,6 +61,12 @@ VOTING = {
     "hard": vote(COARSE, BOOSTED, HIST, DecisionTreeClassifier(max_depth=1), voting="hard"),
     "hard with weights": vote(COARSE, EXTRA, DecisionTreeClassifier(max_depth=2), voting="hard", weights=[1, 1, 2]),
 }
+TREES = [DecisionTreeClassifier(max_depth=1 + at % 3, max_features=2, random_state=at) for at in range(9)]
+VOTES_OF_TREES = {
+    "alike": vote(*TREES, voting="hard"),
+    "whole weights, which tie": vote(*TREES, voting="hard", weights=[1, 2, 3, 1, 2, 3, 1, 2, 3]),
+    "weights": vote(*TREES, voting="hard", weights=[0.1, 0.2, 0.3, 0.7, 0.5, 1.1, 0.4, 0.6, 0.3]),
+}
 ADABOOST = {
     "stumps": AdaBoostClassifier(n_estimators=9, random_state=0),
     "trees": AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=7, learning_rate=0.5, random_state=0),

@@ -7,7 +7,7 @@ from scurry.forest.front import Front, RawRows
 from scurry.forest.one_row import RowCall
 from scurry.forest.rows import as_rows, as_value, columns_read, float_columns, in_blocks, text_columns, thread_count
 from scurry.forest.tables import Encoder, as_frame, count_rows, take_rows
-from scurry.forest.tree_answers import decision_slack, leaf_scores, score_step, score_threshold
+from scurry.forest.tree_answers import decision_slack, largest_scores, leaf_scores, score_step, score_threshold
 from scurry.forest.wrappers import Averaged, Calibrated, Isolation, OneVsRest, Samme, Thresholded, Voted, Wrapper
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "decision_slack",
     "float_columns",
     "in_blocks",
+    "largest_scores",
     "leaf_scores",
     "score_step",
     "score_threshold",

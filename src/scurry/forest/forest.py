@@ -272,11 +272,25 @@ class Forest(StoredForest):
         parts = None if packed is None else packed.lowered(self._header_of_core)
         if packed is None or parts is None:
             return None
-        forest = _core.ForestArrays(packed.no_entries(), self._header_of_core, packed.native)
+        forest = _core.ForestArrays(packed.no_entries(), self._header_of_core)
         try:
             return _core.MappedEngine(forest, classes=self.engine_labels, parts=parts)
         except ValueError:
             return None  # what is not sound is not used
+
+    @property
+    def engine_values(self) -> NDArray[np.float64] | None:
+        """Distinct values of leaves, shape (n, n_columns), by which the engine knows them; None if it does not."""
+        # XGBoost's leaves are their own values there, and trees that were cut are others.
+        values = self.engine.values if self.engine.n_trees == self.n_trees else np.empty(0)
+        return values.reshape(-1, self.n_columns) if values.size else None
+
+    def most_of_trees(self, number_of: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the largest number of the leaves of each tree, or 0; `number_of` makes them of `leaf_values`."""
+        values = self.engine_values if self.is_packed else None
+        if values is None:
+            return super().most_of_trees(number_of)
+        return np.maximum(self.engine.most_of_trees(np.ascontiguousarray(number_of(values))), 0.0)
 
     @property
     def _lowered_from(self) -> _core.ForestArrays:
@@ -550,8 +564,9 @@ class Forest(StoredForest):
             training rows keep everything, because it takes no bytes either.
         engine : bool, default False
             Whether the native engine is written too, about 8 bytes for each node. It is then not made when the file is
-            loaded, and processes that load the file share one copy of it. Boosted models of small trees, and forests
-            that hold others, are written without: theirs is made when they are loaded.
+            loaded, and processes that load the file share one copy of it. Symmetric trees (CatBoost's), trees that
+            are cut into smaller ones, and forests that hold others are written without: theirs is made when they are
+            loaded.
         """
         kept = self if check_flag("inner_values", inner_values) else self._with_means_of_leaves()
         parts = self.with_engine(*kept.to_packed_parts()) if check_flag("engine", engine) else kept.to_packed_parts()
@@ -562,7 +577,9 @@ class Forest(StoredForest):
     ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the packed parts of the forest with the native engine, where that can be stored."""
         has_members = self.wrapper is not None and len(self.wrapper.members) > 0
-        if header.get("layout") != "packed" or has_members or not self.engine.can_store:
+        # The engine of trees that were cut into smaller ones is not that of the trees of the file.
+        can_store = self.engine.can_store and self.engine.n_trees == self.n_trees
+        if header.get("layout") != "packed" or has_members or not can_store:
             return header, arrays
         return pack_lowered(self.engine, self._header_of_core, header, arrays)
 

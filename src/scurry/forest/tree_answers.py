@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -98,6 +99,11 @@ class TreeAnswers(ForestFields, ABC):
         if not isinstance(self.wrapper, Isolation):
             raise InputError("score_samples is for an IsolationForest; use predict_proba or scores")
         return self.wrapper.score_samples(self.scores(X, n_threads)[:, 0])
+
+    def most_of_trees(self, number_of: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the largest number of the leaves of each tree, or 0; `number_of` makes them of `leaf_values`."""
+        of_node = np.where(self.is_leaf, number_of(self.leaf_values()), 0.0)
+        return np.maximum.reduceat(of_node, self.tree_offset[:-1])
 
     def leaf_values(self) -> NDArray[np.float64]:
         """Return what each node, as a leaf, adds to the sums: its values, or its one-hot vote.
@@ -303,6 +309,17 @@ def leaf_scores(forest: TreeAnswers) -> NDArray[np.float64]:
     return (values[:, 1] - values[:, 0]) / 2
 
 
+def largest_scores(forest: TreeAnswers) -> NDArray[np.float64]:
+    """Return the largest size of what a leaf of each tree adds, to the score of two classes or to any; (n_trees,)."""
+
+    def size_of(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        if forest.n_classes != 2 or forest.n_outputs == 1:
+            return np.asarray(np.abs(values).max(axis=1))
+        return np.abs(values[:, 0] if values.shape[1] == 1 else values[:, 1] - values[:, 0]) / 2
+
+    return forest.most_of_trees(size_of)
+
+
 def score_threshold(forest: ForestFields) -> float:
     """Return the sum of `leaf_scores` from which on a row is positive (ties of two probabilities aside)."""
     base = forest.base_score
@@ -313,11 +330,8 @@ def score_threshold(forest: ForestFields) -> float:
 
 def score_step(forest: TreeAnswers) -> float:
     """Return the grid unit: the power of two in which no sum of leaf scores leaves the range of int32."""
-    if forest.n_classes == 2:
-        values, start = np.abs(leaf_scores(forest)), abs(score_threshold(forest))
-    else:
-        values, start = np.abs(forest.leaf_values()).max(axis=1), float(np.abs(forest.base_score).max())
-    largest = float(np.maximum.reduceat(np.where(forest.is_leaf, values, 0.0), forest.tree_offset[:-1]).sum()) + start
+    start = abs(score_threshold(forest)) if forest.n_classes == 2 else float(np.abs(forest.base_score).max())
+    largest = float(largest_scores(forest).sum()) + start
     room = _LARGEST_SUM - 2 * forest.n_trees
     # Scores may be so small that no normal number is a grid for all of int32; the smallest one does.
     return float(2.0 ** -min(np.floor(np.log2(room / largest)), 1022.0)) if largest > 0 else 1.0
@@ -339,8 +353,7 @@ def decision_slack(forest: TreeAnswers, step: float) -> int:
     if wrapper is not None and wrapper.decides and not wrapper.adds_up:
         return _LARGEST_SUM  # no sum tells what the members answer
     real = np.dtype(forest.score_dtype).type
-    values = np.abs(forest.leaf_values()).max(axis=1)
-    of_tree = np.maximum.reduceat(np.where(forest.is_leaf, values, 0.0), forest.tree_offset[:-1])
+    of_tree = forest.most_of_trees(lambda values: np.abs(values).max(axis=1))
     largest = float(of_tree.sum()) + float(np.abs(forest.base_score).max())
     largest += abs(forest.decision_threshold) * forest.score_divisor if forest.n_outputs == 1 else 0.0
     if not largest < float(np.finfo(real).max) / 4:

@@ -63,6 +63,11 @@ class Wrapper(ABC):
         """Whether the sum of the whole forest is what the model compares or answers, up to rounding."""
         return False
 
+    @property
+    def follows_sum(self) -> bool:
+        """Whether the label is that of the sum of the whole forest wherever it leads by more than float64 rounds."""
+        return not self.decides
+
     @abstractmethod
     def describe(self) -> str:
         """Return what the model does with its trees, as a summary says it."""
@@ -172,7 +177,7 @@ class _Weighted(Wrapper):
     def __post_init__(self) -> None:
         if self.weights is not None:
             object.__setattr__(self, "weights", _numbers("weights", self.weights))
-            if len(self.shares) != len(self.members) or not sum(self.shares) > 0:
+            if len(self.shares) != (len(self.members) or len(self.shares)) or not sum(self.shares) > 0:
                 raise InputError("weights must have one number for each member, and a positive sum")
 
     @property
@@ -212,6 +217,12 @@ class Averaged(_Weighted):
             for member in self.members
         )
 
+    @property
+    def follows_sum(self) -> bool:
+        """Whether probabilities are means in float64 too: they are compared as the sum is."""
+        is_wide = self.dtype == "float64" and all(member.score_dtype == "float64" for member in self.members)
+        return is_wide and self.n_classes > 1 and self.adds_up and all(m.wrapper is None for m in self.members)
+
     def describe(self) -> str:
         """Return what the model does with its trees."""
         return f"the mean of {len(self.members)} models"
@@ -241,6 +252,8 @@ class Voted(_Weighted):
 
     Attributes
     ----------
+    members : tuple
+        Empty where each is a single tree: the forest then adds up the votes itself.
     n_classes : int
     weights : tuple of float or None
         What the vote of each member counts.
@@ -249,17 +262,42 @@ class Voted(_Weighted):
     TAG: ClassVar[str] = "voted"
     has_probabilities: ClassVar[bool] = False
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether the sums of the forest are the votes."""
+        return not self.members
+
+    def check(self, forest: Any) -> None:
+        """Check that the forest adds up votes where there are no members."""
+        super().check(forest)
+        wanted = ("vote" if self.weights is None else "sum", forest.n_classes)
+        if not self.members and (forest.aggregation, self.n_classes) != wanted:
+            raise InputError("votes of single trees need a forest that adds them up")
+
     def describe(self) -> str:
         """Return what the model does with its trees."""
-        return f"the vote of {len(self.members)} models"
+        if self.members:
+            return f"the vote of {len(self.members)} models"
+        return "the vote of all trees" if self.weights is None else "the weighted vote of all trees"
 
     def probabilities(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> FloatArray:
         """Return the share of the votes for each class; scikit-learn has no probabilities here."""
-        return self._count(rows, n_threads) / float(sum(self.shares))
+        if not self.members:
+            return self._divide(forest.scores(rows, n_threads))
+        return self._divide(self._count(rows, n_threads))
+
+    def link(self, scores: FloatArray) -> FloatArray | None:
+        """Return the share of the votes for each class."""
+        return None if self.members else self._divide(scores)
+
+    def _divide(self, votes: FloatArray) -> FloatArray:
+        """Return shares of the weight of all votes; a forest that counts votes divides by itself."""
+        return votes if self.weights is None and not self.members else votes / float(sum(self.shares))
 
     def codes(self, forest: Scored, rows: NDArray[Any], n_threads: int) -> NDArray[np.intp]:
         """Return the number of each row's class: the first of those with most votes."""
-        return np.asarray(self._count(rows, n_threads).argmax(axis=1))
+        found = self._count(rows, n_threads) if self.members else forest.scores(rows, n_threads)
+        return np.asarray(found.argmax(axis=1))
 
     def _count(self, rows: NDArray[Any], n_threads: int) -> FloatArray:
         votes = np.zeros((len(rows), self.n_classes))
@@ -520,6 +558,11 @@ class Samme(Wrapper):
     @property
     def adds_up(self) -> bool:
         """Whether labels are those of the sums: they are."""
+        return True
+
+    @property
+    def follows_sum(self) -> bool:
+        """Whether labels are those of sums that differ by more than rounding: quotients of such sums differ too."""
         return True
 
     def describe(self) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_choice, check_number
 from scurry.errors import FormatError, InputError
-from scurry.forest import Forest, leaf_scores, score_threshold
+from scurry.forest import Forest, largest_scores, leaf_scores, score_threshold
 from scurry.forest.files.storage import Container
 
 # Sums are 32-bit integers, so these thresholds are never crossed.
@@ -213,22 +215,26 @@ class SumRule(StopRule):
     def n_positions(self) -> int:
         """After how many numbers of trees, or of rounds, a row may stop; none and all of them count too."""
 
-    def _check_sums(self, forest: Forest, values: NDArray[np.float64], start: NDArray[np.float64]) -> None:
-        """Raise an error unless all sums of leaves' `values` fit 32 bits, whatever the order of the trees."""
+    def _check_sums(
+        self, forest: Forest, largest: Callable[[], NDArray[np.float64]], start: NDArray[np.float64]
+    ) -> None:
+        """Raise an error unless all sums fit 32 bits, with the `largest` leaf of each tree, whatever their order."""
         if self.kind == "votes":
             if forest.n_columns != forest.n_classes:
                 raise InputError("the plan counts votes, and a tree of this forest has no vote for every class")
             return
         with np.errstate(over="ignore"):
-            of_node = np.abs(values).reshape(forest.n_nodes, -1).max(axis=1)
-            of_tree = np.maximum.reduceat(np.where(forest.is_leaf, of_node, 0.0), forest.tree_offset[:-1])
-            most = np.rint(of_tree / self.step).sum() + np.abs(start).max() / self.step
+            most = np.rint(largest() / self.step).sum() + np.abs(start).max() / self.step
         if not most < NEVER_ABOVE:
             raise InputError(f"step {self.step:g} is too small: some sum is more than 2^31 of them")
 
     @abstractmethod
     def increments(self, forest: Forest) -> NDArray[np.int32]:
         """Return what each node, as a leaf, adds to a row's sums; shape (n_nodes,) or (n_nodes, n_columns)."""
+
+    @abstractmethod
+    def increments_of(self, forest: Forest, values: NDArray[np.float64]) -> NDArray[np.int32]:
+        """Return what leaves with these values, shape (n, n_columns), add: `increments` without the nodes."""
 
     @abstractmethod
     def tally(self, forest: Forest, increments: NDArray[np.int32]) -> Tally:
@@ -345,15 +351,21 @@ class ExitRule(SumRule):
             raise InputError(f"the plan is for two classes, the forest has {forest.n_classes}")
         if self.lower.shape[1] != forest.n_trees + 1:
             raise InputError(f"the plan has thresholds for {self.lower.shape[1] - 1} trees, not {forest.n_trees}")
-        self._check_sums(forest, leaf_scores(forest), np.zeros(1))
+        self._check_sums(forest, lambda: largest_scores(forest), np.zeros(1))
         self.threshold(forest)
 
     def increments(self, forest: Forest) -> NDArray[np.int32]:
         """Return what each node, as a leaf, adds to a row's sum; shape (n_nodes,)."""
         if self.kind == "votes":
-            positive: NDArray[np.bool_] = forest.value.argmax(axis=1) == 1
-            return positive.astype(np.int32)
+            return self.increments_of(forest, forest.value)
         return self._to_grid(leaf_scores(forest), forest.is_leaf)
+
+    def increments_of(self, forest: Forest, values: NDArray[np.float64]) -> NDArray[np.int32]:
+        """Return what leaves with these values add, shape (n,)."""
+        if self.kind == "votes":
+            positive: NDArray[np.bool_] = values.argmax(axis=1) == 1
+            return positive.astype(np.int32)
+        return self._to_grid(values[:, 0] if forest.n_outputs == 1 else (values[:, 1] - values[:, 0]) / 2)
 
     def threshold(self, forest: Forest) -> int:
         """Return the sum over all trees from which on a row is positive."""
@@ -541,15 +553,22 @@ class LeaderRule(SumRule):
             raise InputError("the plan is for a forest with a score per class")
         if self.lead.shape != (n_rounds + 1,) or self.need.shape not in ((0, 0), (n_rounds + 1, n_rounds + 1)):
             raise InputError(f"the plan has leads for {self.lead.size - 1} rounds, not {n_rounds}")
-        self._check_sums(forest, forest.leaf_values(), forest.base_score)
+        largest = partial(forest.most_of_trees, lambda values: np.abs(values).max(axis=1))
+        self._check_sums(forest, largest, forest.base_score)
 
     def increments(self, forest: Forest) -> NDArray[np.int32]:
         """Return what each node, as a leaf, adds to a row's sums; shape (n_nodes, n_columns)."""
         if self.kind == "votes":
-            votes = np.zeros((forest.n_nodes, forest.n_classes), np.int32)
-            votes[np.arange(forest.n_nodes), forest.value.argmax(axis=1)] = 1
-            return votes
+            return self.increments_of(forest, forest.value)
         return self._to_grid(forest.leaf_values(), forest.is_leaf)
+
+    def increments_of(self, forest: Forest, values: NDArray[np.float64]) -> NDArray[np.int32]:
+        """Return what leaves with these values add, shape (n, n_columns)."""
+        if self.kind == "votes":
+            votes = np.zeros((len(values), forest.n_classes), np.int32)
+            votes[np.arange(len(values)), values.argmax(axis=1)] = 1
+            return votes
+        return self._to_grid(values)
 
     @property
     def n_positions(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.forest import Forest, RowCall, decision_slack
 from scurry.plan import ExitRule, ExitSide, LeaderRule, Plan, ScoreMap
+from scurry.runners.nodes import nodes_of, shared_vectors
 from scurry.runners.partial import (
     MARGIN,
     PackedVotes,
@@ -81,13 +82,10 @@ class ExitRunner:
         self._score_map = score_map
         self.reads_bytes = len(rule.weights) == 1 and not rule.shuffles_rows  # rows draw nothing by their values
 
-    def _lower(
-        self, increments: NDArray[np.int32], lower: NDArray[np.int32], upper: NDArray[np.int32]
-    ) -> _core.EarlyExit:
-        lowered = _core.EarlyExit(
-            self.forest.arrays,
+    def _lower(self, nodes: _core.Nodes, lower: NDArray[np.int32], upper: NDArray[np.int32]) -> _core.EarlyExit:
+        return _core.EarlyExit(
+            nodes,
             order=self.order,
-            increments=increments,
             weights=self.rule.weights,
             lower=lower,
             upper=upper,
@@ -97,12 +95,12 @@ class ExitRunner:
             seed=self.rule.seed,
             shuffle_rows=self.rule.shuffles_rows,
         )
-        self.forest.release()
-        return lowered
 
     @cached_property
     def _native(self) -> _core.EarlyExit:
-        return self._lower(self.rule.increments(self.forest), self.rule.lower, self.rule.upper)
+        forest, rule = self.forest, self.rule
+        nodes = nodes_of(forest, partial(rule.increments_of, forest), partial(rule.increments, forest))
+        return self._lower(nodes, rule.lower, rule.upper)
 
     @cached_property
     def _map(self) -> _core.ScoreMap:
@@ -115,8 +113,12 @@ class ExitRunner:
         packed, rule = self._packed, self.rule
         if packed is None:
             return self._native
-        increments = packed.increments(rule.increments(self.forest), self.forest.value[:, 1])
-        return self._lower(increments, packed.lower(rule.lower), packed.upper(rule.upper))
+
+        def add(values: NDArray[np.float64]) -> NDArray[np.int32]:
+            return packed.increments(rule.increments_of(self.forest, values), values[:, 1])
+
+        nodes = nodes_of(self.forest, add, lambda: add(self.forest.value))
+        return self._lower(nodes, packed.lower(rule.lower), packed.upper(rule.upper))
 
     def labels(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[Any]:
         """Return the label of each row."""
@@ -250,11 +252,12 @@ class LeaderRunner:
 
     def __init__(self, forest: Forest, order: NDArray[np.int32], rule: LeaderRule, score_map: ScoreMap | None) -> None:
         self.forest, self.order, self.rule = forest, order, rule
+        source, increments = self._leaves()
         self._native = _core.LeaderExit(
-            forest.arrays,
+            source,
             order=order,
             trees_per_round=forest.trees_per_round,
-            increments=rule.increments(forest),
+            increments=increments,
             start=rule.start(forest),
             lead=rule.lead,
             need=rule.need,
@@ -263,6 +266,12 @@ class LeaderRunner:
         self.scale = ScoreScale.of_classes(forest, rule)
         self._score_map = score_map
         forest.release()
+
+    def _leaves(self) -> tuple[_core.Engine | _core.ForestArrays, NDArray[np.int32]]:
+        """Return the engine, whose trees are shared where that is as fast, or arrays; and what values or nodes add."""
+        forest, rule = self.forest, self.rule
+        shared = shared_vectors(forest, partial(rule.increments_of, forest))
+        return (forest.arrays, rule.increments(forest)) if shared is None else (forest.engine, shared)
 
     @cached_property
     def _map(self) -> _core.ScoreMap:

@@ -53,8 +53,8 @@ def _vote_plan(forest: Forest, rule: VotingRule, shuffle: str, rng: np.random.Ge
     if not forest.has_votes:
         raise InputError(
             "the rule counts votes, each tree's once, and the trees of this forest add scores, or votes of different "
-            "weight; fit a rule on scores to forest.tree_scores(X), with scurry.stopping.qwyc or "
-            "multiclass_qwyc",
+            'weight; scurry.early_exit(forest, promise="certain") stops once the others cannot change a label, or fit '
+            "a rule on scores to forest.tree_scores(X), with scurry.stopping.qwyc or multiclass_qwyc",
             argument="rule",
         )
     n_classes = 2 if isinstance(rule, VoteRule) else rule.n_classes

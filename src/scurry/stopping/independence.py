@@ -10,6 +10,7 @@ the data are. Data that repeat by themselves raise no alarm: their repeats fall 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,6 +85,49 @@ def agreement(first: ArrayLike, second: ArrayLike) -> Agreement:
     variance = 2 * spread**2 * n_kinds + spread * (1 - 6 * spread) * float((1 / both).sum())
     variance -= spread * (1 - 4 * spread) * n_kinds**2 / n_all
     return Agreement((largest - pairs) / (largest - mean), (pairs - mean) / math.sqrt(variance))
+
+
+def dependence(first: ArrayLike, second: ArrayLike) -> float:
+    """Return how far the agreements of two divisions of the same items go together: their correlation.
+
+    Rows are divided by the leaves of each of several trees. Deviations of the agreement are quadratic forms in how the
+    two samples differ, so their correlation is the mean square contingency of the two divisions as a part of the
+    largest that there can be, Tschuprow's T²: 0 for independent divisions, 1 for equal ones.
+
+    Parameters
+    ----------
+    first, second : int arrays of shape (n_items,)
+        The kind of each item in each division, from 0 on.
+
+    Examples
+    --------
+    >>> kinds = np.arange(1000) % 10
+    >>> dependence(kinds, kinds), abs(round(dependence(kinds, np.arange(1000) // 10 % 10), 10))
+    (1.0, 0.0)
+    """
+    one, other = np.asarray(first, np.int64), np.asarray(second, np.int64)
+    cells, both = np.unique(one * (int(other.max()) + 1) + other, return_counts=True)
+    n_one, n_other = np.bincount(one), np.bincount(other)
+    n_kinds = [np.count_nonzero(counts) for counts in (n_one, n_other)]
+    if min(n_kinds) < 2:
+        return 1.0  # nothing is known
+    of_one, of_other = np.divmod(cells, len(n_other))
+    contingency = float((both.astype(np.float64) ** 2 / n_one[of_one] / n_other[of_other]).sum()) - 1
+    return contingency / math.sqrt((n_kinds[0] - 1) * (n_kinds[1] - 1))
+
+
+def average(agreements: Sequence[Agreement], dependence: float) -> Agreement:
+    """Return the mean of several agreements, with the scatter that it has if they depend so much on each other.
+
+    Examples
+    --------
+    >>> alike = [Agreement(0.5, 2.0)] * 4
+    >>> average(alike, 1.0).deviations, average(alike, 0.0).deviations
+    (2.0, 4.0)
+    """
+    scatter, deviations = np.mean(agreements, axis=0).tolist()
+    alone = 1 / len(agreements)
+    return Agreement(scatter, deviations / math.sqrt(alone + (1 - alone) * dependence))
 
 
 def hash_rows(rows: NDArray[Any], dtype: str = "float64") -> Digests:

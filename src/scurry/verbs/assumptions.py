@@ -2,14 +2,13 @@
 
 A promise is about new rows. It is tested on calibration rows, which must be independent draws like them. Three mistakes
 are easily made, and each makes a plan state something false: rows that fitted the rule certify it too, rows were copied
-(by oversampling, say), or rows trained the model. `scurry.stopping.independence` has the tests.
+(by oversampling, say), or rows trained the model (`training_rows`). `scurry.stopping.independence` has the tests.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,18 +16,9 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError, warn
 from scurry.forest import Forest
-from scurry.stopping.guarantee import certified_rate
-from scurry.stopping.independence import Agreement, agreement, are_copied, find_shared, hash_rows, split_rows
-from scurry.stopping.sample import Sample, Sums
-
-# Leaf counts of training rows lie at most half as far from the tree's own as those of other rows do: 0 without a
-# bootstrap, 0.39 to 0.5 with one, 0.62 to 0.69 for a random half of them. Those of other rows were never below 0.74
-# (five data sets, eleven kinds of models; then 867 draws), and never beyond chance. Counts by leaf and label are not
-# used: where they part training rows from others, no limit follows from chance.
-_TOO_CLOSE = 0.7
-# Forests are modest: on other rows at least a tenth of the errors occurred that their probabilities announce.
-_TOO_RIGHT = 1 / 15
-_MIN_LEAVES, _MIN_ROWS = 6, 50  # equal counts in that many leaves have a chance of 1 in 100,000
+from scurry.stopping.independence import are_copied, find_shared, hash_rows, split_rows
+from scurry.stopping.sample import Sample
+from scurry.verbs.training_rows import describe_training
 
 
 class Parts(NamedTuple):
@@ -115,7 +105,7 @@ def check_rows(
     """
     codes = None if groups is None else check_groups(groups, sample.n_rows)
     digests = sample.each(partial(hash_rows, dtype=forest.input_dtype))
-    warned = _describe_training(forest, sample, y)
+    warned = describe_training(forest, sample, y)
     if warned:
         warn(warned, UserWarning)
     unit, n_shared, left = "row" if codes is None else "group", 0, None
@@ -196,61 +186,3 @@ def _warn_of_shared(n_shared: int, n_rows: int) -> None:
         f"such data share. They fitted the rule, so they are left out of its certificate. {instead}",
         UserWarning,
     )
-
-
-def _describe_training(forest: Forest, sample: Sample, y: NDArray[Any] | None) -> str:
-    """Return a warning if rows look as if they had trained the model; an empty text if not."""
-    fills, is_right = _fills_leaves_like_training_rows(forest, sample), False
-    if fills is None and y is not None:
-        is_right = _is_too_right(forest, sample, y)
-    if not fills and not is_right:
-        return ""
-    sign = (
-        "they fall into the leaves of its trees almost as those rows did"
-        if fills
-        else "the model is right on them far more often than its own probabilities say"
-    )
-    return (
-        f"the calibration rows look like rows that trained the model: {sign}. Trees agree far more on such rows than "
-        "on new ones, so nothing is promised for new rows. Pass rows that the model has not seen; EarlyExitClassifier "
-        "with a model that is not fitted yet holds them out by itself"
-    )
-
-
-def _fills_leaves_like_training_rows(forest: Forest, sample: Sample) -> bool | None:
-    """Return whether as many rows fall into each leaf as of the training rows; None if those were not counted."""
-    leaves, cover = forest.is_leaf, forest.cover
-    # Sums of weights or of Hessians are no counts of rows.
-    if not np.all(np.isfinite(cover[leaves]) & (cover[leaves] == np.rint(cover[leaves]))):
-        return None
-    counts = sample.sums(partial(_count_in_leaves, forest))
-    by_tree = [np.flatnonzero(leaves[at:past]) + at for at, past in pairwise(forest.tree_offset)]
-    found = [agreement(counts[at], cover[at]) for at in by_tree if len(at) > 1]
-    if not found:
-        return None
-    # The trees see the same rows, so by chance their mean may deviate as far as one of them.
-    mean = Agreement(*np.mean(found, axis=0).tolist())
-    if mean.scatter < _TOO_CLOSE and mean.is_beyond_chance:
-        return True
-    # Trees of a few leaves show little, but by chance the counts do not agree exactly.
-    many = [at for at in by_tree if len(at) >= _MIN_LEAVES]
-    return sample.n_rows >= _MIN_ROWS and bool(many) and all((counts[at] == cover[at]).all() for at in many)
-
-
-def _count_in_leaves(forest: Forest, rows: NDArray[Any]) -> Sums:
-    return np.bincount(forest.apply(rows).ravel(), minlength=len(forest.left))
-
-
-def _is_too_right(forest: Forest, sample: Sample, y: NDArray[Any]) -> bool:
-    """Return whether a forest of averaged probabilities is more often right than on rows that it has not seen."""
-    if forest.aggregation == "sum" or forest.link != "identity":
-        return False
-    labels, doubt = sample.each(forest.predict), sample.each(partial(_measure_doubt, forest))
-    n_wrong = int((labels != y).sum())
-    return certified_rate(n_wrong, len(y), 0.95) < _TOO_RIGHT * float(doubt.mean())
-
-
-def _measure_doubt(forest: Forest, rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Return how probable each row's label is not, as the forest says."""
-    doubt: NDArray[np.float64] = 1 - forest.predict_proba(rows).max(axis=1)
-    return doubt

@@ -409,3 +409,20 @@ def test_many_categories_are_no_attack(names, tmp_path):
     """The largest header that a file without other content may have is far beyond what models hold."""
     FOREST.replace(categories={0: names}).save(tmp_path / "f.scurry")
     assert load(tmp_path / "f.scurry").categories[0].tolist() == names.tolist()
+
+
+def test_short_names_need_the_constant_and_stay_within_it(tmp_path):
+    """Python takes 57 bytes for a name of 5 characters in a file: 4 × a sound file of nothing else do not suffice."""
+    names = np.array([f"{code:05d}" for code in range(60_000)])
+    path = tmp_path / "names.scurry"
+    FOREST.replace(categories={0: names}).save(path)
+    load(path)
+    tracemalloc.start()
+    try:
+        loaded = load(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(loaded.categories[0], names)
+    size = path.stat().st_size
+    assert 4 * size + 2**20 < peak <= 4 * size + 4 * 2**20, f"{peak:,} bytes for a file of {size:,}"

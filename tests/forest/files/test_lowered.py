@@ -7,12 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor, VotingClassifier
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingClassifier,
+)
 
 import scurry
 from scurry import Forest, _core
 from scurry.errors import FormatError, InputError
-from scurry.forest.files.lowered import LAYOUT
+from scurry.forest.files.lowered import LAYOUT, pack_lowered
 from scurry.forest.files.storage import checksum, container_bytes, container_of, read_container
 from support.mutations import members, mutated, rewritten
 from support.sklearn_models import make_data
@@ -84,14 +89,52 @@ def test_without_inner_values(tmp_path):
 
 
 def test_what_is_stored_without(tmp_path):
-    """Small trees have loops of their own, and trees of members are unpacked at once: theirs are made at load."""
-    small = scurry.from_model(RandomForestClassifier(8, max_depth=3, random_state=0).fit(X, Y))
+    """Symmetric trees have a loop of their own, and trees of members are unpacked at once: theirs are made at load."""
+    level = {"feature": [0, 1, 1, -1, -1, -1, -1], "threshold": [0.0, 0.5, 0.5, 0, 0, 0, 0],
+             "left": [1, 3, 5, -1, -1, -1, -1], "right": [2, 4, 6, -1, -1, -1, -1],
+             "value": np.column_stack([np.arange(7), 7 - np.arange(7)]) / 7}  # fmt: skip
+    symmetric = Forest.from_trees([level] * 3, n_features=X.shape[1])
+    assert symmetric.engine.loop == "symmetric"
     models = [(str(i), RandomForestClassifier(3, random_state=i)) for i in range(2)]
     voting = scurry.from_model(VotingClassifier(models, voting="soft").fit(X, Y))
-    for forest in (small, voting):
+    for forest in (symmetric, voting):
         forest.save(tmp_path / "f.scurry", engine=True)
         assert "lowered" not in read_container(tmp_path / "f.scurry").header
         np.testing.assert_array_equal(scurry.load(tmp_path / "f.scurry").predict(X), forest.predict(X))
+
+
+@pytest.mark.parametrize("link", ["mean", "sum"])
+def test_sliced_trees(tmp_path, monkeypatch, link):
+    monkeypatch.setattr("scurry.forest.files.storage._MAPPED_FROM", 0)
+    model = (
+        RandomForestClassifier(30, max_depth=4, random_state=0)
+        if link == "mean"
+        else GradientBoostingClassifier(n_estimators=20, random_state=0)
+    )
+    forest = scurry.from_model(model.fit(X, Y))
+    assert forest.engine.loop == "sliced"
+    forest.save(tmp_path / "f.scurry", engine=True)
+    again = scurry.load(tmp_path / "f.scurry")
+    assert is_mapped(again)
+    assert again.engine.loop == "sliced"
+    np.testing.assert_array_equal(again.predict_proba(X), forest.predict_proba(X))
+    np.testing.assert_array_equal(again.scores(X[:1]), forest.scores(X[:1]))
+
+
+def test_trees_that_no_prediction_reads_are_checked_when_they_are_read():
+    """Trees of a file with an engine that fits them, both unsound: whoever wrote it knew how to."""
+    header, arrays = FOREST.to_packed_parts()
+    broken = dict(arrays, topology=arrays["topology"] ^ np.uint8(2))
+    forest = loaded(*pack_lowered(FOREST.engine, FOREST._header_of_core, header, broken))
+    np.testing.assert_array_equal(forest.predict(X), FOREST.predict(X))
+    for read in (lambda: forest.left, lambda: forest.tree_depth, lambda: forest.apply(X)):
+        with pytest.raises(FormatError, match="splits"):
+            read()
+    with pytest.raises(FormatError, match="splits"):
+        loaded(header, broken)
+    other = loaded(header | {"lowered": {"layout": LAYOUT, "digest": "0" * 64}}, broken)
+    with pytest.raises(FormatError, match="splits"):
+        other.predict(X)
 
 
 def test_engines_of_other_forests_and_layouts_are_not_used():

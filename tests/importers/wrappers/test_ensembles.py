@@ -30,6 +30,7 @@ from support.wrapper_models import (
     ISOLATION,
     ONE_VS_REST,
     REGRESSORS,
+    VOTES_OF_TREES,
     VOTING,
     check_same,
     fit,
@@ -122,6 +123,21 @@ def test_names_of_a_table():
 @pytest.mark.parametrize("name", VOTING)
 def test_labels_of_a_vote_are_the_models(name, task):
     check_same(*fit(VOTING[name], task), n_ulps=4 if task == "multi" and name == "soft with weights" else 0)
+
+
+@pytest.mark.parametrize("task", ["binary", "multi"])
+@pytest.mark.parametrize("name", VOTES_OF_TREES)
+def test_votes_of_trees_are_sums(name, task):
+    model, X = fit(VOTES_OF_TREES[name], task)
+    forest = check_same(model, X)
+    assert forest.wrapper.members == ()
+    assert forest.has_votes == (name == "alike")
+    shares = forest.predict_proba(X)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    voted = np.array([tree.predict(X) for tree in model.estimators_])
+    weights = np.ones(9) if model.weights is None else np.array(model.weights)
+    for at in range(len(model.classes_)):
+        np.testing.assert_allclose(shares[:, at], weights @ (voted == at) / weights.sum())
 
 
 @pytest.mark.parametrize("task", ["binary", "multi"])

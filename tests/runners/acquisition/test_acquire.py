@@ -127,6 +127,25 @@ class TestEarlyExit:
         assert (out.trees == run.trees).all()
         assert out.mean_cost < scurry.Predictor.full(WINE_FOREST).acquire(from_table(X), len(X)).mean_cost
 
+    @pytest.mark.parametrize("max_cost", [None, 4.0])
+    @pytest.mark.parametrize("method", ["minimax", "qwyc"])
+    @pytest.mark.parametrize("data", ["cancer", "wine", "boosted"])
+    def test_scores_never_contradict_labels(self, cancer_forest, data, method, max_cost):
+        X, y = CANCER if data == "cancer" else WINE
+        forest = cancer_forest if data == "cancer" else WINE_FOREST
+        if data == "boosted":
+            method = "qwyc"
+            forest = scurry.from_model(HistGradientBoostingClassifier(max_iter=6, random_state=0).fit(X, y == 1))
+        fast = scurry.early_exit(forest, X, max_disagreement=0.05, method=method, confidence=None)
+        out, run = fast.acquire(from_table(X), 80, max_cost=max_cost), fast.run(X[:80])
+        answered = np.isfinite(out.scores).all(axis=1)
+        assert answered.sum() > 40
+        np.testing.assert_array_equal(forest.decide(out.scores[answered]), out.labels[answered])
+        if max_cost is None:
+            assert (out.stop_reason == "decided").any()
+            of_second = out.scores if run.scores.ndim == 2 else out.scores[:, -1]
+            np.testing.assert_allclose(of_second, run.scores)
+
     def test_boosted_classes(self):
         X, y = WINE
         forest = scurry.from_model(HistGradientBoostingClassifier(max_iter=12, random_state=0).fit(X, y))

@@ -20,6 +20,7 @@ from scurry.promises import Certain
 from scurry.verbs.planners.by_bounds import bound_leads, bound_sums, find_cells
 from support.bounded_forests import all_inputs, bounded_forest
 from support.strategies import adversarial_rows
+from support.wrapper_models import ADABOOST, VOTES_OF_TREES, VOTING, fit, hard_rows
 
 
 def rows_of(n_classes: int, missing: bool = False):
@@ -116,6 +117,33 @@ def test_float32_sums_are_within_the_slack():
     assert decision_slack(forest, step) > 10 * (forest.n_trees + 2)
     assert (np.abs(exact - forest.scores(rows)[:, 0] / step) <= decision_slack(forest, step)).all()
     np.testing.assert_array_equal(scurry.early_exit(forest, promise=Certain()).predict(rows), forest.predict(rows))
+
+
+@pytest.mark.parametrize("task", ["binary", "multi"])
+@pytest.mark.parametrize("name", [*VOTES_OF_TREES, "AdaBoost", "soft"])
+def test_weighted_votes_stop_once_the_others_cannot_catch_up(name, task):
+    """The call that a user would make: no rows, and the trees of the plain rule, or fewer."""
+    model, X = fit((VOTES_OF_TREES | {"AdaBoost": ADABOOST["trees"], "soft": VOTING["soft"]})[name], task)
+    fast = scurry.early_exit(model, promise="certain")
+    rows = hard_rows(fast.forest, X)
+    run = fast.run(rows)
+    np.testing.assert_array_equal(run.labels, model.predict(rows))
+    if name in VOTES_OF_TREES:
+        order = fast.plan.order if len(fast.plan.order) else np.arange(9)
+        assert run.trees.mean() <= plain_rule(model, rows, order).mean() + 1e-9
+
+
+def plain_rule(model, rows, order):
+    """How many trees a row takes if it stops once the leader is ahead by more than the others weigh."""
+    weights = np.ones(len(order)) if model.weights is None else np.array(model.weights, float)
+    voted = np.array([model.estimators_[tree].predict(rows) for tree in order]).astype(int)
+    sums, taken = np.zeros((len(rows), len(model.classes_))), np.full(len(rows), len(order))
+    for done, tree in enumerate(order, start=1):
+        sums[np.arange(len(rows)), voted[done - 1]] += weights[tree]
+        ranked = np.sort(sums, axis=1)
+        sure = ranked[:, -1] - ranked[:, -2] > weights[order[done:]].sum() + 1e-9
+        taken = np.where(sure & (taken == len(order)), done, taken)
+    return taken
 
 
 def test_rows_shape_the_router_and_nothing_else():

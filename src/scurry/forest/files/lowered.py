@@ -47,6 +47,12 @@ def pack_lowered(
     return header | {"lowered": about}, arrays | parts
 
 
+def has_lowered(container: Container) -> bool:
+    """Return whether a file says that it has an engine of this layout."""
+    about = container.header.get("lowered")
+    return isinstance(about, dict) and about.get("layout") == LAYOUT
+
+
 def read_lowered(container: Container, fields: Mapping[str, Any], names: Iterable[str]) -> Arrays | None:
     """Return the parts of the engine in a file; None if there are none, or if they belong to another forest or layout.
 
@@ -58,10 +64,11 @@ def read_lowered(container: Container, fields: Mapping[str, Any], names: Iterabl
     names : iterable of str
         The arrays of the packed forest.
     """
-    about = container.header.get("lowered")
-    if not isinstance(about, dict) or about.get("layout") != LAYOUT:
+    if not has_lowered(container):
         return None
-    if about.get("digest") != _digest(fields, ((name, container.checksum(name)) for name in names)):
+    if container.header["lowered"].get("digest") != _digest(
+        fields, ((name, container.checksum(name)) for name in names)
+    ):
         return None
     try:
         return {

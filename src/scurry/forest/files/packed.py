@@ -7,6 +7,7 @@ from the order of nodes, and values and covers of inner nodes from their leaves,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,14 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.errors import FormatError
-from scurry.forest.files.lowered import read_lowered
+from scurry.forest.files.lowered import has_lowered, read_lowered
 from scurry.forest.files.storage import Container
 from scurry.forest.files.values import Cover, Shape, Take, Values, id_bits
 from scurry.forest.structure import MISSING_NONE, NODE_ARRAYS, ForestFields
 
 MAX_GROWTH = 512
 """How many values a packed forest may have when it is expanded, for each byte of its file."""
+_THRESHOLDS = ("threshold_shift", "threshold_width", "threshold_delta")
 _OF_SPLITS = ("default_left", "missing", "category_set")
 _OF_LEAVES = ("feature", "threshold", *_OF_SPLITS)
 _SPLIT = np.dtype(
@@ -134,16 +136,16 @@ class Packed:
             if is_there:
                 take(name, "<u4" if name == "tree_nodes" else "|u1")
         try:
-            self.native = _core.PackedForest(
+            self._native = _core.PackedForest(
                 self.arrays, n_splits=n_splits, n_leaves=len(table), node_order=str(about.get("node_order"))
             )
         except ValueError as error:
             raise FormatError(str(error)) from error
-        self.n_nodes, self.n_columns = self.native.n_nodes, table.shape[1]
+        self.n_nodes, self.n_columns = self._native.n_nodes, table.shape[1]
         if self.n_columns < 1 or self.n_nodes * self.n_columns > MAX_GROWTH * container.n_bytes:
             raise FormatError(f"{self.n_nodes} nodes of {self.n_columns} values are too many for the bytes of the file")
-        offset = self.native.tree_offset
-        self.tree_depth, n_trees = _fixed(self.native.tree_depth), len(offset) - 1
+        offset = self._native.tree_offset
+        n_trees = len(offset) - 1
         self.n_inner = (self.n_nodes - n_trees) // 2
         has_sets = "category_offset" in container
         self.fixed: Arrays = {
@@ -158,9 +160,37 @@ class Packed:
         self._container = container
         self._take, self._n_features, self._n_splits = take, n_features, n_splits
         self._read_splits(check_only=True)  # kept, they would take more memory than all nodes
+        self._checking, self._is_checked = Lock(), False
+        if not has_lowered(container):
+            self._check_nodes()
         self.leaves = self._read_constants(take, "leaf", self.n_nodes - self.n_inner, _OF_LEAVES)
         self.cover = Cover(about.get("cover"), take, self.n_inner, self.n_nodes - self.n_inner)
         self.values = Values(about.get("values"), take, table, self.n_inner, self.cover)
+
+    def _check_nodes(self) -> None:
+        with self._checking:
+            if self._is_checked:
+                return
+            blocks = [self.arrays[name] for name in _THRESHOLDS]
+            try:
+                self._native.check()
+                _core.check_thresholds(self.arrays["first_threshold"], self.arrays["feature_splits"], *blocks)
+            except ValueError as error:
+                raise FormatError(str(error)) from error
+            self._is_checked = True
+
+    @property
+    def native(self) -> _core.PackedForest:
+        """The trees. Those of a file with an engine are checked now, because predictions need not read them."""
+        if not self._is_checked:
+            with self._container.reading("forest"):
+                self._check_nodes()
+        return self._native
+
+    @property
+    def tree_depth(self) -> NDArray[np.int32]:
+        """Depth of each tree."""
+        return _fixed(self.native.tree_depth)
 
     def _taker(self, container: Container) -> Take:
         def take(name: str, *dtypes: str, ndim: int = 1) -> NDArray[Any]:
@@ -200,13 +230,7 @@ class Packed:
             raise FormatError("feature_used must rise, with at least one split for each")
         if len(used) and used[-1] >= n_features:
             raise FormatError(f"features must be in 0..{n_features - 1}, got {used[-1]}")
-        blocks = [take(f"threshold_{name}", "|u1") for name in ("shift", "width", "delta")]
-        try:
-            if check_only:
-                _core.check_thresholds(first, counts, *blocks)
-            threshold = np.zeros(0) if check_only else _core.unpack_thresholds(first, counts, *blocks)
-        except ValueError as error:
-            raise FormatError(str(error)) from error
+        blocks = [take(name, "|u1") for name in _THRESHOLDS]
         found = self._read_constants(take, "split", n_splits, _OF_SPLITS)
         n_sets = len(self.fixed["category_offset"]) - 1
         sets = found["category_set"]
@@ -214,6 +238,7 @@ class Packed:
             raise FormatError(f"category_set must be -1 or name one of the {n_sets} sets")
         if check_only:
             return found
+        threshold = _core.unpack_thresholds(first, counts, *blocks)
         return found | {"feature": np.repeat(used.astype(np.int32), counts), "threshold": threshold}
 
     @property
@@ -223,6 +248,7 @@ class Packed:
 
     def entries(self) -> Arrays:
         """Return the arrays from which the engine is lowered: rows of distinct leaves, and then of distinct splits."""
+        self.native  # noqa: B018 (checked before anything is made of it)
         table, splits = self.values.table_values(), self._read_splits()
         n_leaves, n_splits = len(table), len(splits["feature"])
         is_split = np.repeat([False, True], [n_leaves, n_splits])

@@ -95,6 +95,12 @@ class StoredForest(TreeAnswers):
         packed: Packed | None = self.__dict__.get("_packed")
         return int(self.value.shape[1]) if packed is None else packed.n_columns
 
+    @cached_property
+    def tree_depth(self) -> NDArray[np.int32]:
+        """Depth of each tree, shape (n_trees,); a single leaf has depth 0."""
+        packed: Packed | None = self.__dict__.get("_packed")
+        return super().tree_depth if packed is None else packed.tree_depth
+
     def expand(self) -> Mapping[str, NDArray[Any]]:
         """Return all arrays of nodes; those of a packed file are made now, and kept."""
         if not self.is_packed:
@@ -191,7 +197,7 @@ class StoredForest(TreeAnswers):
             whole: Self = _build(cls, arrays, fields, container)
             return whole
         forest = cls.__new__(cls)
-        forest.__dict__ |= packed.fixed | {"_packed": packed, "tree_depth": packed.tree_depth}
+        forest.__dict__ |= packed.fixed | {"_packed": packed}
         forest._set_header(**fields, wrapper=unpack_members(container, {}, cls))
         check_header(forest)
         if forest.wrapper is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,8 @@ def import_voting(model: Any, import_model: Callable[[Any], Forest]) -> Forest:
     weights = None if model.weights is None else tuple(map(float, model._weights_not_none))
     wrapper: Averaged | Voted
     if classes is not None and model.voting == "hard":
+        if all(_is_one_tree(member) for member in members):
+            return _join_votes(forests[0], members, classes, weights)
         wrapper = Voted(members=members, n_classes=n_classes, weights=weights)
     else:
         # numpy averages float32 numbers in float32, unless weights are wider.
@@ -83,6 +85,23 @@ def import_voting(model: Any, import_model: Callable[[Any], Forest]) -> Forest:
             members=members, n_classes=n_classes, weights=weights, dtype="float32" if narrow else "float64"
         )
     return build(forests[0], mean_fields(members, wrapper.shares, n_classes), classes=classes, wrapper=wrapper)
+
+
+def _join_votes(
+    like: Forest, members: Sequence[Forest], classes: NDArray[Any], weights: tuple[float, ...] | None
+) -> Forest:
+    """Return the forest of single trees, each of which has one vote, or one that counts by its weight."""
+    n_classes, parts = len(classes), []
+    for member, weight in zip(members, weights or (1.0,) * len(members), strict=True):
+        voted = np.asarray(member.classes)[member.leaf_values().argmax(axis=1)]
+        value = np.where(voted[:, None] == np.arange(n_classes), weight, 0.0)
+        parts.append(Contribution(value, np.zeros(n_classes), np.full(1, -1, np.int32)))
+    fields = join(members, parts)
+    if weights is None:
+        return build(like, fields, aggregation="vote", classes=classes, wrapper=Voted(n_classes=n_classes))
+    # Sums of weights, added up as scikit-learn does: one tree after the other, from 0 on.
+    wrapper = Voted(n_classes=n_classes, weights=weights)
+    return build(like, fields, aggregation="sum", label_from="score", classes=classes, wrapper=wrapper)
 
 
 def import_boosting(model: Any, import_model: Callable[[Any], Forest]) -> Forest:

@@ -47,7 +47,8 @@ class Acquisition:
     ----------
     labels : array of shape (n_rows,)
     scores : float64 array of shape (n_rows, n_outputs)
-        From the nodes reached in the trees evaluated; NaN if there are none. The model's own where all reached a leaf.
+        The model's own where every tree reached a leaf. Where an early exit stopped, estimates of them by its plan's
+        `ScoreMap`, on the side of the label, as in `Run.scores`. Else from the nodes reached; NaN if there are none.
     costs : float64 array of shape (n_rows,)
     bought : bool array of shape (n_rows, n_features)
     n_missing : int64 array of shape (n_rows,)

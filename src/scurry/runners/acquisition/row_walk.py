@@ -23,7 +23,7 @@ from scurry.forest.tables import CodedRows
 from scurry.plan import Plan, Tally
 from scurry.runners import runner_of
 from scurry.runners.acquisition.ledger import RowBudget
-from scurry.runners.runner import NO_LIMIT
+from scurry.runners.runner import NO_LIMIT, Runner
 
 ORDERS = ("plan", "cheapest", "informative")
 NOT_STARTED = -1  # in place of a node
@@ -81,10 +81,6 @@ class Runs(Protocol):
         """The plan that runs it."""
         ...
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Predict class probabilities."""
-        ...
-
 
 @dataclass(frozen=True, eq=False)
 class Terms:
@@ -138,6 +134,11 @@ class Terms:
         """What each node, as a leaf, adds to the sums of an early exit; None without one."""
         rule = self.predictor.plan.exit_rule
         return None if rule is None else rule.increments(self.forest)
+
+    @cached_property
+    def runner(self) -> Runner:
+        """What runs the predictor's plan on rows whose values are known."""
+        return runner_of(self.forest, self.predictor.plan)
 
     @cached_property
     def expectation(self) -> Expectation:
@@ -348,26 +349,45 @@ class RowWalk:
 
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probabilities that the plan gives to the row, with trees cut where they could not continue."""
+        forest = self.terms.forest
+        if self.plan.by_step and len(self._stuck):
+            linked = forest.link_scores(scores)
+            return np.append(1 - linked, linked) if linked.shape[1] < forest.n_classes else linked[0]
+        runner, row = self._replay()
+        found: NDArray[np.float64] = runner.probabilities(row, 1, NO_LIMIT)[0]
+        return found
+
+    def estimated_scores(self) -> NDArray[np.float64]:
+        """Return what the plan estimates the full scores to be, shape (n_outputs,); they agree with the label."""
+        forest = self.terms.forest
+        runner, row = self._replay()
+        scores: NDArray[np.float64] = np.ravel(runner.run(row, 1, NO_LIMIT).scores[0])
+        if len(scores) == forest.n_outputs:
+            return scores
+        lead = scores[0]  # of two classes with a score each, that of the second
+        return np.array([-lead / 2, lead / 2]) if forest.aggregation == "sum" else np.array([1 - lead, lead])
+
+    @property
+    def _stuck(self) -> NDArray[np.int32]:
+        """Inner nodes from which trees could not continue."""
+        started: NDArray[np.int32] = self.nodes[self.nodes != NOT_STARTED]
+        return started[~self.terms.forest.is_leaf[started]]
+
+    def _replay(self) -> tuple[Runner, NDArray[Any]]:
+        """Return a runner that answers the row as it was answered, and the row."""
         forest, plan = self.terms.forest, self.plan
         # Features that are not known are not read on the way to this answer, whatever stands in their place.
         row = np.full((1, forest.n_features), np.nan, forest.input_dtype)
         row[0, list(self.values)] = list(self.values.values())
         if forest.is_encoded:
             row = row.view(CodedRows)
-        stuck = self.nodes[(self.nodes != NOT_STARTED) & ~forest.is_leaf[self.nodes]]
-        if len(stuck) == 0 and plan.exit_rule is self.terms.predictor.plan.exit_rule:
-            own: NDArray[np.float64] = self.terms.predictor.predict_proba(row)[0]
-            return own
-        if plan.by_step:
-            linked = forest.link_scores(scores)
-            return np.append(1 - linked, linked) if linked.shape[1] < forest.n_classes else linked[0]
+        if len(self._stuck) == 0 and plan.exit_rule is self.terms.predictor.plan.exit_rule:
+            return self.terms.runner, row
         is_cut = np.zeros(forest.n_nodes, np.bool_)
-        is_cut[stuck] = True
+        is_cut[self._stuck] = True
         for _ in range(forest.max_depth):
             is_cut |= (forest.parent >= 0) & is_cut[forest.parent]
-        cut = forest.keep_splits(~is_cut)
-        estimated: NDArray[np.float64] = runner_of(cut, plan).probabilities(row, 1, NO_LIMIT)[0]
-        return estimated
+        return runner_of(forest.keep_splits(~is_cut), plan), row
 
 
 def read_out(terms: Terms, walks: Sequence[RowWalk]) -> tuple[NDArray[Any], NDArray[np.float64]]:
@@ -392,6 +412,8 @@ def read_out(terms: Terms, walks: Sequence[RowWalk]) -> tuple[NDArray[Any], NDAr
         decided = None if walk.tally is None else walk.tally.decided
         if walk.tally is not None and forest.classes is not None and (decided is not None or by_vote):
             labels[row] = forest.classes[walk.tally.leading if decided is None else decided]
+            if decided is not None or walk.n_evaluated > 0:
+                scores[row] = walk.estimated_scores()
     return labels, scores
 
 

@@ -75,7 +75,8 @@ def _measure(forest: Forest, plan: Plan, rows: NDArray[Any]) -> Sums:
 
 def _check_decision(forest: Forest) -> None:
     """Raise an error if labels depend on more than the order of scores."""
-    forest.refuse_wrapper("be sure of labels before its members have answered")
+    if forest.wrapper is not None and not forest.wrapper.follows_sum:
+        forest.refuse_wrapper("be sure of labels before its members have answered")
     by_scores = forest.n_outputs == 1 or forest.label_from == "score" or forest.link in ("identity", "softmax")
     if not by_scores:
         raise InputError(

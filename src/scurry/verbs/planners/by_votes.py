@@ -61,7 +61,7 @@ def plan_without_rows(forest: Forest, options: ExitOptions) -> Plan:
     if method not in VOTE_METHODS:
         raise InputError(
             f'X_cal is needed: method={method!r} fits its rule to rows; "minimixed" and "minimax" promise something '
-            "without any",
+            'without any, and so does promise="certain"',
             argument="X_cal",
         )
     _check_asked(forest, options, method)
@@ -94,7 +94,9 @@ def _check_asked(forest: Forest, options: ExitOptions, method: str) -> None:
         if forest.wrapper is not None:
             why = f"this model answers with {forest.wrapper.describe()}"
         raise InputError(
-            f'method={method!r} counts votes of trees that count alike, and {why}; use "qwyc"', argument="method"
+            f'method={method!r} counts votes of trees that count alike, and {why}; use "qwyc", or promise="certain" to '
+            "stop once the trees that are left cannot change a label",
+            argument="method",
         )
     if options.keep_scores is not None:
         raise InputError('keep_scores needs scores: use method="qwyc"', argument="keep_scores")

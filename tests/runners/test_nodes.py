@@ -1,0 +1,103 @@
+"""Runners of one forest share its nodes, and answer as with nodes of their own."""
+
+import gc
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import lightgbm
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+
+import scurry
+from scurry import _core
+from scurry.plan import ExitRule
+from scurry.runners import exits as exit_run
+from scurry.runners.nodes import nodes_of
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return make_classification(3000, n_features=6, n_informative=4, n_classes=3, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def deep_forests(rows):
+    X, y = rows
+    fitted = {
+        "two classes": RandomForestClassifier(12, random_state=0).fit(X[:900], y[:900] > 0),
+        "three classes": RandomForestClassifier(12, random_state=0).fit(X[:900], y[:900]),
+        "small trees": lightgbm.LGBMClassifier(n_estimators=20, num_leaves=15, verbose=-1).fit(X[:900], y[:900] > 0),
+        "a score per class": lightgbm.LGBMClassifier(n_estimators=9, verbose=-1).fit(X[:900], y[:900]),
+    }
+    return {name: scurry.from_model(model) for name, model in fitted.items()}
+
+
+@pytest.mark.parametrize("name", ["two classes", "three classes", "small trees", "a score per class"])
+@pytest.mark.parametrize("method", ["minimixed", "qwyc"])
+def test_predictors_share_the_nodes_of_their_forest(deep_forests, rows, name, method, tmp_path):
+    forest, X = deep_forests[name], rows[0]
+    if method == "minimixed" and not forest.has_votes:
+        pytest.skip("it counts votes")
+    asked = {"method": method, "random_state": 0, "confidence": None}
+    several = [scurry.early_exit(forest, X, max_disagreement=rate, **asked) for rate in (0.02, 0.1)]
+    for predictor in several:
+        native = predictor._runner._native
+        assert native.shared_bytes == forest.engine.node_bytes, "all nodes are the engine's"
+        assert native.bytes - native.shared_bytes < native.shared_bytes / 2
+        assert_same_outcomes_with_nodes_of_their_own(predictor, X)
+    # From a file with the engine, nothing is lowered and nothing expanded.
+    several[0].save(tmp_path / "p.scurry", engine=True)
+    again = scurry.load(tmp_path / "p.scurry")
+    assert type(again.forest.engine) is _core.MappedEngine
+    np.testing.assert_array_equal(again.predict(X), several[0].predict(X))
+    assert again.forest.is_packed
+    np.testing.assert_array_equal(again.run(X).trees, several[0].run(X).trees)
+    np.testing.assert_array_equal(again.predict_proba(X), several[0].predict_proba(X))
+    # The engine's memory stays while a runner is there that reads it.
+    kept, labels = again._runner._native, np.empty(len(X), np.int64)
+    exact, rule = again.forest.engine, again._runner
+    del again
+    gc.collect()
+    arguments = rule._decision if isinstance(rule, exit_run.ExitRunner) else (rule.forest.engine_labels, -1)
+    kept.labels(np.ascontiguousarray(X), labels, exact, *arguments, 1)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(several[1])).predict(X), several[1].predict(X))
+
+
+def assert_same_outcomes_with_nodes_of_their_own(predictor, X):
+    forest, runner = predictor.forest, predictor._runner
+    rule, shared = runner.rule, predictor.run(X)
+    if isinstance(rule, ExitRule):
+        own = exit_run.ExitRunner(forest, runner.order, rule, runner._score_map)
+        own._native = own._lower(_core.Nodes(forest.arrays, rule.increments(forest)), rule.lower, rule.upper)
+    else:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(exit_run, "shared_vectors", lambda *_: None)
+            own = exit_run.LeaderRunner(forest, runner.order, rule, runner._score_map)
+    assert own._native.shared_bytes == 0
+    for rows in (X, X[:1]):
+        found = own.run(np.ascontiguousarray(rows), 1, None)
+        np.testing.assert_array_equal(found.labels, shared.labels[: len(rows)])
+        np.testing.assert_array_equal(found.trees, shared.trees[: len(rows)])
+        np.testing.assert_array_equal(own.labels(rows, 1, None), shared.labels[: len(rows)])
+
+
+def test_trees_that_are_much_smaller_by_votes_are_copied_once(rows):
+    """Leaves of a rare class differ in shares and hardly in votes."""
+    X, y = rows
+    rare = (y == 0) & (np.arange(len(y)) % 4 == 0)
+    model = RandomForestClassifier(15, max_depth=9, min_samples_leaf=3, random_state=0)
+    forest = scurry.from_model(model.fit(X[:900], rare[:900]))
+    asked = {"method": "minimixed", "random_state": 0, "confidence": None}
+    several = [scurry.early_exit(forest, X, max_disagreement=rate, **asked) for rate in (0.02, 0.1)]
+    with ThreadPoolExecutor(4) as pool:
+        labels = list(pool.map(lambda i: several[i % 2].predict(X), range(8)))
+    for found, predictor in zip(labels, several * 4, strict=True):
+        np.testing.assert_array_equal(found, predictor.predict(X))
+    assert [predictor._runner._native.shared_bytes for predictor in several] == [0, 0]
+    assert several[0]._runner._native.bytes < 0.8 * forest.engine.node_bytes
+    rule = several[0]._runner.rule
+    copies = [nodes_of(forest, partial(rule.increments_of, forest), partial(rule.increments, forest)) for _ in range(2)]
+    assert copies[0] is copies[1]
